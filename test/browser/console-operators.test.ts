@@ -22,22 +22,21 @@ const journeys = await startJourneys(
   undefined,
   { backups },
 );
-const { journey, once } = journeys;
+const { it, test } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("tokens in the console", () => {
-  journey("are made, shown once and revoked", async ({ service, open }) => {
+  it("are made, shown once and revoked", async ({ service, open }) => {
     const token = await createToken(service, { name: "admin" });
-    await using view = await open({
+    const { page, announceFailure } = await open({
       token,
       at: "#/tokens",
       permissions: ["clipboard-read", "clipboard-write"],
     });
-    const { page } = view;
     const name = "till";
     await page.getByRole("button", { name: "New token" }).click();
     await page.getByRole("dialog", { name: "New token" }).waitFor();
-    view.announceFailure("/tokens", 400);
+    announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("two words");
     await page.getByRole("button", { name: "Create token" }).click();
     await page.getByText("name: expected 1 to 64 characters").waitFor();
@@ -87,9 +86,8 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
-  once("that were just made stay, although an earlier list comes late", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("that were just made stay, although an earlier list comes late", async ({ open }) => {
+    const { page } = await open();
     const gate = Promise.withResolvers<void>();
     const late = async (route: Route): Promise<void> => {
       const response = await route.fetch();
@@ -111,14 +109,14 @@ describeInBrowser("tokens in the console", () => {
     expect(await row.count()).toBe(1);
   });
 
-  once("are out of reach of a token that may not manage them", async ({ service, open }) => {
+  test("are out of reach of a token that may not manage them", async ({ service, open }) => {
     const token = await createToken(service, { name: "plain", scopes: ["plants:read"] });
     await using view = await open({ token, at: "#/tokens" });
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
     expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
   });
 
-  once("are the way out for a token that may do nothing else", async ({ service, open }) => {
+  test("are the way out for a token that may do nothing else", async ({ service, open }) => {
     const token = await createToken(service, { name: "clerk", scopes: ["tokens:manage"] });
     await using view = await open({ token });
     await view.page.getByRole("link", { name: "Go to Tokens" }).click();
@@ -129,17 +127,16 @@ describeInBrowser("tokens in the console", () => {
 });
 
 describeInBrowser("webhooks in the console", () => {
-  journey("are added, tested, changed and removed", async ({ service, open }) => {
+  it("are added, tested, changed and removed", async ({ service, open }) => {
     using receiver = startReceiver();
-    await using view = await open({ at: "#/webhooks" });
-    const { page } = view;
+    const { page, announceFailure } = await open({ at: "#/webhooks" });
     const choose = async (label: string): Promise<void> => {
       await page.getByRole("button", { name: "Actions for shop" }).click();
       await page.getByRole("button", { name: label }).click();
     };
     await page.getByRole("button", { name: "New webhook" }).click();
     await page.getByLabel("URL").fill("ftp://shop");
-    view.announceFailure("/webhooks", 400);
+    announceFailure("/webhooks", 400);
     await page.getByRole("button", { name: "Add webhook" }).click();
     await page.getByText("That didn't work").waitFor();
     await page.getByLabel("URL").fill(receiver.url);
@@ -163,7 +160,7 @@ describeInBrowser("webhooks in the console", () => {
     await choose("Resume");
     await page.getByText("Active").waitFor();
     await choose("Send changes again");
-    view.announceFailure("/replay", 400);
+    announceFailure("/replay", 400);
     await page.getByLabel("After change number").fill("x");
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByText("That didn't work").waitFor();
@@ -189,12 +186,11 @@ describeInBrowser("webhooks in the console", () => {
 });
 
 describeInBrowser("activity", () => {
-  journey("shows values and failures", async ({ service, open }) => {
+  it("shows values and failures", async ({ service, open }) => {
     await service.create('{"id":1,"name":"Rose"}');
     const headers = { "x-request-id": "lost" };
     await send(service, "GET", "/plants/404", { headers });
-    await using view = await open({ at: "#/activity" });
-    const { page } = view;
+    const { page } = await open({ at: "#/activity" });
     await page.getByText("5 minutes ago, 6.2 MB, 2 failed").waitFor();
     const failed = page.getByRole("row", { name: /lost/ });
     await failed.getByText("GET /plants/404").waitFor();

@@ -3,10 +3,14 @@
 import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import {
-  openRow,
+  change,
+  chooseFile,
   describeInBrowser,
+  edit,
   looks,
   openConsole,
+  openRow,
+  press,
   rowOf,
   signIn,
   startConsole,
@@ -75,8 +79,7 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     expect(await page.evaluate<number>(`innerWidth > 900 ? 0 : ${excess}`)).toBe(0);
   },
   "the keys": async (page) => {
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("?");
+    await press(page, "Escape", "?");
     await page.getByRole("dialog").waitFor();
   },
   "a plant": async (page) => {
@@ -85,15 +88,10 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.locator(".shown-name").waitFor();
   },
   "a plant being edited": async (page) => {
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Rosa ");
+    await edit(page, "Rosa ");
   },
   "a conflict": async (page) => {
-    await fetch(`${service.url}/plants/5`, {
-      method: "PUT",
-      headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-      body: JSON.stringify({ name: `Rose, changed ${Date.now()}`, tag: "shrub" }),
-    });
+    await change(service, 5, { name: `Rose, changed ${Date.now()}`, tag: "shrub" });
     await page.locator(".now").waitFor();
   },
   "a plant that is not there": async (page) => {
@@ -120,11 +118,11 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.getByRole("heading", { name: "Drop a file here" }).waitFor();
   },
   "the columns of a file": async (page) => {
-    await page.locator("#import-file").setInputFiles({
-      name: "plants.csv",
-      mimeType: "text/csv",
-      buffer: Buffer.from("id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n"),
-    });
+    await chooseFile(
+      page,
+      "plants.csv",
+      "id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n",
+    );
     await page.getByRole("cell", { name: "Oak" }).waitFor();
   },
   "an import under way": async (page) => {
@@ -237,11 +235,7 @@ describeInBrowser("a toast", () => {
     // It stays while it has the focus, however long the scans take.
     await toastOf(page, "Deleted").getByRole("button", { name: "Undo" }).focus();
     await page.goto(`${service.url}/#/import`);
-    await page.locator("#import-file").setInputFiles({
-      name: "plants.csv",
-      mimeType: "text/csv",
-      buffer: Buffer.from("id,name\n71,Oak\n72,Ash\n73,Elm\n"),
-    });
+    await chooseFile(page, "plants.csv", "id,name\n71,Oak\n72,Ash\n73,Elm\n");
     await page.getByRole("cell", { name: "Oak", exact: true }).waitFor();
     const found = await page.evaluate<string>(`(() => {
       const button = document.querySelector("main .button-main");
@@ -271,8 +265,7 @@ describeInBrowser("single-key shortcuts", () => {
     await page.getByRole("button", { name: /Signed in as/ }).click();
     await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
     await page.getByLabel("Use single-key shortcuts").check();
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("n");
+    await press(page, "Escape", "n");
     await page.getByRole("heading", { name: "Add a plant" }).waitFor();
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
   });
@@ -299,11 +292,7 @@ describeInBrowser("the console under a base path", () => {
     const { page } = view;
     await page.getByRole("heading", { name: "No plants yet" }).waitFor();
     await page.goto(`${shop.url}/#/import`);
-    await page.locator("#import-file").setInputFiles({
-      name: "one.ndjson",
-      mimeType: "text/plain",
-      buffer: Buffer.from('{"id":1,"name":"Rose"}\n'),
-    });
+    await chooseFile(page, "one.ndjson", '{"id":1,"name":"Rose"}\n');
     await page.getByRole("button", { name: "Start import" }).click();
     await page.getByText("Import complete").waitFor();
   });

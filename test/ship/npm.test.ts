@@ -14,7 +14,7 @@ import { dirname, join } from "node:path";
 import packageJson from "../../package.json";
 import { bundled } from "../../scripts/build-licenses.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { copySources, fail, leaveTraps, run, useEverything } from "../support/shipped.ts";
+import { copySources, fail, leaveTraps, run, serve, useEverything } from "../support/shipped.ts";
 import { isLong } from "../support/long.ts";
 
 /** The npm that each supported release of Node.js brings; `npm run test:long` tries the older ones. */
@@ -129,20 +129,11 @@ async function serveAndStop(
   cwd: string,
   env: Record<string, string>,
 ): Promise<number> {
-  const { PATH = "", HOME = "" } = process.env;
-  const more = { PLANTSTORE_TOKEN: "sixteen-letters-x", PORT: "0" };
-  const child = Bun.spawn([...command, "plantstore", "serve"], {
+  const { child, stderr, url } = await serve([...command, "plantstore", "serve"], {
     cwd,
-    env: { PATH, HOME, ...more, ...env },
-    stdout: "pipe",
-    stderr: "pipe",
+    env: { PLANTSTORE_TOKEN: "sixteen-letters-x", ...env },
   });
-  const stderr = child.stderr.text();
-  const { value } = await child.stdout.getReader().read();
-  if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
-  const { url } = JSON.parse(new TextDecoder().decode(value)) as { readonly url: string };
   child.kill("SIGTERM");
-  // Standard error is closed by the last process that has it.
   expect(await stderr).toContain('"event":"stopped"');
   expect(await fetch(url).catch((error: unknown) => error)).toBeInstanceOf(Error);
   return child.exited;

@@ -14,16 +14,15 @@ import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { kill } from "./kill.ts";
-import { memory } from "./memory.ts";
+import { memory, slowClients } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
-import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
 import { webhooks, webhooksCheat } from "./webhooks.ts";
 
-const scenarios: Readonly<Record<string, Scenario>> = {
+export const scenarios: Readonly<Record<string, Scenario>> = {
   kill,
   contest,
   changes,
@@ -93,29 +92,33 @@ function report({ figures, faults }: Finding, replay: string): void {
 const round = (figure: number): string =>
   (Number.isInteger(figure) ? figure : Number(figure.toPrecision(3))).toLocaleString("en");
 
-const { names, seconds, seed } = parseArguments();
-print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
-let broken = 0;
-let skipped = 0;
-for (const name of names) {
-  const { title, missing, run } = scenarios[name] as Scenario;
-  print(`\n${name}: ${title}`);
-  const lacking = missing?.();
-  if (lacking !== undefined) {
-    print(`  skipped: ${lacking}`);
-    skipped++;
-    continue;
+async function main(): Promise<number> {
+  const { names, seconds, seed } = parseArguments();
+  print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
+  let broken = 0;
+  let skipped = 0;
+  for (const name of names) {
+    const { title, missing, run } = scenarios[name] as Scenario;
+    print(`\n${name}: ${title}`);
+    const lacking = missing?.();
+    if (lacking !== undefined) {
+      print(`  skipped: ${lacking}`);
+      skipped++;
+      continue;
+    }
+    const finding = await run({
+      seconds,
+      random: createRandom(seed),
+      tell: (line) => print(`  ${line}`),
+    });
+    report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
+    if (finding.faults.length > 0) broken++;
   }
-  const finding = await run({
-    seconds,
-    random: createRandom(seed),
-    tell: (line) => print(`  ${line}`),
-  });
-  report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
-  if (finding.faults.length > 0) broken++;
+  const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
+  print(
+    `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
+  );
+  return broken === 0 ? 0 : 1;
 }
-const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
-print(
-  `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
-);
-process.exit(broken === 0 ? 0 : 1);
+
+if (import.meta.main) process.exit(await main());

@@ -46,10 +46,6 @@ export class MixedLoad implements AsyncDisposable {
     return this.clients.unsettled;
   }
 
-  get answerMsMax(): number {
-    return this.clients.answerMsMax;
-  }
-
   get plants(): number {
     return this.clients.ledger.size;
   }

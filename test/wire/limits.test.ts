@@ -1,7 +1,6 @@
 /** Clients that send too much, or too slowly. */
 
 import { describe, expect, spyOn, test } from "bun:test";
-import { ConfigError, resolveConfig } from "../../src/config.ts";
 import type { PageText, PlantQuery } from "../../src/domain/page.ts";
 import { send, startService, type TestService } from "../support/service.ts";
 import {
@@ -22,7 +21,6 @@ import {
   type WireAnswer,
 } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
-import { isLong } from "../support/long.ts";
 
 const CHUNKED = "Transfer-Encoding: chunked";
 const CLOSE = "Connection: close";
@@ -196,39 +194,6 @@ describe.concurrent("what takes long:", () => {
     expect(answers).toMatchObject([{ status: 200 }]);
     await expectStored(service, [2]);
   });
-
-  // The runtime rounds its timeout up to a multiple of four seconds and then closes up to four
-  // seconds early, depending on its clock, so the connections are spread over four seconds. In the
-  // worst case that must still be later than our own deadline, or some would get no answer.
-  // Whether they come in time depends on the machine as well, so a busy one does not try it.
-  test.skipIf(!isLong)(
-    "the shortest idle time that is allowed leaves room for every 408",
-    async () => {
-      const seconds = { readSecondsMax: 4, queueSecondsMax: 1 };
-      const isAllowed = (idle: number): boolean => {
-        try {
-          resolveConfig({}, { PLANTSTORE_IDLE_SECONDS_MAX: String(idle) }, seconds);
-          return true;
-        } catch (error) {
-          if (error instanceof ConfigError) return false;
-          throw error;
-        }
-      };
-      const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
-      await using service = await startService({
-        ...limits(seconds),
-        PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
-      });
-      const statuses = await Promise.all(
-        Array.from({ length: 201 }, async (_, index) => {
-          await Bun.sleep(index * 20);
-          const [answer] = await exchange(service.url, createHead("Content-Length: 1000"));
-          return answer?.status ?? "closed without an answer";
-        }),
-      );
-      expect(statuses).toEqual(statuses.map(() => 408));
-    },
-  );
 
   test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
     await using service = await startService(settings);
