@@ -20,14 +20,10 @@ const journeys = await startJourneys({}, async ({ url }) => {
 const { it } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
-describeInBrowser("the list", () => {
-  it("shows what others add, change and delete, and what one reads stays in its place", async ({
-    service,
-    open,
-    isPhone,
-  }) => {
-    const rowHeight = isPhone ? 64 : 36;
-    const { page, announceFailure } = await open();
+describeInBrowser("in the console,", () => {
+  it("the list shows what others add, change and delete, and what one reads stays in its place", async (visit) => {
+    const rowHeight = visit.isPhone ? 64 : 36;
+    const { page, service, announceFailure } = await visit.open();
     await rowOf(page, "Plant 101").waitFor();
     await sendPlant(service.url, { id: 1n, name: "New at the top", tag: null });
     await rowOf(page, "New at the top").waitFor();
@@ -67,15 +63,10 @@ describeInBrowser("the list", () => {
     await setHidden(page, false);
     await rowOf(page, "Unheard of").waitFor();
   });
-});
 
-describeInBrowser("a plant that is open", () => {
-  it("shows what others make of it, and its history; an edit stays as it is, and says so", async ({
-    service,
-    open,
-  }) => {
+  it("a plant that is open shows what others make of it, and its history; an edit stays as it is, and says so", async (visit) => {
     const id = 110;
-    const { page } = await open({ at: `#/plants/${id}` });
+    const { page, service } = await visit.open({ at: `#/plants/${id}` });
     await page.locator(".shown-name", { hasText: `Plant ${id}` }).waitFor();
     await change(service, id, { name: "Theirs" });
     await page.locator(".shown-name", { hasText: "Theirs" }).waitFor();
@@ -105,31 +96,30 @@ describeInBrowser("a plant that is open", () => {
     await entries.nth(2).waitFor();
     expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
   });
-});
 
-describeInBrowser("an edit of a plant that someone else deleted", () => {
-  journeys.test("is not thrown away by Esc", async ({ service, open }) => {
-    const { page, announceFailure } = await open({ at: "#/plants/120" });
-    announceFailure("/plants/120", 404);
-    await page.getByRole("button", { name: "Edit" }).click();
-    const name = page.getByLabel("Name", { exact: true });
-    await name.fill("Mine");
-    await change(service, 120);
-    await page.getByText("Someone else deleted this plant.").waitFor();
-    await name.press("Escape");
-    await page.goto(`${service.url}/#/plants/120`);
-    await name.waitFor();
-    expect(await name.inputValue()).toBe("Mine");
-  });
-});
+  journeys.test(
+    "an edit of a plant that someone else deleted is not thrown away by Esc",
+    async (visit) => {
+      const { page, service, announceFailure } = await visit.open({ at: "#/plants/120" });
+      announceFailure("/plants/120", 404);
+      await page.getByRole("button", { name: "Edit" }).click();
+      const name = page.getByLabel("Name", { exact: true });
+      await name.fill("Mine");
+      await change(service, 120);
+      await page.getByText("Someone else deleted this plant.").waitFor();
+      await name.press("Escape");
+      await page.goto(`${service.url}/#/plants/120`);
+      await name.waitFor();
+      expect(await name.inputValue()).toBe("Mine");
+    },
+  );
 
-describeInBrowser("a plant that was deleted", () => {
-  it("can be restored from Recently deleted and from its own page", async ({ service, open }) => {
+  it("a plant that was deleted can be restored from Recently deleted and from its own page", async (visit) => {
     const [id, other] = [510, 150];
-    await sendPlant(service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
-    await change(service, id);
-    await using view = await open();
-    const { page } = view;
+    await sendPlant(visit.service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
+    await change(visit.service, id);
+    await using view = await visit.open();
+    const { page, service } = view;
     await page.getByRole("link", { name: "Recently deleted" }).click();
     const entry = page.locator(".entry", { hasText: `Lost ${id}` });
     await entry.waitFor();
@@ -146,18 +136,19 @@ describeInBrowser("a plant that was deleted", () => {
     await page.locator(".shown-name", { hasText: `Plant ${other}` }).waitFor();
     expect(await service.findPlant(BigInt(other))).toMatchObject({ name: `Plant ${other}` });
   });
-});
 
-describeInBrowser("a service that keeps no changes", () => {
-  test.each(looks)("still shows the list, and has no history: %s", async (_name, look) => {
-    await using own = await startConsole({ PLANTSTORE_CHANGES_DAYS: "0" });
-    await sendPlant(own.url, { id: 1n, name: "Rose", tag: null });
-    await using view = await openConsole(own, { at: "#/plants/1", token: null, ...look });
-    const { page } = view;
-    view.announceFailure("/changes", 410);
-    await page.getByLabel("Token").fill(TEST_TOKEN);
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await rowOf(page, "Rose").waitFor();
-    await page.getByText("This store keeps no history.").waitFor();
-  });
+  test.each(looks)(
+    "a service that keeps no changes still shows the list, and has no history: %s",
+    async (_name, look) => {
+      await using own = await startConsole({ PLANTSTORE_CHANGES_DAYS: "0" });
+      await sendPlant(own.url, { id: 1n, name: "Rose", tag: null });
+      await using view = await openConsole(own, { at: "#/plants/1", token: null, ...look });
+      const { page } = view;
+      view.announceFailure("/changes", 410);
+      await page.getByLabel("Token").fill(TEST_TOKEN);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await rowOf(page, "Rose").waitFor();
+      await page.getByText("This store keeps no history.").waitFor();
+    },
+  );
 });

@@ -30,11 +30,8 @@ afterAll(() => journeys[Symbol.asyncDispose]());
 const nameOf = (page: Page): Locator => page.getByLabel("Name", { exact: true });
 
 describeInBrowser("an edit that is not saved", () => {
-  it("stays after Esc, after another row and after a reload, and is then saved", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants/1" });
+  it("stays after Esc, after another row and after a reload, and is then saved", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants/1" });
     await rowOf(page, "Oak").waitFor();
     await page.getByRole("button", { name: "Edit" }).click();
     await nameOf(page).waitFor();
@@ -62,12 +59,9 @@ describeInBrowser("an edit that is not saved", () => {
     expect(await page.getByText("unsaved edit").count()).toBe(0);
   });
 
-  it("stays when the token ends, and is there after signing in again", async ({
-    service,
-    open,
-  }) => {
-    const token = await createToken(service, { name: "short-lived" });
-    const { page, announceFailure } = await open({ token, at: "#/plants/2" });
+  it("stays when the token ends, and is there after signing in again", async (visit) => {
+    const token = await createToken(visit.service, { name: "short-lived" });
+    const { page, service, announceFailure } = await visit.open({ token, at: "#/plants/2" });
     announceFailure("/changes", "failed");
     announceFailure("/changes", 401);
     await edit(page, "Ulmus");
@@ -78,10 +72,8 @@ describeInBrowser("an edit that is not saved", () => {
     expect(await nameOf(page).inputValue()).toBe("Ulmus");
   });
 
-  it("is gone after Cancel, after Esc without a change, and after signing out", async ({
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants/3" });
+  it("is gone after Cancel, after Esc without a change, and after signing out", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/3" });
     await edit(page, "Yew");
     await page.keyboard.press("Escape");
     await page.locator(".shown-name", { hasText: "Yew" }).waitFor();
@@ -98,11 +90,8 @@ describeInBrowser("an edit that is not saved", () => {
     expect(await page.getByText("isn't saved yet").count()).toBe(0);
   });
 
-  it("does not overwrite what someone else saved before it is continued", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants/4" });
+  it("does not overwrite what someone else saved before it is continued", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants/4" });
     // A form in which nothing was typed follows the plant.
     await page.getByRole("button", { name: "Edit" }).click();
     await nameOf(page).waitFor();
@@ -120,11 +109,8 @@ describeInBrowser("an edit that is not saved", () => {
     expect(await service.findPlant(4n)).toMatchObject({ name: "Theirs" });
   });
 
-  test("does not overwrite it either where the connection was lost meanwhile", async ({
-    service,
-    open,
-  }) => {
-    const { page, announceFailure } = await open({ at: "#/plants/5" });
+  test("does not overwrite it either where the connection was lost meanwhile", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/5" });
     announceFailure("/plants?", "failed");
     await edit(page, "Buxus");
     await service.store.replacePlant({ id: 5n, name: "Theirs", tag: "tree" }, {});
@@ -144,8 +130,8 @@ describeInBrowser("an edit that is not saved", () => {
 });
 
 describeInBrowser("a new plant that is not added yet", () => {
-  it("stays in its form after Esc and a reload", async ({ open }) => {
-    const { page } = await open({ at: "#/plants/new" });
+  it("stays in its form after Esc and a reload", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/new" });
     await fillNew(page, "70", "Larch");
     await page.keyboard.press("Escape");
     await page.getByRole("link", { name: "Add plant" }).click();
@@ -158,11 +144,8 @@ describeInBrowser("a new plant that is not added yet", () => {
     expect(await nameOf(page).inputValue()).toBe("");
   });
 
-  test("is not stored by Enter in the id, as a barcode scanner sends it", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants/new" });
+  test("is not stored by Enter in the id, as a barcode scanner sends it", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants/new" });
     await page.getByLabel("Id", { exact: true }).fill("4006381333931");
     await page.keyboard.press("Enter");
     await nameOf(page).and(page.locator(":focus")).waitFor();

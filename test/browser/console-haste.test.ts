@@ -47,8 +47,8 @@ const pressAtOnce = (page: Page, ...keys: readonly string[]): Promise<string> =>
   })()`);
 
 describeInBrowser("somebody in a hurry", () => {
-  test("scans a code that begins like the proposed id, and all of it is kept", async ({ open }) => {
-    const { page } = await open();
+  test("scans a code that begins like the proposed id, and all of it is kept", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     const release = await hold(page, "GET");
     await page.keyboard.press("n");
@@ -61,8 +61,8 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("731");
   });
 
-  test("types on after Enter in the search, and no other plant opens", async ({ open }) => {
-    const { page } = await open();
+  test("types on after Enter in the search, and no other plant opens", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     const release = await hold(page, "GET");
     await page.getByRole("searchbox").fill("2");
@@ -74,8 +74,8 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByRole("searchbox").inputValue()).toBe("23");
   });
 
-  test("corrects one plant after the other by keys", async ({ service, open }) => {
-    const { page } = await open();
+  test("corrects one plant after the other by keys", async (visit) => {
+    const { page, service } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     await page.getByRole("grid").focus();
     await page.keyboard.press("Enter");
@@ -98,8 +98,8 @@ describeInBrowser("somebody in a hurry", () => {
       await service.store.replacePlant({ id: BigInt(id + 1), name, tag: "tree" }, {});
   });
 
-  test("presses the next key at once, and it goes where it is meant to go", async ({ open }) => {
-    const { page } = await open();
+  test("presses the next key at once, and it goes where it is meant to go", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     await page.getByRole("grid").focus();
     // The open plant follows the next key, and one that was closed does not.
@@ -142,8 +142,8 @@ describeInBrowser("somebody in a hurry", () => {
     await service.store.replacePlant({ id: 4n, name: "Rosemary", tag: undefined }, {});
   });
 
-  it("goes on with another plant while one is being deleted, and stays there", async ({ open }) => {
-    const { page } = await open({ at: "#/plants/6" });
+  it("goes on with another plant while one is being deleted, and stays there", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/6" });
     const release = await hold(page, "DELETE");
     await page.getByRole("button", { name: "Delete" }).click();
     await openRow(page, "Oak");
@@ -156,11 +156,8 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
   });
 
-  it("begins a second correction before the first is saved, and keeps it", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants/2" });
+  it("begins a second correction before the first is saved, and keeps it", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants/2" });
     const release = await hold(page, "PUT");
     const name = page.getByLabel("Name", { exact: true });
     await edit(page, "Elm one");
@@ -175,8 +172,8 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await service.findPlant(2n)).toMatchObject({ name: "Elm two" });
   });
 
-  test("begins the next plant while one is being sent, and keeps it", async ({ open }) => {
-    const { page } = await open({ at: "#/plants/new" });
+  test("begins the next plant while one is being sent, and keeps it", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/new" });
     const release = await hold(page, "POST");
     await fillNew(page, "100", "First");
     await page.getByRole("button", { name: "Add plant" }).click();
@@ -193,8 +190,8 @@ describeInBrowser("somebody in a hurry", () => {
     }
   });
 
-  test("ends the input of a Japanese word by a key, and it does nothing else", async ({ open }) => {
-    const { page } = await open();
+  test("ends the input of a Japanese word by a key, and it does nothing else", async (visit) => {
+    const { page } = await visit.open();
     for (const id of ["search", "add-name"]) {
       if (id === "add-name") await page.getByRole("link", { name: "Add plant" }).click();
       await page.locator(`#${id}`).fill("1");

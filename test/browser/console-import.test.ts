@@ -30,12 +30,12 @@ const figure = (page: Page, name: string, count: string): Promise<void> =>
 const start = (page: Page): Promise<void> =>
   page.getByRole("button", { name: "Start import" }).click();
 
+const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, "utf16le");
+const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
+
 describeInBrowser("an import", () => {
-  it("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/import" });
+  it("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
     await chooseFile(
       page,
       "Stock.csv",
@@ -75,48 +75,8 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
   });
 
-  test("refuses ids that a spreadsheet has shortened, and says what to do", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/import" });
-    await chooseFile(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n4.00638E+12,Tulip\n");
-    await page
-      .getByRole("cell", { name: /as text/ })
-      .first()
-      .waitFor();
-    await start(page);
-    await page.getByText("2 of 2 rows were refused").waitFor();
-    await page.getByText("Nothing was stored.").waitFor();
-    expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
-  });
-
-  it("reads UTF-16 and Windows-1252, and names what it assumed", async ({ service, open }) => {
-    const { page } = await open({ at: "#/import" });
-    for (const [encoding, content, id, name] of [
-      ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), 81n, "Grüner Tee"],
-      [
-        "Windows-1252",
-        Buffer.from("sep=;\nid;name\n82;Bl\u00fctenstaub\n", "latin1"),
-        82n,
-        "Blütenstaub",
-      ],
-    ] as const) {
-      await chooseFile(page, "excel.csv", content);
-      await page.getByText(`Read as ${encoding}`).waitFor();
-      await page.getByRole("cell", { name }).waitFor();
-      await start(page);
-      await page.getByText("Import complete").waitFor();
-      expect(await service.findPlant(id)).toMatchObject({ name });
-      await page.getByRole("button", { name: "Another file" }).click();
-    }
-  });
-
-  it("of a workbook reads the sheet that is chosen, and refuses what Excel has rounded", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/import" });
+  it("of a workbook reads the sheet that is chosen, and refuses what Excel has rounded", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
     await chooseFile(page, "stock.xlsx", "PK\u0003\u0004 and so on");
     await page.getByText("The file is damaged, or is not a workbook (.xlsx).").waitFor();
     expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
@@ -151,14 +111,11 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
   });
 
-  it("says what is different, and updates it if it has not changed since", async ({
-    service,
-    open,
-  }) => {
+  it("says what is different, and updates it if it has not changed since", async (visit) => {
     for (const id of [401n, 402n, 403n, 404n])
-      await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
-    await using view = await open({ at: "#/import" });
-    const { page } = view;
+      await visit.service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
+    await using view = await visit.open({ at: "#/import" });
+    const { page, service } = view;
     const rows = ["401,Old 401,a", "402,New,a", "403,New,", "405,Fresh,b", "x,y,z"];
     // One plant twice more: once as before, once in another version.
     rows.push("402,New,a", "402,Newer,a");
@@ -190,8 +147,8 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
   });
 
-  it("that is cancelled ends at once, and is begun again from there", async ({ service, open }) => {
-    const { page } = await open({ at: "#/import" });
+  it("that is cancelled ends at once, and is begun again from there", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
     // An answer that does not come does not hold it up.
     await page.context().route("**/plants/batch", () => undefined);
     await chooseFile(page, "slow.ndjson", '{"id":62,"name":"Box"}\nnone\n');
@@ -205,26 +162,37 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
   });
 
-  test("of any format recognises what is there already", async ({ service, open }) => {
-    const { page } = await open({ at: "#/import" });
-    for (const [name, text, added] of [
-      ["lines.ndjson", '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n', "2"],
-      ["array.json", '[{"id":21,"name":"Fern"},{"id":22,"name":"Moss","tag":"green"}]', "0"],
-      ["table.tsv", "id\tname\ttag\n21\tFern\t\n22\tMoss\tgreen\n", "0"],
+  it("of any format and encoding stores what is new, recognises what is there, and names what it assumed", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    const lines = '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n';
+    for (const [file, content, id, name, added, said] of [
+      ["lines.ndjson", lines, 22n, "Moss", "2", ""],
+      ["array.json", `[${lines.trim().replace("\n", ",")}]`, 22n, "Moss", "0", ""],
+      ["table.tsv", "id\tname\ttag\n22\tMoss\tgreen\n", 22n, "Moss", "0", ""],
+      ["excel.csv", utf16("id\tname\n81\tGrüner Tee\n"), 81n, "Grüner Tee", "1", "Read as UTF-16"],
+      ["excel.csv", latin1("sep=;\nid;name\n82;Blüte\n"), 82n, "Blüte", "1", "Windows-1252"],
     ] as const) {
-      await chooseFile(page, name, text);
-      await page.getByRole("cell", { name: "Moss" }).waitFor();
+      await chooseFile(page, file, content);
+      await page.getByRole("cell", { name }).waitFor();
+      if (said !== "") await page.getByText(said).waitFor();
       await start(page);
       await page.getByText("Import complete").waitFor();
       await figure(page, "Added", added);
-      expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
-      expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
+      expect(await service.findPlant(id)).toMatchObject({ name });
       await page.getByRole("button", { name: "Another file" }).click();
     }
+    expect(await service.findPlant(22n)).toMatchObject({ tag: "green" });
+
+    // A spreadsheet has shortened these ids.
+    await chooseFile(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n");
+    await page.getByRole("cell", { name: /as text/ }).waitFor();
+    await start(page);
+    await page.getByText("Nothing was stored.").waitFor();
+    expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
   });
 
-  it("asks for a column that it cannot guess, and reads a file another way", async ({ open }) => {
-    const { page } = await open({ at: "#/import" });
+  it("asks for a column that it cannot guess, and reads a file another way", async (visit) => {
+    const { page } = await visit.open({ at: "#/import" });
     await chooseFile(page, "odd.csv", "code,what\n31,Heather\n");
     await page.getByText("Which column is it?").first().waitFor();
     expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
@@ -238,8 +206,8 @@ describeInBrowser("an import", () => {
     await page.getByText("The file can't be read this way").waitFor();
   });
 
-  test("takes a file that is dropped anywhere", async ({ open }) => {
-    const { page } = await open({ at: "#/plants" });
+  test("takes a file that is dropped anywhere", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants" });
     await page.evaluate(`
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));
@@ -250,9 +218,9 @@ describeInBrowser("an import", () => {
     expect(page.url()).toEndWith("#/import");
   });
 
-  test("takes rows that are pasted", async ({ service, open }) => {
+  test("takes rows that are pasted", async (visit) => {
     const [rows, id] = ["73\tPasted\tfern\n74\tMore\t\n", "73"];
-    const { page } = await open({
+    const { page, service } = await visit.open({
       at: "#/plants",
       permissions: ["clipboard-read", "clipboard-write"],
     });
@@ -264,11 +232,8 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Pasted" });
   });
 
-  test("of thirty thousand rows leaves the page responsive, and can be watched from elsewhere", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/import" });
+  test("of thirty thousand rows leaves the page responsive, and can be watched from elsewhere", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
     const rows = Array.from({ length: 30_000 }, (_, index) =>
       index % 1000 === 999 ? `none,Bad ${index},bulk` : `${1_000_000 + index},Plant ${index},bulk`,
     );
@@ -308,11 +273,8 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(1_029_998n)).toMatchObject({ name: "Plant 29998" });
   });
 
-  it("goes on by itself after answers were lost and the store was busy", async ({
-    service,
-    open,
-  }) => {
-    const { page, announceFailure } = await open({ at: "#/import" });
+  it("goes on by itself after answers were lost and the store was busy", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/import" });
     announceFailure("/plants/batch", "failed");
     announceFailure("/plants/batch", 503);
     let count = 0;
@@ -338,9 +300,9 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
   });
 
-  it("stops where its token ends, and is begun again from there", async ({ service, open }) => {
-    const token = await createToken(service, { name: "brief" });
-    const { page, announceFailure } = await open({ at: "#/import", token });
+  it("stops where its token ends, and is begun again from there", async (visit) => {
+    const token = await createToken(visit.service, { name: "brief" });
+    const { page, service, announceFailure } = await visit.open({ at: "#/import", token });
     // Without a feed, the import is the first to hear of it, and then the list.
     await page.route("**/changes*", (route) => route.fulfill({ status: 410 }));
     announceFailure("/changes", 410);
@@ -381,9 +343,9 @@ describeInBrowser("an import", () => {
       await page.getByText(/^1 row in /).waitFor();
     }
 
-    it("before it starts ends as failed", async ({ open }) => {
+    it("before it starts ends as failed", async (visit) => {
       using folder = makeTemporaryFolder();
-      const { page } = await open({ at: "#/import" });
+      const { page } = await visit.open({ at: "#/import" });
       await chooseFrom(page, `${folder.path}/gone.csv`);
       await page.getByRole("cell", { name: "Yew" }).waitFor();
       await rm(`${folder.path}/gone.csv`);

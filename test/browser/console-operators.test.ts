@@ -26,9 +26,9 @@ const { it, test } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("tokens in the console", () => {
-  it("are made, shown once and revoked", async ({ service, open }) => {
-    const token = await createToken(service, { name: "admin" });
-    const { page, announceFailure } = await open({
+  it("are made, shown once and revoked", async (visit) => {
+    const token = await createToken(visit.service, { name: "admin" });
+    const { page, service, announceFailure } = await visit.open({
       token,
       at: "#/tokens",
       permissions: ["clipboard-read", "clipboard-write"],
@@ -86,8 +86,8 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
-  test("that were just made stay, although an earlier list comes late", async ({ open }) => {
-    const { page } = await open();
+  test("that were just made stay, although an earlier list comes late", async (visit) => {
+    const { page } = await visit.open();
     const gate = Promise.withResolvers<void>();
     const late = async (route: Route): Promise<void> => {
       const response = await route.fetch();
@@ -109,16 +109,16 @@ describeInBrowser("tokens in the console", () => {
     expect(await row.count()).toBe(1);
   });
 
-  test("are out of reach of a token that may not manage them", async ({ service, open }) => {
-    const token = await createToken(service, { name: "plain", scopes: ["plants:read"] });
-    await using view = await open({ token, at: "#/tokens" });
+  test("are out of reach of a token that may not manage them", async (visit) => {
+    const token = await createToken(visit.service, { name: "plain", scopes: ["plants:read"] });
+    await using view = await visit.open({ token, at: "#/tokens" });
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
     expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
   });
 
-  test("are the way out for a token that may do nothing else", async ({ service, open }) => {
-    const token = await createToken(service, { name: "clerk", scopes: ["tokens:manage"] });
-    await using view = await open({ token });
+  test("are the way out for a token that may do nothing else", async (visit) => {
+    const token = await createToken(visit.service, { name: "clerk", scopes: ["tokens:manage"] });
+    await using view = await visit.open({ token });
     await view.page.getByRole("link", { name: "Go to Tokens" }).click();
     await view.page.getByRole("heading", { name: "Tokens" }).waitFor();
     await view.page.getByRole("button", { name: "Signed in as clerk" }).click();
@@ -126,10 +126,10 @@ describeInBrowser("tokens in the console", () => {
   });
 });
 
-describeInBrowser("webhooks in the console", () => {
-  it("are added, tested, changed and removed", async ({ service, open }) => {
+describeInBrowser("in the console,", () => {
+  it("webhooks in the console are added, tested, changed and removed", async (visit) => {
     using receiver = startReceiver();
-    const { page, announceFailure } = await open({ at: "#/webhooks" });
+    const { page, service, announceFailure } = await visit.open({ at: "#/webhooks" });
     const choose = async (label: string): Promise<void> => {
       await page.getByRole("button", { name: "Actions for shop" }).click();
       await page.getByRole("button", { name: label }).click();
@@ -183,14 +183,12 @@ describeInBrowser("webhooks in the console", () => {
     await page.getByRole("button", { name: "Remove", exact: true }).click();
     await page.getByText("No webhooks yet.").waitFor();
   });
-});
 
-describeInBrowser("activity", () => {
-  it("shows values and failures", async ({ service, open }) => {
-    await service.create('{"id":1,"name":"Rose"}');
+  it("activity shows values and failures", async (visit) => {
+    await visit.service.create('{"id":1,"name":"Rose"}');
     const headers = { "x-request-id": "lost" };
-    await send(service, "GET", "/plants/404", { headers });
-    const { page } = await open({ at: "#/activity" });
+    await send(visit.service, "GET", "/plants/404", { headers });
+    const { page } = await visit.open({ at: "#/activity" });
     await page.getByText("5 minutes ago, 6.2 MB, 2 failed").waitFor();
     const failed = page.getByRole("row", { name: /lost/ });
     await failed.getByText("GET /plants/404").waitFor();

@@ -37,8 +37,8 @@ afterAll(() => journeys[Symbol.asyncDispose]());
 const LARGEST = "9223372036854775807";
 
 describeInBrowser("the list", () => {
-  it("draws only the rows in sight, and loads the others as one scrolls", async ({ open }) => {
-    const { page } = await open();
+  it("draws only the rows in sight, and loads the others as one scrolls", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Plant 0").first().waitFor();
     expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
     await page.getByText("3,001 plants").waitFor();
@@ -50,8 +50,8 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("grid").getAttribute("aria-rowcount")).toBe("3002");
   });
 
-  it("is walked by keys, and opens and closes a plant by them", async ({ open }) => {
-    const { page } = await open();
+  it("is walked by keys, and opens and closes a plant by them", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Plant 0").first().waitFor();
     await press(page, "/", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "Enter");
     await page.locator(".shown-name", { hasText: "Plant 1" }).waitFor();
@@ -75,8 +75,8 @@ describeInBrowser("the list", () => {
     await page.getByRole("dialog").waitFor({ state: "hidden" });
   });
 
-  it("searches through many pages, and the address can be shared", async ({ service, open }) => {
-    const { page } = await open();
+  it("searches through many pages, and the address can be shared", async (visit) => {
+    const { page, service } = await visit.open();
     await page.getByRole("searchbox").fill("NEEDLE");
     await rowOf(page, "Needle in a haystack").waitFor();
     await page.getByText("End of list").waitFor();
@@ -89,9 +89,9 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("searchbox").inputValue()).toBe("");
   });
 
-  it("finds words of the name and the tag in any order, and an id", async ({ service, open }) => {
-    await sendPlant(service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
-    const { page } = await open();
+  it("finds words of the name and the tag in any order, and an id", async (visit) => {
+    await sendPlant(visit.service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
+    const { page, service } = await visit.open();
     const search = page.getByRole("searchbox");
     await search.fill("alp edel");
     await rowOf(page, "Édelweiß").waitFor();
@@ -108,12 +108,9 @@ describeInBrowser("the list", () => {
     await change(service, 4500, { name: "Gone", tag: "alpine" });
   });
 
-  it("keeps filter, order, panel and place through Back, a reload and another view", async ({
-    open,
-    isPhone,
-  }) => {
-    const rowHeight = isPhone ? 64 : 36;
-    await using view = await open({ at: "#/plants?tag=fern" });
+  it("keeps filter, order, panel and place through Back, a reload and another view", async (visit) => {
+    const rowHeight = visit.isPhone ? 64 : 36;
+    await using view = await visit.open({ at: "#/plants?tag=fern" });
     const { page } = view;
     await rowOf(page, "Plant 0").first().waitFor();
     await page.getByRole("button", { name: "Order: Lowest id first" }).click();
@@ -142,15 +139,15 @@ describeInBrowser("the list", () => {
     await page.getByRole("link", { name: "Plants" }).click();
     await rowOf(page, "Plant 2094").waitFor();
     await untilAt(page, "#/plants?tag=fern&order=desc");
-    for (let step = isPhone ? -1 : 0; step < 3; step++) await page.goBack();
+    for (let step = visit.isPhone ? -1 : 0; step < 3; step++) await page.goBack();
     await untilAt(page, "#/plants?tag=fern&order=desc");
     await page.goBack();
     await untilAt(page, "#/plants?tag=fern");
     await rowOf(page, "Plant 0").first().waitFor();
   });
 
-  it("is walked by keys while the open plant follows; a tag in a row filters", async ({ open }) => {
-    const { page } = await open({ at: "#/plants" });
+  it("is walked by keys while the open plant follows; a tag in a row filters", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants" });
     await rowOf(page, "Plant 0").first().waitFor();
     const before = await page.locator(".scroller").boundingBox();
     await page.getByRole("grid").focus();
@@ -171,8 +168,8 @@ describeInBrowser("the list", () => {
     await page.getByText("1,000 of").waitFor();
   });
 
-  it("is filtered by one of the tags in use, and its order is reversed", async ({ open }) => {
-    const { page } = await open();
+  it("is filtered by one of the tags in use, and its order is reversed", async (visit) => {
+    const { page } = await visit.open();
     await page.getByLabel("Filter by tag").click();
     // The browser shows them as it likes.
     await page.locator("#tag-filter-tags option", { hasText: "Ivy (1,000)" }).waitFor({
@@ -190,8 +187,8 @@ describeInBrowser("the list", () => {
     await rowOf(page, "Needle in a haystack").waitFor();
   });
 
-  it("is exported as it is filtered", async ({ open }) => {
-    const { page } = await open({ at: "#/plants?tag=rare" });
+  it("is exported as it is filtered", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants?tag=rare" });
     await rowOf(page, "Needle").waitFor();
     for (const [label, content] of [
       ["as CSV", 'id,name,tag\r\n5000,"Needle in a haystack","rare"\r\n'],
@@ -222,9 +219,9 @@ describeInBrowser("the list", () => {
     ["as CSV", "text/csv"],
     ["as NDJSON", "application/x-ndjson"],
   ] as const)
-    test(`is exported whole ${label}, even where the stream was cut`, async ({ service, open }) => {
+    test(`is exported whole ${label}, even where the stream was cut`, async (visit) => {
       const filter = "tag=fern&order=desc";
-      const { page } = await open({ at: `#/plants?${filter}` });
+      const { page, service } = await visit.open({ at: `#/plants?${filter}` });
       await rowOf(page, "Plant 2997").waitFor();
       await cutStreams(page, (route) => route.fallback());
       await page.getByRole("button", { name: "Export the list" }).click();
@@ -234,8 +231,8 @@ describeInBrowser("the list", () => {
       expect(await Bun.file(await download.path()).text()).toBe(await whole.text());
     });
 
-  test("is not saved where the rest of a cut export cannot be had", async ({ open }) => {
-    const { page, announceFailure } = await open();
+  test("is not saved where the rest of a cut export cannot be had", async (visit) => {
+    const { page, announceFailure } = await visit.open();
     announceFailure("/plants", "failed");
     await rowOf(page, "Plant 0").first().waitFor();
     let isSaved = false;
@@ -251,11 +248,8 @@ describeInBrowser("the list", () => {
 });
 
 describeInBrowser("a plant with the largest id of all", () => {
-  it("is added, found, corrected, deleted and brought back, with every digit", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open();
+  it("is added, found, corrected, deleted and brought back, with every digit", async (visit) => {
+    const { page, service } = await visit.open();
     await page.getByRole("link", { name: "Add plant" }).click();
     await fillNew(page, LARGEST, "Araucaria");
     await page.getByLabel("Tag (optional)").fill("tree");
@@ -297,8 +291,8 @@ describeInBrowser("a plant with the largest id of all", () => {
 });
 
 describeInBrowser("the form for a new plant", () => {
-  it("says what is wrong before anything is sent, and who has an id", async ({ open }) => {
-    const { page, announceFailure } = await open({ at: "#/plants/new" });
+  it("says what is wrong before anything is sent, and who has an id", async (visit) => {
+    const { page, announceFailure } = await visit.open({ at: "#/plants/new" });
     announceFailure("/plants", 409);
     const id = page.getByLabel("Id", { exact: true });
     for (const text of ["9223372036854775808", "-9223372036854775809", "1.5", "twelve", " "]) {
@@ -317,8 +311,8 @@ describeInBrowser("the form for a new plant", () => {
     await page.locator(".shown-name", { hasText: "Plant 0" }).waitFor();
   });
 
-  it("sends again what got no answer, and nothing is doubled", async ({ service, open }) => {
-    const { page, announceFailure } = await open({ at: "#/plants/new" });
+  it("sends again what got no answer, and nothing is doubled", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/new" });
     announceFailure("/plants", "failed");
     let lost = 0;
     // It arrives and is stored; the answer does not come back.
@@ -339,12 +333,9 @@ describeInBrowser("the form for a new plant", () => {
 });
 
 describeInBrowser("a series of new plants", () => {
-  it("counts on from the last one, keeps its tag, and mentions a namesake", async ({
-    service,
-    open,
-  }) => {
-    await sendPlant(service.url, { id: 8_001n, name: "Taken", tag: null });
-    const { page } = await open({ at: "#/plants/new" });
+  it("counts on from the last one, keeps its tag, and mentions a namesake", async (visit) => {
+    await sendPlant(visit.service.url, { id: 8_001n, name: "Taken", tag: null });
+    const { page } = await visit.open({ at: "#/plants/new" });
     const id = page.getByLabel("Id", { exact: true });
     await page.getByLabel("Name", { exact: true }).fill("Plant 7");
     await page.getByRole("link", { name: "Plant 1007" }).waitFor();
@@ -364,11 +355,8 @@ describeInBrowser("a series of new plants", () => {
 });
 
 describeInBrowser("a plant that a colleague changes meanwhile", () => {
-  it("is not overwritten unknowingly: it is shown, and either version can be kept", async ({
-    service,
-    open,
-  }) => {
-    const { page, announceFailure } = await open({ at: "#/plants/1500" });
+  it("is not overwritten unknowingly: it is shown, and either version can be kept", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/1500" });
     await holdFeed(page);
     announceFailure("/plants/1500", 412);
     await edit(page, "Mine");
@@ -391,8 +379,8 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
   });
 
-  it("is not deleted unknowingly either", async ({ service, open }) => {
-    const { page, announceFailure } = await open({ at: "#/plants/1600" });
+  it("is not deleted unknowingly either", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/1600" });
     await holdFeed(page);
     announceFailure("/plants/1600", 412);
     await page.getByRole("button", { name: "Delete" }).waitFor();
@@ -409,9 +397,9 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
   });
 
-  it("keeps an empty tag and line breaks that were not touched", async ({ service, open }) => {
-    await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
-    const { page } = await open({ at: "#/plants/-5" });
+  it("keeps an empty tag and line breaks that were not touched", async (visit) => {
+    await sendPlant(visit.service.url, { id: -5n, name: "Two\nlines", tag: "" });
+    const { page, service } = await visit.open({ at: "#/plants/-5" });
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByText("This plant has an empty tag").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("Three\nlines");

@@ -43,11 +43,8 @@ const tagOf = async (service: TestService, id: number): Promise<unknown> =>
   (await service.findPlant(BigInt(id)))?.tag;
 
 describeInBrowser("several plants", () => {
-  it("are tagged, deleted and brought back; those that someone else changed are left alone", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants?tag=few" });
+  it("are tagged, deleted and brought back; those that someone else changed are left alone", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?tag=few" });
     await check(page, 2);
     await check(page, 5, ["Shift"]);
     await page.getByText("4 selected").waitFor();
@@ -92,11 +89,8 @@ describeInBrowser("several plants", () => {
     });
   });
 
-  it("are all that match but some, exported; too many to change at once are refused", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants?q=plant+many" });
+  it("are all that match but some, exported; too many to change at once are refused", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?q=plant+many" });
     await rowOf(page, "Plant 41").waitFor();
     // The whole cell is the target.
     await page
@@ -119,8 +113,8 @@ describeInBrowser("several plants", () => {
     expect(await service.findPlant(1n)).toBeDefined();
   });
 
-  it("can be stopped, and the rest stays selected", async ({ open }) => {
-    const { page } = await open({
+  it("can be stopped, and the rest stays selected", async (visit) => {
+    const { page } = await visit.open({
       at: "#/plants?tag=few",
     });
     const gate = Promise.withResolvers<void>();
@@ -153,11 +147,8 @@ describeInBrowser("several plants", () => {
     await page.locator("#search:focus").waitFor();
   });
 
-  test("stay selected as one changes the list, and their undo outlasts other messages", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ at: "#/plants?tag=many" });
+  test("stay selected as one changes the list, and their undo outlasts other messages", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?tag=many" });
     await check(page, 45);
     await sendPlant(service.url, { id: -1n, name: "At the top", tag: "many" });
     await rowOf(page, "At the top").waitFor();
@@ -190,8 +181,8 @@ describeInBrowser("several plants", () => {
 });
 
 describeInBrowser("a job on several plants", () => {
-  test("leaves a list that was opened meanwhile as it is", async ({ open }) => {
-    const { page, announceFailure } = await open({ at: "#/plants?q=plant+900" });
+  test("leaves a list that was opened meanwhile as it is", async (visit) => {
+    const { page, announceFailure } = await visit.open({ at: "#/plants?q=plant+900" });
     await rowOf(page, "Plant 9009").waitFor();
     const gate = Promise.withResolvers<void>();
     const hold = async (route: Route): Promise<void> => {
@@ -217,9 +208,9 @@ describeInBrowser("a job on several plants", () => {
     expect(await page.getByText("1 selected").count()).toBe(0);
   });
 
-  test("ends with its person, and the next one does not hear of it", async ({ service, open }) => {
-    const next = await createToken(service, { name: "next" });
-    const { page } = await open({ at: "#/plants?tag=many" });
+  test("ends with its person, and the next one does not hear of it", async (visit) => {
+    const next = await createToken(visit.service, { name: "next" });
+    const { page } = await visit.open({ at: "#/plants?tag=many" });
     const gate = Promise.withResolvers<void>();
     const held: Request[] = [];
     await page.route("**/plants/*", async (route) => {

@@ -23,11 +23,8 @@ const { it, test } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("signing in to the console", () => {
-  it("shows the list, and keeps the token in this tab only, and in no address", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ token: null });
+  it("shows the list, and keeps the token in this tab only, and in no address", async (visit) => {
+    const { page, service } = await visit.open({ token: null });
     await signIn(page, TEST_TOKEN);
     await rowOf(page, "Rose").waitFor();
     await page.reload();
@@ -42,11 +39,8 @@ describeInBrowser("signing in to the console", () => {
     await another.close();
   });
 
-  it("explains a wrong token, an expired one and an empty field, and lets none in", async ({
-    service,
-    open,
-  }) => {
-    const { page, announceFailure } = await open({ token: null });
+  it("explains a wrong token, an expired one and an empty field, and lets none in", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ token: null });
     announceFailure("/token", 401);
     const field = page.getByLabel("Token");
     const button = page.getByRole("button", { name: "Sign in" });
@@ -66,8 +60,8 @@ describeInBrowser("signing in to the console", () => {
     expect(await page.getByRole("navigation").count()).toBe(0);
   });
 
-  test("with a pasted token needs no further click", async ({ open }) => {
-    const { page } = await open({
+  test("with a pasted token needs no further click", async (visit) => {
+    const { page } = await visit.open({
       token: null,
       permissions: ["clipboard-read", "clipboard-write"],
     });
@@ -79,11 +73,11 @@ describeInBrowser("signing in to the console", () => {
     await rowOf(page, "Rose").waitFor();
   });
 
-  it("by the link of the first start leaves no token in the address or the history", async ({
-    service,
-    open,
-  }) => {
-    const { page, announceFailure } = await open({ token: null, at: `#token=${TEST_TOKEN}` });
+  it("by the link of the first start leaves no token in the address or the history", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({
+      token: null,
+      at: `#token=${TEST_TOKEN}`,
+    });
     await rowOf(page, "Rose").waitFor();
     await untilAt(page, `${service.url}/`);
     await page.goBack();
@@ -100,11 +94,8 @@ describeInBrowser("signing in to the console", () => {
     await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
   });
 
-  it("for this device holds in new tabs and the reference, until one tab signs out", async ({
-    service,
-    open,
-  }) => {
-    const { page } = await open({ token: null });
+  it("for this device holds in new tabs and the reference, until one tab signs out", async (visit) => {
+    const { page, service } = await visit.open({ token: null });
     await page.getByLabel("Stay signed in on this device").check();
     await signIn(page, TEST_TOKEN);
     const another = await page.context().newPage();
@@ -124,8 +115,8 @@ describeInBrowser("signing in to the console", () => {
     await another.close();
   });
 
-  it("can be undone: signing out forgets the token", async ({ open }) => {
-    const { page } = await open();
+  it("can be undone: signing out forgets the token", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Rose").waitFor();
     await signOut(page);
     expect(await page.evaluate<number>("sessionStorage.length")).toBe(0);
@@ -135,12 +126,9 @@ describeInBrowser("signing in to the console", () => {
 });
 
 describeInBrowser("a token that may not do everything", () => {
-  it("offers no adding, changing or importing where it may only read", async ({
-    service,
-    open,
-  }) => {
-    const token = await createToken(service, { name: "window", scopes: ["plants:read"] });
-    const { page } = await open({ token });
+  it("offers no adding, changing or importing where it may only read", async (visit) => {
+    const token = await createToken(visit.service, { name: "window", scopes: ["plants:read"] });
+    const { page, service } = await visit.open({ token });
     await openRow(page, "Rose");
     await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
     for (const name of ["Add plant", "Edit", "Delete", "Import"])
@@ -154,9 +142,9 @@ describeInBrowser("a token that may not do everything", () => {
     await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
   });
 
-  it("offers a form and no list where it may only write", async ({ service, open }) => {
-    const token = await createToken(service, { name: "till", scopes: ["plants:write"] });
-    const { page, announceFailure } = await open({ token });
+  it("offers a form and no list where it may only write", async (visit) => {
+    const token = await createToken(visit.service, { name: "till", scopes: ["plants:write"] });
+    const { page, service, announceFailure } = await visit.open({ token });
     announceFailure("/plants", 409);
     expect(await page.getByRole("grid").count()).toBe(0);
     expect(await page.getByRole("link", { name: "Activity" }).count()).toBe(0);
@@ -178,13 +166,10 @@ async function untilSignedOut({ page, announceFailure }: TestPage): Promise<void
 }
 
 describeInBrowser("a token that ends while somebody works", () => {
-  it("by being revoked leads back to signing in, and from there to the same view", async ({
-    service,
-    open,
-  }) => {
-    const token = await createToken(service, { name: "lost phone" });
-    await using view = await open({ token: null, at: "#/plants?tag=shrub" });
-    const { page } = view;
+  it("by being revoked leads back to signing in, and from there to the same view", async (visit) => {
+    const token = await createToken(visit.service, { name: "lost phone" });
+    await using view = await visit.open({ token: null, at: "#/plants?tag=shrub" });
+    const { page, service } = view;
     await page.getByLabel("Stay signed in on this device").check();
     await signIn(page, token);
     await rowOf(page, "Rose").waitFor();
@@ -199,13 +184,13 @@ describeInBrowser("a token that ends while somebody works", () => {
     await untilAt(page, "#/plants?tag=shrub");
   });
 
-  it("by expiring says so", async ({ service, open }) => {
-    const token = await createToken(service, {
+  it("by expiring says so", async (visit) => {
+    const token = await createToken(visit.service, {
       name: "short",
       expiresAtMs: Date.now() + 3_600_000,
     });
-    await using view = await open({ token });
-    const { page } = view;
+    await using view = await visit.open({ token });
+    const { page, service } = view;
     await rowOf(page, "Rose").waitFor();
     await service.database.run(
       `UPDATE tokens SET expires_at_ms = ${Date.now()} WHERE name = 'short'`,

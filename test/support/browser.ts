@@ -332,7 +332,7 @@ export async function openConsole(
 interface Visit {
   readonly service: TestService;
   /** The page is closed when the test is over. */
-  readonly open: (options?: ConsoleOptions) => Promise<TestPage>;
+  readonly open: (options?: ConsoleOptions) => Promise<TestPage & Pick<Visit, "service">>;
   readonly isPhone: boolean;
 }
 
@@ -356,7 +356,8 @@ export async function startJourneys(
   for (const [name, look] of looks) {
     const service = opened.use(await startConsole(settings, facts));
     await fill(service);
-    const open: Visit["open"] = (options) => openConsole(service, { ...look, ...options });
+    const open: Visit["open"] = async (options) =>
+      Object.assign(await openConsole(service, { ...look, ...options }), { service });
     visits.push([name, { service, open, isPhone: look === phone }]);
   }
   const stack = opened.move();

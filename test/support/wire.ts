@@ -184,6 +184,7 @@ export async function connectRaw(
   let text = "";
   const waiting = new Set<() => void>();
   const { promise: closed, resolve: onClosed } = Promise.withResolvers<string>();
+  const ready = Promise.withResolvers<void>();
   const socket: Socket = await Bun.connect({
     hostname,
     port: Number(port),
@@ -193,10 +194,12 @@ export async function connectRaw(
         text += bytes.toString("latin1");
         for (const check of waiting) check();
       },
+      handshake: () => ready.resolve(),
       close: () => onClosed(text),
       error: () => onClosed(text),
     },
   });
+  if (tls !== undefined) await ready.promise;
   return {
     send: (bytes) => void socket.write(bytes),
     received: () => text,

@@ -119,20 +119,7 @@ const makes: readonly (readonly [weight: number, make: Make])[] = [
 ];
 
 const paths = ["/plants", "/livez", "/token", "/nowhere", "/plants/1", "/openapi.json"];
-const odd = [
-  "",
-  "%31",
-  ".0",
-  "e0",
-  "/",
-  "?",
-  "%00",
-  " ".trim(),
-  "0000000000000000",
-  "%",
-  "+",
-  "#1",
-];
+const odd = ["", ..."%31 .0 e0 / ? %00 0000000000000000 % + #1".split(" ")];
 const weightOfAll = makes.reduce((sum, [weight]) => sum + weight, 0);
 
 export function makeSound(own: bigint, id: bigint, random: Random): Buffer {
@@ -146,18 +133,8 @@ export function makeSound(own: bigint, id: bigint, random: Random): Buffer {
 
 function makeConditions(random: Random): string[] {
   if (random.chance(70)) return [];
-  const value = random.pick([
-    "*",
-    '"a"',
-    'W/"a"',
-    "a",
-    '"',
-    ",,,",
-    "",
-    '*, "a"',
-    '"a",'.repeat(99),
-    '"\xff"',
-  ]);
+  const values = `*|"a"|W/"a"|a|"|,,,||*, "a"|"\xff"`.split("|");
+  const value = random.pick([...values, '"a",'.repeat(99)]);
   return [`${random.pick(["If-Match", "If-None-Match"])}: ${value}`];
 }
 
@@ -202,88 +179,32 @@ function makeAccept(random: Random): string {
 
 /** About few plants, whatever form they are asked for in. */
 function makeQuery(own: bigint, random: Random): string {
-  const known = [
-    "limit=3",
-    `after=${own}`,
-    "order=desc",
-    "tag=none",
-    "prefix=T",
-    "name=zzz",
-    "limit=0",
-    "limit=1001",
-    "limit=1&limit=2",
-    "after=9223372036854775808",
-    "after=",
-    "order=up",
-    "tag=%00",
-    "tag=%ff",
-    "tag=%ED%A0%80",
-    "tag=%",
-    "x=1",
-    "&&=&",
-    "tag=a+b%20c",
-    "\xe9=\xe9",
-  ];
-  const asked = Array.from({ length: random.below(4) }, () => random.pick(known));
+  const known =
+    "limit=3 order=desc tag=none prefix=T name=zzz limit=0 limit=1001 limit=1&limit=2 after= order=up " +
+    "after=9223372036854775808 tag=%00 tag=%ff tag=%ED%A0%80 tag=% x=1 &&=& tag=a+b%20c \xe9=\xe9";
+  const asked = Array.from({ length: random.below(4) }, () =>
+    random.pick([`after=${own}`, ...known.split(" ")]),
+  );
   return ["tag=nobody has it".replaceAll(" ", "%20"), ...asked]
     .slice(random.below(2))
     .concat("limit=3")
     .join("&");
 }
 
+const framings =
+  "Content-Length: 0|Content-Length: 5|Content-Length: +5|Content-Length: 5, 5|Content-Length: 0x5|" +
+  "Content-Length: -1|Content-Length: 99999999999999999999|Content-Length : 5|Content_Length: 5|" +
+  "Transfer-Encoding: chunked|Transfer-Encoding: chunked, chunked|Transfer-Encoding: identity|" +
+  "Transfer-Encoding: gzip, chunked|Transfer-Encoding:\tchunked|Transfer-Encoding: \x0bchunked|" +
+  "Transfer-Encoding: xchunked|Transfer-Encoding : chunked|Transfer-Encoding\t: chunked|" +
+  "\nTransfer-Encoding: chunked|Transfer-Encoding:\r\n chunked|Connection: close|" +
+  "Connection: keep-alive, Upgrade\r\nUpgrade: h2c|Connection: content-length|Upgrade: websocket|" +
+  "Expect: 100-continue|Host: other.example|Trailer: a";
+
 const pieces = [
-  "\r\n",
-  "\r\n\r\n",
-  "\n",
-  "\r",
-  "\0",
-  " ",
-  "\t",
-  ":",
-  ": ",
-  ",",
-  ";",
-  "\r\n ",
-  "\r\n\t",
-  "0\r\n\r\n",
-  "5\r\n",
-  "5;a=b\r\n",
-  "\x0b",
-  "\x7f",
-  "\xa0",
-  "Content-Length: 0\r\n",
-  "Content-Length: 5\r\n",
-  "Content-Length: +5\r\n",
-  "Content-Length: 5, 5\r\n",
-  "Content-Length: 0x5\r\n",
-  "Content-Length: -1\r\n",
-  "Content-Length: 99999999999999999999\r\n",
-  "Content-Length : 5\r\n",
-  "Content_Length: 5\r\n",
-  "Transfer-Encoding: chunked\r\n",
-  "Transfer-Encoding: chunked, chunked\r\n",
-  "Transfer-Encoding: identity\r\n",
-  "Transfer-Encoding: gzip, chunked\r\n",
-  "Transfer-Encoding:\tchunked\r\n",
-  "Transfer-Encoding: \x0bchunked\r\n",
-  "Transfer-Encoding: xchunked\r\n",
-  "Transfer-Encoding : chunked\r\n",
-  "Transfer-Encoding\t: chunked\r\n",
-  "\nTransfer-Encoding: chunked\r\n",
-  "Transfer-Encoding:\r\n chunked\r\n",
-  "Connection: close\r\n",
-  "Connection: keep-alive, Upgrade\r\nUpgrade: h2c\r\n",
-  "Connection: content-length\r\n",
-  "Upgrade: websocket\r\n",
-  "Expect: 100-continue\r\n",
-  "Host: other.example\r\n",
-  "Trailer: a\r\n",
-  " HTTP/1.0",
-  " HTTP/1.1\r\n",
-  "HTTP/2.0",
-  "GET / HTTP/1.1\r\n\r\n",
-  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-  "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+  ...framings.split("|").map((line) => `${line}\r\n`),
+  ..."\r\n|\r\n\r\n|\n|\r|\0|\t|:|,|;|\r\n |\x0b|\x7f|0\r\n\r\n|5\r\n|5;a=b\r\n".split("|"),
+  ..." HTTP/1.0|HTTP/2.0|GET / HTTP/1.1\r\n\r\n|PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".split("|"),
 ].map((text) => Buffer.from(text, "latin1"));
 
 /** Of plants that are hidden in the bodies of other requests, and must never be stored. */

@@ -55,29 +55,19 @@ function refuse(reason: string): never {
   process.exit(2);
 }
 
-function parseArguments(): { names: string[]; seconds: number; seed: number } {
-  try {
-    const { values, positionals } = parseArgs({
-      allowPositionals: true,
-      options: { seconds: { type: "string" }, seed: { type: "string" } },
-    });
-    const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
-    const unknown = names.filter((name) => scenarios[name] === undefined);
-    if (unknown.length > 0)
-      refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
-    return {
-      names,
-      seconds: parseCount("--seconds", values.seconds ?? String(SECONDS), 1),
-      seed: parseCount("--seed", values.seed ?? String(Math.trunc(Math.random() * 2 ** 31)), 0),
-    };
-  } catch (error) {
-    refuse((error as Error).message);
-  }
-}
+const options = { seconds: { type: "string" }, seed: { type: "string" } } as const;
 
-function parseCount(flag: string, text: string, least: number): number {
-  if (/^\d{1,10}$/.test(text) && Number(text) >= least) return Number(text);
-  refuse(`${flag} takes a whole number from ${least} on, and not “${text}”.`);
+function parseArguments(): { names: string[]; seconds: number; seed: number } {
+  const { values, positionals } = parseArgs({ allowPositionals: true, options, strict: false });
+  const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
+  const unknown = names.filter((name) => scenarios[name] === undefined);
+  if (unknown.length > 0)
+    refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
+  const seconds = Number(values.seconds ?? SECONDS);
+  const seed = Number(values.seed ?? Math.trunc(Math.random() * 2 ** 31));
+  if (!(seconds > 0) || !Number.isSafeInteger(seed))
+    refuse("--seconds and --seed take whole numbers.");
+  return { names, seconds, seed };
 }
 
 function report({ figures, faults }: Finding, replay: string): void {

@@ -4,7 +4,6 @@ import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { Clients, sendOperation, toAnswer } from "../support/clients.ts";
 import { fork, type Random } from "../support/random.ts";
 import { readPlants } from "../support/stores.ts";
-import type { WireAnswer } from "../support/wire.ts";
 import { Connection, endsConnection, formatRequest, readBody } from "./connection.ts";
 import { findDeliberateRefusal } from "./creators.ts";
 import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
@@ -129,26 +128,10 @@ class Nuisance {
       if (this.#random.chance(20)) await this.#leave(connection);
       else
         while (connection.isOpen && !isOver() && this.#random.chance(95))
-          await (this.#random.chance(40) ? this.#look(connection) : this.#beRefused(connection));
+          await this.#ask(connection);
       connection.abort();
       await connection.closed;
     }
-  }
-
-  async #look(connection: Connection): Promise<void> {
-    const target = this.#random.pick(LOOKS);
-    const method = this.#random.chance(80) ? "GET" : "HEAD";
-    await this.#ask(connection, formatRequest(method, target), ({ status }) => status === 200);
-  }
-
-  async #beRefused(connection: Connection): Promise<void> {
-    const [due, request] = this.#random.pick(REFUSED);
-    const { status, code } = catalogue[due];
-    await this.#ask(
-      connection,
-      request,
-      (answer) => answer.status === status && readBody(answer).startsWith(`{"error":${code},`),
-    );
   }
 
   /** Half of a request, on a connection that is gone before the rest. */
@@ -159,11 +142,11 @@ class Nuisance {
     this.requests++;
   }
 
-  async #ask(
-    connection: Connection,
-    request: string,
-    isDue: (answer: WireAnswer) => boolean,
-  ): Promise<void> {
+  async #ask(connection: Connection): Promise<void> {
+    const isLook = this.#random.chance(40);
+    const [due, request] = isLook
+      ? [undefined, formatRequest(this.#random.pick(["GET", "HEAD"]), this.#random.pick(LOOKS))]
+      : this.#random.pick(REFUSED);
     this.requests++;
     const answer = await connection.ask(request);
     // A body that is too large is not sent to its end, so its connection is of no more use.
@@ -171,11 +154,16 @@ class Nuisance {
       connection.abort();
       await connection.closed;
     }
-    const reason = answer === undefined ? undefined : findDeliberateRefusal(answer);
-    const isPutOff = reason === "overloaded" || reason === "store_busy";
-    if (answer === undefined || !(isDue(answer) || isPutOff))
+    const reason = answer && findDeliberateRefusal(answer);
+    if (reason === "overloaded" || reason === "store_busy") return;
+    const isDue =
+      due === undefined
+        ? answer?.status === 200
+        : answer?.status === catalogue[due].status &&
+          readBody(answer).startsWith(`{"error":${catalogue[due].code},`);
+    if (!isDue)
       this.faults.push(
-        `${answer?.status ?? "no answer"} ${answer?.body.slice(0, 200)} to ${request.slice(0, 200)}`,
+        `${answer?.status} ${answer?.body.slice(0, 200)} to ${request.slice(0, 200)}`,
       );
   }
 }
