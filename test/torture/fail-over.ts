@@ -6,6 +6,7 @@ import type { StoredPlant } from "../support/plants.ts";
 import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-server.ts";
 import { Contest } from "../support/history.ts";
 import { fork, type Random } from "../support/random.ts";
+import { compareBoth } from "./mixed-load.ts";
 import {
   BATCH_LENGTH_MAX,
   environment,
@@ -131,10 +132,7 @@ async function openPair(
 async function compare({ pair, clients, contest }: PairScene): Promise<string[]> {
   await Promise.all([clients.stop(), contest.stop()]);
   const rows = await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
-  return [
-    ...clients.compare(rows.filter(({ id }) => id >= 0n)),
-    ...contest.compare(rows.filter(({ id }) => id < 0n)),
-  ];
+  return compareBoth(clients, contest, rows);
 }
 
 const WRITES = 500;

@@ -155,26 +155,19 @@ function isPlain(request: SoundRequest): boolean {
   );
 }
 
-interface LineResult {
-  readonly line: number;
-  readonly status: number;
-}
-
 function settleBatch(
   request: SoundRequest,
   answer: WireAnswer | undefined,
   { ledger, owner }: Circumstances,
 ): string[] {
   if (answer !== undefined && answer.status !== 200) return [];
-  const results = new Map<number, LineResult>();
-  for (const text of answer === undefined ? [] : readBody(answer).split("\n")) {
-    if (text === "") continue;
-    const result = JSON.parse(text) as LineResult;
-    results.set(result.line, result);
-  }
-  return splitLines(request.body).flatMap((line, index) => {
-    const plant = findPlantByOracle(line);
-    const status = results.get(index + 1)?.status;
+  const told = Bun.JSONL.parse(answer === undefined ? "" : readBody(answer));
+  const results = told as { line: number; status: number }[];
+  const statusOf = new Map(results.map(({ line, status }) => [line, status]));
+  const lines = Buffer.from(request.body).toString("latin1").split("\n");
+  return lines.flatMap((line, index) => {
+    const plant = findPlantByOracle(Buffer.from(line, "latin1"));
+    const status = statusOf.get(index + 1);
     if (plant === undefined)
       return status === 200 ? [`line ${index + 1} is no plant, and 200`] : [];
     const isUnknown = answer === undefined || status === 503;
@@ -187,15 +180,4 @@ function settleBatch(
     const fault = isUnknown ? undefined : settled({ status: status ?? 0 });
     return fault === undefined ? [] : [`line ${index + 1}: ${fault}`];
   });
-}
-
-function splitLines(body: Uint8Array): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  let start = 0;
-  for (let end = body.indexOf(10); end !== -1; end = body.indexOf(10, start)) {
-    lines.push(body.subarray(start, end));
-    start = end + 1;
-  }
-  lines.push(body.subarray(start));
-  return lines;
 }

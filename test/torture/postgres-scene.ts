@@ -17,6 +17,7 @@ import { Contest } from "../support/history.ts";
 import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { ask } from "./disk-faults.ts";
+import { compareBoth } from "./mixed-load.ts";
 import { type Budget, type Finding, runEach } from "./scenario.ts";
 import { compareAnswers } from "./shimmed-disk.ts";
 
@@ -125,8 +126,11 @@ export async function compare(scene: Scene): Promise<string[]> {
     ),
   );
   return [
-    ...clients.compare(rows.filter(({ id }) => id >= 0n)),
-    ...contest.compare(rows.filter(({ id }) => id < 0n && id !== probe.id)),
+    ...compareBoth(
+      clients,
+      contest,
+      rows.filter(({ id }) => id !== probe.id),
+    ),
     ...(rows.some((row) => isSamePlant(row, probe))
       ? []
       : ["the probe was acknowledged, and lost"]),
