@@ -1,6 +1,6 @@
 /** Changes that others make: the list and the open plant follow them, and what was lost is brought back. */
 
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import {
   change,
   describeInBrowser,
@@ -14,11 +14,9 @@ import {
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
-const journeys = await startJourneys({}, async ({ url }) => {
+const { it, test: once } = await startJourneys({}, async ({ url }) => {
   for (let id = 101n; id <= 180n; id++) await sendPlant(url, { id, name: `Plant ${id}`, tag: "a" });
 });
-const { it } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("in the console,", () => {
   it("the list shows what others add, change and delete, and what one reads stays in its place", async (visit) => {
@@ -97,22 +95,19 @@ describeInBrowser("in the console,", () => {
     expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
   });
 
-  journeys.test(
-    "an edit of a plant that someone else deleted is not thrown away by Esc",
-    async (visit) => {
-      const { page, service, announceFailure } = await visit.open({ at: "#/plants/120" });
-      announceFailure("/plants/120", 404);
-      await page.getByRole("button", { name: "Edit" }).click();
-      const name = page.getByLabel("Name", { exact: true });
-      await name.fill("Mine");
-      await change(service, 120);
-      await page.getByText("Someone else deleted this plant.").waitFor();
-      await name.press("Escape");
-      await page.goto(`${service.url}/#/plants/120`);
-      await name.waitFor();
-      expect(await name.inputValue()).toBe("Mine");
-    },
-  );
+  once("an edit of a plant that someone else deleted is not thrown away by Esc", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/120" });
+    announceFailure("/plants/120", 404);
+    await page.getByRole("button", { name: "Edit" }).click();
+    const name = page.getByLabel("Name", { exact: true });
+    await name.fill("Mine");
+    await change(service, 120);
+    await page.getByText("Someone else deleted this plant.").waitFor();
+    await name.press("Escape");
+    await page.goto(`${service.url}/#/plants/120`);
+    await name.waitFor();
+    expect(await name.inputValue()).toBe("Mine");
+  });
 
   it("a plant that was deleted can be restored from Recently deleted and from its own page", async (visit) => {
     const [id, other] = [510, 150];

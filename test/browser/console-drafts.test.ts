@@ -1,6 +1,6 @@
 /** What someone typed and did not save: it is still there after Esc, another row, a reload and a lost token. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Locator, Page } from "playwright-core";
 import {
   change,
@@ -20,12 +20,10 @@ import {
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
-const journeys = await startJourneys({}, async ({ url }) => {
+const { it, test } = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Yew", "Ash", "Box"].entries())
     await sendPlant(url, { id: BigInt(index + 1), name, tag: "tree" });
 });
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 const nameOf = (page: Page): Locator => page.getByLabel("Name", { exact: true });
 

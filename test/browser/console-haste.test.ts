@@ -1,6 +1,6 @@
 /** People who are quicker than the answers: nothing that they have typed or opened meanwhile is lost. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Page } from "playwright-core";
 import {
   describeInBrowser,
@@ -15,7 +15,7 @@ import {
 import { sendPlant } from "../support/service.ts";
 import { untilAt } from "../support/steps.ts";
 
-const journeys = await startJourneys({}, async ({ url }) => {
+const { it, test } = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())
     await sendPlant(url, {
       id: BigInt(index + 1),
@@ -23,8 +23,6 @@ const journeys = await startJourneys({}, async ({ url }) => {
       tag: index < 2 ? "tree" : name === "Yew" ? "turf" : null,
     });
 });
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 /** Holds every such request back until it is let go. */
 async function hold(page: Page, method: string): Promise<() => void> {

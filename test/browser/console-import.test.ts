@@ -1,6 +1,6 @@
 /** Importing in the console: files as they come, understood as the command line understands them. */
 
-import { afterAll, describe, expect } from "bun:test";
+import { describe, expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import {
@@ -17,9 +17,7 @@ import { TEST_TOKEN } from "../support/service.ts";
 import { makeWorkbook, rowsOf } from "../support/workbook.ts";
 import { until } from "../support/until.ts";
 
-const journeys = await startJourneys();
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
+const { it, test } = await startJourneys();
 
 const figure = (page: Page, name: string, count: string): Promise<void> =>
   page

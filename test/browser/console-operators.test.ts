@@ -1,6 +1,6 @@
 /** What operators do in the console: tokens, webhooks, and activity. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Route } from "playwright-core";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
@@ -17,13 +17,11 @@ const backups = {
     return { atMs: Date.now() - 300_000, bytes: 6_170_000 };
   },
 };
-const journeys = await startJourneys(
+const { it, test } = await startJourneys(
   { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },
   undefined,
   { backups },
 );
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("tokens in the console", () => {
   it("are made, shown once and revoked", async (visit) => {

@@ -1,6 +1,6 @@
 /** Plants in the console: found, added, corrected, removed and brought back, by clicking and by keys. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Page, Route } from "playwright-core";
 import { openWorkbook } from "../../src/format/workbook.ts";
 import {
@@ -23,7 +23,7 @@ import { limits } from "../support/limits.ts";
 import { untilAt, untilSo } from "../support/steps.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
-const journeys = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {
+const { it, test } = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {
   const lines = Array.from({ length: 3000 }, (_, index) => {
     const tag = index % 3 === 0 ? `,"tag":"fern"` : index % 3 === 1 ? `,"tag":"Ivy"` : "";
     return `{"id":${1000 + index},"name":"Plant ${index}"${tag}}\n`;
@@ -31,8 +31,6 @@ const journeys = await startJourneys(limits({ scanRowsMax: 500 }), async (servic
   await storeLines(service, lines);
   await sendPlant(service.url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
 });
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 const LARGEST = "9223372036854775807";
 

@@ -1,6 +1,6 @@
 /** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Page, Request, Route } from "playwright-core";
 import {
   change,
@@ -27,9 +27,7 @@ const lines = Array.from({ length: COUNT }, (_, index) => {
   const tag = index < 40 ? "few" : "many";
   return `{"id":${index + 1},"name":"Plant ${index + 1}","tag":"${tag}"}\n`;
 });
-const journeys = await startJourneys({}, (service) => storeLines(service, lines));
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
+const { it, test } = await startJourneys({}, (service) => storeLines(service, lines));
 
 const check = (page: Page, id: number, modifiers: "Shift"[] = []): Promise<void> =>
   page.getByRole("checkbox", { name: `Select “Plant ${id}”` }).click({ modifiers });

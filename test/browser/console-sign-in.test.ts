@@ -1,6 +1,6 @@
 /** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import {
   createToken,
   describeInBrowser,
@@ -16,11 +16,9 @@ import {
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { untilAt, untilSo } from "../support/steps.ts";
 
-const journeys = await startJourneys({}, ({ url }) =>
+const { it, test } = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),
 );
-const { it, test } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("signing in to the console", () => {
   it("shows the list, and keeps the token in this tab only, and in no address", async (visit) => {
@@ -43,19 +41,16 @@ describeInBrowser("signing in to the console", () => {
     const { page, service, announceFailure } = await visit.open({ token: null });
     announceFailure("/token", 401);
     const field = page.getByLabel("Token");
-    const button = page.getByRole("button", { name: "Sign in" });
-
-    await button.click();
-    await page.locator(".field-fault", { hasText: "Paste a token" }).waitFor();
-    await field.fill("pst_mistyped");
-    await button.click();
-    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
-    await field.fill(await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }));
-    await button.click();
-    await page.locator(".field-fault", { hasText: "has expired" }).waitFor();
-    await field.fill("two words");
-    await button.click();
-    await page.locator(".field-fault", { hasText: "not a token" }).waitFor();
+    for (const [token, fault] of [
+      ["", "Paste a token"],
+      ["pst_mistyped", "not accepted"],
+      [await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }), "has expired"],
+      ["two words", "not a token"],
+    ] as const) {
+      await field.fill(token);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.locator(".field-fault", { hasText: fault }).waitFor();
+    }
     expect(await field.getAttribute("aria-invalid")).toBe("true");
     expect(await page.getByRole("navigation").count()).toBe(0);
   });

@@ -3,7 +3,7 @@
  * shows something that is not accessible.
  */
 
-import { afterEach, describe, test } from "bun:test";
+import { afterAll, afterEach, describe, test } from "bun:test";
 import {
   type Browser,
   type BrowserContext,
@@ -338,14 +338,14 @@ interface Visit {
 
 type Journey = (visit: Visit) => Promise<void>;
 
-interface Journeys extends AsyncDisposable {
+interface Journeys {
   /** In every look. */
   readonly it: (name: string, run: Journey) => void;
   /** Of something that no look changes, at desktop size. */
   readonly test: (name: string, run: Journey) => void;
 }
 
-/** Each journey runs in every look, on a service for the look alone. */
+/** Each journey runs in every look, on a service for the look alone, which ends with the file. */
 export async function startJourneys(
   settings: Readonly<Record<string, string>> = {},
   fill: (service: TestService) => Promise<unknown> = async () => undefined,
@@ -361,6 +361,7 @@ export async function startJourneys(
     visits.push([name, { service, open, isPhone: look === phone }]);
   }
   const stack = opened.move();
+  afterAll(() => stack.disposeAsync());
   return {
     it: (name, run) => {
       test.each(visits)(`${name}: %s`, (_look, visit) => run(visit));
@@ -368,7 +369,6 @@ export async function startJourneys(
     test: (name, run) => {
       test(name, () => run((visits[0] as [string, Visit])[1]));
     },
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 

@@ -4,11 +4,11 @@ import type { ServiceProcess } from "../support/command.ts";
 import { EIO, ENOSPC, lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import type { Random } from "../support/random.ts";
-import { TEST_TOKEN } from "../support/service.ts";
 import { PATIENCE_MS } from "../support/until.ts";
 import { Disk, type Files } from "./disk-model.ts";
 import type { MixedLoad } from "./mixed-load.ts";
 import { type Budget, deal, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
+import { ask } from "./service.ts";
 import { compareAnswers, compareModel, ShimmedDisk } from "./shimmed-disk.ts";
 import { type End, Wear, type Worn } from "./wear.ts";
 
@@ -234,18 +234,6 @@ async function lookAt(url: string, waitingMax: number): Promise<string[]> {
   else if (Number(waiting) > waitingMax)
     faults.push(`${waiting} writes wait, and ${waitingMax} may`);
   return faults;
-}
-
-/** Status 0 if there was no answer. */
-export async function ask(
-  url: string,
-): Promise<{ readonly status: number; readonly text: string }> {
-  try {
-    const response = await fetch(url, { headers: { authorization: `Bearer ${TEST_TOKEN}` } });
-    return { status: response.status, text: await response.text() };
-  } catch {
-    return { status: 0, text: "" };
-  }
 }
 
 async function run({ seconds, random }: Budget): Promise<Finding> {

@@ -9,8 +9,8 @@ import { sendPlant } from "../support/service.ts";
 import { checkIntegrity, readPlants } from "../support/stores.ts";
 import { PATIENCE_MS, until } from "../support/until.ts";
 import { makePlantsFrom } from "./creators.ts";
-import { ask } from "./disk-faults.ts";
 import { type Budget, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
+import { ask } from "./service.ts";
 import { ShimmedDisk } from "./shimmed-disk.ts";
 
 /** What is promised, with the limits of the product and nothing else on the machine. */

@@ -16,9 +16,9 @@ import { type Proxy, startProxy } from "../support/proxy.ts";
 import { Contest } from "../support/history.ts";
 import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { ask } from "./disk-faults.ts";
 import { compareBoth } from "./mixed-load.ts";
 import { type Budget, type Finding, runEach } from "./scenario.ts";
+import { ask } from "./service.ts";
 import { compareAnswers } from "./shimmed-disk.ts";
 
 const INSTANCES = 3;
