@@ -1,4 +1,4 @@
-/** The charts of the results page, drawn by Vega-Lite, each for a light and a dark page. */
+/** The charts of RESULTS.md, drawn by Vega-Lite in a light and a dark theme. */
 
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { CONNECTIONS } from "./settings.ts";
 interface Chart {
   readonly file: string;
   readonly alt: string;
-  /** In Vega-Lite's language, without the theme. */
+  /** A Vega-Lite specification without the theme. */
   readonly spec: object;
 }
 
@@ -27,7 +27,7 @@ const themes = {
   dark: { text: "#e6edf3", roles: ["#3fb97f", "#5f7899", "#7a7263"] },
 } as const;
 
-/** Those whose scenarios have been measured. */
+/** The charts whose scenarios were measured. */
 export function listCharts(scenarios: readonly ScenarioResult[]): Chart[] {
   const tablesOf = (name: string): readonly Table[] =>
     scenarios.find((scenario) => scenario.name === name)?.tables ?? [];
@@ -68,12 +68,12 @@ function makeChart(file: string, title: string, panels: readonly Panel[]): Chart
 }
 
 const atStart = { anchor: "start", frame: "group" };
-/** The same in all panels, so they line up. */
+/** Equal in all panels, so they align. */
 const namesExtent = { labelLimit: NAMES_WIDTH, minExtent: NAMES_WIDTH, maxExtent: NAMES_WIDTH };
 const onX = (field: string): object => ({ field, type: "quantitative", axis: null });
 const label = { type: "text", align: "left", dx: 8, color: { expr: "textColor" } };
 
-/** Nothing for a row that was not measured. */
+/** Empty for a row that was not measured. */
 const toBar = ({ name, role, figures }: Row): object[] =>
   figures === undefined ? [] : [{ name, role, ...figures, label: formatNumber(figures.value) }];
 
@@ -87,7 +87,7 @@ const layer = [
   { mark: label, encoding: { x: onX("max"), text: { field: "label" }, color: null } },
 ];
 
-/** What we use of the two libraries. They are installed with the benchmark, not with the project. */
+/** The parts of the two libraries that we use. `npm run bench` installs them; `npm ci` does not. */
 interface VegaLite {
   readonly compile: (spec: object) => { readonly spec: object };
 }

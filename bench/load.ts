@@ -1,4 +1,4 @@
-/** One round of load, and the check that its answers were right and its plants are stored. */
+/** Runs one round of load, and checks its answers and the stored plants. */
 
 import { join } from "node:path";
 import { readCpuSeconds, waitUntilIdle } from "./processes.ts";
@@ -20,33 +20,33 @@ export interface Load {
   readonly listPath?: string;
   /** The load shares all cores with the server. */
   readonly isShared?: boolean;
-  /** Clients that follow the changes meanwhile. */
+  /** The number of clients that follow the changes meanwhile. */
   readonly readers?: number;
-  /** One more client creates meanwhile. */
+  /** One more client creates plants meanwhile. */
   readonly hasWriter?: boolean;
-  /** Plants from id 0 on, one of which is read at random. */
+  /** Reads pick a random id below this number. */
   readonly stored?: number;
   /** The server answers without storing. */
   readonly storesNothing?: boolean;
 }
 
-/** What requests.lua prints at the end. */
+/** The result that requests.lua prints. */
 interface Counted {
   readonly requests: number;
   readonly durationUs: number;
-  /** Requests that were refused, cut off, or unanswered for too long. */
+  /** Requests that were refused, cut off or timed out. */
   readonly failed: number;
-  /** Creates that each thread has sent. */
+  /** The number of creates sent, by thread. */
   readonly issued: readonly number[];
   readonly latency: Pick<Sample, "p50Ms" | "p99Ms" | "p999Ms">;
 }
 
-/** Stores are filled from id 0 on, so the first round starts well above. */
+/** Each round has its own range of ids, above those of filled stores. */
 const IDS_A_ROUND = 100_000_000;
 
 let rounds = 0;
 
-/** Also returns how many creates were sent. All but those in flight at the end were acknowledged. */
+/** `created` is the number of creates sent. All but those in flight at the end were acknowledged. */
 export async function load(
   server: Server,
   about: Load,
@@ -67,7 +67,7 @@ export async function load(
   const rssMb = server.rssMb();
   if (failed > 0 || requests === 0 || beside?.requests === 0)
     throw new WrongAnswer(
-      `of ${requests} requests ${failed} were refused, cut off, or unanswered after ${ANSWER_SECONDS_MAX} s`,
+      `${failed} of ${requests} requests were refused, cut off or timed out after ${ANSWER_SECONDS_MAX} s`,
     );
   await waitUntilIdle(server.pids);
   const ids = listIds(first, issued, about.kind);
@@ -125,11 +125,11 @@ async function runWrk(
 
 const idsPerThread = (threads: number): number => Math.floor(IDS_A_ROUND / threads);
 
-/** Same formula, with the same doubles, as in requests.lua. */
+/** The formula of requests.lua, in the same doubles. */
 const scatter = (number: number): number =>
   ((number * 40_503) % 2 ** 16) * 2 ** 36 + ((number * 69_069) % 2 ** 36);
 
-/** The ids that were sent, from how many each thread has sent. */
+/** The ids that were sent. `issued` is the number by thread. */
 function listIds(first: number, issued: readonly number[], kind: Load["kind"]): number[] {
   const numbers = issued.flatMap((count, thread) => {
     const firstOfThread = first + thread * idsPerThread(issued.length);
@@ -138,7 +138,7 @@ function listIds(first: number, issued: readonly number[], kind: Load["kind"]): 
   return kind === "create-random" ? numbers.map(scatter) : numbers;
 }
 
-/** Clients that follow the changes from the newest one on, and read all that they are sent. The result ends them. */
+/** Starts clients that follow and read all changes from the newest on. Returns a function that stops them. */
 async function followChanges({ url }: Server, count: number): Promise<() => void> {
   if (count === 0) return () => {};
   const newest = (await ask(`${url}/changes`, { method: "HEAD" })).headers.get("last-change");
@@ -166,8 +166,8 @@ async function followChanges({ url }: Server, count: number): Promise<() => void
 const READ_BACK = 20;
 
 /**
- * Reads some of the plants that were sent. One may be missing, because it was in flight when the round ended;
- * those that are found must be as they were sent. The count of all rows notices a plant that was lost.
+ * Reads a sample of the plants that were sent. A plant may be missing if it was in flight when the round ended; those
+ * that are found must be as they were sent. Counting all rows detects a lost plant.
  */
 async function readBack(
   { url }: Pick<Server, "url">,
@@ -220,7 +220,7 @@ export const exportFrom = (server: Server, count: number): Promise<Sample> =>
     };
   });
 
-/** Timed from the first byte sent to the last byte received. Then the plants that went through are counted. */
+/** Times from the first byte sent to the last byte received, then counts the plants. */
 async function timeBulk(
   server: Server,
   expected: number,
@@ -232,7 +232,7 @@ async function timeBulk(
   const seconds = (performance.now() - startedMs) / 1000;
   const cpuSeconds = readCpuSeconds(server.pids) - cpuBefore;
   const good = count();
-  if (good !== expected) throw new WrongAnswer(`${good} plants of ${expected} went through`);
+  if (good !== expected) throw new WrongAnswer(`${good} of ${expected} plants succeeded`);
   return {
     value: expected / seconds,
     rssMb: server.rssMb(),

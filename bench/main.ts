@@ -1,10 +1,10 @@
 /**
- * npm run bench [-- scenario …]: the service beside its peers and its limits, in one run.
+ * npm run bench [-- scenario …]: compares the service with its peers and with upper limits, in one run.
  *
- * All scenarios together write RESULTS.md, its charts and results.json. Some scenarios by name are only
- * printed, unless --write merges them into the known results. --render writes page and charts again.
- * --quick takes about three minutes: creates, reads, import and export on SQLite, and only what has a target.
- * --baseline names a folder with another build of the service, beside which creates are measured too.
+ * A full run writes RESULTS.md, its charts and results.json. Named scenarios are only printed, unless --write merges
+ * them into results.json. --render regenerates the page and the charts. --quick takes about three minutes: creates,
+ * reads, import and export on SQLite, and only what has a target. --baseline names a folder with another build of the
+ * service, and compares creates with it.
  */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -55,7 +55,9 @@ for (const scenario of scenarios) {
 process.stdout.write(`\nTargets\n\n${formatTargets(measured)}\n`);
 
 if (measured.some(({ tables }) => tables.some(({ rows }) => rows.some((row) => row.disturbed > 0))))
-  process.stdout.write("\nOther processes disturbed some rounds. Compare their CPU µs instead.\n");
+  process.stdout.write(
+    "\nOther processes disturbed some rounds. Compare the CPU µs of their rows instead.\n",
+  );
 
 const isWhole = chosen.length === 0 && !flags.quick;
 if (isWhole || flags.write) {
@@ -64,7 +66,7 @@ if (isWhole || flags.write) {
 }
 process.exit(measured.every(isGood) ? 0 : 1);
 
-/** A failure is the scenario's result; the next scenario follows. */
+/** A failure is recorded as the result, and the run continues. */
 async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
   const { name, title, about, measure, profile } = scenario;
   const startedMs = performance.now();

@@ -1,6 +1,6 @@
 /**
- * Takes rounds of all candidates in turn, so a busy neighbour meets all of them, and repeats the rounds that
- * it disturbed.
+ * Runs rounds of all candidates in turn, so other load on the machine affects all of them, and repeats disturbed
+ * rounds.
  */
 
 import { join } from "node:path";
@@ -40,19 +40,19 @@ export const OURS = "plantstore";
 export const BARE = "bare runtime, storing nothing";
 
 export interface Run {
-  /** What a scenario starts is stopped with it. */
+  /** Stops the scenario's servers when it ends. */
   readonly stack: AsyncDisposableStack;
-  /** Fewer rounds, one peer, and only the numbers of connections that have targets. */
+  /** Fewer rounds, one peer, and only the connection counts that have targets. */
   readonly isQuick: boolean;
   /** A folder with another build of the service. */
   readonly baseline?: string;
 }
 
 export interface Scenario extends Pick<ScenarioResult, "name" | "title" | "about"> {
-  /** --quick measures it too. */
+  /** Included in --quick. */
   readonly isQuick?: boolean;
   readonly measure: (run: Run) => Promise<Pick<ScenarioResult, "tables" | "targets">>;
-  /** Where the time goes, if a target is missed. */
+  /** Profiles the service if a target is missed. */
   readonly profile?: (run: Run) => Promise<string>;
 }
 
@@ -61,7 +61,7 @@ export interface Candidate {
   readonly role: Role;
   readonly durability?: string;
   readonly measure: (seconds: number) => Promise<Sample>;
-  /** After the last round: throws if the store does not hold what was acknowledged. */
+  /** Runs after the last round. Throws if an acknowledged plant is missing. */
   readonly verify?: () => Promise<void>;
 }
 
@@ -69,7 +69,7 @@ interface Plan {
   readonly name: string;
   readonly unit: string;
   readonly rounds?: number;
-  /** Less for servers that an earlier table has warmed up. */
+  /** Shorter if an earlier table has warmed up the servers. */
   readonly warmUpSeconds?: number;
   readonly candidates: readonly Candidate[];
 }
@@ -81,7 +81,7 @@ export async function measureTable(isQuick: boolean, plan: Plan): Promise<Table>
   const { name, unit, candidates } = plan;
   const rounds = isQuick ? FEW_ROUNDS : (plan.rounds ?? ROUNDS);
   const measured = candidates.map((candidate) => new MeasuredCandidate(candidate));
-  // Filling and copying stores leaves writes for later. The rounds must not pay for them.
+  // Flush the dirty pages of filled and copied stores, so the rounds do not pay for them.
   Bun.spawnSync(["sync"]);
   for (const each of measured) await each.warmUp(plan.warmUpSeconds ?? WARM_UP_SECONDS);
   for (let round = 0; round < rounds; round++)
@@ -143,7 +143,7 @@ class MeasuredCandidate {
     };
   }
 
-  /** A peer that does not start, or answers wrongly, has no figure. If our own service does, the scenario fails. */
+  /** A peer that does not start or answers wrongly gets no figure. If our own service does, the scenario fails. */
   async #attempt(act: (candidate: Candidate) => Promise<void>): Promise<void> {
     if (this.#failure !== undefined) return;
     try {
@@ -158,11 +158,11 @@ class MeasuredCandidate {
 interface Loaded extends Pick<Candidate, "name" | "role"> {
   readonly server: Server;
   readonly load: Load;
-  /** Absent where nothing is stored, or by another candidate only. */
+  /** Absent if the candidate stores nothing, or another candidate counts. */
   readonly countRows?: () => Promise<number> | number;
 }
 
-/** A server under load. It keeps running; its store grows from round to round. */
+/** A server under load. It keeps running, and its store grows each round. */
 export function loaded({ server, load: about, countRows: count, ...rest }: Loaded): Candidate {
   let rowsBefore: number | undefined;
   let sent = 0;
@@ -185,7 +185,7 @@ export function loaded({ server, load: about, countRows: count, ...rest }: Loade
   };
 }
 
-/** What was sent and what is stored differ at most by what was in flight when rounds ended. */
+/** Sent and stored plants may differ only by those in flight at the end of a round. */
 export function checkStored(sent: number, stored: number, inFlightMax: number): void {
   if (stored < sent - inFlightMax || stored > sent)
     throw new WrongAnswer(`${sent} creates were sent, but ${stored} plants were stored`);
@@ -219,14 +219,14 @@ export async function startBaseline(
     loaded({ name, role: "peer", server, load: about, countRows: () => countRows(path) });
 }
 
-/** With a plus where the tree has uncommitted changes. */
+/** A plus marks uncommitted changes. */
 export function readCommit(folder: string): string {
   const args = ["describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"];
   const { stdout } = Bun.spawnSync(["git", "-C", folder, ...args]);
   return stdout.toString().trim() || "unknown";
 }
 
-/** With a store, it looks plants up. */
+/** With a path, the server looks plants up in that store. */
 export async function startBare({ stack }: Run, path = ""): Promise<Maker<Candidate>> {
   const server = await servePlain("bare", path);
   stack.defer(server.stop);

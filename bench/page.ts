@@ -1,4 +1,4 @@
-/** RESULTS.md and the terminal: what was measured, how, and on which machine. */
+/** Formats results for RESULTS.md and the terminal. */
 
 import { Database } from "bun:sqlite";
 import { cpus, release, totalmem } from "node:os";
@@ -51,7 +51,7 @@ export function makePage(results: Results): string {
   ].join("\n\n")}\n`;
 }
 
-/** All targets in one table, and why some were missed. */
+/** All targets in one table, with reasons for those that were missed. */
 export function formatTargets(scenarios: readonly ScenarioResult[]): string {
   const rows = scenarios.flatMap(({ name, targets, failure }) => [
     ...(failure === undefined ? [] : [[name, failure, "", "", "**FAILED**"]]),
@@ -105,7 +105,7 @@ function describeMethod(scenarios: readonly ScenarioResult[]): string {
   ].join("\n");
 }
 
-/** Where it is of another commit, or another kind of machine, than the first, it says so. */
+/** Names the commit and the architecture if they differ from the first scenario's. */
 function describeScenario(scenario: ScenarioResult, first: ScenarioResult | undefined): string[] {
   const { name, title, about, tables, failure, commit, architecture } = scenario;
   const isOfFirst = commit === first?.commit && architecture === first.architecture;
@@ -134,7 +134,7 @@ function describeTable({ unit, rows }: Table): string[] {
 
 const nameOf = ({ name, role }: Row): string => (role === "ours" ? `**${name}**` : name);
 
-/** From here on, the load generator may be the limit. */
+/** Above this, the load generator may be the bottleneck. */
 const LOAD_CORES_MAX = 0.9;
 
 function notesOf({ name, notMeasured, remark, figures, rounds, disturbed }: Row): string[] {
@@ -151,7 +151,7 @@ function notesOf({ name, notMeasured, remark, figures, rounds, disturbed }: Row)
     .map((text) => `- ${name}: ${text}`);
 }
 
-/** Padded, so it can be read in a terminal too. */
+/** Padded to be readable in a terminal. */
 function tableOf(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((_, column) =>
     Math.max(3, ...[head, ...rows].map((cells) => cells[column]?.length ?? 0)),

@@ -1,10 +1,10 @@
 /**
- * What our figures are held against: plain-server.ts bare|group-commit|one-by-one
+ * Reference servers: plain-server.ts bare|group-commit|one-by-one
  *
- * The bare runtime compares the token, parses the JSON, answers JSON and stores nothing. Given a file, it looks plants up.
- * Group commit is the bare runtime with SQLite on the same thread. At the end of each tick it commits the creates that
+ * bare compares the token, parses the JSON, answers JSON and stores nothing. Given a file, it looks plants up.
+ * group-commit is the bare runtime with SQLite on the same thread. At the end of each tick it commits the creates that
  * have arrived, and waits for no others.
- * One by one is a service as it is usually written for PostgreSQL: one statement a request, a pool of ten.
+ * one-by-one is a typical service on PostgreSQL: one statement per request, a pool of ten connections.
  */
 
 import { Database } from "bun:sqlite";

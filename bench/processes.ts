@@ -1,13 +1,13 @@
-/** Who uses the cores, from /proc: a server and its children, the benchmark, and all other processes. */
+/** CPU time from /proc: of a server and its children, of the benchmark, and of all other processes. */
 
 import { readdirSync, readFileSync } from "node:fs";
 
-/** USER_HZ, which /proc counts in on every Linux. */
+/** USER_HZ, the unit of /proc on every Linux. */
 const TICKS_A_SECOND = 100;
 
 interface ProcessTime {
   readonly parent: number;
-  /** Its own, and that of its children that have ended. */
+  /** The CPU time of the process and of its exited children. */
   readonly seconds: number;
 }
 
@@ -26,7 +26,7 @@ function readProcesses(): Map<number, ProcessTime> {
     try {
       processes.set(Number(name), parseStat(readFileSync(`/proc/${name}/stat`, "utf8")));
     } catch {
-      // It has ended; its parent has its time.
+      // The process has exited; its parent has its CPU time.
     }
   }
   return processes;
@@ -56,7 +56,7 @@ export function readCpuSeconds(roots: readonly number[]): number {
 const IDLE_CHECK_MS = 100;
 const IDLE_MS_MAX = 15_000;
 
-/** Some servers go on working after the load has ended. The next candidate must not pay for it. */
+/** Some servers keep working after the load has ended. The next candidate must not pay for it. */
 export async function waitUntilIdle(roots: readonly number[]): Promise<void> {
   const untilMs = performance.now() + IDLE_MS_MAX;
   let before = readCpuSeconds(roots);
@@ -68,7 +68,7 @@ export async function waitUntilIdle(roots: readonly number[]): Promise<void> {
   }
 }
 
-/** VmRSS is all memory; RssFile is what of it are pages of files, such as the runtime's program. */
+/** VmRSS is all resident memory; RssFile is its file-backed part, such as the runtime's executable. */
 export function readRssMb(roots: readonly number[], kind: "VmRSS" | "RssFile" = "VmRSS"): number {
   const kilobytes = listTree(readProcesses(), roots).map((pid) => {
     try {
@@ -81,7 +81,7 @@ export function readRssMb(roots: readonly number[], kind: "VmRSS" | "RssFile" = 
   return kilobytes.reduce((sum, each) => sum + each, 0) / 1024;
 }
 
-/** Parses the first line of /proc/stat: how long all cores were busy, or taken by other virtual machines. */
+/** Parses the first line of /proc/stat: seconds that all cores were busy or stolen by other virtual machines. */
 function parseMachineStat(text: string): number {
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = text
     .split("\n", 1)
@@ -92,13 +92,13 @@ function parseMachineStat(text: string): number {
   return (user + nice + system + irq + softirq + steal) / TICKS_A_SECOND;
 }
 
-/** Their parent. They write and send for the processes that are measured, so they count as ours. */
+/** The parent of kernel threads. They write and send for the measured processes, so they count as ours. */
 const KERNEL_THREADS = 2;
 
-/** The kernel counts in hundredths of a second, too coarse for less than this. */
+/** The kernel counts in 10 ms ticks, too coarse for shorter times. */
 const WATCH_SECONDS_MIN = 0.3;
 
-/** Returns a function that tells how many cores other processes, and other virtual machines, have used since. */
+/** Returns a function that returns the cores used since by other processes and other virtual machines. */
 export function watchOthers(): () => number {
   const before = readForeignSeconds();
   const startedMs = performance.now();

@@ -1,4 +1,4 @@
-/** Where our service spends the time of one more round, by the runtime's own profiler, and what else that round shows. */
+/** Profiles our service in one more round, with the runtime's CPU and heap profiler. */
 
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ interface Profile {
   readonly timeDeltas: readonly number[];
 }
 
-/** By the file of a function. What is built in has none: its own name stands behind the file of its caller. */
+/** Matched against a function's file. A built-in function has no file: its name is appended to its caller's file. */
 const parts: readonly (readonly [place: RegExp, name: string])[] = [
   [/^bun:sqlite|\/sqlite\/[\w-]+\.ts (get|run|all|next)\b/, "SQLite and its sync"],
   [/^(bun|internal):sql/, "the client of PostgreSQL"],
@@ -28,10 +28,10 @@ const parts: readonly (readonly [place: RegExp, name: string])[] = [
   [/^/, "the runtime outside our code (network and HTTP)"],
 ];
 
-/** The shares of a profile in words, without its first milliseconds. */
+/** The shares of a profile in words, without the first `startMs`. */
 function describeProfile({ nodes, samples, timeDeltas }: Profile, startMs: number): string {
   const places = new Map<number, string>();
-  // Callers come before what they call.
+  // Callers come before callees.
   for (const { id, callFrame, children = [] } of nodes) {
     const place = callFrame.url || `${places.get(id) ?? ""} ${callFrame.functionName}`;
     for (const each of [id, ...children]) places.set(each, place);
@@ -53,14 +53,14 @@ interface Heap {
   readonly nodes: readonly number[];
 }
 
-/** All fields of one node stand after the other. */
+/** The fields of all nodes are in one flat array. */
 function countAliveMb({ snapshot, nodes }: Heap): number {
   const { node_fields: fields } = snapshot.meta;
   const sizes = nodes.filter((_, index) => fields[index % fields.length] === "self_size");
   return sizes.reduce((sum, bytes) => sum + bytes, 0) / 2 ** 20;
 }
 
-/** Starts our service with the profiler, and describes the round. */
+/** Starts our service with the profiler, and describes its round. */
 export async function profile(
   databaseUrl: string,
   use: Load | ((server: Server) => Promise<unknown>),
@@ -85,10 +85,10 @@ export async function profile(
     Number(metrics.match(`commit_seconds_bucket{le="${upToSeconds}"} (\\d+)`)?.[1]);
   const commits = count("\\+Inf");
   const late = 100 - (count("0.004") / commits) * 100;
-  // A single commit is the check at the start.
+  // A single commit is the create of the start-up check.
   const more = commits === 1 ? "" : ` Commits that took more than 4 ms: ${late.toFixed(1)} %.`;
   const paths = readdirSync(folder).toSorted();
   const [cpu, heap] = await Promise.all(paths.map((path) => Bun.file(join(folder, path)).json()));
-  const memory = `Of the memory, ${fileMb.toFixed(0)} MB are files, above all the runtime's program, and ${countAliveMb(heap as Heap).toFixed(0)} MB of the heap are alive.`;
+  const memory = `Of the memory, ${fileMb.toFixed(0)} MB are file-backed, mostly the runtime's executable, and ${countAliveMb(heap as Heap).toFixed(0)} MB are live heap.`;
   return `${describeProfile(cpu as Profile, server.startMs)}.${more} ${memory}`;
 }

@@ -1,9 +1,9 @@
-/** What was measured, as results.json stores it, and the figures derived from it. */
+/** The schema of results.json, and the figures derived from it. */
 
-/** A limit does only part of the work. It shows what the rest costs. */
+/** A limit does only part of the work, so it shows the cost of the rest. */
 export type Role = "ours" | "peer" | "limit";
 
-/** What one round measured. */
+/** The result of one round. */
 export interface Sample {
   /** In the table's unit. */
   readonly value: number;
@@ -11,11 +11,11 @@ export interface Sample {
   readonly p99Ms?: number;
   readonly p999Ms?: number;
   readonly rssMb?: number;
-  /** Processor time per request, of the server and of a database behind it. */
+  /** CPU time per request, of the server and its database. */
   readonly cpuUs?: number;
-  /** How much of a core the load generator used. Near 1, it limits the figure itself. */
+  /** Cores that the load generator used. Near 1, it is the bottleneck. */
   readonly loadCores?: number;
-  /** Creates a second of the one client beside the load. */
+  /** Creates per second of the one client beside the load. */
   readonly writes?: number;
 }
 
@@ -29,15 +29,15 @@ export interface Row {
   readonly name: string;
   readonly role: Role;
   readonly durability?: string;
-  /** Absent where `notMeasured` says why. */
+  /** If absent, `notMeasured` says why. */
   readonly figures?: Figures;
   readonly notMeasured?: string;
-  /** What the scenario says about it, below the table. */
+  /** A note below the table. */
   readonly remark?: string;
   readonly rounds: number;
-  /** Rounds that were thrown away because other processes used the cores. */
+  /** Rounds that were discarded because other processes used the cores. */
   readonly repeats: number;
-  /** Rounds that count although other processes used the cores, even after all repeats. */
+  /** Rounds that count although they were disturbed: all repeats were used up. */
   readonly disturbed: number;
 }
 
@@ -49,12 +49,12 @@ export interface Table {
 
 export interface Target {
   readonly what: string;
-  /** Absent where it was not measured. */
+  /** Absent if it was not measured. */
   readonly value?: number;
   readonly comparison: "≥" | "≤";
   readonly bound: number;
   readonly isMet: boolean;
-  /** What the same rounds say about the cause, in case the target is missed. */
+  /** The likely cause, shown if the target is missed. */
   readonly reason: string;
 }
 
@@ -69,14 +69,14 @@ export interface ScenarioResult {
   readonly durationSeconds: number;
   readonly tables: readonly Table[];
   readonly targets: readonly Target[];
-  /** Where the time of our service went, if a target was missed. */
+  /** A profile of our service, if a target was missed. */
   readonly profile?: string;
   /** A wrong answer or a lost plant. No figure of this scenario can be trusted. */
   readonly failure?: string;
 }
 
 export interface Results {
-  /** Facts by name. */
+  /** Properties by name. */
   readonly machine: Readonly<Record<string, string>>;
   readonly scenarios: readonly ScenarioResult[];
 }
@@ -115,7 +115,7 @@ export const bestPeer = (table: Table | undefined): Row | undefined =>
     .filter(({ role, figures }) => role === "peer" && figures !== undefined)
     .toSorted((a, b) => valueOf(b) - valueOf(a))[0];
 
-/** NaN where it was not measured. */
+/** NaN if it was not measured. */
 export const valueOf = (row: Row | undefined): number => row?.figures?.value ?? Number.NaN;
 
 export const atMost = (what: string, value: number, bound: number, reason = ""): Target =>
@@ -139,7 +139,7 @@ function makeTarget(
   };
 }
 
-/** One row against another. Their processor time says where a missing ratio went. */
+/** Compares two rows. Their CPU times help to explain a missed ratio. */
 export function ratioAtLeast(
   what: string,
   ours: Row | undefined,
@@ -151,14 +151,14 @@ export function ratioAtLeast(
   const times =
     a === undefined || b === undefined
       ? ""
-      : `Processor time for one: ${formatNumber(a)} µs, against ${formatNumber(b)} µs. `;
+      : `CPU time per operation: ${formatNumber(a)} µs, against ${formatNumber(b)} µs. `;
   return makeTarget(what, valueOf(ours) / valueOf(other), "≥", bound, (times + reason).trim());
 }
 
 export const isGood = ({ failure, targets }: ScenarioResult): boolean =>
   failure === undefined && targets.every(({ isMet }) => isMet);
 
-/** Fresh scenarios replace known ones. The order is that of `names`. */
+/** Fresh scenarios replace known ones, in the order of `names`. */
 export function mergeResults(
   known: Results | undefined,
   fresh: Results,
@@ -170,7 +170,7 @@ export function mergeResults(
   return { machine: fresh.machine, scenarios: names.flatMap((name) => byName.get(name) ?? []) };
 }
 
-/** Three significant digits: the measurement is no finer. */
+/** Three significant digits, the precision of the measurement. */
 export function formatNumber(value: number): string {
   if (Math.abs(value) < 100) return value.toFixed(value < 10 ? 2 : 1);
   const step = 10 ** Math.max(0, Math.floor(Math.log10(Math.abs(value))) - 2);

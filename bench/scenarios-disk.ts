@@ -1,4 +1,4 @@
-/** SQLite on a disk whose syncs take longer: a cloud volume, an SSD without a capacitor, a hard disk. */
+/** SQLite on a disk with slow syncs: a cloud volume, an SSD without a capacitor, a hard disk. */
 
 import { mkdirSync } from "node:fs";
 import { DiskShim, lackOfShim } from "../test/support/disk-shim.ts";
@@ -29,7 +29,7 @@ const READING = 32;
 const STORED_HERE = 1_000;
 const ONE_THREAD = "bare runtime, group commit on one thread";
 
-/** A server on a disk of its own, which can be made slow. */
+/** A server on its own simulated disk, whose syncs can be slowed. */
 interface Slowed {
   readonly name: string;
   readonly shim: DiskShim;
@@ -59,7 +59,7 @@ async function startSlowed(
         const before = shim.faults;
         const sample = await candidate.measure(seconds);
         if (isWriting && shim.faults === before)
-          throw new WrongAnswer("no sync of this server was slow");
+          throw new WrongAnswer("no sync of this server was slowed");
         return sample;
       },
     };
@@ -84,7 +84,7 @@ const slow = (servers: readonly Slowed[], syncMs: number): void => {
   for (const { shim } of servers) shim.set({ syncMs });
 };
 
-/** Each server without a writer and beside one. */
+/** Measures each server without a writer and beside one. */
 async function measureReads(
   { isQuick }: Run,
   servers: readonly Slowed[],
@@ -135,15 +135,15 @@ const describeRatio = (row: Row, other: Row | undefined): string =>
   (valueOf(row) / valueOf(other)).toFixed(2);
 
 const reasons = {
-  reads: "A thread that waits for a sync answers nothing meanwhile.",
+  reads: "A thread that waits for a sync answers no requests.",
   creates:
-    "Clients that were just answered are about to send again. A batch that does not wait for them leaves them to the sync after the next.",
+    "Clients that were just answered are about to send again. If a batch does not wait for them, they miss it and wait for two syncs.",
 };
 
 export const slowDisk: Scenario = {
   name: "slow-disk",
   title: "A slow disk",
-  about: `Every sync takes some milliseconds more, by a library between the server and its files. GET /plants/{id} out of ${STORED_HERE.toLocaleString("en")} plants by ${READING} clients, without and beside one more client that creates plants one after the other; then POST /plants, ${nameConnections(CONNECTIONS)}. Fastify commits each plant by itself. The bare runtime with a group commit does all on one thread, and starts a commit as soon as the last one has ended.`,
+  about: `A library between the server and its files slows every sync by some milliseconds. GET /plants/{id} out of ${STORED_HERE.toLocaleString("en")} plants by ${READING} clients, without and beside one more client that creates plants one after the other; then POST /plants, ${nameConnections(CONNECTIONS)}. Fastify commits each plant separately. The bare runtime with a group commit does everything on one thread, and starts a commit as soon as the last one has ended.`,
   measure: async (run) => {
     const lack = lackOfShim();
     if (lack !== undefined) throw new Error(lack);

@@ -22,7 +22,7 @@ export const workers: Scenario = {
   about: "POST /plants with PLANTSTORE_WORKERS set. The service and the load share all cores.",
   measure: async (run) => {
     const makers: ((load: Load) => Candidate)[] = [];
-    // Powers of two up to the number of cores, and two even where there is one core.
+    // Powers of two up to the number of cores, and at least two.
     for (let count = 1; count <= Math.max(2, CORES); count *= 2) {
       const env = { PLANTSTORE_WORKERS: String(count) };
       const ours = await startOurs(run, makePath(), { isShared: true, env });
@@ -46,7 +46,7 @@ export const start: Scenario = {
   name: "start",
   title: "Start",
   about:
-    "From the start of the process to its first right answer to a create, on an empty store. A round is the median of as many starts as fit into it.",
+    "From the start of the process to its first correct answer to a create, on an empty store. A round is the median of its starts.",
   measure: async ({ isQuick }) => {
     const oneFile = [await buildExecutable(findOwnTarget(), makePath())];
     const table = await measureTable(isQuick, {

@@ -1,4 +1,4 @@
-/** Every scenario, in the order in which it is measured and shown. */
+/** Every scenario, in the order in which they run and are shown. */
 
 import { exportFrom, importInto, type Load, makeLines } from "./load.ts";
 import {
@@ -52,26 +52,26 @@ import {
 const atUsual = nameConnections(CONNECTIONS);
 const durability = "WAL, synchronous=FULL";
 
-/** What the other side of a comparison does not do. The profile of a missed target says what it takes. */
+/** What the other candidate does not do. The profile of a missed target shows the cost. */
 const reasons = {
   create:
-    "The bare runtime neither stores the plant nor looks at the URL and most headers. It does not check that the text is UTF-8 and that the id is exact.",
-  get: "The bare runtime looks nothing up. With a look-up in SQLite, and nothing else, it reaches what the last row of the table shows.",
+    "The bare runtime neither stores the plant nor checks the URL and most headers. It does not check that the body is UTF-8 and that the id is exact.",
+  get: "The bare runtime looks nothing up. The last row of the table shows it with a look-up in SQLite.",
   random:
-    "Ascending ids fill one page of the table after the other. Each random id changes a page of its own, which SQLite reads, writes to the log in full (4 kB for one plant), and later copies into the file.",
+    "Ascending ids fill one page of the table after another. Each random id changes its own page, which SQLite reads, writes to the WAL in full (4 kB for one plant), and later checkpoints.",
   import:
     "SQLite alone neither receives nor parses lines, answers none of them, and writes no journal.",
   export: "SQLite alone neither formats rows nor sends them.",
-  tail: "A commit that takes long holds up every client at once. The profile says how many do.",
+  tail: "A slow commit delays every client. The profile shows how many commits are slow.",
   memory:
-    "It is the runtime's program, what is alive, and garbage. On a machine with more than 16 GB the collector lets the heap grow to four times what is alive. The profile says how much each is.",
+    "It is the runtime's executable, live heap and garbage. On a machine with more than 16 GB the GC lets the heap grow to four times the live heap. The profile shows each part.",
 };
 
 const create: Scenario = {
   name: "create",
   title: "Create a plant",
   about:
-    "POST /plants, ascending ids, into an empty store. The peers commit each plant by itself, as people write it. The bare runtime compares the token, parses the JSON and answers JSON, and stores nothing.",
+    "POST /plants, ascending ids, into an empty store. The peers commit each plant separately, as is usual. The bare runtime compares the token, parses the JSON, answers JSON, and stores nothing.",
   isQuick: true,
   measure: async (run) => {
     const ours = await startOurs(run, makePath());
@@ -86,7 +86,7 @@ const create: Scenario = {
         candidates: [ours(load), ...makePeers(load), bare(load)],
       });
     };
-    // The level with the targets comes first, while the stores are small.
+    // The level with most targets runs first, while the stores are small.
     const usual = await measureLevel(CONNECTIONS);
     const single = await measureLevel(1);
     const many = run.isQuick ? [] : [await measureLevel(MANY_CONNECTIONS)];
@@ -99,7 +99,7 @@ const create: Scenario = {
   profile: () => profile(`sqlite:${makePath()}`, { kind: "create" }),
 };
 
-/** Neither is pinned: the threads of the service and the load share all cores. */
+/** Neither build is pinned to a core: the service's threads and the load share all cores. */
 async function besideBaseline(run: Run, folder: string): Promise<Table> {
   const options = { isShared: true };
   const ours = await startOurs(run, makePath(), options);
@@ -129,7 +129,7 @@ function singleTargets(table: Table): Target[] {
   ];
 }
 
-/** The processors differ in how much the work around a request costs. */
+/** The cost of the work around a request differs by architecture. */
 const createBounds: Readonly<Record<string, number>> = { arm64: 0.88, x64: 0.72 };
 const createBound = createBounds[process.arch] ?? 0.88;
 const createBoundsText = Object.entries(createBounds)
@@ -161,7 +161,7 @@ const profileFilled = (use: Parameters<typeof profile>[1]): Promise<string> =>
 const get: Scenario = {
   name: "get",
   title: "Read a plant",
-  about: `GET /plants/{id}, one of a million plants at random, ${atUsual}. The bare runtime compares the token and answers a fixed plant; with the look-up, the plant of a row.`,
+  about: `GET /plants/{id}, one of a million plants at random, ${atUsual}. The bare runtime compares the token and answers a fixed plant, or with the look-up the stored one.`,
   isQuick: true,
   measure: async (run) => {
     const load: Load = { kind: "get" };
@@ -260,7 +260,7 @@ const tagIndex: Scenario = {
   name: "tag-index",
   title: "The cost of the index on tags",
   about:
-    "POST /plants with one of fifty tags at random, 64 connections. Every commit touches many parts of the index.",
+    "POST /plants with one of fifty tags at random, 64 connections. Every commit touches many pages of the index.",
   measure: compareStores(
     () => {
       const path = makeStore();
@@ -291,7 +291,7 @@ const random: Scenario = {
   profile: () => profileFilled({ kind: "create-random" }),
 };
 
-/** One request of ours beside SQLite alone. */
+/** Compares one request of ours with SQLite alone. */
 async function compareBulk(
   { isQuick }: Run,
   what: string,
@@ -313,10 +313,10 @@ const importing = (name: string, env: Environment = {}): Candidate => ({
     const path = makePath();
     const server = await servePlants(`sqlite:${path}`, { env });
     try {
-      // The first one is the warm-up.
+      // The first import is the warm-up.
       await importInto(server, makeLines());
       const sample = await importInto(server, makeLines(BULK_ROWS));
-      // One more: the create that checked the start.
+      // Plus the create of the start-up check.
       checkStored(2 * BULK_ROWS + 1, countRows(path), 0);
       return sample;
     } finally {
@@ -328,7 +328,7 @@ const importing = (name: string, env: Environment = {}): Candidate => ({
 const bulkImport: Scenario = {
   name: "import",
   title: "Import plants",
-  about: `POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, after as many that warm the service up. SQLite alone runs the same INSERT in a loop, with the same index, into an empty store.`,
+  about: `POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, after a warm-up of as many. SQLite alone runs the same INSERT in a loop, with the same index, into an empty store.`,
   isQuick: true,
   measure: (run) =>
     compareBulk(run, "import / SQLite alone", 0.65, reasons.import, [
@@ -395,7 +395,6 @@ const backup: Scenario = {
         {
           PLANTSTORE_BACKUP_TO: makePath("backups"),
           PLANTSTORE_BACKUP_EVERY: "1s",
-          PLANTSTORE_BACKUP_KEEP: "2",
         },
       ],
     ],
@@ -408,7 +407,7 @@ const bulkExport: Scenario = {
   name: "export",
   title: "Export plants",
   about:
-    "GET /plants as NDJSON: a million plants in one stream. SQLite alone selects all rows and makes no text of them.",
+    "GET /plants as NDJSON: a million plants in one stream. SQLite alone selects all rows and does not format them.",
   isQuick: true,
   measure: async (run) => {
     const path = copyFilledStore(STORED);

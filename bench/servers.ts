@@ -1,4 +1,4 @@
-/** The servers that are measured: started, asked until the first right answer, stopped. */
+/** Starts the measured servers, waits for their first correct answer, and stops them. */
 
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -10,9 +10,9 @@ import { makePath, makeSchema, plantstore } from "./stores.ts";
 
 export interface Server {
   readonly url: string;
-  /** From the start of the process to its first right answer to a create. */
+  /** From the start of the process to its first correct answer to a create. */
   readonly startMs: number;
-  /** The server, and the database behind it. */
+  /** The server and its database. */
   readonly pids: readonly number[];
   readonly rssMb: (kind?: "RssFile") => number;
   readonly durability: string;
@@ -23,7 +23,7 @@ interface ServerOptions {
   readonly command: readonly string[];
   /** PORT is added. */
   readonly env?: Readonly<Record<string, string>>;
-  /** The server, the database and the load share all cores. Otherwise the server has a core of its own. */
+  /** The server, the database and the load share all cores. Otherwise the server has its own core. */
   readonly isShared?: boolean;
   readonly databasePid?: number;
 }
@@ -92,7 +92,7 @@ async function answerCreate(url: string, child: Bun.Subprocess): Promise<void> {
       if (response.ok) return checkPlant(JSON.parse(text), plant.tag);
       last = `${response.status} ${text.slice(0, 200)}`;
     } catch (error) {
-      // Connections are refused until the server listens. One that it accepts and leaves unanswered is an error.
+      // Connections are refused until the server listens. An accepted request without an answer is an error.
       if (error instanceof WrongAnswer || (error as Error).name === "TimeoutError") throw error;
     }
     await Bun.sleep(1);
@@ -100,13 +100,13 @@ async function answerCreate(url: string, child: Bun.Subprocess): Promise<void> {
   throw new Error(`answered a create with ${last}`);
 }
 
-/** How the server keeps what it acknowledges: it says so in the first line that it prints. */
+/** The server's durability, from the first line that it prints. */
 async function readDurability(path: string): Promise<string> {
   const untilMs = performance.now() + ANSWER_SECONDS_MAX * 1000;
   while (performance.now() < untilMs) {
     const [line = "", ...rest] = readFileSync(path, "utf8").split("\n");
     if (rest.length === 0) {
-      // A server may answer before it has printed.
+      // A server may answer before it prints.
       await Bun.sleep(5);
       continue;
     }
@@ -162,7 +162,7 @@ export const servePlain = (
 
 export const FASTIFY = "Fastify + better-sqlite3";
 
-/** The same service as people usually write it. */
+/** The same service as it is usually written. */
 export const peers = [
   { name: "Express + better-sqlite3", program: "express.js" },
   { name: FASTIFY, program: "fastify.js" },
@@ -180,10 +180,10 @@ export const servePeer = (program: string, path: string, options: Options = {}):
 
 const INSTALL_MS_MAX = 15 * 60_000;
 
-/** Installs the peers, their Node.js and the chart library, unless they are as the lock file wants them. */
+/** Installs the peers, their Node.js and the chart library, unless they are newer than the lock file. */
 export async function install(): Promise<void> {
   const folder = import.meta.dir;
-  // npm writes the hidden file last.
+  // npm writes this file last.
   const done = join(folder, "node_modules/.package-lock.json");
   const wanted = join(folder, "package-lock.json");
   if (existsSync(done) && statSync(done).mtimeMs >= statSync(wanted).mtimeMs) return;
@@ -199,7 +199,7 @@ export async function install(): Promise<void> {
 }
 
 interface Databases {
-  /** For the servers on them. */
+  /** Options of the servers on these databases. */
   readonly options: Options;
   /** Makes a database with plants from id 0 on. */
   readonly make: (

@@ -1,12 +1,12 @@
-/** Environment variables that change a run, and the constants that all scenarios share. */
+/** Settings from the environment, and constants that all scenarios share. */
 
 import { cpus } from "node:os";
 
 export const ROUNDS = parseSetting("BENCH_ROUNDS", 5);
 export const ROUND_SECONDS = parseSetting("BENCH_SECONDS", 2);
-/** By then the compilers of Bun and Node.js have done most of their work. */
+/** Long enough for the JIT compilers of Bun and Node.js. */
 export const WARM_UP_SECONDS = parseSetting("BENCH_WARM_UP", 6);
-/** For levels that have no target, and for --quick. */
+/** For tables without a target, and for --quick. */
 export const FEW_ROUNDS = Math.min(3, ROUNDS);
 
 export const CONNECTIONS = 64;
@@ -30,7 +30,7 @@ export const ANSWER_SECONDS_MAX = 10;
 
 /** A round during which other processes used more of a core than this is repeated. */
 export const FOREIGN_CORES_MAX = 0.2;
-/** Of one round, and of all rounds of a run. */
+/** Repeats of one round, and of all rounds of a run. */
 export const REPEATS_MAX = 3;
 export const REPEATS_TOTAL_MAX = parseSetting("BENCH_REPEATS", 80, 0);
 

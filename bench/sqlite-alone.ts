@@ -1,11 +1,11 @@
 /**
- * SQLite without a service, on a store of ours: the limit of import and export.
- * A program of its own, so it runs on the server's core: sqlite-alone.ts insert|select <file> <rows>
+ * SQLite without a service, on a store of ours: the upper limit of import and export.
+ * A separate program, so it can be pinned to the server's core: sqlite-alone.ts insert|select <file> <rows>
  */
 
 import { Database } from "bun:sqlite";
 
-/** As many as the service commits at once. */
+/** The length of a block in POST /plants/batch. */
 const ROWS_A_COMMIT = 512;
 
 function insertRows(db: Database, count: number): number {

@@ -1,4 +1,4 @@
-/** Where stores live during a run, and how they are made, filled and counted. */
+/** Creates, fills and counts the stores of a run. */
 
 import { Database } from "bun:sqlite";
 import { constants, copyFileSync, mkdtempSync, rmSync } from "node:fs";
@@ -9,12 +9,12 @@ import { SERVER_CORE } from "./settings.ts";
 
 let folder: string | undefined;
 
-/** Removed when the benchmark ends, in whatever way. */
+/** The run's temporary folder. It is removed on exit and on SIGINT and SIGTERM. */
 export function getFolder(): string {
   if (folder !== undefined) return folder;
   const made = mkdtempSync(join(process.env["BENCH_FOLDER"] ?? tmpdir(), "plantstore-bench-"));
   process.on("exit", () => rmSync(made, { recursive: true, force: true }));
-  // A signal alone would end the process without its exit handlers.
+  // By default a signal ends the process without its exit handlers.
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
   return (folder = made);
 }
@@ -22,14 +22,14 @@ export function getFolder(): string {
 let pathCount = 0;
 let temporaryPaths: string[] = [];
 
-/** A new path, which is removed after the scenario, or after the run. */
+/** A new path. It is removed after the scenario, or if `isLasting` after the run. */
 export function makePath(name = "plants.db", { isLasting = false } = {}): string {
   const path = join(getFolder(), `${pathCount++}-${name}`);
   if (!isLasting) temporaryPaths.push(path);
   return path;
 }
 
-/** Together they would take gigabytes. */
+/** Runs after each scenario, because the stores of a run would take gigabytes. */
 export function removeTemporaryPaths(): void {
   for (const path of temporaryPaths)
     for (const suffix of ["", "-wal", "-shm"])
@@ -37,7 +37,7 @@ export function removeTemporaryPaths(): void {
   temporaryPaths = [];
 }
 
-/** Our service as `npm start` runs it, by its build. */
+/** The built service, with the flags of `npm start`. */
 export const plantstore = [
   process.execPath,
   "--no-env-file",
@@ -46,7 +46,7 @@ export const plantstore = [
   join(import.meta.dir, "../dist/service/main.js"),
 ] as const;
 
-/** Makes our tables in a SQLite file or a PostgreSQL database. */
+/** Creates our schema in a SQLite file or a PostgreSQL database. */
 export function makeSchema(databaseUrl: string): void {
   const { exitCode, stderr } = Bun.spawnSync([...plantstore, "migrate"], {
     env: { ...process.env, DATABASE_URL: databaseUrl },
@@ -61,7 +61,7 @@ export function makeStore(): string {
   return path;
 }
 
-/** A table of ours with its index, or a table as people usually make it. */
+/** Our schema with its index, or a plain table. */
 type Schema = "ours" | "plain";
 
 /** A store with plants from id 0 on. */
@@ -84,7 +84,7 @@ export function fillStore(count: number, schema: Schema = "ours", path = makePat
 
 const filled = new Map<string, string>();
 
-/** A copy of a store that is filled once a run. */
+/** A copy of a store that is filled once per run. */
 export function copyFilledStore(count: number, schema: Schema = "ours"): string {
   const key = `${schema} ${count}`;
   const original =

@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 "use strict";
-/** Runs plantstore on the runtime that npm installed with it. CommonJS, and no import but these: it starts sooner. */
+/** Runs plantstore on the runtime that npm installed with it. CommonJS with few imports starts faster. */
 
 const { closeSync, existsSync, openSync, readSync, statSync } = require("node:fs");
 const { join } = require("node:path");
 
-/** The loader that a Linux program names in its head tells its C library. */
+/** A Linux executable names its loader in its first 4 kB. The loader tells glibc from musl. */
 function findLoader(program) {
   const head = Buffer.alloc(4096);
   const descriptor = openSync(program, "r");
@@ -14,7 +14,7 @@ function findLoader(program) {
   return /\/[\w./-]*\/ld-[\w.-]+/.exec(head.toString("latin1"))?.[0];
 }
 
-/** As Node.js and Yarn's Plug'n'Play find packages. */
+/** Works with Node.js and with Yarn's Plug'n'Play. */
 function resolve(file) {
   try {
     return require.resolve(file);
@@ -28,12 +28,12 @@ function fail(...lines) {
   process.exit(1);
 }
 
-/** Installers may bring the packages of both C libraries: Node.js itself runs on the one that is there. */
+/** Installers may bring both the glibc and the musl package. Node.js itself uses the right C library. */
 const isMusl = process.platform === "linux" && findLoader(process.execPath)?.includes("musl");
 const cpu = process.arch === "arm64" ? "aarch64" : process.arch;
 const name = `@oven/bun-${process.platform}-${cpu}${isMusl ? "-musl" : ""}`;
-// The install script of the package bun, if that is installed too, moves the binary there. Without that script its file
-// is a short text.
+// If the package bun is installed too, its install script moves the binary there. If that script did not run, the file
+// is a short placeholder.
 const moved = resolve("bun/bin/bun.exe");
 const runtime =
   resolve(`${name}/bin/bun`) ?? (moved && statSync(moved).size > 100_000 ? moved : undefined);
@@ -49,21 +49,21 @@ if (runtime === undefined)
 if (loader && !existsSync(loader)) fail(`${runtime} needs ${loader}, which is not there.`);
 if (!existsSync(main)) fail(`${main} is missing: run 'npm ci' in ${root}.`);
 
-// A .env file, a bunfig.toml or a tsconfig.json in the current folder changes nothing.
+// Ignore a .env file, a bunfig.toml and a tsconfig.json in the current folder.
 const flags = ["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null", main];
 const args = [...flags, ...process.argv.slice(2)];
 
 const isNpx = process.env.npm_command === "exec";
 if (process.execve && !isNpx) process.execve(runtime, [runtime, ...args]);
 
-// Before Node.js 22.15 there is no exec: signals and the exit code are passed on.
+// Node.js before 22.15 has no execve: run a child process, and forward signals and the exit code.
 const signals = ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"];
 let isTold = false;
 function tell(signal) {
   isTold = true;
   child.kill(signal);
 }
-// First: a signal that comes while the runtime starts must not end this process alone.
+// Registered before the spawn: a signal during the start must not end this process alone.
 for (const signal of signals) process.on(signal, tell);
 const child = require("node:child_process").spawn(runtime, args, { stdio: "inherit" });
 child.on("error", (error) => fail(`${runtime} cannot be run: ${error.message}`));
@@ -73,6 +73,6 @@ child.on("exit", (code, signal) => {
   process.kill(process.pid, signal);
 });
 
-// npx passes a signal to a shell, which ends alone. What it ran must end too.
+// npx signals a shell, which exits without its child. When the parent is gone, stop the service.
 const parent = process.ppid;
 if (isNpx) setInterval(() => !isTold && process.ppid !== parent && tell("SIGTERM"), 200);

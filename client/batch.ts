@@ -1,4 +1,4 @@
-/** Many plants: what is sent in one request, and what its results mean. */
+/** Batches of plants: the body of one request, and its results. */
 
 import { type ErrorName, findJson, isTransient, nameOf } from "./errors.ts";
 import { formatPlant, type NewPlant } from "./plants.ts";
@@ -10,17 +10,17 @@ export interface Refused {
   readonly message: string;
 }
 
-/** A plant that is stored already was "replayed": nothing was changed. */
+/** "replayed" means that the same plant was stored already. Nothing was changed. */
 export type Created = "created" | "replayed";
 export type Outcome = Created | Refused;
 
-/** Called once for each plant, by its index, as soon as its outcome is known. */
+/** Called once per plant, with its index, as soon as its outcome is known. */
 export type Settle = (index: number, outcome: Outcome) => void;
 
 export interface Settled<Given extends NewPlant = NewPlant> {
-  /** The place of the plant among those that were given, from 0. */
+  /** The position of the plant in the given iterable, from 0. */
   readonly index: number;
-  /** As it was given. */
+  /** The caller's own object. */
   readonly plant: Given;
   readonly outcome: Outcome;
 }
@@ -28,21 +28,21 @@ export interface Settled<Given extends NewPlant = NewPlant> {
 export interface Entry<Given extends NewPlant> {
   readonly index: number;
   readonly plant: Given;
-  /** With its newline. */
+  /** NDJSON, with its newline. */
   readonly line: string;
 }
 
 const BLOCK_LENGTH_MAX = 2_000;
-/** Long names make shorter blocks. */
+/** Caps the size of a block of plants with long names. */
 const BLOCK_CHARACTERS_MAX = 1_000_000;
-/** How long a block waits for plants after its first. */
+/** A block is sent at most this long after its first plant. */
 const BLOCK_MS_MAX = 50;
 
-/** The plants to send, taken from what the caller gave. */
+/** Groups the caller's plants into blocks. */
 export class Feed<Given extends NewPlant> {
   private readonly iterator: Iterator<Given> | AsyncIterator<Given>;
   private readonly isAsync: boolean;
-  /** Asked for and not taken yet. */
+  /** The pending `next()`. It outlives a block that is sent before it resolves. */
   private asked: Promise<IteratorResult<Given>> | undefined;
   private failure: { readonly error: unknown } | undefined;
   private count = 0;
@@ -54,8 +54,8 @@ export class Feed<Given extends NewPlant> {
   }
 
   /**
-   * Waits for a plant, and takes those that soon follow it; none if there are no more. If the source fails, rejects
-   * after the plants that it gave before. An abort rejects too, unless there are plants.
+   * Waits for one plant, and adds those that follow within BLOCK_MS_MAX; empty at the end of the source. If the source
+   * throws, the plants before the error are returned, and the next call rejects. An abort rejects if there is no plant.
    */
   async takeBlock(signal: AbortSignal | undefined): Promise<Entry<Given>[]> {
     signal?.throwIfAborted();
@@ -71,7 +71,7 @@ export class Feed<Given extends NewPlant> {
     signal?.addEventListener("abort", end);
     try {
       while (entries.length < BLOCK_LENGTH_MAX && characters < BLOCK_CHARACTERS_MAX) {
-        // Without a promise for each plant if the source needs none.
+        // A synchronous source needs no promise per plant.
         const found = this.isAsync
           ? await Promise.race([(this.asked ??= this.ask()), isClosed])
           : (this.iterator.next() as IteratorResult<Given>);
@@ -94,7 +94,7 @@ export class Feed<Given extends NewPlant> {
   }
 
   close(): void {
-    // Not awaited: a generator that waits for its next plant would never answer.
+    // Not awaited: the `return()` of a generator stays pending while its body awaits.
     void Promise.resolve(this.iterator.return?.()).catch(() => undefined);
   }
 
@@ -125,7 +125,11 @@ export function findResult(text: string): Result | undefined {
   return isResult ? (found as Result) : undefined;
 }
 
-/** Undefined if the plant may be stored another time. */
+/** The last line for a client that did not read for a while. Plants that were stored meanwhile have no result. */
+export const isSummary = (text: string): boolean =>
+  typeof (findJson(text) as { complete?: unknown } | null)?.complete === "boolean";
+
+/** Undefined if a retry may store the plant. */
 export function findOutcome({
   status,
   replayed,

@@ -8,11 +8,11 @@ interface ChangeFacts {
   /** ISO 8601. */
   readonly time: string;
   readonly id: bigint;
-  /** The name of the token. */
+  /** The name of the token that made the change. */
   readonly by?: string;
 }
 
-/** `plant` is the plant since this change, and `before` the plant until then. */
+/** `plant` is the plant after this change, `before` the one it replaced or removed. */
 export type Change =
   | (ChangeFacts & {
       readonly type: "created";
@@ -31,11 +31,11 @@ export type Change =
     });
 
 export interface ChangeQuery {
-  /** The number of the last change seen; 0, or nothing, begins with the oldest one that is kept. */
+  /** The cursor: the number of the last change seen. 0 or undefined starts at the oldest change in the journal. */
   readonly after?: number | undefined;
   /** Only changes of this plant. */
   readonly id?: bigint | undefined;
-  /** Only these. */
+  /** Only changes of these types. */
   readonly types?: readonly Change["type"][] | undefined;
 }
 
@@ -44,11 +44,11 @@ export interface ChangePage {
   /** The `after` of the next page. */
   readonly last: number;
   readonly hasMore: boolean;
-  /** The number of the newest change, of any kind. */
+  /** The number of the newest change in the journal, whatever the filter. */
   readonly newest: number;
 }
 
-/** A quote inside a JSON string is escaped, so this finds members only. In quotes the digits stay exact. */
+/** Matches members only, because quotes inside JSON strings are escaped. Quoting the digits keeps them exact. */
 export const ID_MEMBER = /"id":(-?\d+)/g;
 
 /** Undefined if the text is not an array of changes. */
@@ -75,7 +75,7 @@ function isChange(value: unknown): value is Record<"id", string> {
 const hasName = (value: unknown): boolean =>
   typeof (value as Partial<Content> | null | undefined)?.name === "string";
 
-/** Of the header `Last-Change`; undefined if there is none. */
+/** Parses the header `Last-Change`; undefined without one. */
 export function findNewest(headers: Headers): number | undefined {
   const newest = headers.get("last-change");
   return newest !== null && /^\d{1,16}$/.test(newest) ? Number(newest) : undefined;

@@ -6,6 +6,7 @@ import {
   Feed,
   findOutcome,
   findResult,
+  isSummary,
   type Settle,
   type Settled,
 } from "./batch.ts";
@@ -79,7 +80,7 @@ export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } fr
 
 const JSON_BODY = { "content-type": "application/json" };
 const EVENTS_TYPE = "text/event-stream";
-/** How long an aborted batch is still waited for, to learn what it stored. */
+/** After an abort, the batch in flight gets this long to report what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
 
@@ -120,8 +121,8 @@ export class Client extends Manager {
   }
 
   /**
-   * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` where
-   * the plant no longer has that etag; without it, the last writer wins.
+   * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` if the
+   * plant no longer has that etag; without it, the last writer wins.
    */
   async replace(
     { id, name, tag }: NewPlant,
@@ -137,7 +138,7 @@ export class Client extends Manager {
     } catch (error) {
       if (!(error instanceof ServiceError) || error.status !== 412) throw error;
       const current = await this.get(id, options).catch(() => undefined);
-      // Sent again after a lost answer, a replacement finds its own work done.
+      // A retry after a lost answer finds its own replacement.
       if (current?.plant.name === name && current.plant.tag === tag) return current;
       throw error;
     }
@@ -162,7 +163,7 @@ export class Client extends Manager {
     return { plants, next: after === undefined ? undefined : BigInt(after as string) };
   }
 
-  /** All plants that match, or those after one, page by page. Plants that change meanwhile may or may not be among them. */
+  /** Iterates over all matching plants, page by page. Concurrent changes may or may not show. */
   async *list(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
     let { after } = query;
     do {
@@ -172,15 +173,14 @@ export class Client extends Manager {
     } while (after !== undefined);
   }
 
-  /** All plants that match, as one stream. It ends without an error only when it is complete. */
+  /** Streams all matching plants. It ends without an error only if it is complete. */
   async *export(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
     for await (const plants of this.exportBlocks(query, options)) yield* plants;
   }
 
   /**
-   * Like `export`, in blocks. After a lost connection it continues where it was. Behind a proxy that speaks HTTP/1.0, a
-   * stream that was cut off looks complete. So the service is asked for what comes after the last plant, until a page
-   * says that it is the last.
+   * Like `export`, in blocks. It resumes after a lost connection. Behind an HTTP/1.0 proxy a truncated stream looks
+   * complete, so after the stream it reads pages from the last plant until one has no next link.
    */
   async *exportBlocks(
     filter: ListQuery = {},
@@ -223,14 +223,14 @@ export class Client extends Manager {
     return { changes, last, hasMore: next !== undefined, newest };
   }
 
-  /** The number of the newest change. Note it before you read all plants: the changes after it are what you missed. */
+  /** The number of the newest change. Read it before an export: the export may miss the changes after it. */
   async findNewestChange(options?: RetryOptions): Promise<number> {
     const newest = findNewest((await this.ask("/changes", { method: "HEAD" }, options)).headers);
     if (newest === undefined) throw this.notAPlantStore();
     return newest;
   }
 
-  /** The changes up to now. With `follow` it yields further changes as they happen, until it is aborted. */
+  /** Yields the changes up to now. With `follow`, continues with new changes until it is aborted. */
   async *changes(
     { follow = false, ...query }: ChangeQuery & { readonly follow?: boolean } = {},
     options: RetryOptions = {},
@@ -245,7 +245,7 @@ export class Client extends Manager {
     }
   }
 
-  /** Reconnects where it was, and misses and repeats nothing. */
+  /** Reconnects at its cursor, so it misses and repeats nothing. */
   private async *followChanges(
     query: ChangeQuery,
     options: RetryOptions,
@@ -265,7 +265,7 @@ export class Client extends Manager {
             yield change;
             after = change.seq;
           }
-          // A comment shows that the service is there, and how far it has looked for what the filter matches.
+          // A comment proves that the service is alive. Its `id:` moves the cursor past changes outside the filter.
           if (lines.some((line) => line.startsWith(":"))) backoff.reset();
           const end = lines.lastIndexOf("");
           const ids = lines.filter((line, at) => at < end && line.startsWith("id:"));
@@ -278,7 +278,6 @@ export class Client extends Manager {
     }
   }
 
-  /** How many plants match. */
   async countPlants(filter: Filter = {}, options?: RetryOptions): Promise<Count> {
     const path = `/plants/count${formatQuery({ ...filter, order: undefined })}`;
     const count = findJson((await this.ask(path, {}, options)).text);
@@ -290,7 +289,7 @@ export class Client extends Manager {
     return this.readTags("/tags", query, (tag) => typeof tag === "string", options);
   }
 
-  /** The same with the number of plants that have each tag. */
+  /** Like `listTagPage`, with the number of plants per tag. */
   async countTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagCountPage> {
     return this.readTags("/tags/counts", query, isTagCount, options);
   }
@@ -329,8 +328,8 @@ export class Client extends Manager {
 
   /**
    * Stores the plants, and settles each as soon as its outcome is known. Rejects if some plants stay unsettled: they
-   * may have been stored, and sending them again settles it. An abort ends the retries, and the request under way after
-   * a few seconds.
+   * may be stored, and sending them again settles it. An abort ends the retries at once, and the request in flight
+   * after 5 seconds.
    */
   async createBatch(
     plants: readonly NewPlant[],
@@ -342,8 +341,8 @@ export class Client extends Manager {
   }
 
   /**
-   * Stores any number of plants, and yields what became of each, soon after it was taken from the iterable. A refused
-   * plant does not affect the others. Ends as `createBatch` does.
+   * Stores any number of plants, and yields the outcome of each. A refused plant does not affect the others. Rejects
+   * and aborts as `createBatch` does.
    */
   async *createAll<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
@@ -381,7 +380,7 @@ export class Client extends Manager {
     }
   }
 
-  /** One request. Takes out what it settles. */
+  /** Sends one request, and removes the settled plants from `unsettled`. */
   private async *sendBatch<Given extends NewPlant>(
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
@@ -395,6 +394,7 @@ export class Client extends Manager {
       const block: Settled<Given>[] = [];
       for (const line of lines) {
         const result = findResult(line);
+        if (result === undefined && isSummary(line)) continue;
         if (result === undefined) throw this.notAPlantStore();
         const outcome = findOutcome(result);
         const entry = unsettled.get(result.line);
@@ -423,7 +423,7 @@ export class Client extends Manager {
     for await (const lines of this.readLines(`/plants${formatQuery(query)}`, init, signal)) {
       const plants = findPlants(`[${lines.join(",")}]`);
       const [first] = plants ?? [];
-      // One that repeats itself would be read for ever.
+      // A stream that does not advance would be read forever.
       const isNext =
         first !== undefined &&
         (after === undefined || (query.order === "desc" ? first.id < after : first.id > after));

@@ -12,10 +12,10 @@ import { isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
 
 export const NDJSON_TYPE = "application/x-ndjson";
 
-/** Without a user, a query or a fragment: fetch would refuse or lose them. */
+/** No user, query or fragment: fetch would reject or drop them. */
 const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
 
-/** For what must not be done twice. */
+/** For operations that are not idempotent: undefined if the attempt may have taken effect. */
 export const findUnsentWaitMs = (error: unknown): number | undefined =>
   mayBeDone(error as ServiceError) ? undefined : findWaitMs(error);
 
@@ -25,11 +25,11 @@ interface Answer {
   readonly text: string;
 }
 
-/** The retries are the defaults of every operation. */
+/** The retry options are the defaults of every operation. */
 export interface ClientOptions extends RetryOptions {
-  /** In place of the platform's own, for a proxy, a certificate or a test. */
+  /** Replaces the platform's `fetch`, for a proxy, a certificate or a test. */
   readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
-  /** Sent with every request, for what stands in front of the service. The token is always the client's own. */
+  /** Sent with every request, for example for a proxy. They cannot override the token. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -71,7 +71,7 @@ export class Connection {
         headers,
         cache: "no-store",
         credentials: "omit",
-        // The token is for this address and no other.
+        // Following a redirect would send the token to another address.
         redirect: "manual",
       });
     } catch (error) {
@@ -83,8 +83,8 @@ export class Connection {
   }
 
   /**
-   * The complete lines of an answer, in blocks, while it arrives. What no newline follows was cut off and is left out.
-   * After an abort the answer is still waited for, for the time of grace.
+   * Yields the complete lines of an answer, in blocks, as they arrive. A last line without a newline was cut off and is
+   * dropped. After an abort the answer gets `graceMs` to finish.
    */
   protected async *readLines(
     path: string,
@@ -110,12 +110,11 @@ export class Connection {
         if (lines.length > 0) yield lines;
       }
     } finally {
-      // Ends the request if it is still under way.
       guard.close();
     }
   }
 
-  /** A whole answer, with retries. */
+  /** Reads a whole answer, with retries. */
   protected ask(
     path: string,
     init: RequestInit,
@@ -134,7 +133,7 @@ export class Connection {
     return retry(attempt, given, findWait);
   }
 
-  /** `missing` is how the service refuses to remove what is not there. */
+  /** `missing` is the error for a resource that does not exist. */
   protected async removeAt(
     path: string,
     missing: ErrorName,
@@ -152,7 +151,7 @@ export class Connection {
       if (status !== 204) throw this.notAPlantStore();
     } catch (error) {
       const isGone = error instanceof ServiceError && error.reason === missing;
-      // Sent again after a lost answer, a removal finds its own work done.
+      // A retry after a lost answer finds the resource gone.
       if (!isGone || !wasLost) throw error;
     }
   }

@@ -1,5 +1,7 @@
 /** The service's catalogue of errors. Later versions may add codes. */
 export const errorNames = {
+  /* table: errorNames */
+
   1001: "invalid_utf8",
   1002: "invalid_json",
   1003: "invalid_plant",
@@ -38,6 +40,8 @@ export const errorNames = {
   5004: "store_busy",
   5005: "shutting_down",
   5006: "disk_low",
+
+  /* end */
 } as const;
 
 export type ErrorName = (typeof errorNames)[keyof typeof errorNames];
@@ -50,14 +54,14 @@ const TRANSIENT_STATUSES = new Set([408, 429, 500, 502, 503, 504]);
 export const isTransient = (status: number, code: number): boolean =>
   TRANSIENT_STATUSES.has(status) || code === BODY_INCOMPLETE;
 
-/** What is left out is not known. */
+/** Omitted members are unknown. */
 export type Failure = Partial<Omit<ServiceError, "name" | "stack" | "message" | "reason">> &
   Pick<ServiceError, "message">;
 
 /** The service refused, or no usable answer came. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
-  /** 0 if no answer came: the service may have done what was asked, or not. */
+  /** 0 if no answer came: the request may or may not have taken effect. */
   readonly status: number = 0;
   /** The error code of the catalogue; 0 if the answer did not come from the service itself. */
   readonly code: number = 0;
@@ -80,20 +84,20 @@ export class ServiceError extends Error {
 export const nameOf = (code: number): ErrorName | undefined =>
   (errorNames as Readonly<Record<number, ErrorName>>)[code];
 
-/** How long to wait at least before a retry; undefined if a retry would fail again. */
+/** The minimum wait before a retry; undefined if a retry cannot help. */
 export const findWaitMs = (error: unknown): number | undefined =>
   error instanceof ServiceError && error.isTransient ? error.retryAfterMs : undefined;
 
-/** Whether a write that failed so may have been done. Every other failure says that nothing was. */
+/** Whether a write that failed like this may have taken effect. After any other failure it has not. */
 export const mayBeDone = ({ status, code }: ServiceError): boolean =>
   [0, 500, 502, 504].includes(status) || code === STORE_UNAVAILABLE;
 
-/** Only the platforms' networks have codes; a browser tells no more than that there was no answer. */
+/** Node.js and Bun set these codes. A browser reports only that there was no answer. */
 const TRANSIENT_LOSSES = /^(ECONNRESET|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_.*)$/;
 
 /**
- * A request without an answer. A name that does not resolve or a certificate that is wrong stays so. A service that
- * has never answered is probably not running; one that has may be restarting.
+ * Explains a request without an answer. No retry helps with an unknown host or a bad certificate. A refused connection
+ * is retried only if the service has answered before: it may be restarting.
  */
 export function explainLoss(url: string, wasReached: boolean, cause: unknown): ServiceError {
   const { name, message, code } = findCause(cause);
@@ -121,7 +125,7 @@ interface Cause {
   readonly code?: unknown;
 }
 
-/** Node wraps the failure of the network into another error. */
+/** Node.js wraps a network error in another error. */
 function findCause(error: unknown): Cause {
   const { cause } = error as { cause?: Cause };
   return typeof cause?.code === "string" ? cause : (error as Cause);
@@ -129,7 +133,7 @@ function findCause(error: unknown): Cause {
 
 const DETAIL_CHARACTERS_MAX = 200;
 
-/** An answer that is not 2xx, as the catalogue's error; from a proxy in between, the text that came with the status. */
+/** Turns an answer other than 2xx into an error: the service's code and message, or a proxy's status and text. */
 export async function explainAnswer(url: string, response: Response): Promise<ServiceError> {
   const { status, headers } = response;
   const text = await response.text().catch(() => "");

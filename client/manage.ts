@@ -10,14 +10,14 @@ import type { RetryOptions } from "./retry.ts";
 export interface Token {
   readonly id: string;
   readonly name: string;
-  /** Its first characters. */
+  /** The first characters of the secret. */
   readonly prefix: string;
   readonly scopes: readonly string[];
   readonly created: string;
   readonly expires: string | null;
   readonly lastUsed: string | null;
   readonly revoked: string | null;
-  /** As in `100/s`; null for what the service allows every token. */
+  /** As in `100/s`; null for the default of the service. */
   readonly rate: string | null;
 }
 
@@ -25,7 +25,7 @@ export interface NewToken {
   /** Unique among the tokens in use. */
   readonly name: string;
   readonly scopes: readonly string[];
-  /** As in `90d`, or a date or time; never by default. */
+  /** A duration as in `90d`, a date or a time. By default the token does not expire. */
   readonly expires?: string | null | undefined;
   /** As in `100/s`, or `none`. */
   readonly rate?: string | null | undefined;
@@ -43,13 +43,13 @@ export interface TokenPage {
   readonly next: string | undefined;
 }
 
-/** One event that was sent to a receiver. */
+/** One attempt to deliver an event. */
 export interface WebhookAttempt {
-  /** Its `webhook-id`. That of a test begins with `msg_test_`. */
+  /** The `webhook-id` of the event. A test's starts with `msg_test_`. */
   readonly event: string;
   readonly time: string;
   readonly durationMs: number;
-  /** Of the answer; null if there was none. */
+  /** The HTTP status; null without an answer. */
   readonly status: number | null;
   /** Why there was no answer. */
   readonly error: string | null;
@@ -65,13 +65,13 @@ export interface Webhook {
   readonly state: "active" | "paused";
   /** Why it is paused. */
   readonly reason: string | null;
-  /** The number of the last change that it needs no more. */
+  /** The cursor: the number of the last change that was delivered, skipped or filtered out. */
   readonly lastChange: number;
   /** Failed attempts since the last success. */
   readonly failures: number;
   readonly nextAttempt: string | null;
   readonly created: string;
-  /** The last ones, newest first. */
+  /** The last five, newest first. */
   readonly attempts: readonly WebhookAttempt[];
 }
 
@@ -83,7 +83,7 @@ export interface NewWebhook {
   readonly types?: readonly Change["type"][] | undefined;
 }
 
-/** Shown this once. */
+/** The secret is shown only once. */
 type WithSecret = Webhook & { readonly secret: string };
 
 const PAGE_LENGTH = 1_000;
@@ -115,7 +115,7 @@ export class Manager extends Connection {
     } while (after !== undefined);
   }
 
-  /** Resolves to the token with its secret, this once. After a lost answer the name is taken: revoke that token. */
+  /** Only this answer has the secret. If the answer was lost, the name is taken: revoke that token. */
   createToken(
     token: NewToken,
     options?: RetryOptions,
@@ -163,7 +163,7 @@ export class Manager extends Connection {
     return this.manage("POST", pathOf(name, "resume"), options);
   }
 
-  /** Skips the change that the receiver did not take. `skipped` is its number; null if none had failed. */
+  /** Skips the change whose delivery failed. `skipped` is its number; null if none had failed. */
   skipWebhook(
     name: string,
     options?: RetryOptions,
@@ -171,7 +171,7 @@ export class Manager extends Connection {
     return this.manage("POST", pathOf(name, "skip"), options);
   }
 
-  /** Sends the changes after this number again; 0 begins with the oldest that is kept. */
+  /** Sends the changes after `from` again; 0 starts at the oldest in the journal. */
   replayWebhook(name: string, from: number | "newest", options?: RetryOptions): Promise<Webhook> {
     return this.manage("POST", pathOf(name, "replay"), options, { from });
   }
@@ -181,7 +181,7 @@ export class Manager extends Connection {
     return this.manage("POST", pathOf(name, "rotate"), options);
   }
 
-  /** A POST is sent again only if the service said that it did nothing: it might make a second secret. */
+  /** A POST is retried only if the service did nothing: a repeat could create a second secret. */
   private async manage<Answer>(
     method: string,
     path: string,

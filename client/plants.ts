@@ -2,10 +2,10 @@
 
 import { findJson } from "./errors.ts";
 
-/** What a plant is beside its id. */
+/** A plant without its id. */
 export interface Content {
   readonly name: string;
-  /** Left out if it has none. */
+  /** Undefined if the plant has none. */
   readonly tag?: string | undefined;
 }
 
@@ -14,7 +14,7 @@ export interface Plant extends Content {
   readonly id: bigint;
 }
 
-/** A plant to create, or to put in the place of another. */
+/** A plant to create, or the replacement of one. */
 export type NewPlant = Plant;
 
 /** A plant with the entity tag of its content, for `ifMatch`. */
@@ -26,9 +26,9 @@ export interface Versioned {
 export interface Filter {
   /** Exactly this tag. */
   readonly tag?: string | undefined;
-  /** A part of the name, in any case. */
+  /** A substring of the name, case-insensitive. */
   readonly name?: string | undefined;
-  /** Words in any order: each is in the name or in the tag, in any case, with or without accents. */
+  /** Words in any order. Each must be in the name or the tag; case and accents are ignored. */
   readonly q?: string | undefined;
   /** By id; ascending by default. */
   readonly order?: "asc" | "desc" | undefined;
@@ -87,7 +87,7 @@ export function isCount(value: unknown): value is Count {
 export const isTagCount = (value: unknown): value is TagCount =>
   isCount(value) && typeof (value as Partial<TagCount>).tag === "string";
 
-/** What the service knows of the token that was sent. */
+/** The token that was sent, as the service knows it. */
 export interface TokenFacts {
   readonly name: string;
   /** The first characters of the token; a token from the service's environment has none. */
@@ -97,7 +97,7 @@ export interface TokenFacts {
   readonly expires?: string;
 }
 
-/** Throws a TypeError for an id that may have lost digits already. */
+/** Throws a TypeError unless the id is a bigint: a number may have lost digits. */
 export function formatPlant({ id, name, tag }: NewPlant): string {
   return `{"id":${formatId(id)},${JSON.stringify({ name, tag }).slice(1)}`;
 }
@@ -107,7 +107,7 @@ export function formatId(id: bigint): string {
   throw new TypeError(`id: expected a bigint, got ${typeof id}`);
 }
 
-/** A name that is missing here does not compile: a filter that is not sent would match every plant. */
+/** A missing name does not compile: if a filter is not sent, every plant matches. */
 const queryNames: Readonly<Record<keyof PageQuery | keyof TagQuery, true>> = {
   prefix: true,
   tag: true,
@@ -117,10 +117,10 @@ const queryNames: Readonly<Record<keyof PageQuery | keyof TagQuery, true>> = {
   after: true,
   limit: true,
 };
-/** No others, so an object with more members may be given. */
+/** Other members of the given object are not sent. */
 const QUERY_NAMES = Object.keys(queryNames);
 
-/** Starts with a question mark, unless nothing is asked for. */
+/** Starts with a question mark, or is empty. */
 export function formatQuery(query: PageQuery | TagQuery): string {
   const values: Readonly<Record<string, unknown>> = { ...query };
   const given = QUERY_NAMES.filter((name) => values[name] !== undefined);
@@ -128,18 +128,18 @@ export function formatQuery(query: PageQuery | TagQuery): string {
   return given.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
 }
 
-/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if it is not one of the service. */
+/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if the link has no `after`. */
 export function findNext(headers: Headers): string | undefined | null {
   const link = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "")?.[1];
   if (link === undefined) return undefined;
   return new URLSearchParams(link.replace(/^[^?]*/, "")).get("after");
 }
 
-/** Undefined if there is none: `*` is none, and as `ifMatch` would match any content. */
+/** Undefined without an entity tag. `*` is none: as `ifMatch` it would match any content. */
 export const findEtag = (headers: Headers): string | undefined =>
   /^(W\/)?".*"$/.exec(headers.get("etag") ?? "")?.[0];
 
-/** Whether it is a plant without its id, the answer to a create or a replacement. */
+/** Whether the text is a plant without its id, the answer to a create or a replacement. */
 export function isContent(json: string): boolean {
   const { name } = (findJson(json) ?? {}) as { name?: unknown };
   return typeof name === "string";

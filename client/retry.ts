@@ -1,9 +1,9 @@
-/** Half a minute in all: enough for a service to restart. */
+/** About 26 seconds in all: enough for a service to restart. */
 const DELAYS_MS = [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000, 5_000];
 
-/** A service that asks for a longer wait is not asked again: too early an attempt would only add to its load. */
+/** No retry if the service asks for a longer wait: an earlier one would only add load. */
 const WAIT_MS_MAX = 30_000;
-/** With a longer delay, setTimeout does not wait at all. */
+/** setTimeout fires at once for a longer delay. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface RetryOptions {
@@ -13,14 +13,14 @@ export interface RetryOptions {
   readonly onRetry?: ((error: Error, waitMs: number) => void) | undefined;
   /** The longest wait before each retry. An empty list means no retries. */
   readonly delaysMs?: readonly number[] | undefined;
-  /** After how many retries to give up: by default, after as many as there are delays. */
+  /** The number of retries; by default the number of delays. */
   readonly retriesMax?: number | undefined;
 }
 
-/** How long to wait at least before the next attempt; undefined if it would fail again. */
+/** The minimum wait before a retry; undefined if a retry cannot help. */
 type FindWaitMs = (error: unknown) => number | undefined;
 
-/** Growing, jittered waits between attempts. */
+/** Jittered exponential backoff. */
 export class Backoff {
   private readonly options: RetryOptions;
   private readonly findWaitMs: FindWaitMs;
@@ -31,7 +31,7 @@ export class Backoff {
     this.findWaitMs = findWaitMs;
   }
 
-  /** Throws the failure if there is no next attempt, or the reason of an abort. */
+  /** Waits before a retry. Throws the failure if there is none, or the reason of an abort. */
   async wait(failure: unknown): Promise<void> {
     const { signal, onRetry, delaysMs = DELAYS_MS, retriesMax = delaysMs.length } = this.options;
     const waitMsMin = this.findWaitMs(failure);
@@ -45,13 +45,13 @@ export class Backoff {
     await sleep(waitMs, signal);
   }
 
-  /** After progress: the next failure is the first of its kind. */
+  /** Call it after progress: the backoff starts over. */
   reset(): void {
     this.retries = 0;
   }
 }
 
-/** `attempt` may have succeeded unseen, so it must be safe to repeat. */
+/** `attempt` must be safe to repeat: a lost answer may hide a success. */
 export async function retry<Result>(
   attempt: () => Promise<Result>,
   options: RetryOptions,
@@ -81,11 +81,11 @@ function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   });
 }
 
-/** How long a stream may be silent. */
+/** The idle timeout of a stream. */
 const SILENCE_MS_MAX = 60_000;
 const SILENCE = new DOMException("The stream was silent for too long.", "TimeoutError");
 
-/** Ends a request whose answer is silent for too long, or, after a time of grace, one that its caller aborted. */
+/** Aborts a request after SILENCE_MS_MAX without data, or `graceMs` after its caller aborted it. */
 export class SilenceGuard {
   private readonly controller = new AbortController();
   private readonly caller: AbortSignal | undefined;
@@ -114,7 +114,7 @@ export class SilenceGuard {
     }
   }
 
-  /** Ends the request if it is still under way. */
+  /** Aborts the request if it is still in flight. */
   close(): void {
     this.caller?.removeEventListener("abort", this.onAbort);
     clearTimeout(this.graceTimer);
@@ -122,6 +122,6 @@ export class SilenceGuard {
   }
 }
 
-/** Whether the caller has given up, and not the guard. */
+/** Whether the caller aborted, and not the guard. */
 export const isAborted = (signal: AbortSignal | null | undefined): signal is AbortSignal =>
   signal?.aborted === true && signal.reason !== SILENCE;

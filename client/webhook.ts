@@ -2,13 +2,13 @@
 
 import { type Change, ID_MEMBER } from "./changes.ts";
 
-/** What a receiver is sent. */
+/** The payload of a webhook. */
 export interface WebhookEvent {
   /** As in `plant.created`. Later versions may add types. */
   readonly type: string;
-  /** When it happened, ISO 8601. */
+  /** The time of the event, ISO 8601. */
   readonly timestamp: string;
-  /** Of the type `webhook.test` it is empty. */
+  /** Empty for the type `webhook.test`. */
   readonly data: Change;
 }
 
@@ -18,14 +18,14 @@ export class WebhookError extends Error {
 }
 
 export interface VerifyOptions {
-  /** How far the time of the webhook may be from now, in either direction. */
+  /** The allowed clock skew, in either direction. */
   readonly toleranceSeconds?: number;
   readonly nowMs?: number;
 }
 
 /**
- * Resolves to the event if one of the signatures is right by one of the secrets (`whsec_…`); rejects with a
- * WebhookError. `body` is the text of the request as it came: parsing and writing it again would change it.
+ * Resolves to the event if a signature matches one of the secrets (`whsec_…`), else rejects with a WebhookError.
+ * `body` is the raw body of the request: parsed and serialized again, it would not match the signature.
  */
 export async function verifyWebhook(
   body: string,
@@ -51,7 +51,7 @@ export async function verifyWebhook(
     for (const signature of signatures)
       if (await crypto.subtle.verify("HMAC", key, signature, signed)) return parseEvent(body);
   }
-  throw new WebhookError("webhook-signature: none is right");
+  throw new WebhookError("webhook-signature: no signature matches");
 }
 
 function parseEvent(body: string): WebhookEvent {
@@ -60,7 +60,7 @@ function parseEvent(body: string): WebhookEvent {
   return id === undefined ? event : { ...event, data: { ...event.data, id: BigInt(id) } };
 }
 
-/** Nothing if the text is not base64. */
+/** Empty if the text is not base64. */
 function toBytes(base64: string): Uint8Array<ArrayBuffer> {
   try {
     return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));

@@ -15,7 +15,7 @@ effect(() => {
   const view = identity.value === undefined ? "Sign in" : titleOf(route.value.view);
   document.title = `${view} · Plant Store`;
 });
-// What one person did is not shown to the next who signs in.
+// The next user must not see what the previous one did.
 effect(() => {
   if (identity.value !== undefined || signedOut.value !== "left") return;
   untracked(() => {
@@ -23,7 +23,7 @@ effect(() => {
     work.value = undefined;
     chooseAnother();
     forgetTrail();
-    // Without the filter of the person who has left.
+    // Drops the previous user's filter.
     follow(location.hash, false);
     toasts.value = [];
   });

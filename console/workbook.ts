@@ -1,11 +1,11 @@
-/** Excel workbooks: plants written while they arrive, and sheets read. A bundle of its own, loaded on demand. */
+/** Reads and streams Excel workbooks. A separate bundle, loaded on demand. */
 
 import { writeXlsxStream } from "hucre/xlsx";
 import type { Plant } from "../src/domain/plant.ts";
 
 export { openWorkbook } from "../src/format/workbook.ts";
 
-/** Excel's own limits; the heading is a row, too. */
+/** Excel's own limits, less one row for the heading. */
 const PLANTS_MAX = 1_048_575;
 const CELL_CHARACTERS_MAX = 32_767;
 
@@ -18,7 +18,7 @@ export async function* writeWorkbook(
   const reader = writeXlsxStream(toRows(blocks), {
     name: "Plants",
     freezePane: { rows: 1 },
-    // The format for text: a number would be rounded after 15 digits.
+    // Text format: Excel rounds numbers after 15 digits.
     columns: Object.entries(widths).map(([header, width]) => ({ header, width, numFmt: "@" })),
   }).getReader();
   for (;;) {
@@ -47,8 +47,8 @@ async function* toRows(blocks: AsyncIterable<readonly Plant[]>): AsyncGenerator<
 }
 
 /**
- * ST_Xstring: what XML cannot hold is written `_x000D_`, and a text that looks like that, `_x005F_x000D_`. The library
- * does the first, but not for these two.
+ * ST_Xstring escapes characters that XML forbids as `_x000D_`, and text that looks like an escape as `_x005F_x000D_`.
+ * The library escapes neither the latter nor U+FFFE and U+FFFF.
  */
 const encode = (text: string): string =>
   text

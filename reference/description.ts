@@ -34,7 +34,7 @@ interface Answer {
   readonly content?: Content;
 }
 
-/** With its place, the parameters of its path, and its answers in full. */
+/** With its path and method, the parameters of the path, and resolved answers. */
 export interface Operation {
   readonly path: string;
   readonly method: string;
@@ -60,7 +60,7 @@ export interface Description {
 
 const methods = ["get", "post", "put", "delete"];
 
-/** HEAD answers wherever GET does: listing it would only make the page longer. */
+/** HEAD works wherever GET does, so it is not listed. */
 export const listOperations = ({ paths, components }: Description): Operation[] =>
   Object.entries(paths).flatMap(([path, { parameters: shared = [], ...operations }]) =>
     methods
@@ -90,23 +90,23 @@ export function formatType({ $ref, type, format, properties, items }: Schema): s
   return format === undefined ? types : `${types} (${format})`;
 }
 
-/** Markdown, as the description has it. The catalogue of errors follows the last one. */
+/** In Markdown. The catalogue of errors follows the last guide. */
 export const guides = {
   Authentication:
     "Send `Authorization: Bearer <token>` with every request. Health checks, this page and its description need no token." +
-    "\n\nThe first start prints a token. `plantstore token create` and `POST /tokens` make more, with the scopes that a client needs: " +
+    "\n\nThe first start prints a token. `plantstore token create` and `POST /tokens` create more, with the scopes that a client needs: " +
     "`plants:read`, `plants:write`, `tokens:manage`, `webhooks:manage`. Without a valid token the answer is 401; without the scope it is 403.",
   Paging:
-    "Lists come in pages, in the order of the ids. The `Link` header has the address of the next page; follow it as it is. " +
-    "The last page has none.\n\nTo get everything at once, ask for `Accept: application/x-ndjson` or `text/csv`: the answer is a stream.",
+    "Lists are paged by cursor, in the order of the ids. The `Link` header has the URL of the next page; follow it unchanged. " +
+    "The last page has none.\n\nTo stream everything, send `Accept: application/x-ndjson` or `text/csv`.",
   Retries:
-    "After a lost connection, 429 or 503, send the request again; `Retry-After` says when. " +
-    "A create that was carried out already is answered 200 with `Idempotent-Replayed: true`." +
-    "\n\nA read answers an `ETag`. Send it as `If-Match` with a replacement or a removal: if someone else has changed the plant, the answer is 412 and nothing is overwritten.",
+    "After a lost connection, 429 or 503, retry; `Retry-After` says when. " +
+    "A create that had already succeeded answers 200 with `Idempotent-Replayed: true`." +
+    "\n\nA read returns an `ETag`. Send it as `If-Match` with a replacement or a removal: if someone else has changed the plant, the answer is 412 and nothing is overwritten.",
   Batches:
-    "`POST /plants/batch` takes an array, or any number of lines of JSON. Each plant succeeds or fails alone, and has a result of its own, in order. " +
-    "A batch can be sent again as a whole.",
+    "`POST /plants/batch` takes an array, or any number of lines of JSON. Each plant succeeds or fails alone, and gets its own result, in order. " +
+    "A whole batch is safe to retry.",
   Errors:
-    "Every failure answers `{error, message}`: a number that never changes its meaning, and a text for people. " +
+    "Every failure answers `{error, message}`: a stable error code, and a text for people. " +
     "`X-Request-Id` names the request in the service's log.",
 } as const;

@@ -14,21 +14,23 @@ async function show(): Promise<void> {
   field.addEventListener("input", useToken);
   followSession();
   addEventListener("storage", followSession);
-  // Back leads to the page as it was left.
+  // Back may restore the page from the browser's cache.
   addEventListener("pageshow", followSession);
   const response = await fetch("openapi.json");
   if (!response.ok) {
-    reference.append(`openapi.json: the service answers ${response.status}. Reload to try again.`);
+    reference.append(
+      `openapi.json: the service answers ${response.status}. Reload the page to retry.`,
+    );
     return;
   }
   render(<Reference of={(await response.json()) as Description} />, reference);
-  // The browser has looked for the place before it was there.
+  // The browser looked for the fragment before the page was rendered.
   document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`)?.scrollIntoView();
 }
 
 let kept = "";
 
-/** The token of a person who stays signed in to the console on this device, until that person signs out. */
+/** Uses the token of the console's session on this device, until the user signs out. */
 function followSession(): void {
   const session = recall("localStorage", KEPT_SESSION) as { readonly token?: string } | undefined;
   if (field.value === kept) field.value = session?.token ?? "";

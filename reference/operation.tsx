@@ -14,12 +14,12 @@ import {
   type SnippetRequest,
 } from "./samples.ts";
 
-/** This page keeps it in memory only. */
+/** Kept in memory only. */
 export const token = signal("");
-/** One choice for all operations. */
+/** Shared by all operations. */
 const language = signal<Language>("curl");
 
-/** The page stands beside the operations, whatever a proxy has put in front of their paths. */
+/** Relative to the page, so it works behind a proxy with any prefix. */
 const baseUrl = new URL(".", location.href).href.slice(0, -1);
 
 export const Method = ({ of: method }: { readonly of: string }): JSX.Element => (
@@ -140,12 +140,12 @@ function Samples({ name, request }: SamplesProps): JSX.Element {
 }
 
 interface Sent {
-  /** Of the answer, or what there is instead. */
+  /** The HTTP status, or why there is none. */
   readonly status: number | "Waiting…" | "No answer";
   readonly headers: string;
   readonly text: string;
   readonly ms: number;
-  /** While the answer arrives. */
+  /** Defined while the answer arrives. */
   readonly stop: (() => void) | undefined;
 }
 
@@ -167,7 +167,7 @@ async function send(
   };
   put({});
   try {
-    // Without a token, the request in code has a placeholder.
+    // The samples show a placeholder if there is no token. It is not sent.
     const given = headers.filter(([name]) => name !== "Authorization" || token.value !== "");
     const init = { method, headers: Object.fromEntries(given), signal: controller.signal };
     const response = await fetch(url, { ...init, body: body ?? null, cache: "no-store" });
@@ -187,7 +187,7 @@ async function send(
   put({ stop: undefined });
 }
 
-/** The body keeps every digit; lines of JSON stay as they are. */
+/** The body keeps every digit. NDJSON is not indented. */
 function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): JSX.Element {
   const { status, headers, text, ms } = sent;
   const hasFailed = status === "No answer" || Number(status) >= 400;

@@ -1,4 +1,4 @@
-/** Code samples of a request, and JSON laid out without rounding. Nothing here needs a browser. */
+/** Code samples of a request, and JSON indented without rounding. Nothing here needs a browser. */
 
 import type { Operation } from "./description.ts";
 
@@ -9,9 +9,9 @@ export interface SnippetRequest {
   readonly body?: string | undefined;
 }
 
-/** In each language the request exactly as it is: ids are never parsed, so none is rounded. */
+/** The exact request in each language. Ids are never parsed, so none is rounded. */
 export const languages = {
-  /** For a POSIX shell. With `--data` curl would read a body that begins with `@` from a file. */
+  /** For a POSIX shell. With `--data`, curl would take a body that begins with `@` for a file name. */
   curl: ({ method, url, headers, body }: SnippetRequest): string => {
     const implied = body === undefined ? "GET" : "POST";
     return [
@@ -70,17 +70,17 @@ export type Language = keyof typeof languages;
 
 const quoteShell = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
-/** A text of JSON means the same in the other languages. Go allows a byte order mark only at the start of a file. */
+/** A JSON string literal is valid in all three languages. Go allows a byte order mark only at the start of a file. */
 const quote = (text: string): string =>
   JSON.stringify(text).replaceAll("\ufeff", String.raw`\ufeff`);
 
 const quoteMembers = (headers: SnippetRequest["headers"], indent: string): string =>
   JSON.stringify(Object.fromEntries(headers), null, indent).replaceAll("\n", `\n${indent}`);
 
-/** By the names of parameters and headers; the body is called `body`. */
+/** By the names of parameters and headers; `body` is the body. */
 export type Values = Readonly<Record<string, string>>;
 
-/** The examples of the description, for a body of this type or of the first. */
+/** The examples of the description, for a body of this type, by default the first. */
 export function exampleValues({ parameters = [], requestBody }: Operation, type?: string): Values {
   const [first = ""] = Object.keys(requestBody?.content ?? {});
   const mediaType = type ?? first;
@@ -93,7 +93,7 @@ export function exampleValues({ parameters = [], requestBody }: Operation, type?
   };
 }
 
-/** Without the parameters that have no value. The address of the service has no slash at the end. */
+/** Parameters without a value are left out. `baseUrl` has no trailing slash. */
 export function exampleRequest(
   { path, method, parameters = [], requestBody, security }: Operation,
   baseUrl: string,
@@ -122,7 +122,7 @@ export function exampleRequest(
   };
 }
 
-/** Indents JSON and keeps every number as written. Undefined if it is not JSON, or the browser can't do it. */
+/** Indents JSON and keeps every number as written. Undefined if it is not JSON, or the browser lacks `JSON.rawJSON`. */
 export function layOutJson(text: string): string | undefined {
   const { rawJSON } = JSON as unknown as { readonly rawJSON: (number: string) => object };
   const keepDigits = (_key: string, value: unknown, context?: { readonly source: string }) =>

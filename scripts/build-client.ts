@@ -10,7 +10,7 @@ export async function buildClient(folder: string): Promise<void> {
     target: "browser",
     outdir: folder,
     naming: "client.js",
-    // Names stay: the script is also read by people.
+    // Identifiers are kept, so people can read the script.
     minify: { whitespace: true, syntax: true },
   });
   const tsc = join(root, "node_modules/.bin/tsc");

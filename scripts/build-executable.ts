@@ -1,6 +1,6 @@
 /**
- * npm run build:executable [-- --target linux-x64 …]: plantstore in one file, with its pages, its threads and the
- * runtime inside, in release. `--target all` builds every target.
+ * npm run build:executable [-- --target linux-x64 …]: builds plantstore as one file, with its pages, workers and
+ * runtime, in release/. `--target all` builds every target.
  */
 
 import {
@@ -26,10 +26,10 @@ interface Target {
   readonly header: Header;
 }
 
-/** How the file has to begin, and the loader that it has to name. */
+/** The magic number, machine and loader that the file must have. */
 interface Header {
   readonly magic: readonly number[];
-  /** The kind of machine, at `machineAt`, lowest byte first. */
+  /** The machine type at `machineAt`, little-endian. */
   readonly machine: readonly number[];
   readonly machineAt: number;
   readonly loader: string;
@@ -65,7 +65,7 @@ export type TargetName = keyof typeof targets;
 const root = join(import.meta.dir, "..");
 const HEADER_BYTES = 8_192;
 
-/** Says what is wrong with the file, or undefined. */
+/** Returns what is wrong with the file, or undefined. */
 export function findFormatFault(path: string, target: TargetName): string | undefined {
   const { magic, machine, machineAt, loader } = targets[target].header;
   const bytes = Buffer.alloc(HEADER_BYTES);
@@ -82,7 +82,7 @@ export function findFormatFault(path: string, target: TargetName): string | unde
 
 const targetNames = Object.keys(targets) as TargetName[];
 
-/** The target of this machine, which is that of the runtime on it. */
+/** The target of this machine: that of the running Bun. */
 export function findOwnTarget(): TargetName {
   const own = targetNames.find((name) => findFormatFault(process.execPath, name) === undefined);
   if (own === undefined)
@@ -131,7 +131,7 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
       filter: (source) => basename(source) !== "service",
     });
     await Bun.build({
-      // In the runtime's own file system, everything has the place that it has in the npm package.
+      // Paths in the embedded file system are those of the npm package.
       entrypoints: [...serviceEntries],
       naming: { entry: "dist/service/[name].[ext]" },
       define: { "import.meta.dir": JSON.stringify(join("/$bunfs", "root", "dist/service")) },
@@ -143,7 +143,7 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
         executablePath,
         outfile,
         assets: [pages],
-        // Configuration is what flags and the environment say, and nothing that lies in the current folder.
+        // Only flags and the environment configure the service, not files in the current folder.
         autoloadDotenv: false,
         autoloadBunfig: false,
       },

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { Glob } from "bun";
 
-/** Packages that the built service and pages contain. npm counts them as tools for development. */
+/** Packages that the built service and pages contain. In package.json they are devDependencies. */
 export const bundled: readonly string[] = [
   "@preact/signals",
   "@preact/signals-core",

@@ -13,10 +13,10 @@ export const onDemand: Readonly<Record<string, string>> = {
   "console/workbook.js": `${source}/workbook.ts`,
 };
 
-/** The console's first view: scripts that are loaded on demand do not count. */
+/** For the console's first view, without the scripts that load on demand. */
 const COMPRESSED_BYTES_MAX = 100_000;
 
-/** One file from one entry. */
+/** Bundles an entry into one file. */
 export async function bundle(entry: string): Promise<string> {
   const { outputs } = await Bun.build({
     entrypoints: [entry],
@@ -33,7 +33,7 @@ export async function bundle(entry: string): Promise<string> {
 interface Part {
   /** How the page refers to it. */
   readonly reference: string;
-  /** As the service serves it. A hash of the content is added. */
+  /** The path in the service, before the content hash is added. */
   readonly path: string;
   readonly text: string | Promise<string>;
 }
@@ -44,7 +44,7 @@ interface BuiltFile {
   readonly compressedBytes: number;
 }
 
-/** Replaces the folder with the page and its parts, each also compressed. */
+/** Empties the folder, then writes the page and its parts, each also gzipped. */
 async function buildPage(
   folder: string,
   template: string,
@@ -101,13 +101,13 @@ const buildDocs = (folder: string): Promise<BuiltFile[]> =>
     }).map(([path, text]) => ({ reference: path, path, text })),
   );
 
-/** Threads start from files of their own, beside the program. */
+/** Each worker thread has its own entry file. */
 export const serviceEntries: readonly string[] = [
   `${root}/src/main.ts`,
   ...new Glob("src/**/*-worker.ts").scanSync({ cwd: root, absolute: true }),
 ];
 
-/** With what the runtime compiles at a start: a third less time to the first answer. */
+/** With bytecode, which cuts the time to the first answer by a third. */
 async function buildService(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true });
   await Bun.build({
@@ -116,7 +116,7 @@ async function buildService(folder: string): Promise<void> {
     target: "bun",
     outdir: folder,
     bytecode: true,
-    // Only this format can have bytecode. In it, `import.meta.dir` would be the folder of the source.
+    // Outside an executable, bytecode needs CommonJS. There `import.meta.dir` would be the folder of the source.
     format: "cjs",
     define: { "import.meta.dir": "module.path" },
   });

@@ -1,4 +1,4 @@
-/** Runs every check of the sources side by side, and prints what those that failed have found. */
+/** Runs all checks in parallel, and prints the output of those that fail. */
 
 import packageJson from "../package.json";
 

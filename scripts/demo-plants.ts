@@ -1,8 +1,8 @@
-/** The stock of a nursery, always the same: botanical names, cultivars and kinds. */
+/** A nursery's stock: botanical names, cultivars and kinds. */
 
 import type { Plant } from "../src/domain/plant.ts";
 
-/** Kind, genus, what gardeners call it, its species. */
+/** Kind, genus, common name, species. */
 const genera: readonly (readonly [tag: string, genus: string, common: string, species: string])[] =
   [
     ["aroid", "Monstera", "Swiss cheese plant", "deliciosa adansonii obliqua siltepecana"],
@@ -70,7 +70,7 @@ const FIRST_ID = 1001n;
 const LABELS_FROM = 4_006_381_000_000n;
 const BEYOND_DOUBLES = [9_007_199_254_740_993n, 9_223_372_036_854_775_807n];
 
-/** Deterministic, and in an order in which neighbours differ. */
+/** Deterministic. Plants with neighbouring ids differ. */
 export function createDemoPlants(count: number): readonly Plant[] {
   const kinds = genera.flatMap(([tag, genus, common, species]) =>
     species.split(" ").map((name) => ({ tag, common, botanical: `${genus} ${name}` })),
@@ -79,7 +79,7 @@ export function createDemoPlants(count: number): readonly Plant[] {
   return Array.from({ length: count }, (_, index) => {
     const { tag, common, botanical } = pick(kinds, random);
     const cultivar = pick(cultivars, random);
-    // Some are the species itself, some go by the name on their label, some have not been sorted yet.
+    // Some are a plain species, some have their common name in front, some have no tag.
     const rest = index % 10;
     const plain = rest === 2 ? `${common} (${botanical})` : botanical;
     const name = rest < 7 && rest !== 2 ? `${botanical} '${cultivar}'` : plain;
@@ -97,7 +97,7 @@ function chooseId(index: number, count: number): bigint {
   return (index % 4 === 3 ? LABELS_FROM + 37n * BigInt(index) : FIRST_ID) + BigInt(index);
 }
 
-/** Mulberry32: small, and the same everywhere. */
+/** Mulberry32: small, and the same on every machine. */
 function createRandom(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {

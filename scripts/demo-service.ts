@@ -15,7 +15,7 @@ import { openServed } from "../src/store/open.ts";
 import { createDemoPlants } from "./demo-plants.ts";
 
 interface DemoOptions {
-  /** Another one is chosen if it is in use. */
+  /** If it is in use, a free port is used instead. */
   readonly port: string;
   readonly plants: number;
 }
@@ -83,7 +83,7 @@ function createSender(url: string, token: string): Send {
   };
 }
 
-/** Some requests create, more read, a few are wrong, and now and then a whole delivery comes in. */
+/** Some requests create, more read, a few are invalid, and every 150 turns a delivery of 40 plants comes in. */
 async function bustle(send: Send, stock: readonly Plant[], signal: AbortSignal): Promise<void> {
   let created = 0;
   const pickOne = (): Plant => stock[Math.floor(Math.random() * stock.length)] as Plant;
@@ -98,7 +98,7 @@ async function bustle(send: Send, stock: readonly Plant[], signal: AbortSignal):
       ...Array.from({ length: customers + delivery }, create),
       ...Array.from({ length: customers * 2 }, () => send("GET", `/plants/${pickOne().id}`)),
       ...(turn % 3 === 0 ? [send("GET", "/plants?tag=orchid&limit=20")] : []),
-      // The size of the store is measured only while someone watches.
+      // The service samples the store's size only while a client polls /activity.
       ...(turn % 20 === 0 ? [send("GET", "/activity")] : []),
       ...(Math.random() < 0.07 ? [send("POST", "/plants", '{"id": 1.5}')] : []),
     ]);

@@ -30,15 +30,15 @@ process.stdout.write(`
   Reference  ${demo.url}/docs
   Token      ${demo.token}
 
-  ${values.quiet ? "Nothing happens by itself." : "Plants keep coming in."} Ctrl-C stops it and removes everything.
+  ${values.quiet ? "There is no traffic." : "The demo sends some traffic."} Ctrl-C stops it and removes everything.
 
 `);
 
-/** The terminal sends a Ctrl-C to npm and to us, and npm repeats it. */
+/** Ctrl-C arrives twice: from the terminal, and forwarded by npm. */
 async function stop(): Promise<void> {
   if (stopping.signal.aborted) return;
   stopping.abort();
-  // The stop cuts off requests under way.
+  // Requests in flight fail when the service stops.
   await bustling.catch(() => undefined);
   await demo[Symbol.asyncDispose]();
   process.exit(0);

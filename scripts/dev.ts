@@ -1,4 +1,4 @@
-/** npm run dev: the console from its sources, reloaded as they change, in front of a running service. */
+/** npm run dev: serves the console from its sources with hot reload, in front of a running service. */
 
 import index from "../console/index.html";
 import { bundle, onDemand } from "./build.ts";
@@ -17,7 +17,7 @@ const server = Bun.serve({
         headers: { "content-type": "text/javascript", "cache-control": "no-store" },
       }),
   },
-  // The service answers everything else.
+  // Everything else is proxied to the service.
   fetch: (request) => {
     const { pathname, search } = new URL(request.url);
     const headers = new Headers(request.headers);

@@ -1,4 +1,4 @@
-/** npm run first-view: the time to the first paint of the console with a cold cache. Fails past half a second. */
+/** npm run first-view: measures the console's first contentful paint with a cold cache. Fails above 500 ms. */
 
 import { chromium } from "playwright-core";
 import { findChromium } from "../test/support/chromium.ts";

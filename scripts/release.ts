@@ -1,8 +1,8 @@
 /**
- * npm run release -- <version>: makes a release in a clone of this repository, and its artefacts in release/. That is a
- * dry run: with --tag, the commit and the tag then come from the clone into this repository. --quick leaves out the
- * clean install, the tests and the executables for other machines. --freeze alone keeps the schemas of this tree in
- * test/frozen/, and releases nothing.
+ * npm run release -- <version>: builds a release in a clone of this repository, and copies its artefacts to release/.
+ * This is a dry run; --tag also pulls the commit and the tag from the clone into this repository. --quick skips the
+ * clean install, the tests and the executables for other machines. --freeze only writes the schemas of this tree to
+ * test/frozen/.
  */
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
@@ -22,10 +22,10 @@ import { findOwnTarget, readLock, targets, writeChecksums } from "./build-execut
 
 const root = join(import.meta.dir, "..");
 
-/** The token in the stores that a release keeps for later tests. It opens nothing else. */
+/** The token in the frozen stores. It is valid nowhere else. */
 export const FROZEN_TOKEN = "pst_jSOdLbcsz3T6xy08jOhSaI5a6DgbuNQLdcU1_0vMKSL";
 
-/** What a release freezes is tried at once. */
+/** The tests of the frozen files, all that --quick runs. */
 const frozenTests = ["test/compatibility.test.ts", "test/upgrade.test.ts"];
 
 /** The release cannot be made, and the message says why. */
@@ -58,11 +58,11 @@ async function requireReleasable(version: string): Promise<void> {
     throw new ReleaseError(`CHANGELOG.md has nothing under ${version}`);
 }
 
-/** What the changelog says about a version that has no date yet. */
+/** The changelog's section of a version without a date. */
 const findSection = (changelog: string, version: string): string =>
   changelog.split(`## ${version}\n`)[1]?.split(/^## /m)[0]?.trim() ?? "";
 
-/** One version, in package.json; npm keeps the lock file equal, and the client is released with the service. */
+/** Sets the version of the service and the client, and dates the changelog. npm updates the lock file. */
 async function setVersion(clone: string, version: string): Promise<void> {
   for (const folder of [clone, join(clone, "client")])
     run(["npm", "version", version, "--no-git-tag-version", "--allow-same-version"], folder);
@@ -72,7 +72,7 @@ async function setVersion(clone: string, version: string): Promise<void> {
   await Bun.write(path, changelog.replace(`## ${version}\n`, `## ${version} (${date})\n`));
 }
 
-/** What later versions are tested against: the description, and a store of each schema. */
+/** Writes what later versions are tested against: the description, and a store of each schema. */
 async function freeze(clone: string): Promise<void> {
   const { config } = resolveConfig({}, {});
   const path = join(clone, "test/frozen/openapi.json");
@@ -126,8 +126,8 @@ interface Bom {
 }
 
 /**
- * Libraries inside the runtime, which no package names, and whose faults would be ours. The release runs on the version
- * of the runtime that it ships. On macOS the system's or Homebrew's SQLite is used instead.
+ * Libraries inside the runtime. No package lists them, but we ship their vulnerabilities. The release runs on the
+ * runtime version that it ships. On macOS the service uses the system's or Homebrew's SQLite instead.
  */
 function listRuntimeParts() {
   const { boringssl, sqlite, webkit } = process.versions as Readonly<Record<string, string>>;
@@ -137,7 +137,8 @@ function listRuntimeParts() {
     ["BoringSSL", boringssl, "Apache-2.0", `pkg:github/google/boringssl@${boringssl}`],
   ] as const;
   return parts.map(([name, version, license, purl]) => {
-    if (version === undefined) throw new ReleaseError(`the runtime does not say its ${name}`);
+    if (version === undefined)
+      throw new ReleaseError(`the runtime does not report its version of ${name}`);
     return {
       "bom-ref": `${name}@${version}`,
       type: "library",
@@ -151,14 +152,14 @@ function listRuntimeParts() {
   });
 }
 
-/** CycloneDX: the packages that are in the artefacts, what the runtime contains, and none of the tools. */
+/** Writes a CycloneDX SBOM: the packages in the artefacts and the libraries in the runtime, no development tools. */
 async function writeBom(clone: string, path: string): Promise<void> {
   const listed = ["npm", "sbom", "--package-lock-only", "--sbom-format", "cyclonedx"];
   const bom = JSON.parse(run(listed, clone)) as Bom;
   const { name, optionalDependencies } = packageJson;
   const { packages } = await readLock();
   const names = [...Object.keys(optionalDependencies), ...bundled];
-  // A tool may bring another version of one of them.
+  // A development tool may depend on another version of one of them.
   const inside = names.map((found) => `${found}@${packages[`node_modules/${found}`]?.version}`);
   bom.metadata.component.name = name;
   bom.components = bom.components.filter((component) => inside.includes(component["bom-ref"]));
@@ -219,7 +220,7 @@ async function release(version: string, isQuick: boolean, isTagged: boolean): Pr
     say(
       isTagged
         ? `Tagged v${version}. To publish it: git push --follow-tags, npm publish release/plantstore-${version}.tgz and npm publish --access public release/plantstore-client-${version}.tgz`
-        : "A dry run: nothing is committed or tagged here. The artefacts are in release/. With --tag it is made.",
+        : "Dry run: nothing was committed or tagged in this repository. The artefacts are in release/. Use --tag to release.",
     );
   } finally {
     rmSync(clone, { recursive: true, force: true });

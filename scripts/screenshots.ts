@@ -1,4 +1,4 @@
-/** npm run screenshots: pictures of the main views for the documents, taken of the demo. */
+/** npm run screenshots: takes screenshots of the demo's main views for the documents. */
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { startDemo } from "./demo-service.ts";
 
 const folder = join(import.meta.dir, "../docs/screenshots");
 const PLANTS = 3000;
-/** For the charts: one bar comes every five seconds. */
+/** The charts get one bar every 5 seconds. */
 const BUSTLE_MS = 90_000;
 const BYTES_MAX = 130_000;
 
@@ -70,7 +70,7 @@ const stopping = new AbortController();
 const bustling = demo.bustle(stopping.signal);
 const begunAtMs = performance.now();
 const executablePath = findChromium();
-if (executablePath === undefined) throw new Error("pictures need a Chromium");
+if (executablePath === undefined) throw new Error("screenshots need Chromium");
 const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
 const browser = await chromium.launch({ executablePath, args });
 mkdirSync(folder, { recursive: true });
@@ -102,7 +102,7 @@ async function take(from: Browser, picture: Picture): Promise<string> {
   }
   await settle(page);
   await page.mouse.move(0, 0);
-  // Fonts, and charts that are drawn in the next frame.
+  // Fonts load, and charts are drawn in the next frame.
   await page.waitForTimeout(500);
   const png = await page.screenshot({ path: join(folder, `${name}.png`) });
   await context.close();

@@ -1,12 +1,12 @@
 /**
- * The tables of settings, limits, errors and metrics in docs/, made from the code. `npm run format` writes them, and a
- * test fails if one is stale.
+ * Generates the tables of settings, limits, errors and metrics in docs/ and in the client. `npm run format` runs it,
+ * and a test fails if a table is stale.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
-import { type Config, resolveConfig, settings } from "../src/config.ts";
+import { fixedLimits, resolveConfig, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
 import { createReporter } from "../src/observe/reporter.ts";
@@ -28,21 +28,16 @@ const formatSettings = (): string =>
     ]),
   );
 
-/** What a limit means is the comment above it. */
-function formatLimits(): string {
-  const source = readFileSync(join(root, "src/config.ts"), "utf8");
-  const names = (Object.keys(config) as (keyof Config)[]).filter((name) => !(name in settings));
-  return formatTable(
+const formatLimits = (): string =>
+  formatTable(
     ["limit", "value", "meaning"],
     ["---", "---", "---"],
-    ...names.map((name) => {
-      const comment = new RegExp(`^  /\\*\\* ((?:(?!\\*/).)+) \\*/\\n  ${name}: `, "m");
-      const [, meaning] = comment.exec(source) ?? [];
-      if (meaning === undefined) throw new Error(`src/config.ts does not say what ${name} means`);
-      return [`\`${name}\``, String(config[name]), meaning];
-    }),
+    ...Object.entries(fixedLimits).map(([name, { value, meaning }]) => [
+      `\`${name}\``,
+      String(value),
+      meaning,
+    ]),
   );
-}
 
 const formatErrors = (): string =>
   formatTable(
@@ -56,7 +51,13 @@ const formatErrors = (): string =>
     ]),
   );
 
-/** Of a reporter that has counted nothing: every metric has its line of HELP. */
+/** For the client, which has nothing of the service in it. */
+const formatErrorNames = (): string =>
+  Object.entries(catalogue)
+    .map(([name, { code }]) => `  ${code}: "${name}",`)
+    .join("\n");
+
+/** From the HELP lines of a reporter that has counted nothing. */
 async function formatMetrics(): Promise<string> {
   const store = {
     description: { engine: "", location: "", durability: "" },
@@ -79,12 +80,13 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
   settings: formatSettings,
   limits: formatLimits,
   errors: formatErrors,
+  errorNames: formatErrorNames,
   metrics: formatMetrics,
 };
 
-const REGION = /(<!-- table: (\w+) -->)[^]*?(<!-- end -->)/g;
+const REGION = /((?:<!--|\/\*) table: (\w+) (?:-->|\*\/))[^]*?( *(?:<!--|\/\*) end)/g;
 
-/** The document with its tables as the code has them. */
+/** Returns the document with regenerated tables. */
 export async function fillTables(document: string): Promise<string> {
   let filled = document;
   for (const [region, begin, name = "", end] of document.matchAll(REGION)) {
@@ -96,7 +98,8 @@ export async function fillTables(document: string): Promise<string> {
 }
 
 if (import.meta.main)
-  for (const path of new Glob("docs/*.md").scanSync({ cwd: root, absolute: true })) {
+  for (const name of [...new Glob("docs/*.md").scanSync(root), "client/errors.ts"]) {
+    const path = join(root, name);
     const text = readFileSync(path, "utf8");
     const filled = await fillTables(text);
     if (filled !== text) writeFileSync(path, filled);

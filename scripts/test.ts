@@ -1,11 +1,11 @@
-/** Runs all test scripts, three at a time, because much of their time is waiting. With --long, the longer tests too. */
+/** Runs all test scripts, three at a time because they mostly wait. With --long, runs the longer tests too. */
 
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const isLong = process.argv.includes("--long");
 
-/** The longest first, so none is left alone in the end. */
+/** Longest first, so the last one does not run alone. */
 const waiting = [
   "test:browser",
   "test:sqlite",
@@ -17,15 +17,15 @@ const waiting = [
 ];
 const AT_A_TIME = 3;
 
-/** These have their files on the disk. */
+/** These keep their files on disk. */
 const onDisk = new Set(["test:torture", "test:ship"]);
 
 const MEMORY = "/dev/shm";
 const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
 
 /**
- * Files in memory, if there is room for them and programs can be run from there. A sync costs nothing there, and what
- * the other tests show does not depend on it.
+ * Whether temporary files fit into memory, and programs can run from there. A sync costs nothing there, and
+ * only the torture depends on real syncs.
  */
 function hasRoomInMemory(): boolean {
   try {
@@ -52,7 +52,7 @@ interface Finished {
   readonly failed: readonly string[];
 }
 
-/** The output of a script is printed when it has ended, so they do not mix. */
+/** Prints the output of a script when it ends, so outputs do not interleave. */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
   const env = { ...process.env, ...long, ...(onDisk.has(script) ? {} : inMemory) };
@@ -68,7 +68,7 @@ async function run(script: string): Promise<Finished> {
   ]);
   const seconds = (performance.now() - startedAtMs) / 1000;
   process.stdout.write(`\n===== ${script} =====\n${stdout}${stderr}`);
-  // The runner prints each twice.
+  // The runner prints each failure twice.
   const failed = new Set(stderr.split("\n").filter((line) => line.startsWith("(fail)")));
   return { script, exitCode, seconds, failed: [...failed] };
 }

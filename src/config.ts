@@ -10,11 +10,9 @@ export type LogLevel = (typeof logLevels)[number];
 interface Rule {
   readonly default?: string;
   readonly meaning: string;
-  /** Returns undefined, or throws a TypeError that says why, if the text is not allowed. */
   readonly parse: (text: string) => unknown;
   readonly allowed: string;
   readonly secret?: true;
-  /** Hides the secret part of a value. */
   readonly mask?: (text: string) => string;
 }
 
@@ -40,7 +38,7 @@ const rules = {
   port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
   databaseUrl: {
     default: "sqlite:./data/plants.db",
-    meaning: "Where the plants are kept: sqlite:<file> or postgres://…",
+    meaning: "URL of the store: sqlite:<file> or postgres://…",
     parse: (text) => {
       parseStoreUrl(text);
       return text;
@@ -94,19 +92,15 @@ const rules = {
     parse: (text) => (text === "" || findRate(text) !== undefined ? text : undefined),
     allowed: "nothing, or a number per s, min or h, as in 100/s",
   },
-  bodyBytesMax: { meaning: "Largest request body.", ...integer("1048576", 64, 1_073_741_824) },
   bodyBytesTotalMax: {
     meaning: "Memory for all request bodies and unread answers together.",
-    ...integer("50331648", 64, 68_719_476_736),
+    // Enough for the largest body.
+    ...integer("50331648", 1_048_576, 68_719_476_736),
   },
   // Their heads get 64 MiB: 4096 times the 16 KiB of headerBytesMax.
   connectionsMax: {
-    meaning: "Connections; past it new ones are refused. Each may take 16 KiB for its head.",
+    meaning: "Maximum number of connections; more are refused. Each may use 16 KiB for its head.",
     ...integer("4096", 1, 1_000_000),
-  },
-  idleSecondsMax: {
-    meaning: "Seconds until an idle connection is closed.",
-    ...integer("30", 5, 255),
   },
   backupTo: {
     default: "",
@@ -116,17 +110,16 @@ const rules = {
   },
   backupEvery: {
     default: "15m",
-    meaning: "Time from one backup to the next, as in 15m.",
+    meaning: "Backup interval, as in 15m.",
     parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
   },
-  backupKeep: { meaning: "Number of backups to keep.", ...integer("48", 1, 100_000) },
   writeConnections: {
     meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
     ...integer("2", 1, 64),
   },
   plantsMax: {
-    meaning: "Plants that the store may hold; 0 for no limit.",
+    meaning: "Maximum number of plants; 0 for no limit.",
     ...integer("0", 0, 999_999_999_999_999),
   },
   diskFreeBytesMin: {
@@ -134,7 +127,7 @@ const rules = {
     ...integer("67108864", 0, 999_999_999_999_999),
   },
   changesDays: {
-    meaning: "Days that changes are kept for GET /changes; 0 keeps none.",
+    meaning: "Retention of the journal in days; 0 keeps no journal.",
     ...integer("7", 0, 3_650),
   },
   webhooksPrivate: {
@@ -144,18 +137,16 @@ const rules = {
     allowed: "true or false",
   },
   drainDelaySeconds: {
-    meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
+    meaning:
+      "Delay between /readyz turning 503 and closing the listener, so load balancers notice.",
     ...integer("0", 0, 300),
   },
 } satisfies Record<string, Rule>;
 
 export type SettingName = keyof typeof rules;
 
-interface Setting extends Rule {
-  readonly env: string;
-  /** Absent for secrets: every user of the machine can read a command line. */
-  readonly flag: string | undefined;
-}
+/** Secrets have no flag: every user of the machine can read a command line. */
+type Setting = Rule & Readonly<{ env: string; flag: string | undefined }>;
 
 /** Variables that other programs have under the same name. */
 const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
@@ -170,81 +161,62 @@ export const settings = Object.fromEntries(
   }),
 ) as Readonly<Record<SettingName, Setting>>;
 
-/** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
-const fixedLimits = {
-  /** Largest request head. It is the runtime's own limit. */
-  headerBytesMax: 16_384,
-  /** Longest URL. */
-  urlBytesMax: 8_192,
-  /** Time for a whole request body to arrive, however steadily it trickles. */
-  readSecondsMax: 10,
-  /** Writes that may wait for a commit, for each HTTP thread. */
-  queueLengthMax: 8_192,
-  /** Time that a write may wait for its commit. */
-  queueSecondsMax: 5,
-  /** Writes of one HTTP thread that share a commit. */
-  batchLengthMax: 1_024,
-  /** Plants that a search scans for one page. */
-  scanRowsMax: 50_000,
-  /** PostgreSQL: connections for reads. */
-  readConnections: 4,
-  /** PostgreSQL: time for one statement. Then its connection is closed. */
-  statementSecondsMax: 3,
-  /** Time for requests in flight to finish when the service drains. */
-  drainSecondsMax: 10,
-  /** Time between two trims of the journal. */
-  trimSeconds: 60,
-  /** Time between two comments in an event stream: proxies close silent ones. */
-  commentSeconds: 15,
-  /** Time between two samples of `GET /activity`. */
-  sampleSeconds: 5,
-  /** Time for a webhook's receiver to answer. */
-  webhookSecondsMax: 15,
-  /** Backoff between attempts to send one event. Then the webhook is paused. */
-  webhookRetrySeconds: [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
-  /** Lease of the instance that sends to a webhook: longer than an event takes. */
-  webhookLeaseSeconds: 25,
-  /** Time between two looks for changes to send to webhooks. */
-  webhookPollMs: 200,
+const limit = <Value>(value: Value, meaning: string) => ({ value, meaning });
+const webhookRetrySeconds = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
+
+/** Limits that no operator has a reason to change. They are part of the Config, which tests can change. */
+export const fixedLimits = {
+  bodyBytesMax: limit(1_048_576, "Largest request body."),
+  headerBytesMax: limit(16_384, "Largest request head. It is the runtime's own limit."),
+  urlBytesMax: limit(8_192, "Longest URL."),
+  readSecondsMax: limit(10, "Time for a whole body to arrive, however steadily it trickles."),
+  idleSecondsMax: limit(
+    30,
+    "Time until an idle connection is closed; the runtime may be 4 s early.",
+  ),
+  queueLengthMax: limit(8_192, "Writes that may wait for a commit, for each HTTP thread."),
+  queueSecondsMax: limit(5, "Deadline of a queued write."),
+  batchLengthMax: limit(1_024, "Maximum batch size per HTTP thread."),
+  scanRowsMax: limit(50_000, "Plants that a search scans for one page."),
+  readConnections: limit(4, "PostgreSQL: connections for reads."),
+  statementSecondsMax: limit(3, "PostgreSQL: time for one statement; then its connection closes."),
+  drainSecondsMax: limit(10, "Time for requests in flight to finish when the service drains."),
+  backupKeep: limit(48, "Scheduled backups that are kept."),
+  trimSeconds: limit(60, "Interval of journal trims."),
+  commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
+  sampleSeconds: limit(5, "Interval of samples for `GET /activity`."),
+  webhookSecondsMax: limit(15, "Time for a webhook's receiver to answer."),
+  webhookRetrySeconds: limit(
+    webhookRetrySeconds,
+    "Backoff between attempts; then the webhook is paused.",
+  ),
+  webhookLeaseSeconds: limit(25, "Lease of the instance that sends, longer than an event takes."),
+  webhookPollMs: limit(200, "Poll interval of webhooks."),
 };
 
-/**
- * The runtime's idle timer also runs while a body trickles in or an answer is awaited. It closes without an
- * answer, and up to four seconds early, so our own deadlines have to come first.
- */
-const IDLE_MARGIN_SECONDS = 5;
+type Limits = { [Name in keyof typeof fixedLimits]: (typeof fixedLimits)[Name]["value"] };
+type ValueOf<Name extends SettingName> = NonNullable<ReturnType<(typeof rules)[Name]["parse"]>>;
 
-export type Limits = Readonly<typeof fixedLimits>;
+type Settings = { [Name in Exclude<SettingName, "token">]: ValueOf<Name> };
 
-type ValueOf<Name extends SettingName> = Exclude<
-  ReturnType<(typeof rules)[Name]["parse"]>,
-  undefined
->;
-
-export type Config = Limits &
-  Readonly<
-    { [Name in Exclude<SettingName, "token">]: ValueOf<Name> } & { token: string | undefined }
-  >;
+export type Config = Readonly<Limits & Settings & { token: string | undefined }>;
 
 type Source = "flag" | "environment" | "default";
 
-export interface Resolved {
-  readonly config: Config;
-  readonly sources: Readonly<Record<SettingName, Source>>;
-}
+export type Resolved = Readonly<{ config: Config; sources: Readonly<Record<SettingName, Source>> }>;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Names every setting that is wrong, with its value and what is allowed. */
 export class ConfigError extends Error {}
 
-/** `flags` may hold others than those of settings. */
+/** `flags` may hold others than those of settings. `injected` is what a test needs. */
 export function resolveConfig(
   flags: Readonly<Record<string, unknown>>,
   environment: Environment,
-  limits: Partial<Limits> = {},
+  injected: Partial<Config> = {},
 ): Resolved {
-  const values: Record<string, unknown> = { ...fixedLimits, ...limits };
+  const values: Record<string, unknown> = {};
+  for (const [name, { value }] of Object.entries(fixedLimits)) values[name] = value;
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
   for (const [name, setting] of Object.entries(settings)) {
@@ -261,22 +233,9 @@ export function resolveConfig(
       faults.push(error.message);
     }
   }
-  const config = values as Config;
-  const idleSecondsMin =
-    Math.max(config.readSecondsMax, config.queueSecondsMax) + IDLE_MARGIN_SECONDS;
-  if (faults.length === 0 && config.idleSecondsMax < idleSecondsMin)
-    faults.push(
-      `${settings.idleSecondsMax.env}: ${config.idleSecondsMax} is not allowed; expected at least ${idleSecondsMin}, ` +
-        "or slow requests would be cut off without an answer",
-    );
-  for (const name of ["backupEvery", "backupKeep"] as const)
-    if (config.backupTo === "" && sources[name] !== "default")
-      faults.push(`${settings[name].env}: has no effect without ${settings.backupTo.env}`);
-  if (faults.length === 0 && config.bodyBytesTotalMax < config.bodyBytesMax)
-    faults.push(
-      `${settings.bodyBytesTotalMax.env}: ${config.bodyBytesTotalMax} is not allowed; ` +
-        `expected at least ${config.bodyBytesMax}, the value of ${settings.bodyBytesMax.env}`,
-    );
+  const config = Object.assign(values as Config, injected);
+  if (config.backupTo === "" && sources["backupEvery"] !== "default")
+    faults.push(`${settings.backupEvery.env}: has no effect without ${settings.backupTo.env}`);
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
   return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
 }
@@ -302,20 +261,20 @@ export function parseSetting(
 /** Variables that look like settings and have no effect. They are logged at the start, and named by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
-  return Object.keys(environment)
-    .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
-    .filter((name) => !isServiceLink(name, environment[name] ?? ""))
-    .map((name) => {
-      const variable = name.slice("PLANTSTORE_".length);
-      return unprefixed.has(variable)
-        ? `${name} has no effect; the variable is called ${variable}.`
-        : `${name} is not a setting and has no effect.`;
-    });
+  return (
+    Object.keys(environment)
+      .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
+      // Kubernetes sets these in every pod beside a service that is called plantstore.
+      .filter((name) => !/^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name))
+      .filter((name) => !/^(tcp|udp):\/\//.test(environment[name] ?? ""))
+      .map((name) => {
+        const variable = name.slice("PLANTSTORE_".length);
+        return unprefixed.has(variable)
+          ? `${name} has no effect; the variable is called ${variable}.`
+          : `${name} is not a setting and has no effect.`;
+      })
+  );
 }
-
-/** Kubernetes sets these in every pod beside a service that is called plantstore. */
-const isServiceLink = (name: string, value: string): boolean =>
-  /^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name) || /^(tcp|udp):\/\//.test(value);
 
 function parseList(
   text: string,

@@ -10,20 +10,15 @@ const CHUNK_BYTES = 256 * 1024;
 /** Another process that shares the pipe has made it non-blocking. */
 const NOT_READY_RETRY_MS = 5;
 
-/**
- * Everything until the end of the file. All chunks share one memory: each is valid until the next is asked for.
- * The runtime's own streams read ahead without a bound.
- */
+/** All chunks share one memory: each is valid until the next is asked for. The runtime's own streams read ahead. */
 export async function* readDescriptor(
   descriptor: number,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
   const memory = new Uint8Array(CHUNK_BYTES);
   for (;;) {
-    const length = await operate(
-      (done) => read(descriptor, memory, 0, memory.length, null, done),
-      signal,
-    );
+    const begin = (done: Done): void => read(descriptor, memory, 0, memory.length, null, done);
+    const length = await operate(begin, signal);
     if (length === 0) {
       // A Ctrl-C also ends the process that writes into our pipe. Its end is not the end of the data.
       await new Promise(setImmediate);
@@ -34,10 +29,7 @@ export async function* readDescriptor(
   }
 }
 
-/**
- * Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. The system does not say
- * where a write failed, so `path` is added to its error.
- */
+/** The runtime's own streams hide a failed write. The system does not say where it failed, so `path` is added. */
 export async function writeDescriptor(
   descriptor: number,
   content: string | Uint8Array,
@@ -56,7 +48,6 @@ export async function writeDescriptor(
   }
 }
 
-/** Closes both. */
 export async function copyDescriptor(from: number, to: number, signal: AbortSignal): Promise<void> {
   for await (const chunk of readDescriptor(from, signal)) await writeDescriptor(to, chunk, signal);
   for (const descriptor of [from, to]) if (descriptor > STANDARD_OUTPUT) closeSync(descriptor);

@@ -1,8 +1,6 @@
 /**
- * Waits that end even when the event loop does not.
- *
- * With more than about a thousand ready connections the runtime polls for further ones dozens of times before it runs
- * a timer, an immediate or a message. So every request calls `flushOverdue`, which ends waits that are overdue.
+ * Waits that end even when a tick does not: with more than a thousand ready connections the runtime polls dozens of
+ * times before it runs a timer, an immediate or a message. So every request calls `flushOverdue`.
  */
 
 interface Wait {
@@ -14,7 +12,7 @@ interface Wait {
 /** Longer than an ordinary tick, and short for a client. */
 const TICK_MS_MAX = 10;
 
-/** Those that have not ended, the oldest first. */
+/** The oldest first. */
 const waits = new Set<Wait>();
 
 let tick: Wait | undefined;
@@ -26,7 +24,6 @@ export function endOfTick(): Promise<void> {
   return tick.ended;
 }
 
-/** Resolves after that time, or a little later. */
 export const pause = (ms: number): Promise<void> =>
   beginWait(ms, (end) => setTimeout(end, ms)).ended;
 
@@ -53,7 +50,6 @@ export const FLUSH_REQUESTS = 64;
 
 let requestsSinceFlush = 0;
 
-/** Called before every request, with `performance.now()`. */
 export function flushOverdue(nowMs: number): void {
   if (++requestsSinceFlush < FLUSH_REQUESTS) return;
   requestsSinceFlush = 0;

@@ -1,8 +1,7 @@
 /** From a header to its bearer: what is remembered, and for how long. */
 
 import { describe, expect, test } from "bun:test";
-import { Authenticator } from "../src/auth/authenticate.ts";
-import { hashToken, mintToken, toRecord } from "../src/auth/token.ts";
+import { Authenticator, hashToken, mintToken, toRecord } from "../src/auth/token.ts";
 import { type ErrorName, Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
 import { scopes, type TokenRecord } from "../src/domain/token.ts";

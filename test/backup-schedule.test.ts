@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, damage, makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
@@ -51,7 +52,7 @@ test("serve --backup-to: makes whole backups, keeps the newest, and removes what
   for (const name of others) writeFileSync(`${scene.backups}/${name}`, "not ours");
   writeFileSync(`${scene.backups}/plants-20200101T000000Z.db.0123456789ab.tmp`, "half");
   writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
-  await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "2" });
+  await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
   for (let id = 1; id <= 20; id++)
     await sendPlant(service.started.url, { id: BigInt(id), name: `plant ${id}`, tag: null });
   await until("3 backups are made", async () => (await made(service)) >= 3);
@@ -80,7 +81,7 @@ test("serve --backup-to: names from a clock that was wrong, and what is no backu
   for (const name of wrong) writeFileSync(`${scene.backups}/${name}`, "from the future");
   mkdirSync(`${scene.backups}/plants-20200101T000000Z.db`);
   writeFileSync(`${scene.backups}/plants-20269999T999999Z.db`, "no time");
-  await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "2" });
+  await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
   await until("2 backups are made", async () => (await made(service)) >= 2);
   expect(await made(service, "failed")).toBe(0);
   service.kill("SIGTERM");
@@ -99,7 +100,7 @@ test("serve --backup-to: a failing backup is logged and counted, deletes nothing
   makeStore(scene.store, 10);
   writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
   renameSync(scene.backups, `${scene.backups}.away`);
-  await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "1" });
+  await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 1 }) });
   await until("a backup has failed", async () => (await made(service, "failed")) >= 1);
   const response = await sendPlant(service.started.url, { id: 11n, name: "meanwhile", tag: null });
   expect(response.status).toBe(200);

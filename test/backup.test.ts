@@ -148,7 +148,7 @@ describe("plantstore backup", () => {
     ["link.db", ["plants.db-wal"], 1, "is a name that SQLite uses for a part of the store."],
     ["plants.db", ["orphan.db"], 1, "orphan.db-wal exists without the file"],
     ["plants.db", ["--force", "copy.db"], 2, "unknown option '--force'"],
-    ["foreign.db", ["copy.db"], 1, "foreign.db is not a plant store."],
+    ["foreign.db", ["copy.db"], 1, "foreign.db is not a plant store of version 1.0 or newer."],
     ["newer.db", ["copy.db"], 1, "has schema 99"],
     ["text.txt", ["copy.db"], 1, "file is not a database"],
     ["damaged.db", ["copy.db"], 1, "damaged.db cannot be copied"],

@@ -1,7 +1,7 @@
 /** plantstore changes: the journal on the command line, of a store and of a service. */
 
 import { describe, expect, test } from "bun:test";
-import { createChangePage } from "../src/store/journal.ts";
+import { createChangePage } from "../src/store/sql-store.ts";
 import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
-import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
+import { INT64_MAX, INT64_MIN } from "../src/domain/plant.ts";
 import { migrations, openDatabase } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
 import { type Finished, runCommand, spawnService } from "./support/command.ts";

@@ -238,6 +238,24 @@ describe("a lost answer", () => {
 });
 
 describe("createAll", () => {
+  test("a summary instead of the last results: those plants are sent again", async () => {
+    await using service = await startService();
+    const summarize: Answer = async (_, forward) => {
+      const answer = await forward();
+      const [first] = (await answer.text()).split("\n");
+      const summary = '{"created":5,"replayed":0,"refused":0,"complete":true}';
+      return new Response(`${first}\n${summary}\n`, { headers: answer.headers });
+    };
+    using proxy = startProxy(service, summarize);
+    const settled = await collect(proxy.client.createAll(many(5)));
+    expect(settled.map(({ index }) => index)).toEqual([0, 1, 2, 3, 4]);
+    expect(settled.map(({ outcome }) => outcome)).toEqual([
+      "created",
+      ...Array.from({ length: 4 }, () => "replayed" as const),
+    ]);
+    expect(proxy.seen).toHaveLength(2);
+  });
+
   const idsOf = (settled: readonly Settled[]): bigint[] =>
     settled.map(({ plant }) => plant.id).toSorted((a, b) => Number(a - b));
 

@@ -8,10 +8,11 @@ import { Compile } from "typebox/schema";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { createRoutes, listOperations } from "../src/http/operations.ts";
 import frozen from "./frozen/interface.openapi.json";
+import { limits } from "./support/limits.ts";
 import { send, startService } from "./support/service.ts";
 import { isLong } from "./support/long.ts";
 
-const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "2048" });
+const service = await startService(limits({ bodyBytesMax: 2048 }));
 
 afterAll(() => service[Symbol.asyncDispose]());
 

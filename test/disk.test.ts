@@ -296,6 +296,18 @@ test("another store in place of the folder is noticed by every thread: all that 
   expect(response?.status).toBe(503);
   expect(readPlants(path)).toHaveLength(100);
   expect(readPlants(`${folder.path}/old/plants.db`)).toEqual(sender.expected);
+
+  // The searches above were asked while the other store was there.
+  renameSync(`${folder.path}/data`, `${folder.path}/other`);
+  renameSync(`${folder.path}/old`, `${folder.path}/data`);
+  await until("every thread reads the store again", async () =>
+    new Set(await ask()).isSubsetOf(new Set([200])),
+  );
+  const found = await fetch(`${url}/plants?name=${encodeURIComponent("🌵")}`, { headers });
+  expect(await found.json()).toHaveLength(sender.expected.length);
+  await readinessTurns(200, url);
+  const [again] = await sender.send(sender.makePlants(1));
+  expect(again?.status).toBe(200);
 });
 
 /** What the main file holds by itself, without the log beside it. */

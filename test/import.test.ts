@@ -7,6 +7,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -267,6 +268,16 @@ describe("plantstore import", () => {
       const wrapper = ["prlimit", "--fsize=50000"];
       expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
       expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
+    });
+
+    test("nor for a new store: the next import makes it", async () => {
+      using at = makeWorkplace({ "plants.ndjson": ndjson });
+      const args = ["import", at.file("plants.ndjson")];
+      const wrapper = ["prlimit", "--fsize=6000"];
+      expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
+      expect(statSync(at.store).size).toBe(4096);
+      expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 0 });
+      expect(readPlants(at.store)).toEqual(stored);
     });
   });
 

@@ -3,8 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import type { Refusal } from "../src/domain/errors.ts";
-import { ElementReader } from "../src/format/json-array.ts";
-import { type Line, MalformedFile } from "../src/format/records.ts";
+import { ElementReader, type Line, MalformedFile } from "../src/format/records.ts";
 import { inPieces } from "./support/arbitrary.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { seed } from "./support/random.ts";

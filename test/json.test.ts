@@ -8,10 +8,9 @@ import {
   describe as describeValue,
   findInt64,
   findPlainInt64,
-  joinFaults,
   parseJson,
-  parseMembers,
-} from "../src/domain/json.ts";
+} from "../src/domain/plant.ts";
+import { joinFaults, parseMembers } from "../src/domain/members.ts";
 import { anyInteger, anyNotation, anyNumberText } from "./support/arbitrary.ts";
 import { reasonOf } from "./support/expect.ts";
 import { runsFactor } from "./support/long.ts";

@@ -2,8 +2,7 @@ import { describe, expect, spyOn, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
-import { createFigure, SAMPLES_MAX } from "../src/observe/activity.ts";
-import { createReporter } from "../src/observe/reporter.ts";
+import { createFigure, createReporter, SAMPLES_MAX } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
 describe("a histogram", () => {

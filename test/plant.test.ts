@@ -4,12 +4,13 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
 import { Refusal } from "../src/domain/errors.ts";
-import { readIdText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import {
   entityTagOf,
   formatNdjson,
   formatStoredPlant,
   formatStoredPlants,
+  INT64_MAX,
+  INT64_MIN,
   isSame,
   isStorable,
   judgeChange,
@@ -19,6 +20,7 @@ import {
   parseReplacement,
   parseTexts,
   type Plant,
+  readIdText,
 } from "../src/domain/plant.ts";
 import { resolveConfig } from "../src/config.ts";
 import { describeApi } from "../src/http/operations.ts";

@@ -83,7 +83,7 @@ describe("a migration", () => {
   });
 });
 
-test("a store of before the first release is refused, and left alone", async () => {
+test("a file with another application id is refused by every command, and left alone", async () => {
   using at = makeWorkplace();
   alter(
     at.store,
@@ -95,7 +95,7 @@ test("a store of before the first release is refused, and left alone", async () 
   for (const command of [["serve"], ["migrate"], ["check"], ["backup", "copy.db"]]) {
     const { exitCode, stderr } = await runCommand(command, at.env);
     expect(exitCode).toBe(1);
-    expect(stderr).toContain("was made before version 1.0.0");
+    expect(stderr).toContain("is not a plant store");
   }
   expect(readFileSync(at.store)).toEqual(before);
 });

@@ -2,9 +2,8 @@
 
 import type { Client, Versioned } from "../../client/client.ts";
 import type { Filter as PlantFilter } from "../../src/domain/filter.ts";
-import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import type { PlantQuery } from "../../src/domain/page.ts";
-import type { Plant } from "../../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN, type Plant } from "../../src/domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { call, Explained, isStatus } from "./service.ts";
 
@@ -12,10 +11,10 @@ export type { Versioned } from "../../client/client.ts";
 
 export type Filter = PlantFilter & Pick<PlantQuery, "order">;
 
-/** Sends again after a lost answer: most outages are over within a second. */
+/** Retries after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };
 
-/** What is stored under the id stands in the way; `current` is undefined if it is gone or can't be read. */
+/** `current` is the plant that is stored now; undefined if it is gone or can't be read. */
 class Conflict extends Explained {
   readonly id: bigint;
   readonly current: Versioned | undefined;
@@ -31,7 +30,7 @@ export class Taken extends Conflict {
   override readonly message = "Another plant has the id now.";
 }
 
-/** Since it was read. */
+/** The plant was changed or deleted since it was read. */
 export class Changed extends Conflict {
   override readonly message = `Someone else ${this.current === undefined ? "deleted" : "changed"} it.`;
 }
@@ -73,18 +72,18 @@ export async function findPlant(id: bigint, signal?: AbortSignal): Promise<Versi
   }
 }
 
-/** The plant that has the id, if any. Asked as a list: a missing plant is not a failed request then. */
+/** The plant that has the id, if any. Read as a list, so a missing plant is not a failed request. */
 export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant | undefined> {
   const after = id === INT64_MIN ? undefined : id - 1n;
   const { plants } = await call((client) => client.listPage({ limit: 1, after }, { signal }));
   return plants.find((plant) => plant.id === id);
 }
 
-/** People count from 1. Larger ids are bar codes and the like, which do not go on by one. */
+/** People number plants from 1. Larger ids are bar codes and the like, which are not consecutive. */
 const COUNTED_MAX = 1_000_000_000n;
 const GAP_MAX = 100;
 
-/** The first free id after this one, or after the last that people have counted to. */
+/** The first free id after this one, or after the highest consecutive one. */
 export async function findFreeId(after: bigint | undefined): Promise<bigint> {
   const last = after === undefined || after === INT64_MAX ? await findLastCounted() : after;
   const { plants } = await call((client) => client.listPage({ after: last, limit: GAP_MAX }));
@@ -99,7 +98,7 @@ async function findLastCounted(): Promise<bigint> {
   return last > 0n ? last : 0n;
 }
 
-/** Other plants of this name, if they are found at once. */
+/** A plant of this name, if the first page of the search has one. */
 export async function findNamesake(name: string, signal: AbortSignal): Promise<Plant | undefined> {
   const { plants } = await call((client) => client.listPage({ q: name, limit: 100 }, { signal }));
   return plants.find((plant) => plant.name === name);

@@ -10,7 +10,7 @@ export const baseUrl = new URL(".", document.baseURI).href;
 export const isAbort = (error: unknown): boolean =>
   error instanceof DOMException && error.name === "AbortError";
 
-/** A status of 0 means that no answer came: the request may have been carried out or not. */
+/** Status 0 means that no answer came: the request may or may not have taken effect. */
 export const isStatus = (error: unknown, status: number): boolean =>
   error instanceof ServiceError && error.status === status;
 
@@ -18,8 +18,8 @@ export const isExpired = (error: unknown): boolean =>
   error instanceof ServiceError && error.reason === "token_expired";
 
 /**
- * Notes whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. It never settles
- * if the person has signed out meanwhile: the next person neither sees what came of it nor goes on with it.
+ * Tracks whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. It never settles
+ * if the user signed out meanwhile, so the next user never sees the result.
  */
 export async function call<Result>(
   operate: (client: Client) => Promise<Result>,
@@ -50,7 +50,7 @@ export async function ask<Answer>(path: string, method = "GET", body?: object): 
   return (text === "" ? undefined : JSON.parse(text)) as Answer;
 }
 
-/** Its message is for people. */
+/** An error whose message is shown to the user. */
 export class Explained extends Error {}
 
 export function explain(error: unknown): string {
@@ -58,11 +58,11 @@ export function explain(error: unknown): string {
   if (isStatus(error, 0)) return "The connection was lost before an answer came.";
   if (error instanceof ServiceError)
     return error.isTransient ? "The store is busy or unavailable right now." : error.detail;
-  return "Something went wrong in this page.";
+  return "Something went wrong on this page.";
 }
 
 export const isLost = signal(false);
-/** Counts how often the connection came back; views then read again what they missed. */
+/** Counts recoveries of the connection; views then reload what they missed. */
 export const recoveries = signal(0);
 
 const RETRY_MS = 2000;

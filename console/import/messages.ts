@@ -1,14 +1,14 @@
-/** What the page knows of an import. The worker posts what has changed in it. */
+/** The state of an import. The worker posts the members that have changed. */
 
 import type { Plant } from "../../src/domain/plant.ts";
 import type { PlantField } from "../../src/format/csv.ts";
 import type { Encoding } from "../../src/format/encoding.ts";
 import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
 
-/** How to read a file. Headings and whether there are any are undefined until they are guessed; no tag is null. */
+/** How to read a file. `headings` and `isHeadless` are undefined until they are guessed; a null tag means no tags. */
 export interface Reading extends Required<FileFormat> {
   readonly encoding: Encoding;
-  /** Of a workbook. The first one until it is opened. */
+  /** The sheet of a workbook. Undefined means the first one. */
   readonly sheet: string | undefined;
 }
 
@@ -19,13 +19,13 @@ export const listMissing = (reading: Reading): PlantField[] =>
   );
 
 export interface Preview {
-  /** As chosen or guessed. */
+  /** As the user chose it, or as guessed. */
   readonly reading: Reading;
-  /** Of a workbook. */
+  /** The sheets of a workbook. */
   readonly sheets: readonly string[];
   /** The columns that can be picked. */
   readonly columns: readonly string[];
-  /** The heading and the first rows of a table, as they are. */
+  /** The heading and the first rows of a table, unparsed. */
   readonly table: readonly (readonly string[])[];
   /** Why the file can't be read. */
   readonly problem: string | undefined;
@@ -38,17 +38,17 @@ export interface Difference {
   readonly given: Plant;
 }
 
-/** Of a comparison, the counts say what an import that updates the different plants would do. */
+/** For a comparison, the counts predict an import that updates the different plants. */
 export interface Progress {
   readonly created: number;
   readonly updated: number;
   readonly replayed: number;
   readonly refused: number;
   readonly counted: number;
-  /** How much of the file, from 0 to 1. */
+  /** The share of the file that was read, from 0 to 1. */
   readonly done: number;
   readonly seconds: number;
-  /** The store is busy or does not answer; the worker waits and tries again. */
+  /** The store is busy or does not answer; the worker retries. */
   readonly isWaiting: boolean;
   /** The text is the start of the record. */
   readonly firstRefused: readonly Rejected[];
@@ -56,24 +56,24 @@ export interface Progress {
   readonly rejects: Blob;
 }
 
-/** What a worker is told: to compare the file with the store, or to import it. */
+/** The worker's task: compare the file with the store, or import it. */
 export interface Order {
   readonly file: File;
   /** Guessed if not given. */
   readonly reading?: Reading | undefined;
-  /** Of an import: the plants to update, as they were compared. Undefined for a comparison. */
+  /** For an import: the plants to update, as the comparison found them. Undefined for a comparison. */
   readonly updates?: readonly Difference[] | undefined;
   readonly url: string;
-  /** Undefined if it may not read plants: then nothing is compared. */
+  /** Undefined if the token may not read plants: then nothing is compared. */
   readonly token: string | undefined;
 }
 
-/** Its progress is undefined until the comparison or the import begins. */
+/** The progress is undefined until the comparison or the import begins. */
 export interface Import
   extends
     Pick<Order, "file" | "reading" | "updates">,
     Partial<Omit<Preview, "reading"> & Progress> {
-  /** The preview is out of date. */
+  /** The preview is stale. */
   readonly isReading?: boolean;
   /** What the comparison found. */
   readonly differences?: readonly Difference[];

@@ -1,4 +1,4 @@
-/** What a file seems to hold: its format, its columns, and the first rows as plants. */
+/** Guesses the format and the columns of a file, and parses its first rows. */
 
 import { Refusal } from "../../src/domain/errors.ts";
 import {
@@ -21,7 +21,7 @@ import type { Workbook } from "../../src/format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
 import { listMissing, type Preview, type Reading } from "./messages.ts";
 
-/** Nothing is known of it yet. */
+/** The reading of a file that was not guessed yet. */
 const unread: Reading = {
   kind: "csv",
   encoding: "utf-8",
@@ -31,23 +31,23 @@ const unread: Reading = {
   headings: {},
 };
 
-/** With the heading of a table. */
+/** Includes the heading of a table. */
 const ROWS_SHOWN = 9;
 const SNIFFED_BYTES = 65_536;
-/** The first character beyond ASCII may come late. */
+/** The first character outside ASCII decides the encoding, and may come late. */
 const DECIDING_BYTES_MAX = 64_000_000;
 const PIECE_BYTES = 262_144;
 /** The service's default limit, with room for the id. */
 const RECORD_BYTES_MAX = 1_048_576 + 64;
 const BLOCK_LENGTH_MAX = 2000;
 
-/** A worker reads one file. How far it is, from 0 to 1. */
+/** The share of the file that was read, from 0 to 1. A worker reads one file only. */
 export const position = { share: 0 };
 
 async function* readChunks(file: Blob): AsyncGenerator<Uint8Array> {
   for (let start = 0; start === 0 || start < file.size; start += PIECE_BYTES) {
     position.share = Math.min(1, (start + PIECE_BYTES) / file.size);
-    // A file that is gone has no size. Reading all of it says so; reading a piece does not.
+    // A deleted file has size 0. Reading the whole file throws then; reading a slice does not.
     const piece = file.size === 0 ? file : file.slice(start, start + PIECE_BYTES);
     yield new Uint8Array(await piece.arrayBuffer());
   }
@@ -112,12 +112,12 @@ async function previewTable(file: File, preview: Writable<Preview>): Promise<voi
   const [first] = lines;
   if (first === undefined) throw new MissingColumn("The file is empty.");
   const cells = parseHeading(first, delimiter);
-  // No column is called 17: an id stands there.
+  // A first cell such as 17 is an id, not a heading.
   const isHeadless = reading.isHeadless ?? /^\s*-?\d+\s*$/.test(cells[0] ?? "");
   const found = isHeadless ? numberColumns(cells) : cells;
   if (!isHeadless) lines.shift();
   preview.table = [found, ...lines.map((line) => showCells(line, delimiter))];
-  // A heading that occurs twice names no column.
+  // A duplicate heading is ambiguous.
   preview.columns = found.filter(
     (heading) => heading !== "" && found.indexOf(heading) === found.lastIndexOf(heading),
   );
@@ -126,7 +126,7 @@ async function previewTable(file: File, preview: Writable<Preview>): Promise<voi
   preview.reading = { ...reading, isHeadless, headings };
 }
 
-/** A bad row is shown as it is. */
+/** A malformed row is shown as one cell. */
 function showCells(line: Line, delimiter: string): string[] {
   try {
     return parseHeading(line, delimiter);
@@ -150,7 +150,7 @@ const toRow = ({ line, plant }: PlantRecord): Preview["rows"][number] => ({
 });
 
 export function explainFile(error: unknown): string {
-  // The script for workbooks has the class a second time.
+  // The bundle for workbooks has its own copy of the class.
   const isByName = error instanceof Error && error.name === "MalformedFile";
   if (isByName || error instanceof MalformedFile) return error.message;
   return "The file can no longer be read. Choose it again, or choose another file.";
@@ -158,7 +158,7 @@ export function explainFile(error: unknown): string {
 
 async function guessReading(file: File): Promise<Reading> {
   const bytes = await file.slice(0, SNIFFED_BYTES).arrayBuffer();
-  // Workbooks are archives.
+  // Workbooks are ZIP archives.
   if (new TextDecoder("latin1").decode(bytes.slice(0, 4)) === "PK\u0003\u0004")
     return { ...unread, kind: "xlsx" };
   const guessed = await guessEncoding(file);
@@ -198,7 +198,7 @@ function guessDelimiter(start: string): string {
   return counts.reduce((best, next) => (next[1] > best[1] ? next : best))[0];
 }
 
-/** Common headings of such columns. */
+/** Common headings of each column. */
 const words: Readonly<Record<PlantField, RegExp>> = {
   id: /^(id|nr|no|number|nummer|num|#|key|plant[ _-]?(id|nr|no|number)|column 1)\.?$/i,
   name: /^(name|plant|plant[ _-]?name|title|species|pflanze|label|column 2)$/i,

@@ -11,24 +11,24 @@ import type { Difference, Import, Order, Reading } from "./messages.ts";
 /** Undefined until a file is chosen. */
 export const current = signal<Import | undefined>(undefined);
 
-/** The worker stores plants now. */
+/** The worker is storing plants. */
 export const isImporting = computed(
   () => current.value?.updates !== undefined && current.value.ending === undefined,
 );
 
-/** Whether the plants that are different are to be updated. */
+/** Whether the import updates plants that differ. */
 export const updating = signal(false);
 
 let worker: Worker | undefined;
 
-/** Each task has a worker of its own, so what an earlier one still posts is not mixed up with it. */
+/** Each task has its own worker, so late messages of an earlier one are ignored. */
 function start(begun: Import): void {
   worker?.terminate();
   current.value = begun;
   const { importWorker = "", workbook = "" } = document.documentElement.dataset;
   const started = new Worker(new URL(importWorker, baseUrl), {
     type: "module",
-    // Tells the worker where the script for workbooks is, which it loads on demand.
+    // The URL of the script for workbooks, which the worker loads on demand.
     name: new URL(workbook, baseUrl).href,
   });
   started.addEventListener("message", ({ data }: MessageEvent<Partial<Import>>) => {
@@ -53,7 +53,7 @@ function hear(change: Partial<Import>): void {
   if (updates === undefined || ending === undefined) return;
   worker?.terminate();
   announce(`The import has ended: ${formatCount(created)} added, ${formatCount(refused)} refused.`);
-  // The list is read again: the service may keep no changes to follow, or the token may have ended.
+  // Reload the list: the service may keep no journal, or the token may have expired.
   gaps.value++;
 }
 
@@ -63,19 +63,19 @@ export function checkFile(file: File): void {
   start({ file, isReading: true });
 }
 
-/** What was read before is shown meanwhile. */
+/** Reads the file again; the old preview is shown meanwhile. */
 export function readAs(now: Import, reading: Reading): void {
   const { file, sheets = [], columns = [], table = [], rows = [] } = now;
   start({ file, reading, sheets, columns, table, rows, isReading: true });
 }
 
-/** Also starts an import again: plants that are already stored are recognised. */
+/** Also restarts an import: plants that are already stored are recognised. */
 export function startImport({ file, reading }: Import, updates: readonly Difference[]): void {
   start({ file, reading, updates });
   announce("The import has started.");
 }
 
-/** What the worker has not reported yet stays unknown: importing the file again settles it. */
+/** Results that the worker has not posted are lost: importing the file again settles them. */
 export function cancelImport(): void {
   hear({ ending: "cancelled" });
 }

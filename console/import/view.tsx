@@ -175,7 +175,7 @@ function RefusedRows({ now }: NowProps): JSX.Element {
   );
 }
 
-/** A running import is not replaced. Other views may show a secret that is shown once. */
+/** A file does not replace a running import, nor a view that may show a one-time secret. */
 const canTake = (): boolean =>
   mayWrite.value && ["plants", "import"].includes(route.value.view) && !isImporting.value;
 
@@ -190,7 +190,7 @@ for (const type of ["dragover", "drop"] as const)
   document.addEventListener(type, (event) => {
     const { dataTransfer } = event;
     if (dataTransfer?.types.includes("Files") !== true) return;
-    // Without this the browser would leave the page and open the file.
+    // By default the browser leaves the page and opens the file.
     event.preventDefault();
     dataTransfer.dropEffect = canTake() ? "copy" : "none";
     if (type === "drop") take(dataTransfer.files[0]);

@@ -1,9 +1,8 @@
-/** The import worker: a large file does not block the page. To cancel it, the page terminates it. */
+/** The import worker keeps large files off the page's thread. The page cancels it by terminating it. */
 
 import { Client, type Created, type Refused, ServiceError } from "../../client/client.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN, isSame, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import type { Difference, Import, Order, Progress } from "./messages.ts";
@@ -13,7 +12,7 @@ const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
 
-/** More than these are not compared, and the page says so. */
+/** Limits of a comparison; past them the page says so. */
 const ROWS_MAX = 200_000;
 const DIFFERENCES_MAX = 10_000;
 const PAGE_LENGTH_MAX = 1000;
@@ -24,7 +23,7 @@ addEventListener("message", ({ data }: MessageEvent<Order>) => {
   void (data.updates === undefined ? show(data) : run(data));
 });
 
-/** The first rows at once, and then how the file compares to the store. */
+/** Posts the first rows, then compares the file with the store. */
 async function show(order: Order): Promise<void> {
   const preview = await previewFile(order.file, order.reading);
   post({ ...preview, isReading: false });
@@ -32,7 +31,7 @@ async function show(order: Order): Promise<void> {
     await run({ ...order, reading: preview.reading });
 }
 
-/** What became of a plant, or what an import would make of it. */
+/** The outcome for a plant, or the one that an import would have. */
 interface Result {
   readonly plant: Plant;
   readonly outcome: Created | "updated" | Pick<Refused, "message">;
@@ -130,7 +129,7 @@ async function* compare(
   }
 }
 
-/** Walks over the ids in pages: where ids are dense they share large ones, and where they are sparse each has a small one. */
+/** Reads the stored plants in pages, large where the ids are dense and small where they are sparse. */
 async function findStored(
   given: readonly Plant[],
   client: Client,
@@ -152,7 +151,7 @@ async function findStored(
   return found;
 }
 
-/** Updates those that are in the store as they were compared. */
+/** Creates the plants, and updates those that are still as the comparison found them. */
 async function* create(
   client: Client,
   plants: readonly Plant[],
@@ -174,7 +173,7 @@ const CHANGED = "The plant was changed since it was compared. Nothing was overwr
 async function update(client: Client, plant: Plant, expected: Plant): Promise<Result["outcome"]> {
   try {
     const { plant: stored, etag } = await client.get(plant.id);
-    // The file has it twice.
+    // The file contains this plant twice.
     if (isSame(stored, plant)) return "replayed";
     if (!isSame(stored, expected)) return { message: CHANGED };
     await client.replace(plant, { ifMatch: etag });

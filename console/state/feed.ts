@@ -1,4 +1,4 @@
-/** Follows the changes that others make. */
+/** Follows the journal of changes. */
 
 import { effect, signal, untracked } from "@preact/signals";
 import { useRef } from "preact/hooks";
@@ -6,33 +6,33 @@ import type { Change } from "../../client/client.ts";
 import { call, isStatus, tryAgain } from "../api/service.ts";
 import { mayRead, token } from "./session.ts";
 
-/** The changes that came last, in their order. */
+/** The last batch of changes, in order. */
 export const arrived = signal<readonly Change[]>([]);
-/** Counts how often changes may have been missed: what is shown has to be read again. */
+/** Counts the times that changes may have been missed: views then reload. */
 export const gaps = signal(0);
 
-/** The last of these changes. */
+/** The last change that matches. */
 export function useNews(isMine: (change: Change) => boolean): Change | undefined {
   const news = useRef<Change>(undefined);
   news.current = arrived.value.findLast(isMine) ?? news.current;
   return news.current;
 }
 
-/** Redrawing for every change of an import would take all the time there is. */
+/** Changes are coalesced: rendering each change of an import would saturate the page. */
 const COLLECT_MS = 100;
 const RETRY_MS = 5_000;
 const RETRYING = { delaysMs: [300, 1_000, 3_000], retriesMax: Number.POSITIVE_INFINITY };
 
-/** The number of the last change that was seen. */
+/** The cursor: the number of the last change seen. */
 let after: number | undefined;
 let beginning: Promise<void> | undefined;
 
-/** Resolves when every later change will be seen, or when they cannot be followed. */
+/** Resolves when the feed has its cursor, or when changes cannot be followed. */
 export const untilFollowing = (): Promise<void> => beginning ?? Promise.resolve();
 
 const isVisible = signal(!document.hidden);
 
-/** Hidden tabs do not follow: a browser opens only six connections to one host. They catch up when they are seen. */
+/** Hidden tabs do not follow, because a browser opens only six connections to a host. They catch up when shown. */
 export function startFeed(): void {
   document.addEventListener("visibilitychange", () => {
     isVisible.value = !document.hidden;
@@ -69,7 +69,7 @@ async function follow(stopped: AbortSignal): Promise<void> {
       // The store was restored from a backup, or the changes are too old.
       const isGone = isStatus(error, 410) || isStatus(error, 400);
       if (!isGone) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-      // Without a number it means that the service keeps no changes at all.
+      // Without a cursor, 410 means that the service keeps no journal.
       else if (after === undefined) return;
       else {
         after = undefined;
@@ -79,7 +79,7 @@ async function follow(stopped: AbortSignal): Promise<void> {
   }
 }
 
-/** From the newest change on. */
+/** Sets the cursor to the newest change. */
 async function begin(stopped: AbortSignal): Promise<void> {
   const init = { method: "HEAD", signal: stopped };
   const { headers } = await call((client) => client.request("/changes", init));

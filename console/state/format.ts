@@ -1,4 +1,4 @@
-/** Counts, sizes, times and names as the reader's locale writes them. Ids are digits and never come here. */
+/** Counts, sizes, times and names in the user's locale. Ids are not formatted. */
 
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -46,7 +46,7 @@ export const formatTime = (iso: string): string => time.format(new Date(iso));
 
 const NAME_CHARACTERS_MAX = 60;
 
-/** For a sentence. */
+/** A name to use in a sentence. */
 export function formatName({ id, name }: Plant): string {
   if (name.trim() === "") return `plant ${id}`;
   const shown = name.length > NAME_CHARACTERS_MAX ? `${name.slice(0, NAME_CHARACTERS_MAX)}…` : name;

@@ -1,4 +1,4 @@
-/** The list that is shown, and deleting with undo. */
+/** The list on screen, and deletion with undo. */
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
@@ -16,14 +16,14 @@ import { announce, toast } from "./toasts.ts";
 
 const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
-/** As far as a place is looked for. */
+/** The scroll position is restored within this many rows. */
 const PLACE_ROWS_MAX = 20_000;
 
-/** Either these plants, or all that match the filter but these. */
+/** Either these plants, or all that match the filter except these. */
 interface Selection {
   readonly isAll: boolean;
   readonly ids: ReadonlySet<bigint>;
-  /** The plant that was selected last. Its index changes with the list. */
+  /** The plant that was selected last, by id because indexes shift. */
   readonly last?: bigint;
 }
 
@@ -35,15 +35,15 @@ class PlantList {
   readonly version = signal(0);
   readonly phase = signal<"loading" | "ready" | "end" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
-  /** How many match; undefined until they are counted. */
+  /** The number of matches; undefined until it is known. */
   readonly count = signal<PlantCount | undefined>(undefined);
-  /** The plant that the keys have come to. */
+  /** The plant with the keyboard cursor. */
   readonly active = signal<bigint | undefined>(undefined);
   readonly selection = signal<Selection>({ isAll: false, ids: new Set() });
-  /** The id that the next page starts after. */
+  /** The cursor of the next page. */
   private after: bigint | undefined;
   private hasMore = true;
-  /** Changes that came while a page was loading: the page may be older. */
+  /** Changes that arrived while a page was loading. They are applied again, because the page may be older. */
   private late: (() => void)[] = [];
   private readonly left = new AbortController();
   private readonly options = { signal: this.left.signal };
@@ -52,7 +52,7 @@ class PlantList {
     this.filter = filter;
   }
 
-  /** Reads on until there is something new to show, and this id. A search may need many pages for that. */
+  /** Loads pages until 100 more rows and this id are loaded. A search may need many pages. */
   async loadMore(until?: bigint): Promise<void> {
     if (this.phase.value === "loading" || !this.hasMore) return;
     this.phase.value = "loading";
@@ -81,7 +81,7 @@ class PlantList {
     if (plants.length > 0) this.version.value++;
   }
 
-  /** A search does not count all plants with every letter. */
+  /** Reuses the total unless `isAgain`: a search must not recount all plants at every keystroke. */
   async readCount(isAgain: boolean): Promise<void> {
     const { q, tag } = this.filter;
     const isWhole = q === undefined && tag === undefined;
@@ -92,7 +92,7 @@ class PlantList {
         ? total.value
         : await call((client) => client.countPlants({ q, tag }, this.options));
     } catch {
-      // The list does without.
+      // The list works without counts.
     }
   }
 
@@ -100,7 +100,7 @@ class PlantList {
     this.left.abort();
   }
 
-  /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
+  /** Shows a plant that was added or changed, if it belongs to the loaded part. */
   put(plant: Plant): void {
     if (!this.includes(plant)) return this.take(plant.id);
     if (this.phase.value === "loading") this.late.push(() => this.put(plant));
@@ -117,11 +117,11 @@ class PlantList {
     if (index === -1) return;
     this.plants.splice(index, 1);
     this.version.value++;
-    // A list without rows asks for no more of them.
+    // An empty list has nothing to scroll, so it would load no more.
     if (this.plants.length === 0) void this.loadMore();
   }
 
-  /** Whether a later page will have this id. Plants at the end of the last page may be gone by now. */
+  /** Whether the id is past the loaded pages. Compares with the cursor, because the last loaded plant may be gone. */
   private isBeyond(id: bigint): boolean {
     const { after } = this;
     if (!this.hasMore || after === undefined) return this.hasMore;
@@ -138,7 +138,7 @@ class PlantList {
     return this.plants[index]?.id === id ? index : -1;
   }
 
-  /** As the service would filter. */
+  /** The filter of the service. */
   private includes(plant: Plant): boolean {
     return createFilter(this.filter)(plant);
   }
@@ -158,10 +158,10 @@ class PlantList {
   }
 }
 
-/** How many plants there are. */
+/** The number of all plants. */
 export const total = signal<PlantCount | undefined>(undefined);
 
-/** Another token, another filter or missed changes begin another list. */
+/** Another token, another filter or missed changes start a new list. */
 const key = computed(() => `${token.value} ${gaps.value} ${linkTo(undefined)}`);
 
 export const list = computed(() => {
@@ -179,7 +179,7 @@ async function show(next: PlantList): Promise<void> {
   announce(`${shown}${phase.value === "end" ? "" : " and more"}.`);
 }
 
-/** To count takes the service up to a second, so it is not asked for every change. */
+/** Counting takes the service up to a second, so recounts are throttled. */
 const COUNT_MS = 5_000;
 let counting: ReturnType<typeof setTimeout> | undefined;
 

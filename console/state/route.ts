@@ -1,8 +1,8 @@
-/** The view that is shown, kept in the fragment of the address, so it can be shared. It never holds a token. */
+/** The current view. It is in the URL fragment, so a link can be shared, and never contains a token. */
 
 import { signal } from "@preact/signals";
 import { type Filter as PlantFilter, filterNames, pickFilter } from "../../src/domain/filter.ts";
-import { findPlainInt64 } from "../../src/domain/json.ts";
+import { findPlainInt64 } from "../../src/domain/plant.ts";
 import type { Filter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 
@@ -12,9 +12,9 @@ const otherViews = ["import", "activity", "tokens", "webhooks"] as const;
 
 interface Route {
   readonly view: "plants" | (typeof otherViews)[number];
-  /** Of the list, also while another view is shown. */
+  /** The filter of the list, also while another view is shown. */
   readonly filter: Filter;
-  /** Beside the list. */
+  /** The panel beside the list. */
   readonly open: Open;
 }
 
@@ -37,7 +37,7 @@ function parseRoute(hash: string): Route {
   const [, path = "", query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];
   const other = otherViews.find((view) => view === path);
   if (other !== undefined) {
-    // Other views do not have the filter in their address, and lead back to it.
+    // The URLs of other views do not contain the filter, which is restored on return.
     const last = (recall("sessionStorage", trail.filter) ?? "") as string;
     return { ...parseRoute(last), view: other, open: undefined };
   }
@@ -60,19 +60,19 @@ export function linkTo(open: Open, filter: Filter = route.value.filter): string 
   return `#/plants${open === undefined ? "" : `/${open}`}${query.size === 0 ? "" : `?${query}`}`;
 }
 
-/** At once: the browser reports later that the address has changed. Otherwise it makes no step in the history. */
+/** Updates the route at once, before `hashchange` fires. Without `isStep`, no history entry is added. */
 export function follow(hash: string, isStep = true): void {
   if (isStep && hash !== location.hash) history.pushState(null, "", hash);
   else history.replaceState(null, "", hash);
   route.value = parseRoute(hash);
 }
 
-/** The keys of the list make no step in the history for each plant that they come to. */
+/** Moving through the list by keyboard adds no history entries. */
 export const openPlant = (open: Open, isStep = true): void => follow(linkTo(open), isStep);
 
-/** A search makes one step in the history, not one for every letter. */
+/** A search adds one history entry, not one per keystroke. */
 export function refine(change: Partial<Filter>): void {
-  // As the address has it: the browser may not have reported yet that a link was followed.
+  // From the URL, because `hashchange` for a followed link may not have fired yet.
   const { view, filter, open } = parseRoute(location.hash);
   if (view !== "plants") return;
   const refined = { ...filter, ...change };
@@ -83,7 +83,7 @@ export function refine(change: Partial<Filter>): void {
 
 const keyOf = (filter: Filter): string => trail.place + linkTo(undefined, filter);
 
-/** The first plant in sight when this list was shown last: Back and a reload lead there again. */
+/** The first visible plant when this list was last shown: Back and a reload scroll there. */
 export const findPlace = (filter: Filter): bigint | undefined =>
   findPlainInt64((recall("sessionStorage", keyOf(filter)) ?? "") as string);
 

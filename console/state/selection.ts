@@ -1,4 +1,4 @@
-/** The plants that are selected, and what is done to all of them: set the tag, delete, and undo either. */
+/** The selected plants, and bulk actions on them: set the tag, delete, and undo. */
 
 import { computed, signal } from "@preact/signals";
 import type { Client } from "../../client/client.ts";
@@ -18,9 +18,9 @@ import { list } from "./plants.ts";
 import { token } from "./session.ts";
 import { toast } from "./toasts.ts";
 
-/** Another list begins with nothing selected. */
+/** Each list has its own selection. */
 export const selection = computed(() => list.value.selection.value);
-/** Those of the list, as it shows them: what is gone or changed meanwhile is not meant as it was. */
+/** The selected plants as the list shows them now. Plants that are gone are left out. */
 export const picked = computed(() => {
   void list.value.version.value;
   const { ids } = selection.value;
@@ -62,12 +62,12 @@ export async function* readSelected(
     yield isAll ? block.filter(({ id }) => !ids.has(id)) : block;
 }
 
-/** Each takes two requests: more would take minutes. */
+/** Each plant takes two requests, so more would take minutes. */
 const AT_ONCE_MAX = 10_000;
-/** Browsers open six connections to one host, and the list follows the changes on one of them. */
+/** Browsers open six connections to a host, and one of them follows the changes. */
 const SIMULTANEOUS = 4;
 
-/** Something that takes long: what it does, and how much of it is done, from 0 to 1 if that is known. */
+/** A long-running action. `done` is from 0 to 1, undefined if unknown. */
 interface Work {
   readonly text: string;
   readonly done?: number;
@@ -76,7 +76,7 @@ interface Work {
 
 export const work = signal<Work | undefined>(undefined);
 
-/** Resolves to how to undo it; to nothing if nothing changed. */
+/** Resolves to its undo; to undefined if nothing changed. */
 type Act = (plant: Plant) => Promise<(() => Promise<unknown>) | undefined>;
 type Job = readonly [plant: Plant, act: Act];
 
@@ -124,7 +124,7 @@ async function runOnSelected(doing: string, done: string, act: Act): Promise<voi
   work.value = undefined;
 }
 
-/** What was not done stays selected, and is shown as it is now. `shown` is the list of the plants. */
+/** Skipped plants stay selected, and the list shows their current state. `shown` is the list of the plants. */
 async function runAll(
   doing: string,
   done: string,
@@ -133,7 +133,7 @@ async function runAll(
 ): Promise<void> {
   const waiting = jobs.values();
   const undo: Job[] = [];
-  /** Why plants were left alone. */
+  /** Why plants were skipped. */
   const reasons: string[] = [];
   const kept: bigint[] = [];
   let count = 0;
@@ -153,13 +153,13 @@ async function runAll(
         count++;
       } catch (error) {
         reasons.push(`${formatName(plant)}: ${explain(error)}`);
-        // The plant that has the id now is another one.
+        // A different plant has the id now.
         if (!(error instanceof Taken)) kept.push(plant.id);
         if (error instanceof Changed) {
           if (error.current === undefined) list.value.take(plant.id);
           else list.value.put(error.current.plant);
         }
-        // Otherwise the others would fail too.
+        // Any other error would hit the remaining plants too.
         if (!(error instanceof Changed || error instanceof Taken)) stop();
       }
     }
@@ -169,7 +169,7 @@ async function runAll(
   if (token.value === undefined) return;
   shown.selection.value = { isAll: false, ids: new Set(kept) };
   const rest = jobs.length - count;
-  const left = rest > 0 ? ` ${formatCount(rest)} not. ${reasons[0] ?? ""}` : "";
+  const left = rest > 0 ? ` ${formatCount(rest)} skipped. ${reasons[0] ?? ""}` : "";
   toast(
     `${done} ${formatCount(count, "plant")}.${left}`,
     undo.length > 0

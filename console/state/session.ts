@@ -1,4 +1,4 @@
-/** The token in use, and what it may do. The tab keeps it; if the person chooses so, the device does. */
+/** The token in use, and its scopes. It is stored for the tab, or for the device if the user chooses so. */
 
 import { computed, signal } from "@preact/signals";
 import type { TokenFacts } from "../../client/client.ts";
@@ -21,7 +21,7 @@ const findKept = (): Session | undefined =>
 const session = signal(findOwn() ?? findKept());
 /** Why no token is in use. */
 export const signedOut = signal<SignedOut>("never");
-/** Counts how often a person has signed out. */
+/** Counts sign-outs. */
 export const departures = signal(0);
 
 export const token = computed(() => session.value?.token);
@@ -37,11 +37,11 @@ export function beginSession(begun: Session, isKept: boolean): void {
   session.value = begun;
 }
 
-/** A token that has ended stays on the device: other tabs find out by themselves, and keep their drafts. */
+/** An expired or revoked token stays on the device: each tab notices on its own, and keeps its drafts. */
 export function endSession(why: SignedOut): void {
   if (why === "left") {
     keep("localStorage", KEPT_SESSION, undefined);
-    // A link that was opened before must not sign the next person in.
+    // A link that was opened before must not sign the next user in.
     offered.value = undefined;
     departures.value++;
   }
@@ -50,7 +50,7 @@ export function endSession(why: SignedOut): void {
   session.value = undefined;
 }
 
-// Another tab has signed in or out for the device. A tab with a token of its own goes on with it.
+// Another tab signed in or out for the device. A tab with its own token keeps it.
 window.addEventListener("storage", ({ key }) => {
   if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
   const kept = findKept();
@@ -60,7 +60,7 @@ window.addEventListener("storage", ({ key }) => {
 
 const LINK = /^#token=(.+)$/;
 
-/** A token from the link that the first start prints. No server sees it, and the address loses it at once. */
+/** A token from the link that the first start prints. No server sees the fragment, and it is removed at once. */
 export const offered = signal<string | undefined>(undefined);
 
 function takeOffer(): void {

@@ -1,16 +1,16 @@
-/** What the browser keeps: unsaved edits and places for this tab, and whether single-key shortcuts are on. */
+/** Browser storage: drafts and scroll positions of this tab, and whether single-key shortcuts are on. */
 
 import { signal } from "@preact/signals";
 
 type Area = "sessionStorage" | "localStorage";
 
-/** Undefined removes the value. The browser may forbid storage; then the value ends with the page. */
+/** Undefined removes the value. If the browser forbids storage, the value is lost with the page. */
 export function keep(area: Area, key: string, value: unknown): void {
   try {
     if (value === undefined) globalThis[area].removeItem(key);
     else globalThis[area].setItem(key, JSON.stringify(value));
   } catch {
-    // Nothing else depends on it.
+    // Storage is optional.
   }
 }
 
@@ -22,7 +22,7 @@ export function recall(area: Area, key: string): unknown {
   }
 }
 
-/** All services of a host share one storage, so the name has the path. The reference page reads it too. */
+/** All services of a host share one storage, so the key contains the path. The reference reads it too. */
 export const KEPT_SESSION = `plantstore.session ${new URL(".", document.baseURI).pathname}`;
 
 const SHORTCUTS = "plantstore.shortcuts";
@@ -38,7 +38,7 @@ export function setShortcuts(isOn: boolean): void {
 export interface Draft {
   readonly name: string;
   readonly tag: string | undefined;
-  /** Of a new plant, as typed. */
+  /** The id of a new plant, as typed. */
   readonly id?: string | undefined;
   /** The version that was edited. */
   readonly etag?: string;
@@ -48,7 +48,7 @@ type Drafts = Readonly<Record<string, Draft | undefined>>;
 
 const DRAFTS = "plantstore.drafts";
 
-/** By the id of the plant, or "new". They outlive a reload and the end of a token. */
+/** By the id of the plant, or "new". Drafts survive a reload and the expiry of the token. */
 const drafts = signal((recall("sessionStorage", DRAFTS) ?? {}) as Drafts);
 
 export const findDraft = (of: bigint | "new"): Draft | undefined => drafts.value[String(of)];
@@ -59,7 +59,7 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   keep("sessionStorage", DRAFTS, drafts.value);
 }
 
-/** The filter of the list, the place in each list, and what was added last. */
+/** Storage keys: the filter of the list, the scroll position in each list, and the plant that was added last. */
 export const trail = {
   filter: "plantstore.filter",
   place: "plantstore.place ",
@@ -71,6 +71,6 @@ export function forgetTrail(): void {
   try {
     sessionStorage.clear();
   } catch {
-    // The browser forbids storage, so nothing is there.
+    // The browser forbids storage, so there is nothing to clear.
   }
 }

@@ -1,4 +1,4 @@
-/** Short messages about what was done, some with a way to undo it; all are also read out by screen readers. */
+/** Short messages, some with an action such as undo. Screen readers announce all of them. */
 
 import { signal } from "@preact/signals";
 import { hasShortcuts } from "./storage.ts";
@@ -12,7 +12,7 @@ export interface Toast {
 interface Action {
   readonly label: string;
   readonly run: () => void;
-  /** The toast stays until it is dismissed: something would be lost without its action. */
+  /** The toast stays until it is dismissed, because without the action something is lost. */
   readonly isNeeded?: boolean;
 }
 
@@ -23,7 +23,7 @@ const TOASTS_MAX = 3;
 let count = 0;
 
 export function toast(text: string, action?: Action): void {
-  // One that only says something makes room for the next.
+  // A toast without an action makes room for the next.
   const kept = toasts.value.filter((each) => each.action !== undefined);
   const first = kept.find(({ action: offered }) => offered?.isNeeded !== true) ?? kept[0];
   const rest = kept.length < TOASTS_MAX ? kept : kept.filter((each) => each !== first);
@@ -34,7 +34,7 @@ export function toast(text: string, action?: Action): void {
 
 /** For screen readers only. */
 export function announce(text: string): void {
-  // The same text twice is read out twice.
+  // Screen readers announce a text again only if it differs.
   announcement.value = announcement.value === text ? `${text}\u00a0` : text;
 }
 

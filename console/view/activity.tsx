@@ -1,4 +1,4 @@
-/** Activity: what this instance did in the last hour, in bars with their values, and what failed. */
+/** Activity: charts of this instance's last hour, and its recent failures. */
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -13,7 +13,7 @@ import {
 import { Notice, Table, Terms } from "./controls.tsx";
 import { usePolling } from "./form.tsx";
 
-/** The counts are per interval. A figure that is not known is null. */
+/** Counts are per interval. An unknown figure is null. */
 type Sample = Readonly<
   Record<"atMs" | "requests" | "errors" | "refused" | "creates" | "waiting", number> &
     Record<"readP50Ms" | "readP99Ms" | "writeP50Ms" | "writeP99Ms" | "storeBytes", number | null>
@@ -39,7 +39,7 @@ interface Activity {
 const SAMPLES_MAX = 720;
 
 function describeBackups(backups: Activity["backups"]): string {
-  if (backups === null) return "none planned";
+  if (backups === null) return "not configured";
   const { last, failed } = backups;
   const failures = failed === 0 ? "" : `, ${formatCount(failed)} failed`;
   if (last === null) return `none yet${failures}`;
@@ -65,7 +65,7 @@ export function ActivityView(): JSX.Element {
         <Notice
           kind="warning"
           title="These figures are out of date"
-          text={`${explain(failure)} They continue when the store answers.`}
+          text={`${explain(failure)} They resume when the store answers.`}
         />
       )}
       {now === undefined ? <p class="faint">Loading…</p> : <Shown now={now} />}
@@ -120,13 +120,13 @@ const SLOTS = 60;
 /** In samples. */
 const SLOT_LENGTHS = [1, 3, 12];
 
-/** 1, 2 or 5 with zeros: the scale does not change with every value. */
+/** Rounds to 1, 2 or 5 times a power of ten, so the scale rarely changes. */
 function roundUp(value: number): number {
   const unit = 10 ** Math.floor(Math.log10(value));
   return ([1, 2, 5].find((factor) => factor * unit >= value) ?? 10) * unit;
 }
 
-/** The slot whose values are shown, counted from the left; undefined for the newest. */
+/** The index of the slot whose values are shown; undefined for the newest. */
 const picked = signal<number | undefined>(undefined);
 
 function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: number }): void {
@@ -142,7 +142,7 @@ interface Slot {
   readonly samples: Sample[];
 }
 
-/** As short as all samples allow: just after the start, a bar is one sample. */
+/** The shortest slots that hold all samples. Just after the start, a bar is one sample. */
 function divide({ samples, intervalMs }: Activity): readonly Slot[] {
   const lastMs = samples.at(-1)?.atMs ?? Date.now();
   const spanMs = lastMs - (samples[0]?.atMs ?? lastMs);
@@ -163,7 +163,7 @@ interface Figure {
   readonly title: string;
   readonly unit: string;
   readonly format?: (value: number) => string;
-  /** Counts are shown per second, on top of each other; otherwise the highest value counts. */
+  /** Counts are shown per second and stacked. Other figures show the highest value. */
   readonly isCount?: boolean;
   readonly series: readonly Series[];
 }
@@ -193,11 +193,11 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
     return isCount ? sum(values) : Math.max(...values);
   });
   const top = roundUp(Math.max(1, ...heights));
-  /** Where the next bar of each slot stands. */
+  /** The y of the next stacked bar, by slot. */
   const bases = slots.map(() => HEIGHT);
   const drawBar = (value: number | null, at: number): string => {
     if (value === null || value === 0) return "";
-    // A small value is not nothing.
+    // A small value is still visible.
     const height = Math.max(1, (value / top) * HEIGHT);
     const base = bases[at] ?? HEIGHT;
     if (isCount) bases[at] = base - height;
@@ -210,7 +210,7 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
       <figcaption>
         <h2>{title}</h2>
         <span class="faint">{moment}</span>
-        {/* The largest is drawn first, and read last. */}
+        {/* The largest series is drawn first and listed last. */}
         <Terms
           class="chart-now"
           of={(isCount ? lines : lines.toReversed()).map(({ label, color, text }) => [
@@ -245,7 +245,7 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
           onPointerMove={pickAt}
           onPointerDown={pickAt}
           onPointerLeave={(event) => {
-            // A finger leaves when it is lifted.
+            // Lifting a finger is no reason to clear the values.
             if (event.pointerType === "mouse") picked.value = undefined;
           }}
         >
@@ -253,7 +253,7 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
           {picked.value !== undefined && (
             <rect class="chart-picked" x={slot} width={1} height={HEIGHT} />
           )}
-          {/* Later ones are drawn over earlier ones, or on top of them. */}
+          {/* Later series are drawn over earlier ones, or stacked on them. */}
           {lines.map(({ color, values }) => (
             <path key={color} fill={`var(${color})`} d={values.map(drawBar).join("")} />
           ))}

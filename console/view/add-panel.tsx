@@ -1,9 +1,9 @@
-/** The form for a new plant. It says while the id is typed whether another plant has it. */
+/** The form for a new plant. It warns while the user types if the id is taken. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import { findFaults, findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/plant.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
@@ -12,11 +12,18 @@ import { mayRead } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { Button, Field, Form } from "./controls.tsx";
-import { FailureNotice, focusField, judgeText } from "./form.tsx";
-import { selectField, TagField, useLookUp, useTask } from "./form.tsx";
+import {
+  FailureNotice,
+  focusField,
+  judgeText,
+  selectField,
+  TagField,
+  useLookUp,
+  useTask,
+} from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
-/** The id that was added last, and its tag: the next plant of a series is like it. */
+/** The id and tag that were added last, as defaults for the next plant. */
 interface Added {
   readonly id: string;
   readonly tag?: string | undefined;
@@ -30,16 +37,17 @@ export function AddPanel(): JSX.Element {
   const { name, tag } = draft;
   const put = (change: Partial<Draft>): void => keepDraft("new", { ...draft, ...change });
   const lastId = findInt64(last?.id ?? "");
-  /** Stands in the field until an id is typed. */
+  /** The default of the field until an id is typed. */
   const proposed = useLookUp(lastId ?? "none", () => findFreeId(lastId));
   const id = draft.id ?? String(proposed ?? "");
-  /** An id that is still being typed is not wrong yet. */
+  /** No fault is shown while the id is still being typed. */
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const exactId = findInt64(id.trim());
+  const faults = findFaults(exactId, name, tag);
   const takenBy = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   const namesake = useLookUp(name || undefined, (signal) => findNamesake(name, signal));
-  // Typing replaces the proposal. What is typed already stays, also if it begins like it.
+  // Selected, so typing replaces the proposal. An id that was typed already is not selected.
   useLayoutEffect(() => {
     const field = document.activeElement as HTMLInputElement | null;
     if (field?.id === "add-id" && draft.id === undefined) field.select();
@@ -47,10 +55,10 @@ export function AddPanel(): JSX.Element {
 
   const submit = (): void => {
     isJudged.value = true;
-    const isFaulty = [name, tag].some((text) => judgeText(text).fault);
-    if (exactId === undefined || isFaulty) {
+    const [faulty] = Object.keys(faults);
+    if (exactId === undefined || faulty !== undefined) {
       announce("Nothing was sent. See the messages beside the fields.");
-      return focusField(exactId === undefined ? "add-id" : "add-name");
+      return focusField(`add-${faulty}`);
     }
     const sent = findDraft("new");
     const plant = { id: exactId, name, tag };
@@ -64,7 +72,7 @@ export function AddPanel(): JSX.Element {
         mayRead.value ? { label: "Open", run: () => openPlant(plant.id) } : undefined,
       );
       isJudged.value = false;
-      // The next plant may have been started meanwhile, or a search.
+      // The user may have started the next plant or a search meanwhile.
       if (findDraft("new") !== sent) return;
       keepDraft("new", undefined);
       if (!document.activeElement?.closest(".plants-list")) focusField("add-id");
@@ -80,7 +88,7 @@ export function AddPanel(): JSX.Element {
           id="add-id"
           label="Id"
           inputRef={selectField}
-          fault={isJudged.value && exactId === undefined ? ID_FAULT : undefined}
+          fault={isJudged.value && faults.id ? ID_FAULT : undefined}
           note={
             takenBy !== undefined &&
             error === undefined && (
@@ -104,7 +112,7 @@ export function AddPanel(): JSX.Element {
             focusField("add-name");
           }}
           onBlur={() => {
-            // An id that was deleted leaves the field to the proposal.
+            // An emptied field gets the proposal back.
             if (draft.id === "") put({ id: undefined });
             else isJudged.value ||= id !== "";
           }}

@@ -1,4 +1,4 @@
-/** The parts that every view is made of: icons, buttons, fields, tags, tables, notices, menus. */
+/** The components that all views share: icons, buttons, fields, tags, tables, notices, menus. */
 
 import type {
   ButtonHTMLAttributes,
@@ -39,7 +39,7 @@ export function Icon({ name }: { readonly name: IconName }): JSX.Element {
   );
 }
 
-/** The build adds a hash to its address. */
+/** Read from the page, because the build adds a hash to the URL. */
 const leaf = document.querySelector<HTMLLinkElement>("link[rel=icon]")?.href;
 
 export const Mark = (): JSX.Element => <img src={leaf} alt="" />;
@@ -47,7 +47,7 @@ export const Mark = (): JSX.Element => <img src={leaf} alt="" />;
 interface ButtonProps extends ButtonHTMLAttributes {
   readonly kind?: "main" | "danger" | "small" | "plain" | undefined;
   readonly icon?: IconName;
-  /** Of a button without a text. */
+  /** The accessible name of a button without text. */
   readonly label?: string;
 }
 
@@ -91,7 +91,7 @@ export const Form = ({ onSubmit, children }: FormProps): JSX.Element => (
   </form>
 );
 
-/** What all controls of a form take. */
+/** The props of every form control. */
 export interface ControlProps extends InputProps {
   readonly id: string;
   readonly value?: string;
@@ -99,15 +99,15 @@ export interface ControlProps extends InputProps {
 
 export interface FieldProps extends ControlProps {
   readonly label: string;
-  /** Beside the label. */
+  /** Shown beside the label. */
   readonly hint?: string | undefined;
   readonly fault?: string | undefined;
-  /** Worth knowing, but not a fault. */
+  /** A hint that is not a fault. */
   readonly note?: ComponentChildren;
   readonly type?: string;
   readonly onText?: (text: string) => void;
   readonly inputRef?: Ref<HTMLInputElement>;
-  /** Instead of a field of one line. */
+  /** Replaces the one-line input. */
   readonly control?: "textarea" | "select" | ((props: ControlProps) => JSX.Element) | undefined;
 }
 
@@ -153,12 +153,12 @@ export const Choice = ({ options, ...field }: ChoiceProps): JSX.Element => (
 
 interface TagProps {
   readonly tag: string | undefined;
-  /** Makes it a button. */
+  /** Makes the tag a button. */
   readonly onPick?: () => void;
   readonly tabIndex?: number;
 }
 
-/** An empty tag is a tag; a plant without one shows nothing. */
+/** An empty tag is shown as such; no tag shows nothing. */
 export function Tag({ tag, onPick, tabIndex }: TagProps): JSX.Element | null {
   if (tag === undefined) return null;
   const label = <span class="tag">{tag === "" ? <i>empty</i> : tag}</span>;
@@ -192,7 +192,7 @@ export const Terms = (props: TermsProps): JSX.Element => (
   </dl>
 );
 
-/** Its cells. The last one of a short row is wide. */
+/** The cells of a row. In a short row the last cell spans the rest. */
 export type TableRow = readonly ComponentChildren[];
 
 interface TableProps {
@@ -200,7 +200,7 @@ interface TableProps {
   readonly caption?: string;
   readonly heads: readonly string[];
   readonly rows: readonly TableRow[];
-  /** As long as it has rows; on a phone each row is a card. Otherwise it scrolls. */
+  /** Shows all rows without scrolling; on a phone each row is a card. */
   readonly isListing?: boolean;
 }
 
@@ -260,11 +260,11 @@ export const Notice = ({ kind, title, text, children }: NoticeProps): JSX.Elemen
 );
 
 interface MenuProps extends ButtonProps {
-  /** Of its button. */
+  /** The text of the menu's button. */
   readonly text?: ComponentChildren;
 }
 
-/** Escape or a click outside closes it, as do a choice, and Tab when it leaves the menu. */
+/** Closes on Escape, a click outside, a choice, and when Tab leaves the menu. */
 export function Menu({ text, children, ...button }: MenuProps): JSX.Element {
   const id = useId();
   return (
@@ -281,7 +281,7 @@ export function Menu({ text, children, ...button }: MenuProps): JSX.Element {
         }}
         onFocusOut={({ currentTarget, relatedTarget: next }) => {
           if (!(next instanceof Element) || currentTarget.contains(next)) return;
-          // The menu's own button closes it by itself.
+          // The menu's own button toggles it already.
           if (next.getAttribute("popovertarget") !== id) currentTarget.hidePopover();
         }}
       >

@@ -1,4 +1,4 @@
-/** What the list says below its rows, or where it has none: why, and the way out. */
+/** The status below the rows of the list, or in place of them: why it is empty, and what to do. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { explain, isStatus } from "../api/service.ts";
@@ -9,7 +9,7 @@ import { Button, Icon, type IconName } from "./controls.tsx";
 
 interface Status {
   readonly icon?: IconName;
-  /** Of an empty list. */
+  /** Only for an empty list. */
   readonly title?: string;
   readonly text: ComponentChildren;
   readonly action?: JSX.Element | false;

@@ -1,4 +1,4 @@
-/** Downloading the plants that are listed, or those that are selected. */
+/** Downloads the listed plants, or the selected ones. */
 
 import type { JSX } from "preact";
 import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
@@ -32,7 +32,7 @@ async function* writeWorkbook(blocks: Blocks): Pieces {
 const formats = {
   xlsx: { label: "Excel workbook", note: "ids as text, exact", write: writeWorkbook },
   csv: { label: "CSV", note: "for other programs", write: writeTexts(formatCsv, CSV_HEAD) },
-  /** Without the mark, Excel takes UTF-8 for another encoding. */
+  /** Without a byte order mark, Excel does not detect UTF-8. */
   "excel.csv": {
     label: "Excel CSV",
     note: "with a byte order mark",
@@ -41,7 +41,7 @@ const formats = {
   ndjson: { label: "NDJSON", note: "lines of JSON", write: writeTexts(formatNdjson, "") },
 } as const;
 
-/** An export that stays incomplete saves no file. */
+/** An incomplete export saves no file. */
 async function exportPlants(filter: Filter, format: keyof typeof formats): Promise<void> {
   const controller = new AbortController();
   const stop = (): void => controller.abort();
@@ -63,7 +63,7 @@ async function exportPlants(filter: Filter, format: keyof typeof formats): Promi
     download(new Blob(pieces), name);
     toast(`Export complete: ${name}`);
   } catch (error) {
-    // After signing out, the next person should not hear of it.
+    // After a sign-out, the next user must not see the message.
     if (token.value === undefined) return;
     if (isAbort(error)) toast("Export cancelled.");
     else {
@@ -88,7 +88,7 @@ export function download(content: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_MS);
 }
 
-/** Of the selection, if there is one. */
+/** Exports the selection, if there is one. */
 export function ExportMenu(): JSX.Element {
   const { filter } = route.value;
   const what = hasSelection.value ? "the selected" : isWhole(filter) ? "all" : "these";

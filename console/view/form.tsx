@@ -1,10 +1,10 @@
-/** What forms do: they send once at a time, look up, suggest, and say what is wrong before they send. */
+/** What forms share: one submission at a time, look-ups, suggestions, validation. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../client/client.ts";
-import { isStorable } from "../../src/domain/plant.ts";
+import { findFaults } from "../../src/domain/plant.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
@@ -12,10 +12,10 @@ import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
 
-/** Something that is sent, once at a time. */
+/** A submission. At most one is in flight. */
 export function useTask() {
   const isBusy = useSignal(false);
-  /** Why it failed the last time. */
+  /** The error of the last attempt. */
   const trouble = useSignal<unknown>(undefined);
   const run = async (action: () => Promise<void>): Promise<void> => {
     if (isBusy.value) return;
@@ -34,10 +34,10 @@ export function useTask() {
 
 const POLL_MS = 5000;
 
-/** Reads at once and then every few seconds, but not while the page is hidden. The last question counts. */
+/** Reads at once and then every 5 seconds while the page is visible. Stale answers are dropped. */
 export function usePolling<Answer>(read: (before: Answer | undefined) => Promise<Answer>) {
   const answer = useSignal<Answer | undefined>(undefined);
-  /** Why it failed the last time. */
+  /** The error of the last read. */
   const failure = useSignal<unknown>(undefined);
   const asked = useRef(0);
   const poll = async (): Promise<void> => {
@@ -58,7 +58,7 @@ export function usePolling<Answer>(read: (before: Answer | undefined) => Promise
   return { answer: answer.value, failure: failure.value, poll };
 }
 
-/** Runs again when an input changes. The signal ends an earlier run. */
+/** Debounce: runs after the delay, again when an input changes. The signal aborts the earlier run. */
 export function useLater(
   delayMs: number,
   run: (signal: AbortSignal) => unknown,
@@ -76,7 +76,7 @@ export function useLater(
 
 const LOOK_UP_DELAY_MS = 250;
 
-/** Only a hint: the answer to the request decides. */
+/** A hint while the user types. The service decides on submit. */
 export function useLookUp<Found>(
   key: bigint | string | undefined,
   look: (signal: AbortSignal) => Promise<Found | undefined>,
@@ -98,7 +98,7 @@ interface FailureNoticeProps {
   readonly error: unknown;
 }
 
-/** A write that was refused, or one that may have been carried out although no answer came. */
+/** A write that was refused, or one without an answer that may have taken effect. */
 export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
   if (error instanceof Taken) {
     const { id, current } = error;
@@ -118,23 +118,23 @@ export function focusField(id: string): void {
   document.querySelector<HTMLInputElement>(`#${id}`)?.focus();
 }
 
-/** As the ref of a field. The next key after it has appeared belongs to it. */
+/** The ref of a field that takes the focus when it appears. */
 export function selectField(field: HTMLInputElement | null): void {
   field?.focus();
   field?.select();
 }
 
-/** What is wrong with a name or a tag, or worth a second look. */
+/** The faults and warnings of a name or tag. */
 export const judgeText = (text = ""): Pick<FieldProps, "fault" | "note"> => ({
-  fault: isStorable(text)
-    ? undefined
-    : "Contains a character that can't be stored (U+0000 or half of a surrogate pair).",
+  fault:
+    findFaults(0n, text, undefined).name &&
+    "Contains a character that can't be stored (U+0000 or half of a surrogate pair).",
   note: text.trim() === text ? undefined : "Starts or ends with a space.",
 });
 
 const TAGS_MAX = 1000;
 
-/** Suggests the first tags in use, with how many plants have each. The browser picks those that match. */
+/** Suggests the first 1,000 tags in use, with counts. The browser filters them. */
 export function TagInput(input: ControlProps): JSX.Element {
   const { id } = input;
   const tags = useSignal<readonly TagCount[]>([]);
@@ -148,7 +148,7 @@ export function TagInput(input: ControlProps): JSX.Element {
         type="text"
         list={`${id}-tags`}
         autocomplete="off"
-        // Any tag can be typed, so a failure does not matter.
+        // Suggestions are optional, so a failure is ignored.
         onFocus={() => mayRead.value && void suggest().catch(() => undefined)}
       />
       <datalist id={`${id}-tags`}>

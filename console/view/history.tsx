@@ -1,4 +1,4 @@
-/** What happened to plants, from the journal: the history of one, and those deleted lately. Both bring plants back. */
+/** History from the journal: of one plant, and of recent deletions. Both can restore plants. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -13,16 +13,16 @@ import { Button, Tag } from "./controls.tsx";
 import { useLater } from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
-/** The newest ones are kept. */
+/** Between this many and twice as many of the newest changes are shown. */
 const CHANGES_MAX = 100;
-/** The keys of the list walk past many plants. */
+/** Debounce: keyboard navigation passes many plants. */
 const DELAY_MS = 150;
 
 const verbs = { created: "Added", replaced: "Changed", removed: "Deleted" } as const;
 
 interface HistoryProps {
   readonly of: ChangeQuery;
-  /** What is not lost needs no button. */
+  /** A plant that is still there gets no button. */
   readonly isThere: (plant: Plant) => boolean;
   readonly onBringBack: (plant: Plant) => unknown;
 }
@@ -30,7 +30,7 @@ interface HistoryProps {
 export function History({ of: { id, types }, isThere, onBringBack }: HistoryProps): JSX.Element {
   /** Newest first. */
   const changes = useSignal<readonly Change[]>([]);
-  /** Why there are none. */
+  /** Shown in place of the changes. */
   const note = useSignal("Loading…");
   const news = useNews((change) => id === change.id || types?.includes(change.type) === true);
   const readAll = async (signal: AbortSignal): Promise<void> => {
@@ -40,7 +40,7 @@ export function History({ of: { id, types }, isThere, onBringBack }: HistoryProp
         for await (const change of client.changes({ id, types }, { signal }))
           if (found.push(change) > 2 * CHANGES_MAX) found.splice(0, CHANGES_MAX);
       });
-      note.value = "None in the last days.";
+      note.value = "No recent changes.";
       changes.value = found.toReversed();
     } catch (error) {
       if (isAbort(error)) return;

@@ -1,4 +1,4 @@
-/** What the pages of tokens and webhooks share: their list, a secret that is shown once, forms in dialogs. */
+/** What the tokens and webhooks pages share: the list, a secret that is shown once, dialogs with forms. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
@@ -7,18 +7,18 @@ import { toast } from "../state/toasts.ts";
 import { Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
 import { selectField, usePolling, useTask } from "./form.tsx";
 
-/** A dialog with a form. It closes when `run` is done. */
+/** A dialog with a form. It closes when `run` resolves. */
 interface Question {
   readonly title: string;
-  /** Of the button that does it. */
+  /** The text of the submit button. */
   readonly label: string;
   readonly kind?: "main" | "danger";
   readonly content: ComponentChildren;
-  /** Resolves to what is to be said. */
+  /** Resolves to the message to show. */
   readonly run: (given: FormData) => Promise<string | undefined>;
 }
 
-/** A list, what is asked in a dialog, and the secret of what was made last. */
+/** The list, the open dialog, and the secret of the newest item. */
 export function useManager<Item>(read: () => Promise<readonly Item[]>) {
   const question = useSignal<Question | undefined>(undefined);
   const secret = useSignal<string | undefined>(undefined);
@@ -52,7 +52,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
       {failure !== undefined && (
         <Notice kind="fault" title="Couldn't load the list" text={explain(failure)} />
       )}
-      {/* An open dialog would keep the focus. */}
+      {/* Not behind an open dialog, which would keep the focus. */}
       {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
       {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
       {items?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
@@ -61,7 +61,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
           question={asked}
           onDone={reload}
           onClose={() => {
-            // A slow answer does not close the dialog that was opened next.
+            // A slow answer must not close the dialog that was opened next.
             if (question.value === asked) question.value = undefined;
           }}
         />
@@ -93,7 +93,7 @@ function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
           value={shown}
           onFocus={(event) => event.currentTarget.select()}
         />
-        {/* Browsers offer the clipboard only on a secure origin. The text is selected. */}
+        {/* Browsers offer the clipboard only on a secure origin. Elsewhere the user copies the selected text. */}
         {"clipboard" in navigator && (
           <Button kind="main" onClick={() => void copy()}>
             Copy
@@ -111,7 +111,7 @@ interface DialogProps {
   readonly children: ComponentChildren;
 }
 
-/** Escape, or a click beside it, closes it. */
+/** Closes on Escape or a click outside. */
 export const Dialog = ({ title, onClose, children }: DialogProps): JSX.Element => (
   <dialog ref={showDialog} aria-labelledby="dialog-title" closedby="any" onClose={onClose}>
     <form class="section-head" method="dialog">

@@ -1,4 +1,4 @@
-/** The frame beside the list, for a plant or for a form. On a phone it covers the screen. */
+/** The panel beside the list, with a plant or a form. On a phone it covers the screen. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -20,12 +20,12 @@ export function closePanel(): void {
 export function Panel({ title, children }: PanelProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
   const focused = document.activeElement;
-  /** What had the focus before this title was shown; undefined for a new panel. */
+  /** The element that had the focus before this title was shown; undefined for a new panel. */
   const before = useRef<Element | null>(undefined);
-  // Before the next key: it belongs to the panel.
+  // A layout effect runs before the next key event, which belongs to the panel.
   useLayoutEffect(() => {
     const now = document.activeElement;
-    // A form has the focus in its first field, and takes it along when it goes. The keys of the list walk on.
+    // A form focuses its first field, and loses the focus when it closes. The list keeps it for keyboard navigation.
     const isLost =
       before.current === undefined
         ? now?.id !== "plants" && !heading.current?.closest(".panel")?.contains(now)
@@ -56,7 +56,7 @@ export function Panel({ title, children }: PanelProps): JSX.Element {
   );
 }
 
-/** An id, as printed on the label of a pot. */
+/** An id, styled as a plant label. */
 export const IdLabel = ({ id }: { readonly id: bigint }): JSX.Element => (
   <p class="label">
     <span class="visually-hidden">Id </span>

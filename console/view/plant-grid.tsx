@@ -1,4 +1,4 @@
-/** The list: a grid that draws only the rows in sight, with keyboard navigation. */
+/** The list: a virtualized grid with keyboard navigation. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -12,23 +12,23 @@ import { isSelected, select, selectAll, selection } from "../state/selection.ts"
 import { Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 
-/** Fingers need more than a pointer. The stylesheet asks the same. A row has two lines if the list is narrow. */
+/** Touch needs larger rows; the stylesheet has the same query. In a narrow list a row has two lines. */
 const [HEAD_HEIGHT, ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
   ? [45, 48, 64]
   : [36, 36, 56];
 /** The stylesheet has the same width. */
 const TWO_LINES_WIDTH_MAX = 700;
-/** The next page is requested this many screens before its first row is in sight. */
+/** The next page is loaded this many screens ahead. */
 const SCREENS_AHEAD = 2;
-/** Rows drawn above and below those in sight. */
+/** Rows rendered above and below the visible ones. */
 const ROWS_BEYOND = 10;
 
 export function PlantGrid(): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
-  /** The part of the list that is in sight. */
+  /** The visible part of the list. */
   const visible = useSignal({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
   const shown = list.value;
-  // Reading the version redraws the list when it changes.
+  // Reading the version subscribes to changes of the list.
   const version = shown.version.value;
   const { plants } = shown;
   const { top, height, rowHeight } = visible.value;
@@ -36,7 +36,7 @@ export function PlantGrid(): JSX.Element {
   const start = Math.max(0, Math.min(end, Math.floor(top / rowHeight) - ROWS_BEYOND));
   const activeId = shown.active.value;
   const active = activeId === undefined ? -1 : shown.placeOf(activeId);
-  /** The first row in sight, or, while the list is loaded as far as there, the one that was. */
+  /** The first visible row, or the stored one until the list is loaded that far. */
   const anchor = useRef(findPlace(shown.filter));
   const isPlaced = useRef(anchor.current === undefined);
 
@@ -47,7 +47,7 @@ export function PlantGrid(): JSX.Element {
     const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
     const isAsBefore = each === visible.value.rowHeight;
     visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
-    // Rows of another height are placed first: until then another row is in sight.
+    // After a change of the row height, scrollTop is stale until the rows are placed again.
     if (!isPlaced.current || !isAsBefore) return;
     anchor.current = scrollTop === 0 ? undefined : plants[Math.floor(scrollTop / each)]?.id;
     keepPlace(shown.filter, anchor.current);
@@ -57,7 +57,7 @@ export function PlantGrid(): JSX.Element {
     if (scroller.current !== null) observer.observe(scroller.current);
     return () => observer.disconnect();
   }, []);
-  // The rows in sight stay in place when plants appear or disappear above them.
+  // Visible rows stay in place when plants appear or disappear above them.
   useLayoutEffect(() => {
     const element = scroller.current;
     if (element === null || anchor.current === undefined) return;
@@ -73,7 +73,7 @@ export function PlantGrid(): JSX.Element {
   useEffect(() => {
     const element = scroller.current;
     if (active < 0 || element === null || !isPlaced.current) return;
-    // Only as far as needed to show the row below the sticky head.
+    // Scroll only as far as needed to show the row below the sticky head.
     const rowTop = active * rowHeight;
     const lowest = rowTop + rowHeight - (element.clientHeight - HEAD_HEIGHT);
     element.scrollTop = Math.max(lowest, Math.min(rowTop, element.scrollTop));
@@ -82,7 +82,7 @@ export function PlantGrid(): JSX.Element {
   const moveTo = (index: number): void => {
     const target = plants[Math.max(0, Math.min(index, plants.length - 1))];
     shown.active.value = target?.id;
-    // The open plant follows.
+    // The panel follows the active row.
     if (typeof route.value.open === "bigint" && target !== undefined) openPlant(target.id, false);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -99,7 +99,7 @@ export function PlantGrid(): JSX.Element {
     const target = targets[event.key];
     if (target !== undefined) moveTo(target);
     else if (event.key === "Enter" && active >= 0) openPlant(plants[active]?.id);
-    // A checkbox that has the focus is the one that is meant.
+    // A focused checkbox handles the space key itself.
     else if (event.key === " " && active >= 0 && !(event.target instanceof HTMLInputElement))
       select(active, event.shiftKey);
     else return;
@@ -165,7 +165,7 @@ interface RowProps {
   readonly isActive: boolean;
 }
 
-/** The ids are in order, so the longest is at an end. */
+/** The ids are sorted, so the longest is the first or the last. */
 const countIdDigits = (plants: readonly Plant[]): number =>
   Math.max(...[plants[0], plants.at(-1)].map((plant) => String(plant?.id ?? "").length));
 
@@ -184,7 +184,7 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
       data-active={isActive ? "" : undefined}
       style={{ "--index": index }}
     >
-      {/* The whole cell is the target. */}
+      {/* The whole cell is the click target. */}
       <span role="gridcell" class="row-check" onClick={(event) => select(index, event.shiftKey)}>
         <input
           type="checkbox"

@@ -1,9 +1,9 @@
-/** One plant: shown, edited, deleted. A change that someone else made meanwhile is shown, not overwritten. */
+/** Shows, edits and deletes one plant. A concurrent change is shown, not overwritten. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { findFaults, isSame, type Plant } from "../../src/domain/plant.ts";
 import { Changed, findPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
@@ -41,7 +41,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
 
   /** Undefined means that the plant is gone. */
   const accept = (now: Versioned | undefined): void => {
-    // A form in which nothing was typed, or what is stored already, goes on from the plant as it is now.
+    // A draft without edits, or equal to the stored plant, is rebased on the current version.
     const isUntouched = isDrafted(findVersioned(loaded.value)?.plant) || isDrafted(now?.plant);
     if (now !== undefined && !isBusy.value && isUntouched) edit(now);
     loaded.value = now ?? "missing";
@@ -50,7 +50,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     else list.value.put(now.plant);
   };
   useEffect(() => {
-    // The change may be its own: the answer will tell.
+    // The change may be this panel's own write, whose answer is still to come.
     if (isBusy.value) return undefined;
     if (news?.type === "removed" && loaded.value !== "loading") return accept(undefined);
     const controller = new AbortController();
@@ -92,7 +92,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       try {
         const saved = await replacePlant(edited, over);
         const kept = findDraft(id);
-        // The person may have begun a further edit meanwhile.
+        // The user may have edited further meanwhile.
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
         toast(`Saved ${formatName(saved.plant)}.`);
@@ -144,7 +144,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     )
   );
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
-  // An edit of a plant that is gone is not thrown away unseen.
+  // The draft of a deleted plant is kept until the user discards it.
   const isTouched = isEdited && !isDrafted(known);
   if (isEdited)
     return (
@@ -152,7 +152,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         <Form
           onSubmit={() => {
             if (!isTouched) discard();
-            else if (![draft.name, draft.tag].some((text) => judgeText(text).fault))
+            else if (Object.keys(findFaults(id, draft.name, draft.tag)).length === 0)
               void save({ ...draft, id }, draft.etag ?? "");
           }}
         >
@@ -161,7 +161,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             id="edit-name"
             label="Name"
             inputRef={selectField}
-            // A field of one line would drop the line breaks.
+            // An input would drop line breaks.
             control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}
             value={draft.name}
             onText={(name) => keepDraft(id, { ...draft, name })}
@@ -178,7 +178,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               <Button type="submit" kind="main" disabled={isBusy.value}>
                 {isBusy.value ? "Saving…" : "Save"}
               </Button>
-              {/* With an edit, Escape closes the panel, and the edit stays. */}
+              {/* With an edit, Escape closes the panel and keeps the draft. */}
               <Button aria-keyshortcuts={isTouched ? undefined : "Escape"} onClick={discard}>
                 Cancel
               </Button>
@@ -235,7 +235,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   );
 }
 
-/** Shorter names fit in. */
+/** Longer names scroll. */
 const LONG_CHARACTERS = 200;
 
 function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
@@ -243,7 +243,7 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
   return (
     <div class="shown">
       <IdLabel id={id} />
-      {/* A very long one is scrolled: the buttons stay within reach. */}
+      {/* A long name scrolls, so the buttons stay visible. */}
       <p class="shown-name" tabIndex={name.length > LONG_CHARACTERS ? 0 : undefined}>
         {name.trim() === "" ? <i class="faint">no name</i> : name}
       </p>
@@ -258,9 +258,9 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
 
 interface ConflictProps {
   readonly now: Versioned | undefined;
-  /** Leave the plant as it is now. */
+  /** Discards the edit. */
   readonly onTake: () => void;
-  /** Go ahead, over the version that is shown. */
+  /** Overwrites the version that is shown. */
   readonly onInsist: (now: Versioned) => void;
 }
 

@@ -1,9 +1,9 @@
-/** The plants: search and filters, the list, what is selected, and beside the list the plant that is open. */
+/** The plants view: search and filters, the list, the selection bar, and the panel with the open plant. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { findInt64 } from "../../src/domain/json.ts";
+import { findInt64 } from "../../src/domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
 import { useNews } from "../state/feed.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
@@ -130,7 +130,7 @@ function SearchBox(): JSX.Element {
   const given = route.value.filter.q ?? "";
   const text = useSignal(given);
   const applied = useRef(given);
-  // A link changed the filter. What this box applied itself may be older than its text by now.
+  // Take over a filter from a link. A value that this box applied itself may be older than its text.
   useLayoutEffect(() => {
     if (given === applied.current) return;
     applied.current = given;
@@ -146,7 +146,7 @@ function SearchBox(): JSX.Element {
     const asked = text.value;
     const id = findInt64(asked.trim());
     if (id === undefined || (await findTaken(id)) === undefined) return;
-    // The person may have typed on, or gone elsewhere.
+    // The user may have typed on or moved the focus.
     if (text.value === asked && document.activeElement?.id === "search") openPlant(id);
   };
   return (
@@ -206,7 +206,7 @@ function TagFilter(): JSX.Element {
   );
 }
 
-/** Below the list: how many plants are selected, and what can be done to them. */
+/** Below the list: the number of selected plants, and the actions on them. */
 function SelectionBar(): JSX.Element | null {
   const running = work.value;
   if (running !== undefined)

@@ -23,7 +23,7 @@ export function Shell(): JSX.Element {
 const focusMain = (): void => document.querySelector<HTMLElement>("#main")?.focus();
 
 function Inside(): JSX.Element {
-  // After signing in the focus would be nowhere.
+  // After signing in, no element has the focus.
   useLayoutEffect(() => {
     if (document.activeElement === document.body) focusMain();
   }, []);
@@ -41,7 +41,7 @@ function Inside(): JSX.Element {
         <Account />
       </header>
       {isLost.value && <Notice kind="warning" title="No connection to the store. Trying again…" />}
-      {/* The charts use the arrow keys, so the page itself takes the focus to be scrolled by them. */}
+      {/* The charts handle the arrow keys, so the page must be focusable to scroll by them. */}
       <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
         <CurrentView />
       </main>
@@ -137,7 +137,7 @@ function Account(): JSX.Element {
 const TOAST_MS = 5000;
 const ACTION_MS = 10_000;
 
-/** Goes away by itself, but not while the pointer or the focus is on it. */
+/** Closes after a timeout, but not while it has the pointer or the focus. */
 function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
   const { key, text, action } = each;
   const note = useRef<HTMLDivElement>(null);

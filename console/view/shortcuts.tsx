@@ -18,7 +18,7 @@ export function listenForKeys(): void {
   document.addEventListener("keydown", (event) => {
     const { key } = event;
     if (token.value === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    // The key is for the input method.
+    // The key belongs to the input method (IME).
     if (event.isComposing) return;
     if (document.querySelector("dialog[open], :popover-open") !== null) return;
     if (key !== "Escape" && isTyping(event.target)) return;
@@ -26,16 +26,16 @@ export function listenForKeys(): void {
   });
 }
 
-/** Uses what has the key as its shortcut. The last one counts: the panel, the newest message. */
+/** Activates the element that has this shortcut. The last one wins: the panel, the newest toast. */
 function press(key: string): boolean {
   const all = [...document.querySelectorAll<HTMLElement>("[aria-keyshortcuts]")];
   const part = all.findLast((each) => each.getAttribute("aria-keyshortcuts") === key);
   if (part === undefined) return false;
   if (part instanceof HTMLInputElement) selectField(part);
-  // At once: the next key may come before the browser reports that the address has changed.
+  // At once, because the next key may come before `hashchange` fires.
   else if (part instanceof HTMLAnchorElement) follow(part.hash);
   else part.click();
-  // The search is drawn by then.
+  // The search box is rendered by then.
   if (key === "/") queueMicrotask(() => selectField(document.querySelector("#search")));
   return true;
 }

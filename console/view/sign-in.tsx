@@ -1,4 +1,4 @@
-/** Signing in: the service checks the token at once, and this tab or this device keeps it. */
+/** Signing in: the service checks the token, which is then stored for the tab or the device. */
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
@@ -12,10 +12,10 @@ const reasons: Readonly<Partial<Record<SignedOut, string>>> = {
   refused: "Your token is no longer accepted. It may have been revoked. Sign in with another one.",
 };
 
-/** People copy the whole line of a header, also out of the quotes of a command. */
+/** Strips what people copy with a token: the header name, quotes, a backslash. */
 const AROUND = /^["']?\s*(authorization\s*:\s*)?(bearer\s+)?|["']?\s*\\?$/gi;
 
-/** The characters that a header can carry. */
+/** The characters that a token in a header may have. */
 const SENDABLE = /^[\x21-\x7e]+$/;
 
 export function SignIn(): JSX.Element {

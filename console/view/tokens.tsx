@@ -1,4 +1,4 @@
-/** Tokens: who can use the store, made and revoked here. */
+/** Tokens: lists, creates and revokes them. */
 
 import type { JSX } from "preact";
 import { plantScopes, type Scope, type TokenSummary } from "../../src/domain/token.ts";
@@ -27,7 +27,7 @@ const isInUse = ({ revoked, expires }: TokenSummary): boolean =>
 
 const isOwn = ({ prefix }: TokenSummary): boolean => prefix === identity.value?.prefix;
 
-/** The newest first. */
+/** Newest first. */
 async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
   const all: TokenSummary[] = [];
   for await (const token of client.listTokens()) all.push(token);
@@ -37,7 +37,7 @@ async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
 export function TokensView(): JSX.Element {
   const manager = useManager(() => call(readTokens));
   const shown = (manager.items ?? []).filter(isInUse);
-  // A token cannot hand out what it lacks.
+  // A token cannot grant scopes that it lacks.
   const has = identity.value?.scopes ?? [];
 
   const create = async (given: FormData): Promise<undefined> => {

@@ -1,4 +1,4 @@
-/** Webhooks: the receivers of changes, how they are doing, and what can be done about it. */
+/** Webhooks: their state, their last attempts, and the actions on them. */
 
 import type { JSX } from "preact";
 import { changeTypes } from "../../src/domain/change.ts";
@@ -50,7 +50,7 @@ export function WebhooksView(): JSX.Element {
     ),
   };
 
-  /** Says what came of it. */
+  /** Runs an action and shows its result. */
   const act = async (run: () => Promise<string>): Promise<void> => {
     toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
     await manager.reload();
@@ -68,7 +68,9 @@ export function WebhooksView(): JSX.Element {
     };
     const skip = async (): Promise<string> => {
       const { skipped } = await post<{ readonly skipped: number | null }>("skip");
-      return skipped === null ? `“${name}” has taken it by now.` : `Skipped change ${skipped}.`;
+      return skipped === null
+        ? "The change was delivered meanwhile."
+        : `Skipped change ${skipped}.`;
     };
     const replay = (): void => {
       manager.question.value = {
@@ -81,7 +83,7 @@ export function WebhooksView(): JSX.Element {
         },
         content: (
           <>
-            <p>0 sends all that are kept. Empty skips to the newest.</p>
+            <p>0 sends all changes that are kept. Leave it empty to skip to the newest.</p>
             <Field id="webhook-from" label="After change number" defaultValue="0" />
           </>
         ),

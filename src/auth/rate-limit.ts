@@ -4,13 +4,12 @@ import { setTimeout } from "node:timers/promises";
 import { Refusal } from "../domain/errors.ts";
 import { findRate, type Rate } from "../domain/rate.ts";
 import type { TokenRecord } from "../domain/token.ts";
+import { sharedNow } from "../tick.ts";
 
 type Limited = Pick<TokenRecord, "hash" | "rate">;
 
-/** What is left of a token's rate. */
 export interface RateState extends Rate {
   readonly remaining: number;
-  /** Until the token has all its units again. */
   readonly resetSeconds: number;
 }
 
@@ -33,13 +32,10 @@ export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT
 
 const NS_A_SECOND = 1_000_000_000;
 
-/** The same for all threads. The runtime's hrtime() and performance.now() count from the start of each thread. */
-const readClockNs = (): bigint =>
-  BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e6));
+const readClockNs = (): bigint => BigInt(Math.round(sharedNow() * 1e6));
 /** The clocks of two threads differ by less than this. */
 const CLOCK_NS_MAX = 1_000_000;
 
-/** A token's rate, and where the time is kept at which it has all its units again. */
 interface Bucket extends Rate {
   readonly slot: number;
   readonly windowNs: number;
@@ -52,11 +48,10 @@ const BATCHES_TAKEN = `The token has ${BATCHES_MAX} batches under way, the most 
 const BATCH_RETRY_SECONDS = 1;
 
 /**
- * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on, and
- * a bucket that would take longer than a window to fill is empty. The times are in memory that threads can share.
+ * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on. The times
+ * are in memory that threads can share. `fallback` is for tokens without a rate of their own; "" is none.
  */
 export function createRateLimiter(
-  /** For tokens without a rate of their own; "" is none. */
   fallback: string,
   memory: ArrayBufferLike = new ArrayBuffer(RATES_BYTES),
   now = readClockNs,
@@ -75,7 +70,6 @@ export function createRateLimiter(
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
-  /** Throws if the token has as many batches as it may have at a time. */
   function requireBatch(token: Limited | undefined): void {
     const bucket = token && bucketOf(token);
     const begun = batches.filter((slot) => slot === bucket?.slot).length;
@@ -83,7 +77,6 @@ export function createRateLimiter(
     throw new RateLimited(tryTake(bucket, 0).state, BATCH_RETRY_SECONDS, BATCHES_TAKEN);
   }
 
-  /** Gives the lines of a batch on as fast as the rate allows. */
   async function* pace<Line>(
     blocks: AsyncIterable<Line[]>,
     token: Limited | undefined,
@@ -109,10 +102,7 @@ export function createRateLimiter(
     }
   }
 
-  /**
-   * A part that the bucket does not have is owed: single requests are refused until it is paid. Then they have a quarter
-   * to half of that time to themselves. It varies, because other batches may wait too, perhaps in other threads.
-   */
+  /** What the bucket lacks is owed: single requests are refused until it is paid. Then they have some time to themselves. */
   async function payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
       const tried = tryTake(bucket, units, units);

@@ -1,10 +1,160 @@
-/** Tokens have the form `pst_<random>_<checksum>`. */
+/** Tokens: how a request's token is found and judged, their form, `pst_<random>_<checksum>`, and how they are granted. */
 
-import { Refusal } from "../domain/errors.ts";
-import { parseMembers } from "../domain/json.ts";
+import { Refusal, toRefusal } from "../domain/errors.ts";
+import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";
+
+type UsedTokens = Pick<TokenStore, "findToken" | "touchTokens">;
+
+interface CheckedToken {
+  readonly record: TokenRecord;
+  readonly checkedAtMs: number;
+}
+
+/** The time of day can be set back, so the cache ages by a clock that cannot. */
+const systemClocks = { nowMs: Date.now, monotonicMs: () => performance.now() };
+
+/** Every instance obeys a revocation after this, well within the promised 5 seconds. */
+const CACHE_MS = 2_000;
+const CACHED_TOKENS_MAX = 10_000;
+/** Whose uses are kept while they cannot be written. */
+const USED_TOKENS_MAX = 10_000;
+/** A header may have any number of spaces before the token: one client could fill the cache with its variants. */
+const CACHED_HEADER_CHARACTERS_MAX = 256;
+
+/** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
+const WATCH_MS = 300;
+
+interface Watch {
+  readonly header: string;
+  readonly onInvalid: (refusal: Refusal) => void;
+}
+
+/** RFC 6750, section 2.1; the scheme's name is case-insensitive by RFC 9110. */
+const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
+
+export class Authenticator {
+  private readonly tokens: UsedTokens;
+  private readonly environment: TokenRecord | undefined;
+  private readonly clocks: typeof systemClocks;
+  /** By header: a returning client is not hashed. Only one whose hash matched gets in, so timing tells an attacker nothing. */
+  private readonly cache = new Map<string, CheckedToken>();
+  private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
+  private used = new Map<string, number>();
+  private readonly watched = new Set<Watch>();
+  private watching: Timer | undefined;
+
+  constructor(tokens: UsedTokens, environmentToken: string | undefined, clocks = systemClocks) {
+    this.tokens = tokens;
+    this.clocks = clocks;
+    if (environmentToken === undefined) return;
+    const grant = { name: ENVIRONMENT_NAME, scopes, createdAtMs: 0 };
+    // It may be any text, so no part of it is shown.
+    this.environment = { ...toRecord(environmentToken, grant), prefix: "" };
+  }
+
+  /** Throws a Refusal without a valid token. Returns at once for a token that was checked within `ageMsMax`. */
+  authenticate(header: string | null, ageMsMax = CACHE_MS): TokenRecord | Promise<TokenRecord> {
+    const cached = this.cache.get(header ?? "");
+    if (cached !== undefined && this.clocks.monotonicMs() - cached.checkedAtMs < ageMsMax)
+      return this.judge(cached);
+    const token = parseBearer(header);
+    // Only hashes are compared. An attacker cannot choose a hash's digits, so timing tells nothing about a token.
+    const hash = hashToken(token);
+    if (hash === this.environment?.hash)
+      return this.remember(header ?? "", { record: this.environment, checkedAtMs: Infinity });
+    if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
+    return this.lookUp(header ?? "", hash, ageMsMax);
+  }
+
+  /** Calls back, again and again, when the token is no longer good. Returns what ends it. */
+  watch(watch: Watch): () => void {
+    this.watched.add(watch);
+    this.watching ??= setInterval(this.checkAll, WATCH_MS).unref();
+    return () => {
+      this.watched.delete(watch);
+      if (this.watched.size > 0) return;
+      clearInterval(this.watching);
+      this.watching = undefined;
+    };
+  }
+
+  /** Not made where a stream is known: the timer would keep it in memory. */
+  private readonly checkAll = (): void => {
+    for (const watch of this.watched) void this.check(watch);
+  };
+
+  private async check({ header, onInvalid }: Watch): Promise<void> {
+    try {
+      // One look for all streams with the token.
+      await this.authenticate(header, WATCH_MS / 2);
+    } catch (error) {
+      const refusal = toRefusal(error);
+      // A store that cannot be asked says nothing about the token.
+      if (refusal.reason === "token_invalid" || refusal.reason === "token_expired")
+        onInvalid(refusal);
+    }
+  }
+
+  /** Stores which tokens were used since the last call that succeeded. */
+  async flushUses(): Promise<void> {
+    if (this.used.size === 0) return;
+    const { used } = this;
+    this.used = new Map();
+    try {
+      await this.tokens.touchTokens(used);
+    } catch (error) {
+      // For the next call. A later use of the same token wins, and the newest are kept.
+      const kept = [...new Map([...used, ...this.used])].toSorted(([, one], [, two]) => one - two);
+      this.used = new Map(kept.slice(-USED_TOKENS_MAX));
+      throw error;
+    }
+  }
+
+  private remember(header: string, token: CheckedToken): TokenRecord {
+    if (this.cache.size >= CACHED_TOKENS_MAX) this.cache.clear();
+    if (header.length <= CACHED_HEADER_CHARACTERS_MAX) this.cache.set(header, token);
+    return this.judge(token);
+  }
+
+  private async lookUp(header: string, hash: string, ageMsMax: number): Promise<TokenRecord> {
+    // A look-up that is under way may not see a revocation. If it began before the token was made, it does not find it.
+    const begun = ageMsMax > 0 ? this.lookUps.get(hash) : undefined;
+    const found = (begun && (await begun)) ?? (await this.read(hash));
+    if (found !== undefined) return this.remember(header, found);
+    this.cache.delete(header);
+    throw new Refusal("token_invalid");
+  }
+
+  private read(hash: string): Promise<CheckedToken | undefined> {
+    // The record may have changed since the question was sent.
+    const checkedAtMs = this.clocks.monotonicMs();
+    const lookUp = this.tokens
+      .findToken(hash)
+      .then((record) => record && { record, checkedAtMs })
+      .finally(() => this.lookUps.delete(hash));
+    this.lookUps.set(hash, lookUp);
+    return lookUp;
+  }
+
+  private judge({ record }: CheckedToken): TokenRecord {
+    const now = this.clocks.nowMs();
+    if (record.revokedAtMs !== undefined) throw new Refusal("token_invalid");
+    if (record.expiresAtMs !== undefined && record.expiresAtMs <= now)
+      throw new Refusal("token_expired");
+    if (record !== this.environment) this.used.set(record.hash, now);
+    return record;
+  }
+}
+
+function parseBearer(header: string | null): string {
+  if (header === null || !/^bearer\b/i.test(header)) throw new Refusal("token_missing");
+  const token = BEARER.exec(header)?.[1];
+  if (token !== undefined) return token;
+  throw new Refusal(/^bearer *$/i.test(header) ? "token_missing" : "token_invalid");
+}
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /** 36 characters hold 214 bits; 178 of them stay secret when a prefix is shown. */
@@ -30,7 +180,6 @@ export function hashToken(token: string): string {
   return Bun.SHA256.hash(token, "hex");
 }
 
-/** What a new token may do, and until when. */
 export type TokenGrant = Pick<TokenRecord, "name" | "scopes" | "createdAtMs"> &
   Partial<Pick<TokenRecord, "expiresAtMs" | "rate">>;
 
@@ -44,13 +193,11 @@ export const toRecord = (token: string, grant: TokenGrant): TokenRecord => ({
   revokedAtMs: undefined,
 });
 
+type Tokens = Pick<TokenStore, "createToken" | "listTokens">;
 export type IssuedToken = TokenSummary & { readonly token: string };
 
 /** The token is shown once: the store keeps only its record. Throws a Refusal if the name is in use. */
-export async function issueToken(
-  store: Pick<TokenStore, "createToken">,
-  grant: TokenGrant,
-): Promise<IssuedToken> {
+export async function issueToken(store: Tokens, grant: TokenGrant): Promise<IssuedToken> {
   const token = mintToken();
   const record = toRecord(token, grant);
   if (await store.createToken(record)) return { token, ...summarize(record) };
@@ -61,18 +208,14 @@ export async function issueToken(
 }
 
 /** Also those that are revoked or expired. */
-export const hasTokens = async (tokens: Pick<TokenStore, "listTokens">): Promise<boolean> =>
+export const hasTokens = async (tokens: Tokens): Promise<boolean> =>
   (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
 
 /**
- * A store that has never had a token gets one, so the first request needs no other command. If several services start
- * first, one makes it: two tokens in use cannot have the same name. `keep` gets the token before the store does; what
- * it has kept is disposed of if no token is made.
+ * A store that has never had a token gets one. If several services start first, one makes it: a name is unique. `keep` gets
+ * the token before the store does; what it has kept is disposed of if no token is made.
  */
-export async function makeFirstToken(
-  tokens: TokenStore,
-  keep?: (token: string) => Disposable,
-): Promise<string | undefined> {
+export async function makeFirstToken(tokens: Tokens, keep?: (token: string) => Disposable) {
   if (await hasTokens(tokens)) return undefined;
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
@@ -85,7 +228,7 @@ export async function makeFirstToken(
 const PAGE_LENGTH = 1_000;
 
 /** All tokens ever made, oldest first. For commands: a service reads a page at a time. */
-export async function readTokens(store: Pick<TokenStore, "listTokens">): Promise<TokenRecord[]> {
+export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
   const all: TokenRecord[] = [];
   let page: readonly TokenRecord[];
   do {
@@ -98,8 +241,8 @@ export async function readTokens(store: Pick<TokenStore, "listTokens">): Promise
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-/** What the token of the environment is called in logs and in the journal. No other token can pass for it. */
-export const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
+/** In logs and in the journal. No other token can pass for it. */
+const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
 
@@ -159,10 +302,7 @@ export function parseGrant(given: unknown): TokenGrant {
   return { ...grant, expiresAtMs, createdAtMs };
 }
 
-/**
- * What the grant has that its maker lacks, for people; undefined if there is nothing. `allRate` is the rate of tokens
- * without one of their own. The operator's own token may hand out anything.
- */
+/** What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's may hand out anything. */
 export function findExcess(
   grant: TokenGrant,
   { name, expiresAtMs = Infinity, rate }: TokenRecord,

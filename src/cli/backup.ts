@@ -35,7 +35,11 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
   await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
     from === "-"
       ? withTemporaryFile(async (path) => {
-          await receive(path, signal);
+          await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal).catch(
+            (error: NodeJS.ErrnoException) => {
+              throw error.syscall === "write" ? explainTemporary(error) : error;
+            },
+          );
           return restoreStore({ from: path, to, signal });
         })
       : restoreStore({ from, to, signal }),
@@ -54,15 +58,6 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
       path: undefined,
     })),
   );
-}
-
-/** Standard input, into a new file. */
-async function receive(path: string, signal: AbortSignal): Promise<void> {
-  try {
-    await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal);
-  } catch (error) {
-    throw (error as NodeJS.ErrnoException).syscall === "write" ? explainTemporary(error) : error;
-  }
 }
 
 const explainTemporary = (error: unknown): CommandError =>
@@ -126,7 +121,6 @@ export const describeSchema = (version: number, newest: number): string =>
 
 /** A backup that failed is tried again after this time, or after the interval if that is shorter. */
 const RETRY_MS_MAX = 300_000;
-
 /** A younger one may be the backup that another service is making now. */
 const LEFTOVER_MS_MIN = 3_600_000;
 /** Clocks of two machines that share a folder may differ by this much. */
@@ -135,10 +129,7 @@ const CLOCK_MS_MAX = 60_000;
 /** The store's name, the time at which the backup began, and what a killed backup leaves behind. */
 const namePattern = /^(.+)-(\d{8}T\d{6}Z)\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
 
-/**
- * Oldest first. A name with a time in the future comes from a wrong clock. Its real age is unknown, so it counts as the
- * oldest.
- */
+/** Oldest first. A name with a time in the future comes from a wrong clock, and counts as the oldest. */
 function readBackups(folder: string) {
   return readdirSync(folder, { withFileTypes: true })
     .flatMap((entry) => {
@@ -166,7 +157,6 @@ export function scheduleBackups(config: Config, log: Log) {
   const { signal } = stopping;
   let running: Promise<void> | undefined;
 
-  /** The folder may hold other files, and backups of other stores. */
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 

@@ -3,6 +3,7 @@
 import type { Change } from "../../client/changes.ts";
 import type { Config } from "../config.ts";
 import { STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
+import { findChangeNumber } from "../domain/change.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
 import { describeRetry, formatJson, printError } from "./terminal.ts";
 
@@ -29,8 +30,8 @@ export async function printChanges(config: Config, flags: Flags): Promise<void> 
 }
 
 export function parseChangeNumber(flag: string, text = "0"): number {
-  const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isSafeInteger(number)) return number;
+  const number = findChangeNumber(text);
+  if (number !== undefined) return number;
   throw new UsageError(`${flag}: ${JSON.stringify(text)} is not the number of a change`);
 }
 

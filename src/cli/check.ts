@@ -2,8 +2,7 @@
 
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import type { Inspection, PlantCounts } from "../store/inspection.ts";
-import { inspectStore } from "../store/sqlite/check.ts";
+import { type Inspection, inspectStore, type PlantCounts } from "../store/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
 import {
@@ -18,11 +17,7 @@ import { formatBytes, formatCount, formatFact, printJson, printTable } from "./t
 
 /** Changes nothing. */
 export async function check(config: Config, { json }: Flags): Promise<void> {
-  const url = parseStoreUrl(config.databaseUrl);
-  const inspection =
-    url.engine === "sqlite"
-      ? inspectStore(url.path)
-      : await (await import("../store/postgres/check.ts")).inspectPostgres(url.target, config);
+  const inspection = await inspectStore(config.databaseUrl, config);
   const { kind, location, schemaVersion, faults, plants, tokens, bytes } = inspection;
   const ok = faults.length === 0;
   if (json) {
@@ -51,7 +46,6 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
   throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
 }
 
-/** What is wrong comes first. */
 function describeChecks({ schemaVersion, newestVersion, sound, faults }: Inspection): string[][] {
   const isKnown = schemaVersion !== undefined;
   const schema = isKnown ? describeSchema(schemaVersion, newestVersion) : "";
@@ -80,7 +74,6 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
       engine === "sqlite"
         ? migrations.slice(before).map((step) => step.trim())
         : (await import("../store/postgres/schema.ts")).listStatements(version);
-    // A script that runs as it is.
     const script = statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n");
     return void process.stdout.write(script || "-- Nothing to do: the schema is up to date.\n");
   }
@@ -101,7 +94,6 @@ function explainSilence(error: unknown, host: string): string {
 }
 
 const HEALTH_MS_MAX = 5_000;
-const HEALTH_RETRY_MS = 100;
 
 /** For container engines and systemd: a minimal image has no other client. */
 export async function checkHealth(
@@ -111,7 +103,6 @@ export async function checkHealth(
   if (!/^\d{1,4}$/.test(wait))
     throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
   const untilMs = performance.now() + Number(wait) * 1000;
-  // An address that means every network is none to call.
   const called = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const url = `http://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
   // Not through HTTP_PROXY: the service is on this machine.
@@ -124,6 +115,6 @@ export async function checkHealth(
     );
     if (answer === "answers 200") return;
     if (performance.now() >= untilMs) throw new CommandError(`${url} ${answer}`);
-    await Bun.sleep(HEALTH_RETRY_MS);
+    await Bun.sleep(100);
   }
 }

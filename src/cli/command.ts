@@ -22,13 +22,12 @@ import { MalformedFile } from "../format/records.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { openStore } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
-import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
+import { getSchemaVersion, isBlank, migrations, readStore } from "../store/sqlite/database.ts";
 import { printError } from "./terminal.ts";
 
-/** The command finished, but records were refused or stores differ. */
+/** Records were refused, or stores differ. */
 export const EXIT_DIFFERENT = 3;
 
-/** The command was understood and could not be done. */
 export class CommandError extends Error {
   readonly exitCode: number = 1;
 }
@@ -69,7 +68,7 @@ export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean)
 
 export class Interrupted extends CommandError {}
 
-/** Those of a process which the signal has ended: 128 and its number. */
+/** 128 and the number of the signal. */
 const signalExitCodes = { SIGINT: 130, SIGTERM: 143 };
 
 /** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */
@@ -85,7 +84,7 @@ export function untilInterrupted<Result>(
   return use(controller.signal);
 }
 
-/** For commands that report how far they came: the failure is returned, and the time, to the millisecond. */
+/** For commands that report how far they came. */
 export async function timeUntilInterrupted(
   use: (signal: AbortSignal) => Promise<void>,
 ): Promise<{ readonly seconds: number; readonly error: unknown }> {
@@ -134,7 +133,6 @@ export const retryBusy = <Result>(
 
 const PAGE_LENGTH = 1_000;
 
-/** All plants that match, by ascending id. */
 export async function* readPages(
   store: Store,
   filter: Filter,
@@ -152,7 +150,6 @@ export async function* readPages(
   } while (after !== undefined);
 }
 
-/** Stores the plants, and settles each as soon as its outcome is known. */
 export async function createPlants(
   store: Store,
   plants: readonly Plant[],
@@ -175,7 +172,7 @@ export async function createPlants(
 }
 
 const isFinal = (outcome: Created | Refusal): boolean =>
-  typeof outcome === "string" || outcome.reason === "id_taken" || outcome.reason === "store_full";
+  typeof outcome === "string" || ["id_taken", "store_full"].includes(outcome.reason);
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({
   code: catalogue[reason].code,
@@ -189,37 +186,26 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
   if (url.engine === "postgres")
     return (await import("../store/postgres/schema.ts")).findSchema(url.target, config);
   const { path } = url;
-  const isStore = Boolean(statSync(path, { throwIfNoEntry: false })?.size);
-  const version = isStore ? readStore(path, (db) => getSchemaVersion(db, path)) : undefined;
+  const hasContent = Boolean(statSync(path, { throwIfNoEntry: false })?.size);
+  const version = hasContent
+    ? readStore(path, (db) => (isBlank(db) ? undefined : getSchemaVersion(db, path)))
+    : undefined;
   return { location: resolve(path), version, newest: migrations.length };
 }
 
+type Texts = "after" | "databaseUrl" | "delimiter" | "expires" | "from" | "map" | "output" | "rate";
+type MoreTexts = "rejects" | "scopes" | "sheet" | "to" | "types" | "url" | "wait";
+
 /** The flags of all commands, besides those of settings. */
-export interface Flags extends Filter {
-  readonly after?: string;
-  readonly databaseUrl?: string;
-  readonly delimiter?: string;
+export interface Flags extends Filter, Readonly<Partial<Record<Texts | MoreTexts, string>>> {
   readonly dryRun?: boolean;
   readonly encoding?: Encoding;
-  readonly expires?: string;
   readonly follow?: boolean;
   readonly force?: boolean;
   readonly format?: FileFormat["kind"];
-  readonly from?: string;
   readonly json?: boolean;
-  readonly map?: string;
-  readonly output?: string;
-  readonly rate?: string;
-  readonly rejects?: string;
-  readonly scopes?: string;
-  readonly sheet?: string;
-  readonly to?: string;
-  readonly types?: string;
-  readonly url?: string;
-  readonly wait?: string;
 }
 
-/** A running service, or a store. */
 export type Target =
   { readonly client: Client } | { readonly client?: undefined; readonly store: Store };
 
@@ -250,15 +236,15 @@ export const plantsOf = (target: Target) =>
     exportBlocks: (filter: Filter, retrying: RetryOptions) =>
       readPages(target.store, filter, retrying),
     listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {
-      const query = { after, limit: PAGE_LENGTH, id: undefined, types: undefined };
-      const page = await retryBusy(() => target.store.readChanges(query), retrying);
+      const read = () => target.store.readChanges({ after, limit: PAGE_LENGTH });
+      const page = await retryBusy(read, retrying);
       // As a service would send them.
       const json = `[${page.changes.map((change) => change.json).join(",")}]`;
       return { ...page, changes: findChanges(json) ?? [] };
     },
   };
 
-/** Resolves to the JSON of the answer, or to undefined if there is none. */
+/** Resolves to the JSON of the answer, if there is any. */
 export async function askService<Answer>(
   client: Client,
   method: string,
@@ -273,6 +259,9 @@ export async function askService<Answer>(
   return (response.status === 204 ? undefined : await response.json()) as Answer;
 }
 
+export const splitList = (list: string | undefined): string[] | undefined =>
+  list?.split(",").map((item) => item.trim());
+
 /** What a service would refuse is a fault of the flags. `list` is one that is text on the command line. */
 export function requireFlags(parse: () => unknown, list: string | undefined): void {
   try {
@@ -286,7 +275,6 @@ export function requireFlags(parse: () => unknown, list: string | undefined): vo
   }
 }
 
-/** A client of the service that --url names; undefined without --url. */
 export function findClient(flags: Flags, config: Config): Client | undefined {
   if (flags.url === undefined) return undefined;
   if (flags.databaseUrl !== undefined)

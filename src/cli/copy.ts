@@ -3,10 +3,9 @@
 import type { RetryOptions } from "../../client/client.ts";
 import { readTokens } from "../auth/token.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
-import { catalogue, Refusal } from "../domain/errors.ts";
+import { Refusal } from "../domain/errors.ts";
 import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
-import type { TokenRecord } from "../domain/token.ts";
 import type { Webhook } from "../domain/webhook.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { insertWebhook } from "../webhooks/manage.ts";
@@ -31,21 +30,20 @@ type Sum = Awaited<ReturnType<typeof sumUp>>;
 /** Right at any time, also if the copy ends early. */
 export const createReport = () => ({
   plants: { copied: 0, present: 0 },
-  /** Undefined if the source has none. */
   webhooks: undefined as { copied: number; present: number } | undefined,
   tokens: { copied: 0, present: 0 },
   verification: null as { readonly equal: boolean; readonly from: Sum; readonly to: Sum } | null,
 });
 export type Report = ReturnType<typeof createReport>;
 
-/** The target holds other plants than the source. */
 export class StoresDiffer extends CommandError {
   override readonly exitCode = EXIT_DIFFERENT;
 }
 
-type Resolve = (databaseUrl: string | undefined) => Config;
-
-export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<void> {
+export async function copyStore(
+  flags: Flags,
+  resolveConfig: (databaseUrl: string | undefined) => Config,
+): Promise<void> {
   const { from, to } = parseEnds(flags, resolveConfig);
   const { location, version, newest } = await findSchema(from);
   if (version === undefined) throw new CommandError(`There is no store at ${location}.`);
@@ -95,48 +93,35 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
   }
 }
 
-/**
- * Paused: the service of the source may still send to the same receiver. A copy continues behind the changes that it
- * was made of. A webhook whose name is in the target already is left as it is there.
- */
+/** Paused, because the source may still send to the receiver. One whose name is in the target is left as it is. */
 export async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
   const webhooks = await retryBusy(() => source.listWebhooks());
   if (webhooks.length === 0) return;
   const tally = (report.webhooks = { copied: 0, present: 0 });
-  const { newest: cursor } = await retryBusy(() =>
-    target.readChanges({ after: 0, limit: 0, id: undefined, types: undefined }),
-  );
+  const { newest: cursor } = await retryBusy(() => target.readChanges({ after: 0, limit: 0 }));
   const paused = "Copied from another store.";
   for (const webhook of webhooks) {
-    const copy: Webhook = {
-      ...webhook,
-      cursor,
-      paused,
-      holder: undefined,
-      version: crypto.randomUUID(),
-    };
+    const version = crypto.randomUUID();
+    const copy: Webhook = { ...webhook, cursor, paused, holder: undefined, version };
     try {
       await retryBusy(() => insertWebhook(target, copy));
       tally.copied++;
     } catch (error) {
-      const reason = error instanceof Refusal ? error.reason : undefined;
-      if (reason === "webhooks_full")
-        throw new CommandError(
-          `The webhook ${webhook.name} cannot be copied: ${catalogue.webhooks_full.meaning}`,
-        );
-      if (reason !== "webhook_name_taken") throw error;
+      if (!(error instanceof Refusal)) throw error;
+      if (error.reason === "webhooks_full")
+        throw new CommandError(`The webhook ${webhook.name} cannot be copied: ${error.message}`);
+      if (error.reason !== "webhook_name_taken") throw error;
       tally.present++;
     }
   }
 }
 
-const listTokens = (store: Store): Promise<TokenRecord[]> => retryBusy(() => readTokens(store));
-
 async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
-  const tokens = await listTokens(source);
+  const tokens = await retryBusy(() => readTokens(source));
   if (tokens.length === 0) return;
   const hashes = new Set(tokens.map(({ hash }) => hash));
-  tally.present = (await listTokens(target)).filter(({ hash }) => hashes.has(hash)).length;
+  const there = await retryBusy(() => readTokens(target));
+  tally.present = there.filter(({ hash }) => hashes.has(hash)).length;
   const collisions = await retryBusy(() => target.adoptTokens(tokens));
   tally.copied = tokens.length - tally.present - collisions.length;
   if (collisions.length === 0) return;
@@ -211,7 +196,7 @@ async function sumUp(
 }
 
 /** DATABASE_URL stands in for the end that is left out. It is not judged if it is not used. */
-function parseEnds({ from, to }: Flags, resolveConfig: Resolve): { from: Config; to: Config } {
+function parseEnds({ from, to }: Flags, resolveConfig: Parameters<typeof copyStore>[1]) {
   if (from === undefined && to === undefined)
     throw new UsageError(
       `--from, --to: give at least one; ${settings.databaseUrl.env} stands in for the other`,

@@ -41,14 +41,16 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
 }
 
 function parseFilter(flags: Flags): Filter {
+  const filter = pickFilter(flags);
   for (const name of filterNames) {
-    const given = flags[name];
-    if (given !== undefined && filters[name].find(given) === undefined)
+    const { find, expected } = filters[name];
+    const given = filter[name];
+    if (given !== undefined && find(given) === undefined)
       throw new UsageError(
-        `--${name}: ${JSON.stringify(given)} is not allowed; expected ${filters[name].expected}`,
+        `--${name}: ${JSON.stringify(given)} is not allowed; expected ${expected}`,
       );
   }
-  return pickFilter(flags);
+  return filter;
 }
 
 const forms = {

@@ -21,10 +21,7 @@ import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 
-/**
- * A file that appears in its place, on the disk, when it is finished; without that, what was written is removed at the
- * end. - is standard output. An abort ends a write.
- */
+/** A file that appears, on the disk, when it is finished; else nothing is left. - is standard output. */
 export function openOutput(
   flag: string,
   path: string,
@@ -71,7 +68,6 @@ export function openOutput(
   };
 }
 
-/** Throws if there is something at the path that must not be replaced. */
 function requireFree(flag: string, path: string, force = false): void {
   // As when a variable in a script is not set.
   if (path === "") throw new UsageError(`${flag}: expected a path, got nothing`);
@@ -109,7 +105,6 @@ function realPath(path: string): string {
   return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
-/** Prints what cannot be shown again. */
 export async function printSecret(text: string): Promise<void> {
   try {
     await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);

@@ -53,15 +53,13 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
-    using progress = showProgress(() => ({
-      plants: tally.created + tally.replayed,
-      refused: tally.refused,
-      part,
-    }));
-    const { print } = progress;
-    const chunks = readSource(path, format, flags.sheet, signal, (read) => {
-      part = bytes && read / bytes;
+    using progress = showProgress(() => {
+      const { created, replayed, refused } = tally;
+      return { plants: created + replayed, refused, part };
     });
+    const { print } = progress;
+    const onProgress = (read: number): unknown => (part = bytes && read / bytes);
+    const chunks = readSource(path, format, flags.sheet, signal, onProgress);
     const blocks = readPlants(chunks, format, {
       recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
       blockLengthMax: BLOCK_LENGTH_MAX,
@@ -76,7 +74,8 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
       const create: Create = async (plants, settle) =>
         target && plantsOf(target).createBatch(plants, settle, retrying);
       for (; !next.done; next = await blocks.next()) {
-        if (target === undefined && next.value.some(hasPlant)) return;
+        const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
+        if (target === undefined && hasPlant) return;
         signal.throwIfAborted();
         await importBlock(next.value, create, (rejected) => rejects.add(rejected, print), tally);
       }
@@ -95,8 +94,6 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
   });
   await summarize(tally, seconds, error, flags);
 }
-
-const hasPlant = ({ plant }: PlantRecord): boolean => !(plant instanceof Refusal);
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 
@@ -130,20 +127,17 @@ async function importBlock(
   }
 }
 
-type Print = (line: string) => void;
-
 /** All refused records in the file of --rejects, or the first few on the terminal. */
 function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   const { rejects: path } = flags;
   const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
   const format = createRejectsFormat(fileFormat);
   let count = 0;
-  /** Whether a block of records could not be written. */
   let isShort = false;
   let isEmpty = true;
   return {
     onHeading: format.onHeading,
-    add: async (rejected: readonly Rejected[], print: Print): Promise<void> => {
+    add: async (rejected: readonly Rejected[], print: (line: string) => void): Promise<void> => {
       if (output !== undefined) {
         isShort = true;
         await output.write(format.add(rejected));
@@ -154,7 +148,7 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
       for (const { line, reason } of rejected)
         if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
     },
-    finish: async (print: Print): Promise<void> => {
+    finish: async (print: (line: string) => void): Promise<void> => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
       // Those that were written are kept, also if the disk is full.
@@ -175,13 +169,12 @@ function requireSource(path: string, { kind }: FileFormat): number | undefined {
   return found?.isFile() ? found.size : undefined;
 }
 
-/** `onProgress` is told how many bytes are read. */
 async function* readSource(
   path: string,
   { kind }: FileFormat,
   sheet: string | undefined,
   signal: AbortSignal,
-  onProgress: (bytes: number) => void,
+  onProgress: (bytes: number) => unknown,
 ): AsyncGenerator<Uint8Array> {
   if (kind === "xlsx") {
     const { openWorkbook } = await import("../format/workbook.ts");
@@ -250,7 +243,6 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
-/** Throws if the import failed. */
 async function summarize(
   { created, replayed, refused }: Tally,
   seconds: number,

@@ -7,7 +7,6 @@ import {
   type Config,
   ConfigError,
   findIgnoredVariables,
-  type Limits,
   type Resolved,
   resolveConfig,
   type SettingName,
@@ -62,7 +61,6 @@ function createProgram(): Command {
   return program;
 }
 
-/** The first sentence. */
 const summaryOf = (command: Command): string =>
   /^.*?\.(?=\s|$)/.exec(command.description())?.[0] ?? command.description();
 
@@ -104,10 +102,10 @@ const choice = (flag: string, meaning: string, choices: readonly string[]): Opti
   new Option(flag, meaning).choices(choices);
 
 /** For tests, which cannot wait as long as a client may. */
-export const injectedLimits: Partial<Limits> = {};
+export const injected: Partial<Config> = {};
 
 const resolveOptions = (options: Readonly<Record<string, unknown>>): Resolved =>
-  resolveConfig(options, process.env, injectedLimits);
+  resolveConfig(options, process.env, injected);
 
 type Action = (config: Config, options: never, ...words: never[]) => Promise<void> | void;
 
@@ -325,7 +323,6 @@ complete -c plantstore -a '(__plantstore_complete)'
 `,
 };
 
-/** One on each line. */
 function printCandidates(program: Command): void {
   const words = (process.env["COMP_LINE"] ?? "").split(/\s+/).slice(1);
   const typed = words.pop() ?? "";

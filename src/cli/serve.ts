@@ -94,34 +94,25 @@ function stopOnSignal(
   store: Store,
   stop: () => Promise<unknown>,
 ): void {
-  const stopAll = async (): Promise<true> => {
-    await stop();
-    await store.close();
-    return true;
-  };
   const msMax = (config.drainDelaySeconds + config.drainSecondsMax) * 1000;
   let isStopping = false;
   const begin = async (reason: string, code: number): Promise<void> => {
     if (isStopping) return;
     isStopping = true;
-    let exitCode = code;
     const sinceMs = performance.now();
     log.info("stopping", { reason });
-    try {
-      const hasStopped = await within(msMax, stopAll());
-      const durationMs = Math.round(performance.now() - sinceMs);
-      if (hasStopped) log.info("stopped", { durationMs });
-      else {
-        // Their clients were answered 503, or not at all.
-        log.error("stop_incomplete", { durationMs, writesInDoubt: store.writesWaiting });
-        exitCode = 1;
-      }
-    } catch (cause) {
+    const stopAll = stop().then(async () => store.close().then(() => true));
+    const hasStopped = await within(msMax, stopAll).catch((cause: unknown) => {
       log.error("stop_failed", { cause });
-      exitCode = 1;
-    }
+      return false;
+    });
+    const durationMs = Math.round(performance.now() - sinceMs);
+    if (hasStopped) log.info("stopped", { durationMs });
+    // Their clients were answered 503, or not at all.
+    if (hasStopped === undefined)
+      log.error("stop_incomplete", { durationMs, writesInDoubt: store.writesWaiting });
     await stderr.flush();
-    process.exit(exitCode);
+    process.exit(hasStopped ? code : 1);
   };
   onSignal((name, isSecond) => (isSecond ? process.exit(1) : void begin(name, 0)));
   // A defect that nothing caught: requests in flight may finish, but the process cannot be trusted.
@@ -132,11 +123,7 @@ function stopOnSignal(
     });
 }
 
-interface Started extends FirstToken {
-  readonly url: string;
-  readonly store: StoreDescription;
-  readonly workers: number;
-}
+type Started = FirstToken & Readonly<{ url: string; store: StoreDescription; workers: number }>;
 
 export function formatForPeople({ url, store, workers, token }: Started): string {
   const threads = workers === 1 ? "" : `\n  Threads     ${workers} answer`;
@@ -145,7 +132,10 @@ export function formatForPeople({ url, store, workers, token }: Started): string
   Open the console with it:
     ${url}/#token=${token}
   Or store a plant:
-    ${formatCurl(url, String(token)).replaceAll("\n", "\n    ")}
+    curl ${url}/plants \\
+      -H 'Authorization: Bearer ${token}' \\
+      -H 'Content-Type: application/json' \\
+      -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'
 
 `;
   return `
@@ -169,11 +159,6 @@ function formatAsJson({ url, store, workers, tokenFile }: Started): string {
   return `${JSON.stringify({ ...line, version, url, store, workers, tokenFile })}\n`;
 }
 
-const formatCurl = (url: string, token: string): string => `curl ${url}/plants \\
-  -H 'Authorization: Bearer ${token}' \\
-  -H 'Content-Type: application/json' \\
-  -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'`;
-
 /** One JSON line of the log, for a terminal: time, level, event and fields; the stack of an error below. */
 export function formatLogLine(line: string): string {
   const { time, level, event, cause, ...fields } = JSON.parse(line) as Record<string, unknown>;
@@ -187,12 +172,7 @@ export function formatLogLine(line: string): string {
 }
 
 /** Of a new store: shown on a terminal, or kept in a file beside the store, and never in a log. */
-interface FirstToken {
-  /** For a terminal. It is never shown again. */
-  readonly token?: string | undefined;
-  /** Where it is, as an absolute path. */
-  readonly tokenFile?: string;
-}
+type FirstToken = Readonly<{ token?: string | undefined; tokenFile?: string }>;
 
 /** Nothing if the store has had a token, or the service has PLANTSTORE_TOKEN. */
 async function giveFirstToken(store: Store, config: Config, log: Log): Promise<FirstToken> {

@@ -27,7 +27,6 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
 /** TypeScript does not know it yet. */
 const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
 
-/** Writes ids as exact digits. */
 export const formatJson = (value: unknown, indent?: number): string =>
   JSON.stringify(
     value,
@@ -46,20 +45,19 @@ export function printReport(
   { isJson = false, more = {}, output = process.stdout as NodeJS.WriteStream },
 ): void {
   const rows = Object.entries(facts).filter(([, value]) => value !== undefined);
-  const lines = rows.map(
-    ([name, value]) =>
-      `  ${(labels[name] ?? capitalize(name)).padEnd(6)}  ${formatFact(name, value)}\n`,
-  );
-  output.write(
-    isJson ? `${formatJson({ ...more, ...facts })}\n` : `${sentence}\n\n${lines.join("")}`,
-  );
+  const lines = rows.map(([name, value]) => {
+    const label = labels[name] ?? name.replace(/^./, (first) => first.toUpperCase());
+    return `  ${label.padEnd(6)}  ${formatFact(name, value)}\n`;
+  });
+  const shown = isJson
+    ? `${formatJson({ ...more, ...facts })}\n`
+    : `${sentence}\n\n${lines.join("")}`;
+  output.write(shown);
 }
 
 const labels: Readonly<Record<string, string>> = { bytes: "Size", seconds: "Time" };
 
-const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
-
-/** `1,234`, `1.2 MB`, `0.3 s`, `3 copied, 1 present`. */
+/** As in 1,234, 1.2 MB, 0.3 s, or 3 copied, 1 present. */
 export function formatFact(name: string, value: unknown): string {
   if (name === "seconds") return formatSeconds(value as number);
   if (name === "bytes") return formatBytes(value as number);
@@ -70,11 +68,8 @@ export function formatFact(name: string, value: unknown): string {
 }
 
 /** Resolves when the line is out. A reader that is gone is no failure. */
-export function printLine(line: string): Promise<void> {
-  return new Promise((resolve) => {
-    process.stdout.write(`${line}\n`, () => resolve());
-  });
-}
+export const printLine = (line: string): Promise<void> =>
+  new Promise((resolve) => process.stdout.write(`${line}\n`, () => resolve()));
 
 export const printError = (message: string): void =>
   void process.stderr.write(`plantstore: ${message}\n`);
@@ -83,7 +78,6 @@ export const printError = (message: string): void =>
 export const formatCount = (count: number | bigint): string =>
   (typeof count === "number" ? Math.round(count) : count).toLocaleString("en-US");
 
-/** `1 plant`, `2 plants`. */
 export const countOf = (count: number, what: string): string =>
   `${formatCount(count)} ${what}${count === 1 ? "" : "s"}`;
 
@@ -104,25 +98,21 @@ const formatDuration = (seconds: number): string =>
     .slice(11, 19)
     .replace(/^(00:)?0?/, "");
 
-/** With tenths below a minute. */
 export const formatSeconds = (seconds: number): string =>
   seconds < 60 ? `${seconds.toFixed(1)} s` : formatDuration(seconds);
 
 export const describeRetry = ({ message }: Error, waitMs: number): string =>
   `${message} Trying again in ${formatSeconds(waitMs / 1000)}.`;
 
-const DRAW_MS = 200;
-const COLUMNS_DEFAULT = 80;
 const CLEAR_LINE = "\r\u001b[K";
 
-interface Reading {
-  /** For commands that do one thing after another. */
-  readonly stage?: string;
-  readonly plants: number;
-  readonly refused?: number;
-  /** How much is done, from 0 to 1, if that is known. */
-  readonly part?: number | undefined;
-}
+/** `part` is how much is done, from 0 to 1, if that is known. */
+type Reading = Readonly<{
+  stage?: string;
+  plants: number;
+  refused?: number;
+  part?: number | undefined;
+}>;
 
 /** One moving line on a terminal; nothing elsewhere. */
 export function showProgress(read: () => Reading, isShown = true) {
@@ -130,16 +120,15 @@ export function showProgress(read: () => Reading, isShown = true) {
   const startedAtMs = performance.now();
   const draw = (): void => {
     const seconds = (performance.now() - startedAtMs) / 1000;
-    const columns = process.stderr.columns || COLUMNS_DEFAULT;
+    const columns = process.stderr.columns || 80;
     process.stderr.write(CLEAR_LINE + formatProgress(read(), seconds, columns));
   };
-  const timer = isMoving ? setInterval(draw, DRAW_MS) : undefined;
+  const timer = isMoving ? setInterval(draw, 200) : undefined;
   const clear = isMoving ? CLEAR_LINE : "";
   /** A line that stays. The moving one is soon drawn below it. */
   const print = (line: string): void => void process.stderr.write(`${clear}${line}\n`);
   return {
     print,
-    /** For `RetryOptions`. */
     onRetry: (error: Error, waitMs: number): void => print(describeRetry(error, waitMs)),
     [Symbol.dispose]: () => {
       clearInterval(timer);

@@ -8,6 +8,7 @@ import {
   CommandError,
   type Flags,
   requireFlags,
+  splitList,
   type Target,
   withTarget,
 } from "./command.ts";
@@ -16,7 +17,7 @@ import { printJson, printLine, printTable } from "./terminal.ts";
 
 export async function createToken(config: Config, flags: Flags): Promise<void> {
   const { name, expires, rate } = flags;
-  const scopes = flags.scopes?.split(",").map((scope) => scope.trim());
+  const scopes = splitList(flags.scopes);
   const given = { name, scopes, expires, rate };
   requireFlags(() => parseGrant(given), flags.scopes);
   const create = (target: Target): Promise<IssuedToken> =>
@@ -29,17 +30,13 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
+/** Oldest first. */
 const list = async (target: Target): Promise<readonly TokenSummary[]> =>
   target.client === undefined
     ? (await readTokens(target.store)).map(summarize)
-    : sortByTime(await Array.fromAsync(target.client.listTokens()));
-
-/** As a store does. */
-const sortByTime = (tokens: readonly TokenSummary[]): readonly TokenSummary[] =>
-  tokens.toSorted(
-    (one, other) =>
-      Date.parse(one.created) - Date.parse(other.created) || (one.name < other.name ? -1 : 1),
-  );
+    : (await Array.fromAsync(target.client.listTokens())).toSorted((one, other) =>
+        `${one.created} ${one.name}` < `${other.created} ${other.name}` ? -1 : 1,
+      );
 
 export async function listTokens(config: Config, flags: Flags): Promise<void> {
   const found = await withTarget(config, flags, list);
@@ -74,7 +71,6 @@ export async function revokeToken(config: Config, flags: Flags, given: string): 
   await printLine(`Revoked ${name} (${prefix}…). Running services refuse it within 5 seconds.`);
 }
 
-/** By name first, then by prefix. */
 function findOne(listed: readonly TokenSummary[], given: string): TokenSummary {
   const inUse = listed.filter((token) => token.revoked === null);
   const named = inUse.filter((token) => token.name === given);

@@ -10,7 +10,14 @@ import {
   webhookActions,
 } from "../webhooks/manage.ts";
 import { parseChangeNumber } from "./changes.ts";
-import { askService, CommandError, type Flags, requireFlags, withTarget } from "./command.ts";
+import {
+  askService,
+  CommandError,
+  type Flags,
+  requireFlags,
+  splitList,
+  withTarget,
+} from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
@@ -31,7 +38,10 @@ export const manageWebhook =
     const name = action === "add" ? "" : (target ?? "");
     const { from } = flags;
     let body: unknown;
-    if (action === "add") body = parseAdded(flags, target);
+    if (action === "add") {
+      body = { url: target, name: flags.name ?? null, types: splitList(flags.types) ?? null };
+      requireFlags(() => parseNewWebhook(body), flags.types);
+    }
     if (action === "replay")
       body = { from: from === "newest" ? from : parseChangeNumber("--from", from) };
     const result: unknown = await withTarget(config, flags, (where) => {
@@ -59,16 +69,6 @@ export const manageWebhook =
     const { state, lastChange } = result as ShownWebhook;
     await printLine(`${name} is ${state}, after change ${lastChange}.`);
   };
-
-function parseAdded({ name, types }: Flags, url: string | undefined): object {
-  const given = {
-    url,
-    name: name ?? null,
-    types: types?.split(",").map((type) => type.trim()) ?? null,
-  };
-  requireFlags(() => parseNewWebhook(given), types);
-  return given;
-}
 
 function printWebhooks(webhooks: readonly ShownWebhook[]): void {
   if (webhooks.length === 0)

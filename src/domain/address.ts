@@ -28,10 +28,7 @@ function createList(networks: readonly string[]): BlockList {
   return list;
 }
 
-/**
- * Each proxy adds the address that it was called from at the end. A client can send such a header too, so only what
- * trusted proxies have added counts: the last address that is not one of theirs.
- */
+/** The last address that is not of a trusted proxy: each proxy adds one at the end, and a client can send any. */
 export function findClientAddress(
   headers: Headers,
   peer: string | undefined,
@@ -48,9 +45,9 @@ export function findClientAddress(
   return address;
 }
 
-export const isBasePath = (text: string): boolean => /^(\/[A-Za-z0-9._~-]+)*$/.test(text);
-
-const PREFIX_CHARACTERS_MAX = 200;
+/** Without "." and "..", which lead elsewhere. */
+export const isBasePath = (text: string): boolean =>
+  /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)*$/.test(text);
 
 /** What proxies have taken away from the path, the outermost first. A client that is no proxy is not believed. */
 export function findForwardedPrefix(
@@ -59,27 +56,24 @@ export function findForwardedPrefix(
   { trustedProxies }: { readonly trustedProxies: readonly string[] },
 ): string {
   const sent = trustedProxies.length === 0 ? null : headers.get("x-forwarded-prefix");
-  if (sent === null || sent.length > PREFIX_CHARACTERS_MAX) return "";
+  if (sent === null || sent.length > 200) return "";
   const prefix = sent.replaceAll(/\/? *, */g, "").replace(/\/$/, "");
   const peer = findPeer();
   return isBasePath(prefix) && peer !== undefined && isIn(trustedProxies, peer) ? prefix : "";
 }
 
-const FORWARDED_CHARACTERS_MAX = 1_000;
-
 /** RFC 7239, or what came before it. */
 function listForwarded(headers: Headers): string[] {
   const forwarded = headers.get("forwarded");
   // To split a crafted one would take a second. No chain of proxies writes as much.
-  if (forwarded !== null && forwarded.length > FORWARDED_CHARACTERS_MAX) return [];
+  if (forwarded !== null && forwarded.length > 1_000) return [];
   const addresses =
     forwarded === null
       ? (headers.get("x-forwarded-for") ?? "").split(",")
-      : splitHops(forwarded).map((hop) => /(?:^|;)\s*for="?([^;"]*)/i.exec(hop)?.[1] ?? "");
+      : (forwarded.match(HOP) ?? []).map((hop) => /(?:^|;)\s*for="?([^;"]*)/i.exec(hop)?.[1] ?? "");
   // IPv6 may be in brackets, and either may have a port.
   return addresses.map((text) => text.trim().replace(/^\[(.*)\](:\d+)?$|^([\d.]+):\d+$/, "$1$3"));
 }
 
 /** A comma inside quotes does not end a hop. */
-const splitHops = (forwarded: string): string[] =>
-  forwarded.match(/(?:"(?:[^"\\]|\\.)*"|[^,"])+/g) ?? [];
+const HOP = /(?:"(?:[^"\\]|\\.)*"|[^,"])+/g;

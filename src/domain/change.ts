@@ -12,6 +12,12 @@ export function findChangeTypes(value: unknown): readonly ChangeType[] | undefin
   return isSound && types.length > 0 && new Set(types).size === types.length ? types : undefined;
 }
 
+/** The number of a change, or 0. */
+export function findChangeNumber(text: string): number | undefined {
+  const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+  return Number.isSafeInteger(number) ? number : undefined;
+}
+
 export interface Change {
   /** Numbers grow in the order of the commits. They have gaps. */
   readonly seq: number;
@@ -27,16 +33,14 @@ export interface Change {
 }
 
 export interface ChangeQuery {
-  readonly id: bigint | undefined;
-  /** Undefined for all. */
-  readonly types: readonly ChangeType[] | undefined;
+  readonly id?: bigint | undefined;
+  readonly types?: readonly ChangeType[] | undefined;
   /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
   readonly after: number;
   /** 0 reads no change: only the newest number, and whether the cursor is in the journal. */
   readonly limit: number;
 }
 
-/** A change as it is sent. */
 export interface ListedChange extends Pick<Change, "seq" | "atMs" | "type"> {
   /** With the id as exact digits. */
   readonly json: string;
@@ -46,9 +50,7 @@ export interface ChangePage {
   readonly changes: readonly ListedChange[];
   /** Everything up to this number was looked at: the `after` of the next page. */
   readonly last: number;
-  /** Whether there are later changes. */
   readonly hasMore: boolean;
-  /** The number of the newest change. */
   readonly newest: number;
 }
 

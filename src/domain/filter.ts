@@ -12,6 +12,8 @@ interface FilterRule {
   readonly match: (given: string) => (plant: ListedPlant) => boolean;
 }
 
+const anyText = { expected: "text", find: (given: string) => given };
+
 /** More words would take too long with a long name. */
 const WORDS_MAX = 16;
 
@@ -21,8 +23,7 @@ const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => wor
 export const filters = {
   tag: {
     meaning: "Exactly this tag.",
-    expected: "text",
-    find: (given: string) => given,
+    ...anyText,
     isIndexed: true,
     match:
       (given: string) =>
@@ -32,8 +33,7 @@ export const filters = {
   name: {
     meaning:
       "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
-    expected: "text",
-    find: (given: string) => given,
+    ...anyText,
     isIndexed: false,
     match: (given: string) => {
       const part = fold(given);
@@ -64,7 +64,6 @@ export const filterNames = Object.keys(filters) as readonly FilterName[];
 
 export type Filter = { readonly [Name in FilterName]?: string | undefined };
 
-/** Of an object with more. */
 export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
@@ -72,7 +71,6 @@ export const pickFilter = (given: Filter): Filter =>
 export const isSearch = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
 
-/** Which plants match. */
 export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
   const matches = filterNames.flatMap((name) => {
     const given = filter[name];
@@ -81,10 +79,7 @@ export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
   return (plant) => matches.every((match) => match(plant));
 }
 
-/**
- * A text in ASCII, in upper case. A plant whose name and tag are ASCII and do not contain it, in any case, is not found
- * by the search, so a database can pass over it. Undefined if there is no such text.
- */
+/** ASCII in upper case: a database can pass over a plant whose name and tag are ASCII and do not contain it. */
 export function findHint({ name, q = "" }: Filter): string | undefined {
   const parts = [...splitWords(q).map(foldAccents), ...(name === undefined ? [] : [fold(name)])];
   const plain = parts.filter((part) => part !== "" && !BEYOND_ASCII.test(part));
@@ -111,9 +106,8 @@ const TOO_MANY_MARKS = /\p{M}{32}/u;
 const COMPOSED_CHARACTERS_MAX = 4_096;
 
 /**
- * Case folding, in one place for every engine: composed (NFC), then in Unicode upper case, which depends neither on a
- * locale nor, as lower case does for Σ, on the letters around. A name of more than 4,096 characters, or with 32 marks
- * in a row, is not composed: it is found by the characters that it was written with.
+ * Case folding, for every engine: composed (NFC), then in Unicode upper case, which depends neither on a locale nor, as
+ * lower case does for Σ, on the letters around. A name that would take long to compose is taken as it is written.
  */
 const fold = (text: string): string =>
   (COMPOSABLE.test(text) && isNormalized(text) ? text.normalize("NFC") : text).toUpperCase();

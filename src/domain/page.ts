@@ -1,17 +1,14 @@
 /** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
 
 import { createFilter, type Filter, isSearch } from "./filter.ts";
-import { INT64_MAX, INT64_MIN } from "./json.ts";
-import { lengthOf, type ListedPlant } from "./plant.ts";
+import { INT64_MAX, INT64_MIN, lengthOf, type ListedPlant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];
 
 export interface PlantQuery extends Filter {
-  /** The id of the last plant seen; the page begins after it. */
   readonly after: bigint | undefined;
   readonly limit: number;
-  /** By id. */
   readonly order: Order;
   /** Ends the page after this many characters; by default, after the limit of every page. */
   readonly charactersMax?: number | undefined;
@@ -26,23 +23,13 @@ export interface PlantPage {
 export type PageForm = "json" | "ndjson" | "csv";
 
 /** A page as it is sent, without the heading of a table. Bytes if another thread has made it. */
-export interface PageText {
-  readonly text: string | Uint8Array;
-  readonly next: bigint | undefined;
-}
+export type PageText = Readonly<{ text: string | Uint8Array; next: bigint | undefined }>;
 
 /** How many plants a bounded piece of work has found. */
-export interface CountPage {
-  readonly count: number;
-  /** The `after` of the next piece; undefined after the last one. */
-  readonly next: bigint | undefined;
-}
+export type CountPage = Readonly<{ count: number; next: bigint | undefined }>;
 
-export interface PlantCount {
-  readonly count: number;
-  /** False if there may be more. */
-  readonly exact: boolean;
-}
+/** `exact` is false if there may be more. */
+export type PlantCount = Readonly<{ count: number; exact: boolean }>;
 
 /** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
@@ -54,13 +41,11 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
 
 /** Names may be long: a page of long names is a shorter page, whatever its limit. */
 const CHARACTERS_MAX = 2_097_152;
-/** How long a search looks for a page. */
 const SEARCH_MS_MAX = 50;
 
 /**
  * A page that grows row by row, in key order. It ends at the limit, or early: at a bound on rows and characters, and
- * in a search on time, whatever was found. So no page takes more than its share of time or memory. It holds at
- * least one row if there is one, or has looked at one.
+ * in a search on time. It holds at least one row if there is one, or has looked at one.
  */
 export function createPage(
   query: PlantQuery,
@@ -78,7 +63,6 @@ export function createPage(
   return {
     plants,
 
-    /** Of the last row that was looked at. */
     get lastId(): bigint | undefined {
       return last && BigInt(last.id);
     },
@@ -105,10 +89,7 @@ export function createPage(
   };
 }
 
-/**
- * Every engine indexes the first 100 characters of a tag, so tags are told apart and listed by them. A tag of 100
- * characters or more is not listed: it is too long to pick from a list, and does not fit into a link.
- */
+/** Every engine indexes the first 100 characters of a tag. A longer tag is not listed: it does not fit into a link. */
 export const TAG_PREFIX_CHARACTERS = 100;
 /** Prefixes that one page looks at, listed or not. */
 export const TAG_PREFIXES_MAX = 2_000;
@@ -116,7 +97,6 @@ export const TAG_PREFIXES_MAX = 2_000;
 const BYTES_MAX = 4_194_304;
 
 export interface TagQuery {
-  /** The tags begin with this. */
   readonly prefix: string;
   /** The last tag seen; the page begins after it. The empty string is the empty tag. */
   readonly after: string | undefined;
@@ -131,15 +111,9 @@ export interface TagPage {
 }
 
 /** The first characters of one or more tags, and how many bytes it takes to look at them. */
-export interface TagPrefix {
-  readonly head: string;
-  readonly bytes: number | bigint;
-}
+export type TagPrefix = Readonly<{ head: string; bytes: number | bigint }>;
 
-/**
- * Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. It
- * makes progress if there is a prefix.
- */
+/** Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. */
 export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
   const tags: string[] = [];
   let seen = 0;
@@ -151,13 +125,8 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
     seen++;
     bytesSeen += Number(bytes);
     last = head;
-    if (isComplete(head)) tags.push(head);
+    // The whole tag. An emoji is two units of a string, and one character.
+    if (Array.from(head).length < TAG_PREFIX_CHARACTERS) tags.push(head);
   }
   return { tags, next: undefined };
-}
-
-/** Whether a prefix is the whole tag, and not the beginning of longer ones. */
-function isComplete(head: string): boolean {
-  // An emoji is two units of a string, and one character.
-  return head.length < TAG_PREFIX_CHARACTERS || Array.from(head).length < TAG_PREFIX_CHARACTERS;
 }

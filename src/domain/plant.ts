@@ -1,7 +1,6 @@
-/** What a plant is: how it is read and checked, how it is written, and what a change to it may depend on. */
+/** What a plant is: how it is read from JSON without rounding, checked and written, and what a change may depend on. */
 
 import { Refusal } from "./errors.ts";
-import { clip, describe, findInt64, readIdText, INT64_MAX, INT64_MIN, parseJson } from "./json.ts";
 
 /** A plant as the store holds it. Its id never changes. */
 export interface Plant<Id = bigint> {
@@ -13,7 +12,6 @@ export interface Plant<Id = bigint> {
 /** A plant on a page. Where a number is exact, the id may be one: a BigInt takes more time to make and to format. */
 export type ListedPlant = Plant<bigint | number>;
 
-/** How much text a plant holds; none without a plant. */
 export const lengthOf = (plant: ListedPlant | undefined): number =>
   plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
 
@@ -22,13 +20,23 @@ export const isStorable = (text: string): boolean => text.isWellFormed() && !tex
 
 const isText = (value: unknown): value is string => typeof value === "string" && isStorable(value);
 
-/**
- * A number with a fraction or an exponent, somewhere in the text. JSON.parse rounds such a number before
- * we can look (1e-400 becomes the integer 0), so its text has to be read.
- */
+/** A fraction or an exponent, somewhere in the text. JSON.parse rounds it before we can look: 1e-400 becomes 0. */
 const INEXACT_NOTATION = /\d[.eE]/;
 
 type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
+type Faults = Partial<Record<keyof Members, string>>;
+
+/** What those that are wrong have to be: the rules of plants, for the parser and for forms. */
+export function findFaults(id: bigint | undefined, name: unknown, tag: unknown): Faults {
+  const faults: Faults = {};
+  if (id === undefined) faults.id = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
+  if (!isText(name)) faults.name = textExpected(name);
+  if (tag !== undefined && !isText(tag)) faults.tag = textExpected(tag);
+  return faults;
+}
+
+const textExpected = (came: unknown): string =>
+  typeof came === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
 
 /** Parses a NewPlant. Throws a Refusal that names every fault. */
 export function parseNewPlant(text: string): Plant {
@@ -37,29 +45,24 @@ export function parseNewPlant(text: string): Plant {
   if (Number.isSafeInteger(id) && isText(name) && (tag === undefined || isText(tag)))
     if (!INEXACT_NOTATION.test(text)) return { id: BigInt(id as number), name, tag };
   const written = readId(text, members);
-  const faults = written.id === undefined ? [fault("id", integerExpected, written.text)] : [];
-  return toPlant(written.id, members, faults);
+  return toPlant(written.id, members, written.text);
 }
 
 /** Parses the replacement of the plant with this id: a Plant. It may repeat the id, but not change it. */
 export function parseReplacement(text: string, id: bigint): Plant {
   const members = parseObject(text);
-  if (members.id === undefined) return toPlant(id, members, []);
+  if (members.id === undefined) return toPlant(id, members, "");
   const written = readId(text, members);
-  const expected = `${id}, as in the path, or nothing`;
-  return toPlant(id, members, written.id === id ? [] : [fault("id", expected, written.text)]);
+  const other = `id: expected ${id}, as in the path, or nothing, got ${written.text}`;
+  return toPlant(id, members, "", written.id === id ? undefined : other);
 }
 
 /** Parses a plant from the cells of a spreadsheet row. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
-  const faults: string[] = [];
   const exactId = findInt64(id.trim());
-  if (EXPONENT.test(id))
-    faults.push(
-      `id: the spreadsheet has rounded it to ${id.trim()}; format the column as text, enter the ids again, and save`,
-    );
-  else if (exactId === undefined) faults.push(fault("id", integerExpected, describe(id)));
-  return toPlant(exactId, { name, tag }, faults);
+  const rounded = `id: the spreadsheet has rounded it to ${id.trim()}; format the column as text, enter the ids again, and save`;
+  const idText = exactId === undefined ? describe(id) : "";
+  return toPlant(exactId, { name, tag }, idText, EXPONENT.test(id) ? rounded : undefined);
 }
 
 /** 4.00638E+12 is what a spreadsheet leaves of a barcode: all but the first digits are lost. */
@@ -78,29 +81,26 @@ function readId(text: string, { id }: Members): { id: bigint | undefined; text: 
   return { id: findInt64(written), text: clip(written) };
 }
 
-function toPlant(id: bigint | undefined, { name, tag }: Members, idFaults: string[]): Plant {
-  const faults = [...idFaults];
-  if (!isText(name)) faults.push(textFault("name", name));
-  if (tag !== undefined && !isText(tag)) faults.push(textFault("tag", tag));
-  if (faults.length > 0) throw new Refusal("invalid_plant", faults.join("; "));
-  return { id: id as bigint, name: name as string, tag: tag as string | undefined };
-}
-
-const integerExpected = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
-
-const fault = (field: string, expected: string, came: string): string =>
-  `${field}: expected ${expected}, got ${came}`;
-
-function textFault(field: string, came: unknown): string {
-  const expected =
-    typeof came === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
-  return fault(field, expected, describe(came));
+/** `idText` is the id as it came, and `idFault` what is wrong with it beside the rules. */
+function toPlant(
+  id: bigint | undefined,
+  { name, tag }: Members,
+  idText: string,
+  idFault?: string,
+): Plant {
+  const { id: idExpected, ...others } = findFaults(id, name, tag);
+  const said = Object.entries(others).map(
+    ([field, expected]) =>
+      `${field}: expected ${expected}, got ${describe(field === "name" ? name : tag)}`,
+  );
+  const idSaid = idFault ?? (idExpected && `id: expected ${idExpected}, got ${idText}`);
+  if (idSaid !== undefined) said.unshift(idSaid);
+  if (said.length > 0) throw new Refusal("invalid_plant", said.join("; "));
+  return { id, name, tag } as Plant;
 }
 
 /** The shape Plant of the interface, which has no id. */
-export function formatPlant({ name, tag }: Plant): string {
-  return JSON.stringify({ name, tag });
-}
+export const formatPlant = ({ name, tag }: Plant): string => JSON.stringify({ name, tag });
 
 /** With its id as exact digits. */
 export function formatStoredPlant({ id, name, tag }: ListedPlant): string {
@@ -125,13 +125,9 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
-/**
- * A strong entity tag: a hash of the content, which is what `formatStoredPlant` writes. There is no version number: an
- * editor who finds the content last seen overwrites nothing unknowingly.
- */
-export function entityTagOf(content: string): string {
-  return `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
-}
+/** A strong entity tag: a hash of what `formatStoredPlant` writes. Content last seen is overwritten knowingly. */
+export const entityTagOf = (content: string): string =>
+  `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
 
 /** Entity tags that a request names: any plant that exists, or one of these. */
 export type EntityTags = "any" | readonly string[];
@@ -145,14 +141,12 @@ export interface Condition {
 export const isSame = (one: Plant, other: Plant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;
 
-/** What becomes of a create if a plant has the id already. */
 export const judgeCreate = (plant: Plant, stored: Plant): "replayed" | Refusal =>
   isSame(stored, plant) ? "replayed" : refuseTaken(plant);
 
 export const refuseTaken = ({ id }: Plant): Refusal =>
   new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
 
-/** The plant that the change is made to. */
 export function judgeChange(stored: Plant | undefined, condition: Condition): Plant | Refusal {
   if (stored === undefined) return new Refusal("plant_not_found");
   return holds(condition, stored) ? stored : new Refusal("precondition_failed");
@@ -166,3 +160,110 @@ function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
 
 export const matches = (tags: EntityTags, entityTag: string): boolean =>
   tags === "any" || tags.includes(entityTag);
+
+/** Parsing takes ten times as long for a body of brackets as for other text. */
+const DEPTH_MAX = 1_000;
+/** A small value takes up to 80 bytes when it is parsed: 1 MB of empty arrays takes 30. Plants are less dense. */
+const DENSE_VALUES_MAX = 10_000;
+const DENSE_CHARACTERS = 6;
+
+/** Numbers come as doubles, possibly rounded. Throws a Refusal if the text is not JSON. */
+export function parseJson(text: string): unknown {
+  if (text === "") throw new Refusal("invalid_json", "The body is empty; expected a JSON object.");
+  if (text.length > 2 * DEPTH_MAX) requireBounds(text);
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError)
+      throw new Refusal("invalid_json", explain(text, error), error);
+    throw error;
+  }
+}
+
+function explain(text: string, error: SyntaxError): string {
+  // RFC 8259, section 8.1: JSON on the wire has no byte order mark.
+  if (text.startsWith("\uFEFF"))
+    return "The body begins with a byte order mark (U+FEFF); send JSON without one.";
+  return `The body is not valid JSON: ${clip(error.message.replace("JSON Parse error: ", ""))}.`;
+}
+
+function requireBounds(text: string): void {
+  let depth = 0;
+  let values = 0;
+  let isInString = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') isInString = !isInString;
+    else if (isInString) at += character === "\\" ? 1 : 0;
+    else if (character === ",") values++;
+    else if (character === "[" || character === "{") {
+      depth++;
+      values++;
+    } else if (character === "]" || character === "}") depth--;
+    if (depth > DEPTH_MAX)
+      throw new Refusal("invalid_json", `The body is nested deeper than ${DEPTH_MAX} levels.`);
+  }
+  if (values > DENSE_VALUES_MAX && values * DENSE_CHARACTERS > text.length)
+    throw new Refusal(
+      "invalid_json",
+      `The body has ${values} values in ${text.length} characters: beyond ${DENSE_VALUES_MAX} values, each takes at least ${DENSE_CHARACTERS} on average.`,
+    );
+}
+
+/** A quote behind a brace or a comma begins a name: a text that it ended would be followed by something else. */
+const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
+
+/** The `id` of an object in valid JSON, as written. A reviver would take half a second for 1 MB of small numbers. */
+export function readIdText(json: string): string {
+  return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
+}
+
+export const INT64_MIN = -(2n ** 63n);
+export const INT64_MAX = 2n ** 63n - 1n;
+
+const DIGITS_MAX = 19;
+/** Only from the first of a run on: from each of them, a run that does not end the text would take a square of its length. */
+const TRAILING_ZEROS = /(?<!0)0+$/;
+const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
+
+/** By JSON Schema 1.0 and 1e2 are integers. Takes time in proportion to the text, whatever the exponent says. */
+export function findInt64(jsonNumber: string): bigint | undefined {
+  const match = JSON_NUMBER.exec(jsonNumber);
+  if (match === null) return undefined;
+  const [, sign = "", whole = "", fraction = "", exponent = "0"] = match;
+
+  const digits = (whole + fraction).replace(/^0+/, "");
+  if (digits === "") return 0n;
+  const significant = digits.replace(TRAILING_ZEROS, "");
+  const zerosAfter = Number(exponent) - fraction.length + (digits.length - significant.length);
+  if (zerosAfter < 0 || significant.length + zerosAfter > DIGITS_MAX) return undefined;
+
+  const value = BigInt(sign + significant + "0".repeat(zerosAfter));
+  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
+}
+
+/** Each integer is written in one way only, so each plant has one URL. */
+export function findPlainInt64(text: string): bigint | undefined {
+  const value = findInt64(text);
+  return String(value) === text ? value : undefined;
+}
+
+/** What came instead, in few words: a message stays short however large the body was. */
+export function describe(value: unknown): string {
+  if (value === undefined) return "nothing";
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object") return "an object";
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  if (typeof value !== "string") return typeof value;
+  if (value.includes("\0")) return "a string with U+0000";
+  if (!value.isWellFormed()) return "a string with an unpaired surrogate";
+  return `the string ${JSON.stringify(clip(value))}`;
+}
+
+const DESCRIBED_CHARACTERS_MAX = 40;
+
+export function clip(text: string): string {
+  if (text.length <= DESCRIBED_CHARACTERS_MAX) return text;
+  return `${text.slice(0, DESCRIBED_CHARACTERS_MAX).toWellFormed()}…`;
+}

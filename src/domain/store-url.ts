@@ -1,26 +1,20 @@
 /** Where a store is: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq. */
 
-export interface Host {
-  /** A name, an address, or, if it begins with a slash, the folder of a local socket. */
-  readonly name: string;
-  readonly port: number;
-}
+/** A name, an address, or, if it begins with a slash, the folder of a local socket. */
+export type Host = Readonly<{ name: string; port: number }>;
 
 const sslModes = ["disable", "prefer", "require", "verify-ca", "verify-full"] as const;
 export type SslMode = (typeof sslModes)[number];
 
-export interface Target {
+export interface Target extends Readonly<
+  Record<"user" | "password" | "database" | "applicationName", string>
+> {
   readonly hosts: readonly Host[];
-  readonly user: string;
-  readonly password: string;
-  readonly database: string;
   /** Undefined if it depends on the host: certificates are verified, except on this very machine. */
   readonly sslMode: SslMode | undefined;
-  /** Paths of PEM files. */
   readonly rootCertificate: string | undefined;
   readonly certificate: string | undefined;
   readonly key: string | undefined;
-  readonly applicationName: string;
   readonly connectSeconds: number;
   /** Whether statements are prepared; undefined if that depends on what answers, a server or a pooler. */
   readonly prepare: boolean | undefined;
@@ -28,7 +22,6 @@ export interface Target {
 
 const SCHEME = /^postgres(ql)?:\/\//;
 const DEFAULT_PORT = 5432;
-const CONNECT_SECONDS_DEFAULT = "2";
 
 export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
 
@@ -42,7 +35,7 @@ const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
   application_name: [/^/, ""],
   connect_timeout: [/^0*([1-9]|[1-5]\d|60)$/, "is not a number of seconds from 1 to 60"],
   // Only a server that takes writes is ever used.
-  target_session_attrs: [/^(read-write|primary|any)$/, "is neither read-write, primary nor any"],
+  target_session_attrs: [/^(read-write|primary)$/, "is neither read-write nor primary"],
   prepare: [/^(true|false)$/, "is neither true nor false"],
 };
 
@@ -78,7 +71,7 @@ export function parsePostgresUrl(url: string): Target {
     certificate: text("sslcert"),
     key: text("sslkey"),
     applicationName: text("application_name") ?? "plantstore",
-    connectSeconds: Number(text("connect_timeout") ?? CONNECT_SECONDS_DEFAULT),
+    connectSeconds: Number(text("connect_timeout") ?? 2),
     prepare: query.has("prepare") ? text("prepare") === "true" : undefined,
   };
 }
@@ -121,14 +114,10 @@ function parseHosts(list: string, parameter: string | undefined): Host[] {
     const found = isParameter && part.startsWith("/") ? part : name;
     if (found === undefined || (isParameter && port !== undefined))
       throw new TypeError("a host is missing or is not a name");
-    return { name: found, port: parsePort(isParameter ? list.slice(1) || undefined : port) };
+    const number = Number((isParameter ? list.slice(1) : port) || DEFAULT_PORT);
+    if (number >= 1 && number <= 65_535) return { name: found, port: number };
+    throw new TypeError("a port is not a number from 1 to 65535");
   });
-}
-
-function parsePort(text: string | undefined): number {
-  const port = text === undefined ? DEFAULT_PORT : Number(text);
-  if (port >= 1 && port <= 65_535) return port;
-  throw new TypeError("a port is not a number from 1 to 65535");
 }
 
 /** Throws a TypeError that says what is wrong, without the password. */

@@ -4,7 +4,6 @@ export const scopes = ["plants:read", "plants:write", "tokens:manage", "webhooks
 
 export type Scope = (typeof scopes)[number];
 
-/** What most tokens need. */
 export const plantScopes: readonly Scope[] = ["plants:read", "plants:write"];
 
 /** What the store keeps of a token: enough to recognise and to judge it, never the token itself. */
@@ -24,24 +23,13 @@ export interface TokenRecord {
   readonly rate: string | undefined;
 }
 
-/** A page of tokens, in the order of their hashes. */
-export interface TokenQuery {
-  /** The page begins with the first hash behind this text. */
-  readonly after: string;
-  readonly limit: number;
-}
+/** A page of tokens, in the order of their hashes. It begins with the first hash behind `after`. */
+export type TokenQuery = Readonly<{ after: string; limit: number }>;
 
 /** A token as people see it: with an id, and without its secret. */
-export interface TokenSummary {
-  /** The first digits of its hash. */
-  readonly id: string;
-  readonly name: string;
-  readonly prefix: string;
+export interface TokenSummary
+  extends
+    Readonly<Record<"id" | "name" | "prefix" | "created", string>>,
+    Readonly<Record<"expires" | "lastUsed" | "revoked" | "rate", string | null>> {
   readonly scopes: readonly string[];
-  /** Times in ISO 8601. */
-  readonly created: string;
-  readonly expires: string | null;
-  readonly lastUsed: string | null;
-  readonly revoked: string | null;
-  readonly rate: string | null;
 }

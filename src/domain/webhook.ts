@@ -6,18 +6,12 @@ import type { ChangeType } from "./change.ts";
 export const WEBHOOKS_MAX = 32;
 
 /** One event sent to a receiver. */
-export interface Attempt {
-  /** Its `webhook-id`. That of a test begins with `msg_test_`. */
-  readonly event: string;
-  /** ISO 8601. */
-  readonly time: string;
+export interface Attempt
+  extends
+    Readonly<Record<"event" | "time", string>>,
+    Readonly<Record<"error" | "answer", string | null>> {
   readonly durationMs: number;
-  /** Of the answer; null if there was none. */
   readonly status: number | null;
-  /** Why there was no answer. */
-  readonly error: string | null;
-  /** The beginning of the answer's body. */
-  readonly answer: string | null;
 }
 
 export const hasSucceeded = ({ status }: Attempt): boolean =>
@@ -25,12 +19,10 @@ export const hasSucceeded = ({ status }: Attempt): boolean =>
 
 const ATTEMPTS_MAX = 5;
 
-/** The newest first. */
 export const joinAttempts = (...attempts: readonly Attempt[]): readonly Attempt[] =>
   attempts.slice(0, ATTEMPTS_MAX);
 
 export interface Webhook {
-  /** Unique. */
   readonly name: string;
   readonly url: string;
   readonly types: readonly ChangeType[];
@@ -46,7 +38,6 @@ export interface Webhook {
   /** Since the last success. */
   readonly failures: number;
   readonly nextAttemptAtMs: number;
-  /** The newest first. */
   readonly attempts: readonly Attempt[];
   /** The instance that is sending. It writes the record again and again; if it stops doing so, another one takes over. */
   readonly holder: string | undefined;

@@ -10,10 +10,7 @@ export const CSV_HEAD = "id,name,tag\r\n";
 export const formatCsv = (plants: readonly ListedPlant[]): string =>
   plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
 
-/**
- * Spreadsheets run a cell that begins like a formula, so it gets an apostrophe in front. So does a cell that
- * begins with apostrophes and then like a formula: that makes restoring exact for any text.
- */
+/** Spreadsheets run a cell that begins like a formula, so an apostrophe is put in front. Restoring is exact. */
 export function formatCell(text: string | undefined): string {
   if (text === undefined) return "";
   const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
@@ -31,10 +28,9 @@ const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
 const EMPTY_ROW = /^[\s,;|]*$/;
 
 /**
- * Each row has the number of the line on which it begins. Empty lines are left out, and so are the rows of empty cells
- * that spreadsheets write around their data. A row ends at a line break of any system that no quotes enclose. Its
- * cells are not judged here, so a quote in the wrong place spoils no other row. Throws a MalformedFile if a quote is
- * never closed. A first line `sep=;` is left out and changes the delimiter.
+ * Rows without those of empty cells that spreadsheets write around their data. A row ends at a line break that no
+ * quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other row. Throws a
+ * MalformedFile if a quote is never closed. A first line `sep=;` is left out and changes the delimiter.
  */
 export class RowReader extends RecordReader {
   /** Known for certain with the first block. */
@@ -88,7 +84,6 @@ export class RowReader extends RecordReader {
 /** An empty cell without quotes is null; with quotes it is the empty text. */
 type Cell = string | null;
 
-/** The function throws a Refusal if quotes are in the wrong place. */
 function createCellParser(delimiter: string): (row: string) => Cell[] {
   const sign = `\\${delimiter}`;
   const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^"${sign}]*))(${sign}|$)`, "y");
@@ -114,10 +109,7 @@ const refuse = (message: string): Refusal => new Refusal("invalid_plant", messag
 export const plantFields = ["id", "name", "tag"] as const;
 export type PlantField = (typeof plantFields)[number];
 
-/**
- * The heading of each field's column: its own name by default. The column of tags may be missing unless it is named
- * here, and null ignores it.
- */
+/** The heading of each column: the field by default. The column of tags may be missing unless named; null ignores it. */
 export type Headings = Readonly<Partial<Record<PlantField, string | null | undefined>>>;
 
 /** Begins a cell of a workbook that shows something other than what it was given. XML has no such character. */
@@ -130,7 +122,6 @@ function explainUnusable(shown: string): string {
   return `the spreadsheet has rounded it to ${shown}; format the column as text, enter it again, and save`;
 }
 
-/** The heading lacks a column. */
 export class MissingColumn extends MalformedFile {
   override readonly name = "MissingColumn";
 }
@@ -162,7 +153,6 @@ export function createRowParser(
   };
 }
 
-/** The cells of the first row. Throws a MissingColumn. */
 export function parseHeading({ text }: Line, delimiter: string): string[] {
   try {
     if (typeof text !== "string") throw text;

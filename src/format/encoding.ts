@@ -16,16 +16,13 @@ export class WrongEncoding extends MalformedFile {
 }
 
 export interface DecodeOptions {
-  /** Detected if not given. */
   readonly encoding?: Encoding | undefined;
-  /** Called if the file turns out to be in another encoding than UTF-8. */
   readonly onEncoding?: ((encoding: Encoding) => void) | undefined;
 }
 
 /**
- * The same text as UTF-8, without a byte order mark. UTF-16 is recognised by its mark or by the zeros of its first
- * letters. Where `mayGuess`, the first character beyond ASCII decides between UTF-8 and Windows-1252, and the
- * latter throws a WrongEncoding. Throws a MalformedFile for a workbook or an archive.
+ * As UTF-8, without a byte order mark. Where `mayGuess`, the first character beyond ASCII decides between UTF-8 and
+ * Windows-1252, which throws a WrongEncoding. Throws a MalformedFile for a workbook or an archive.
  */
 export async function* toUtf8(
   chunks: AsyncIterable<Uint8Array>,
@@ -51,7 +48,11 @@ export async function* toUtf8(
     }
     const first = isDecided ? -1 : bytes.findIndex((byte) => byte >= 0x80);
     if (first !== -1) {
-      requireUtf8(bytes.subarray(first, first + 4));
+      // Where the bytes end too soon to tell, a character begins.
+      const start = bytes.subarray(first, first + 4);
+      const [character] = new TextDecoder().decode(start, { stream: true });
+      if (character === "\ufffd" && !beginsWith(start, [0xef, 0xbf, 0xbd]))
+        throw new WrongEncoding();
       isDecided = true;
     }
     yield decode(bytes);
@@ -102,18 +103,11 @@ const beginsWith = (bytes: Uint8Array, start: readonly number[]): boolean =>
 
 const UTF8_MARK = [0xef, 0xbb, 0xbf];
 
-/** UTF-16 has a mark, or zeros in its first letters. */
 function findUnicode(start: Uint8Array): Encoding {
   const zeros = Array.from(start.subarray(0, START_BYTES), (byte) => (byte === 0 ? "0" : "x"));
   if (beginsWith(start, [0xff, 0xfe]) || zeros.join("") === "x0x0") return "utf-16le";
   if (beginsWith(start, [0xfe, 0xff]) || zeros.join("") === "0x0x") return "utf-16be";
   return "utf-8";
-}
-
-/** Throws a WrongEncoding if no character begins here. Where the bytes end too soon to tell, one does. */
-function requireUtf8(bytes: Uint8Array): void {
-  const [character] = new TextDecoder().decode(bytes, { stream: true });
-  if (character === "\ufffd" && !beginsWith(bytes, [0xef, 0xbf, 0xbd])) throw new WrongEncoding();
 }
 
 /** The function is called without a chunk at the end of the file. */

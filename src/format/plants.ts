@@ -12,16 +12,13 @@ import {
   UNUSABLE,
 } from "./csv.ts";
 import { type DecodeOptions, toUtf8 } from "./encoding.ts";
-import { ElementReader } from "./json-array.ts";
-import { type Line, LineReader } from "./records.ts";
+import { ElementReader, type Line, LineReader } from "./records.ts";
 
 /** What follows the kind is about tables. */
 export interface FileFormat {
   readonly kind: "ndjson" | "json" | "csv" | "xlsx";
   readonly headings?: Headings;
-  /** Of CSV. A comma if not given. */
   readonly delimiter?: string;
-  /** The first row is a plant. */
   readonly isHeadless?: boolean | undefined;
 }
 
@@ -29,7 +26,6 @@ export interface FileFormat {
 export const isTable = ({ kind }: FileFormat): boolean => kind === "csv" || kind === "xlsx";
 
 export interface PlantRecord {
-  /** The line of the file on which it begins. */
   readonly line: number;
   /** As it stands in the file; undefined if it is too large to keep or not text. */
   readonly text: string | undefined;
@@ -89,10 +85,7 @@ function toRecord({ number: line, text }: Line, parse: (text: string) => Plant):
 
 export type Rejected = Omit<PlantRecord, "plant"> & { readonly reason: string };
 
-/**
- * The records in the format of their file, unchanged, each with its line and the reason in front. Import ignores
- * both, and a second round replaces them. In a table they are columns; in JSON they are members.
- */
+/** Refused records as they were, each with its line and reason in front. Import ignores both, or replaces them. */
 export function createRejectsFormat(format: FileFormat) {
   const isArray = format.kind === "json";
   const between = isArray ? ",\n" : "\n";
@@ -100,7 +93,6 @@ export function createRejectsFormat(format: FileFormat) {
   let formatOne = formatObject;
   let isEmpty = true;
   return {
-    /** For the option of `readPlants`. */
     onHeading: (heading: string, delimiter: string): void => {
       const sign = `\\${delimiter}`;
       /** Removes the first two cells if they match. */
@@ -115,7 +107,6 @@ export function createRejectsFormat(format: FileFormat) {
         return [line, `"${reason.replaceAll('"', '""')}"`, row].join(delimiter);
       };
     },
-    /** The text that comes next in the file. */
     add: (rejected: readonly Rejected[]): string => {
       if (rejected.length === 0) return "";
       const text = before + rejected.map(formatOne).join(between);
@@ -123,7 +114,6 @@ export function createRejectsFormat(format: FileFormat) {
       isEmpty = false;
       return text;
     },
-    /** The end of the file. */
     end: (): string => {
       if (isArray) return isEmpty ? "[]\n" : "\n]\n";
       return isEmpty ? "" : "\n";

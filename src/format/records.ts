@@ -1,26 +1,29 @@
-/** Cuts streams of bytes into texts, in constant memory. */
+/** Cuts streams of bytes into texts, in constant memory: lines, and the elements of a JSON array. */
 
 import { Refusal } from "../domain/errors.ts";
 
-/** The file cannot be read to its end. */
 export class MalformedFile extends Error {
   override readonly name: string = "MalformedFile";
 }
 
-export interface Line {
-  /** Counted from 1, empty lines included. */
-  readonly number: number;
-  /** The text, or why there is none. */
-  readonly text: string | Refusal;
-}
+/** Counted from 1, empty lines included. A Refusal says why there is no text. */
+export type Line = Readonly<{ number: number; text: string | Refusal }>;
 
+// A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The runtime's own `text()` would silently replace invalid bytes. */
+export function decodeUtf8(bytes: Uint8Array, message?: string): string {
+  try {
+    return utf8.decode(bytes);
+  } catch (error) {
+    throw new Refusal("invalid_utf8", message, error);
+  }
+}
 
 /** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
 export abstract class RecordReader {
-  /** Of the byte that comes next. */
   protected line = 1;
-  /** The line on which the record under way begins. */
   protected begunOn = 1;
   private readonly bytesMax: number;
   private readonly kept = new Bytes();
@@ -78,29 +81,24 @@ export abstract class RecordReader {
   /** Throws a MalformedFile if the file must not end here. */
   protected requireEnd(): void {}
 
-  /** The start of a record that continues in the next chunk. */
   private keep(part: Uint8Array): void {
     this.keptLength += part.length;
     if (this.keptLength > this.bytesMax) this.kept.take();
     else this.kept.add(part);
   }
 
-  /** The record that ends with this part. */
   private take(part: Uint8Array): Line {
     const number = this.begunOn;
     const isTooLarge = this.keptLength + part.length > this.bytesMax;
     const bytes = this.kept.take(isTooLarge ? undefined : part);
     this.begunOn = this.line;
     this.keptLength = 0;
-    if (isTooLarge) {
-      const message = `The record is larger than ${this.bytesMax} bytes.`;
-      return { number, text: new Refusal("body_too_large", message) };
-    }
+    const tooLarge = `The record is larger than ${this.bytesMax} bytes.`;
+    if (isTooLarge) return { number, text: new Refusal("body_too_large", tooLarge) };
     try {
-      return { number, text: utf8.decode(bytes) };
+      return { number, text: decodeUtf8(bytes, "The record is not valid UTF-8.") };
     } catch (error) {
-      const message = "The record is not valid UTF-8.";
-      return { number, text: new Refusal("invalid_utf8", message, error) };
+      return { number, text: error as Refusal };
     }
   }
 }
@@ -113,6 +111,63 @@ export class LineReader extends RecordReader {
     const end = chunk.indexOf(NEWLINE, from);
     if (end !== -1) this.line++;
     return end;
+  }
+}
+
+const [SPACE, QUOTE, COMMA, BACKSLASH] = [32, 34, 44, 92];
+const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
+
+/**
+ * The elements of a JSON array, as they are written. Only the end of an element is looked for, so a bad element spoils no
+ * other. One that is missing between two commas is left out. Throws a MalformedFile without an array, or its end.
+ */
+export class ElementReader extends RecordReader {
+  /** Open brackets of either kind. The first is the array's own. */
+  private depth = 0;
+  private isOver = false;
+  private string: "none" | "open" | "escaping" = "none";
+  /** So far the record is white space. */
+  private isBlank = true;
+
+  protected override findEnd(chunk: Uint8Array, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (byte === NEWLINE) this.line++;
+      if (this.string === "escaping") this.string = "open";
+      else if (this.string === "open") {
+        if (byte === BACKSLASH) this.string = "escaping";
+        else if (byte === QUOTE) this.string = "none";
+      } else if (byte > SPACE) {
+        this.isBlank = this.passStructure(byte);
+        if (this.isBlank) return at;
+      } else if (this.isBlank) this.begunOn = this.line;
+    }
+    return -1;
+  }
+
+  /** Whether the byte ends a record. The bracket that opens the array ends the white space before it. */
+  private passStructure(byte: number): boolean {
+    const before = this.depth;
+    if (this.isOver)
+      throw new MalformedFile(`Line ${this.line} has more text after the end of the array.`);
+    if (before === 0 && byte !== OPEN_ARRAY)
+      throw new MalformedFile(
+        `Line ${this.line} does not begin a JSON array. For one plant on each line, the format is ndjson.`,
+      );
+    if (byte === QUOTE) this.string = "open";
+    else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) this.depth++;
+    else if (byte === CLOSE_ARRAY || (byte === CLOSE_OBJECT && before > 1)) this.depth--;
+    this.isOver = this.depth < before && this.depth === 0;
+    return before + this.depth === 1 || (before === 1 && byte === COMMA);
+  }
+
+  protected override requireEnd(): void {
+    if (this.isOver) return;
+    throw new MalformedFile(
+      this.depth === 0
+        ? "The file is empty; expected a JSON array."
+        : `The file ends inside its array, in the record that begins on line ${this.begunOn}.`,
+    );
   }
 }
 
@@ -131,7 +186,6 @@ export class Bytes {
     return this.used;
   }
 
-  /** Copies the piece. */
   add(piece: Uint8Array): void {
     const needed = this.used + piece.length;
     if (needed > this.buffer.length) {

@@ -9,25 +9,18 @@ import { MalformedFile } from "./records.ts";
 /** A small archive can unpack to almost anything, and it is unpacked in memory. */
 export const UNPACKED_BYTES_MAX = 250_000_000;
 
-/**
- * 128 columns, and more rows than Excel has. The library keeps a place for every cell before one that is read: those of
- * a column far out would take all memory.
- */
+/** 128 columns: the library keeps a place for every cell before one that is read, which could take all memory. */
 const RANGE = "A1:DX9999999";
 
 export interface Workbook {
   readonly sheets: readonly string[];
-  /**
-   * The sheet as CSV with commas, or the first one. Line breaks outside quotes count its rows, which all have as many
-   * cells as the longest. `onProgress` is given numbers from 0 to 1.
-   */
+  /** The sheet as CSV with commas, or the first one. Its rows all have as many cells as the longest. */
   readonly readRows: (
     sheet?: string,
     onProgress?: (share: number) => void,
   ) => AsyncGenerator<Uint8Array>;
 }
 
-/** Throws a MalformedFile. */
 export async function openWorkbook(
   file: Blob,
   unpackedBytesMax = UNPACKED_BYTES_MAX,
@@ -102,10 +95,7 @@ function refuseLarge(bytes: number, bytesMax: number): void {
 /** PKWARE's APPNOTE.TXT, section 4.3.12. */
 const ENTRY = { signature: 0x02014b50, bytes: 46, isDeflated: 8, sizesFollow: 8 };
 
-/**
- * An archive can have several directories. All entries count, whichever of them the library finds. It unpacks none
- * beyond its declared size, unless that is 0, or the sizes follow the data.
- */
+/** Of all entries: an archive can have several directories. A size that is 0 or follows the data is not believed. */
 function countUnpacked(archive: Uint8Array): number {
   const view = new DataView(archive.buffer);
   let bytes = 0;

@@ -1,25 +1,27 @@
 /** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import { describe, parseJson } from "../domain/json.ts";
-import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import { ElementReader } from "../format/json-array.ts";
-import { type Line, LineReader } from "../format/records.ts";
+import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
+import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {
   ANSWERS_SHARE,
   countUnread,
   discard,
+  type Exchange,
   isClosing,
+  JSON_TYPE,
+  NDJSON_TYPES,
   nextTick,
   readChunks,
   type Reader,
   readText,
   requireOpen,
   requireType,
-} from "./body.ts";
-import { answer, type Exchange, type Service } from "./handle.ts";
-import { JSON_TYPE, NDJSON_TYPES, prefersMinimal } from "./request-headers.ts";
-import { requireRoomToAnswer, retryWhileOverloaded, toStream } from "./stream.ts";
+  type Service,
+} from "./exchange.ts";
+import { answer, requireRoomToAnswer } from "./handle.ts";
+import { prefersMinimal } from "./query.ts";
+import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
@@ -42,10 +44,13 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
-    const isMinimal = prefersMinimal(request.headers.get("prefer"));
-    const report = isMinimal ? new Summary() : new Results("", "", "");
-    const results = toStream(exchange, (signal) => createLines(exchange, report, signal));
-    const applied = isMinimal ? { "preference-applied": "return=minimal" } : {};
+    const report = new Report("", "", "");
+    report.isMinimal = prefersMinimal(request.headers.get("prefer"));
+    const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
+    const onUnread = (): void => void (report.isMinimal = true);
+    const results = toStream(exchange, (signal) => createLines(exchange, report, signal), {
+      onUnread,
+    });
     return answer(200, results, { "content-type": type, ...applied });
   }
   const text = await readText(exchange);
@@ -55,18 +60,27 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, new Results("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, new Report("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-/** What is answered: each result as soon as it is known. */
-class Results {
+/** Refused lines that a summary shows. */
+const REFUSED_SHOWN_MAX = 1_000;
+
+/**
+ * What is answered: each result as soon as it is known. Once it is minimal, only refused lines and the counts, at the
+ * end: clients that send everything before they read need no room for more.
+ */
+class Report {
   private readonly open: string;
   private readonly between: string;
   private readonly close: string;
   private isBegun = false;
   private texts: string[] = [];
+  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
+  private refusedShown = 0;
+  isMinimal = false;
 
   constructor(open: string, between: string, close: string) {
     this.open = open;
@@ -75,20 +89,20 @@ class Results {
   }
 
   note(line: number, outcome: Outcome): void {
-    this.texts.push(
-      outcome instanceof Refusal
-        ? formatFailure(line, outcome)
-        : `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`,
-    );
+    const isRefused = outcome instanceof Refusal;
+    this.counts[isRefused ? "refused" : outcome]++;
+    const isShown = !this.isMinimal || (isRefused && ++this.refusedShown <= REFUSED_SHOWN_MAX);
+    if (isShown) this.texts.push(formatResult(line, outcome));
   }
 
   /** The failure to read on. The answer has begun, so it is the last result. */
   breakOff(line: number, refusal: Refusal): void {
-    this.note(line, refusal);
+    this.counts.complete = false;
+    this.texts.push(formatResult(line, refusal));
   }
 
   take(): string {
-    if (this.texts.length === 0) return "";
+    if (this.isMinimal || this.texts.length === 0) return "";
     const text = (this.isBegun ? this.between : this.open) + this.texts.join(this.between);
     this.isBegun = true;
     this.texts = [];
@@ -96,40 +110,11 @@ class Results {
   }
 
   end(): string {
+    if (this.isMinimal) return `${this.texts.join("")}${JSON.stringify(this.counts)}\n`;
     const last = this.take();
     return last + (this.isBegun ? "" : this.open) + this.close;
   }
 }
-
-/** Refused lines that a summary shows. */
-const REFUSED_SHOWN_MAX = 1_000;
-
-/** What is answered to clients that send everything before they read: little, and at the end. */
-class Summary {
-  private readonly shown: string[] = [];
-  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
-
-  note(line: number, outcome: Outcome): void {
-    if (!(outcome instanceof Refusal)) this.counts[outcome]++;
-    else if (++this.counts.refused <= REFUSED_SHOWN_MAX)
-      this.shown.push(formatFailure(line, outcome));
-  }
-
-  breakOff(line: number, refusal: Refusal): void {
-    this.counts.complete = false;
-    this.shown.push(formatFailure(line, refusal));
-  }
-
-  take(): string {
-    return "";
-  }
-
-  end(): string {
-    return `${this.shown.join("")}${JSON.stringify(this.counts)}\n`;
-  }
-}
-
-type Report = Results | Summary;
 
 async function* createLines(
   exchange: Exchange,
@@ -162,7 +147,6 @@ async function* createAll(
   let lastLine = 0;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
-      // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
       // The lines of many batches wait for each other here, where they are short texts.
       const held = service.lines;
@@ -201,26 +185,23 @@ async function createBlock(
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const outcomes = (
-    plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name)
-  ).values();
+  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name);
+  const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
-  let created = 0;
   for (const [index, plant] of parsed.entries()) {
     const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
     const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
     service.metrics.countBatchLine(status);
     report.note((lines[index] as Line).number, outcome);
-    if (outcome === "created") created++;
-    else if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
+    if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
   }
+  const created = stored.filter((outcome) => outcome === "created").length;
   service.metrics.countCreates(durationMs, created);
-  const [first] = failed;
-  if (first === undefined) return;
   // Once a block: a full disk needs no log line for every line of a batch.
-  const { reason, cause } = first;
-  service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
+  const [{ reason, cause } = {}] = failed;
+  if (reason !== undefined)
+    service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
 }
 
 type Outcome = Awaited<ReturnType<Service["store"]["createPlants"]>>[number];
@@ -233,11 +214,15 @@ function parseLine({ text }: Line): Plant | Refusal {
   }
 }
 
-function formatFailure(line: number, { reason, message }: Refusal): string {
+function formatResult(line: number, outcome: Outcome): string {
+  if (!(outcome instanceof Refusal))
+    return `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`;
+  const { reason, message } = outcome;
   const { code, status } = catalogue[reason];
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }
 
+/** The values are dropped at once: they take more memory than the text. */
 function requireArray(text: string): void {
   const value = parseJson(text);
   if (!Array.isArray(value))
@@ -262,10 +247,7 @@ const NEWLINE = 10;
 /** What an unfinished line takes of memory: a buffer that doubles, and its garbage. */
 const BUFFER_GROWTH = 3;
 
-/**
- * The chunks of a body, with a bound on the time until the next one. What the runtime may hold of the rest and the
- * unfinished line count as held memory.
- */
+/** What the runtime may hold of the rest of a body and the unfinished line count as held memory. */
 async function* reserveChunks(
   reader: Reader,
   exchange: Exchange,

@@ -2,23 +2,14 @@
 
 import type { ChangePage, ChangeQuery } from "../domain/change.ts";
 import { within } from "../tick.ts";
-import { ANSWERS_SHARE } from "./body.ts";
+import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
-import { answer, type Exchange } from "./handle.ts";
-import { linkNext, parseChangeQuery } from "./query.ts";
-import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
-import {
-  answerText,
-  requireRoomToAnswer,
-  retryWhileOverloaded,
-  streamPages,
-  toStream,
-  VARY,
-} from "./stream.ts";
+import { answer, answerText, requireRoomToAnswer, VARY } from "./handle.ts";
+import { chooseForm, linkNext, parseChangeQuery } from "./query.ts";
+import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
-/** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
 /** A larger chunk is sent in pieces, so a reader that reads nothing holds little memory. */
 const PIECE_BYTES_MAX = 262_144;
@@ -48,7 +39,6 @@ async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Respo
   return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
 }
 
-/** Up to the newest change. */
 const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableStream<Uint8Array>> =>
   streamPages(exchange, query.after, async (after) => {
     const { changes, hasMore, last } = await readPage(exchange, { ...query, after });
@@ -63,7 +53,6 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
   return page;
 }
 
-/** Goes on until the client goes, its token is no longer good, or the service stops. */
 async function* follow(
   exchange: Exchange,
   query: ChangeQuery,

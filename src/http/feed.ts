@@ -1,6 +1,6 @@
 /** Watches the journal for all readers of GET /changes that follow it. Readers at one cursor share a read. */
 
-import type { ChangePage, ListedChange } from "../domain/change.ts";
+import type { ChangePage } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
@@ -11,13 +11,15 @@ interface Chunk extends Pick<ChangePage, "changes" | "last"> {
   readonly events: Uint8Array;
 }
 
-export const toChunk = (
+export function toChunk(
   after: number,
   { changes, last }: Pick<ChangePage, "changes" | "last">,
-): Chunk => ({ after, last, changes, events: encoder.encode(changes.map(formatEvent).join("")) });
-
-const formatEvent = ({ seq, type, json }: ListedChange): string =>
-  `id: ${seq}\nevent: ${type}\ndata: ${json}\n\n`;
+): Chunk {
+  const events = changes.map(
+    ({ seq, type, json }) => `id: ${seq}\nevent: ${type}\ndata: ${json}\n\n`,
+  );
+  return { after, last, changes, events: encoder.encode(events.join("")) };
+}
 
 const POLL_MS = 100;
 /** Readers that have left are forgotten after this time, also if there is no change for months. */
@@ -35,12 +37,10 @@ export class Feed {
   /** What readers were sent lately: those that are equally far want the same. The oldest come first. */
   private chunks: Chunk[] = [];
   private readonly reading = new Map<number, Promise<Chunk>>();
-  /** The number of the newest change; 0 before the first look. */
   newest = 0;
   /** Resolves when there may be a newer change, or the service stops. */
   changed = Promise.withResolvers<void>();
   private wokenAtMs = 0;
-  /** How many clients follow the changes. */
   readers = 0;
   private isPolling = false;
   /** Whether the service is draining: readers end, and resume at another instance or later. */
@@ -51,7 +51,6 @@ export class Feed {
     this.log = log;
   }
 
-  /** As long as there are readers, the journal is watched. */
   join(): void {
     this.readers++;
     if (!this.isPolling) void this.poll();
@@ -74,9 +73,8 @@ export class Feed {
     if (cached !== undefined) return cached;
     const begun = this.reading.get(after);
     if (begun !== undefined) return begun;
-    const query = { after, limit: CHUNK_LENGTH, id: undefined, types: undefined };
     const reading = this.store
-      .readChanges(query)
+      .readChanges({ after, limit: CHUNK_LENGTH })
       .then((page) => this.keep(toChunk(after, page)))
       .finally(() => this.reading.delete(after));
     this.reading.set(after, reading);
@@ -109,11 +107,9 @@ export class Feed {
     this.forget();
   }
 
-  /** Resolves to the time until the next one. */
   private async pollOnce(): Promise<number> {
-    const query = { after: this.newest, limit: 0, id: undefined, types: undefined };
     try {
-      const { newest } = await this.store.readChanges(query);
+      const { newest } = await this.store.readChanges({ after: this.newest, limit: 0 });
       const isNew = newest !== this.newest;
       this.newest = newest;
       if (isNew || performance.now() - this.wokenAtMs > WAKE_MS) this.wake();

@@ -1,102 +1,22 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
 import { findClientAddress } from "../domain/address.ts";
-import type { Authenticator } from "../auth/authenticate.ts";
-import type { Config } from "../config.ts";
-import { type createRateLimiter, RateLimited, type RateState } from "../auth/rate-limit.ts";
+import { RateLimited, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import type { ServedStore } from "../domain/store.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
-import type { Log } from "../observe/log.ts";
-import type { Metrics } from "../observe/metrics.ts";
-import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../tick.ts";
-import { type Budget, countUnread, findLength, linger, type Rest } from "./body.ts";
-import type { Feed } from "./feed.ts";
+import {
+  ANSWERS_SHARE,
+  countUnread,
+  Exchange,
+  findLength,
+  linger,
+  requireOpen,
+  type RoutedRequest,
+  type Service,
+} from "./exchange.ts";
 import { parseQuery, pathOf } from "./query.ts";
-
-export interface Service {
-  readonly config: Config;
-  readonly store: ServedStore;
-  readonly authenticator: Authenticator;
-  readonly rates: ReturnType<typeof createRateLimiter>;
-  readonly budget: Budget;
-  /** Of lines of batches that are with the store. */
-  readonly lines: Budget;
-  readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
-  readonly log: Log;
-  readonly metrics: Metrics;
-  readonly reports: Reports;
-  readonly feed: Feed;
-  /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
-  readonly limitIdle: (request: Request, seconds: number) => void;
-  readonly addressOf: (request: Request) => string | undefined;
-}
-
-/** A request with the open parts of its route's path. */
-type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
-
-export class Exchange {
-  readonly service: Service;
-  readonly request: RoutedRequest;
-  readonly startedAtMs: number;
-  readonly sentId: string | null;
-  /** What it holds in memory of its body, and of what its answer is made from. */
-  bytesKept = 0;
-  /** What it holds of a streamed answer that has left for the client. */
-  private bytesLeaving = 0;
-  /** Then it holds memory until the stream ends, and otherwise until it is answered. */
-  isStreamed = false;
-  /** What is left of a body that is not read to its end. */
-  rest: Rest | undefined;
-  /** The record of its token, if that was good. */
-  token: TokenRecord | undefined;
-  /** What is left of the token's rate, if that is little. */
-  rate: RateState | undefined;
-  private id: string | undefined;
-
-  constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
-    this.service = service;
-    this.request = request;
-    this.startedAtMs = startedAtMs;
-    this.sentId = request.headers.get("x-request-id");
-  }
-
-  /** Keeps this much from now on. Throws a Refusal if there is no room beside others, or if they hold that share. */
-  reserve(bytesKept: number, share = 1): void {
-    const { budget } = this.service;
-    const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
-    const bytes = bytesKept + this.bytesLeaving;
-    if (!budget.hasRoom(bytes, others, share)) {
-      budget.noteDropped(bytes);
-      throw new Refusal("overloaded");
-    }
-    this.hold(bytesKept);
-  }
-
-  /** The same for what is in memory already. */
-  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
-    const { budget } = this.service;
-    const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
-    budget.bytesHeld += grown;
-    if (grown < 0) budget.noteDropped(-grown);
-    this.bytesKept = bytesKept;
-    this.bytesLeaving = bytesLeaving;
-  }
-
-  /** Names the request in the log: the client's id if it is sane, else one of ours. */
-  get requestId(): string {
-    this.id ??=
-      this.sentId !== null && SANE_REQUEST_ID.test(this.sentId)
-        ? this.sentId
-        : `${requestIdPrefix}-${(++requestCount).toString(36)}`;
-    return this.id;
-  }
-}
-
-const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
-const requestIdPrefix = Math.random().toString(36).slice(2, 10);
-let requestCount = 0;
+import { toStream } from "./stream.ts";
 
 export interface Operation {
   /** What a token needs; with `any` it only has to be valid. Undefined: open to all, because it shows no plant. */
@@ -117,10 +37,8 @@ export interface Route {
   readonly operations: Readonly<Partial<Record<Method, Operation>>>;
 }
 
-type Handler = (request: RoutedRequest) => Promise<Response>;
-
 /** The handler of a route; without one, of all unknown paths. */
-export function createHandler(service: Service, route: Route | undefined): Handler {
+export function createHandler(service: Service, route: Route | undefined) {
   const { config, metrics } = service;
   const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
   const GET = operations.get("GET");
@@ -130,18 +48,9 @@ export function createHandler(service: Service, route: Route | undefined): Handl
   if (route !== undefined) operations.set("OPTIONS", { scope: undefined, handle });
   const allow = methods.filter((method) => operations.has(method)).join(", ");
   // Unknown paths share one counter; otherwise a client could create unlimited time series.
-  const countRequest =
-    route === undefined
-      ? metrics.counterOf("other", [])
-      : metrics.counterOf(route.path, Object.keys(route.operations));
+  const served = Object.keys(route?.operations ?? {});
+  const countRequest = metrics.counterOf(route?.path ?? "other", served);
   const isLogged = config.logLevel === "debug";
-
-  /** The head is sound, and there is an operation. */
-  function admit({ request }: Exchange, operation: Operation | undefined): Operation {
-    requireSaneHead(request, config.urlBytesMax);
-    if (operation !== undefined) return operation;
-    throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
-  }
 
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
     const { request, startedAtMs } = exchange;
@@ -156,17 +65,31 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     if (config.corsOrigins.length > 0) addCorsHeaders(exchange, headers, allow);
     if (service.readiness.isDraining) headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, status, refusal);
-    if (refusal !== undefined) noteFailure(exchange, status, refusal, route);
+    if (refusal !== undefined)
+      service.reports.noteFailure({
+        atMs: Date.now(),
+        status,
+        reason: refusal.reason,
+        method: request.method,
+        path: showPath(route?.path ?? "other", request),
+        token: exchange.token?.name,
+        requestId: exchange.requestId,
+      });
     return response;
   }
 
-  return async (request) => {
+  return async (request: RoutedRequest): Promise<Response> => {
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
     const exchange = new Exchange(service, request, startedAtMs);
-    const found = operations.get(request.method);
+    const operation = operations.get(request.method);
     try {
-      const operation = admit(exchange, found);
+      const host = request.headers.get("host");
+      // HTTP/1.0 allows a request without Host. The runtime refuses any other.
+      if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
+      if (request.url.length > config.urlBytesMax) throw new Refusal("url_too_long");
+      if (operation === undefined)
+        throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
       // Awaiting a token that was checked lately would cost a microtask.
       const authorized = authorize(exchange, operation);
       if (authorized !== undefined) await authorized;
@@ -174,7 +97,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     } catch (error) {
       const refusal = toRefusal(error);
       if (refusal instanceof RateLimited) exchange.rate = refusal.state;
-      return finish(exchange, answerRefusal(exchange, refusal, allow, found), refusal);
+      return finish(exchange, answerRefusal(exchange, refusal, allow, operation), refusal);
     }
   };
 }
@@ -200,40 +123,16 @@ function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord
   const { scope, hasQuery } = operation;
   exchange.token = token;
   exchange.rate = service.rates.take(token);
-  if (scope !== undefined && scope !== "any" && !token.scopes.includes(scope))
-    throw new LacksScope(scope);
+  if (scope !== undefined && scope !== "any") requireScope(token, scope);
   if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
 }
 
-function noteFailure(
-  { request, requestId, token, service }: Exchange,
-  status: number,
-  { reason }: Refusal,
-  route: Route | undefined,
-): void {
-  const path = showPath(route, request);
-  const { method } = request;
-  const atMs = Date.now();
-  service.reports.noteFailure({
-    atMs,
-    status,
-    reason,
-    method,
-    path,
-    token: token?.name,
-    requestId,
-  });
+/** With an id if it is one: a client may send anything, even a token, in its place. */
+function showPath(path: string, { params }: RoutedRequest): string {
+  const id = /^(-?\d{1,19}|[0-9a-f]{16})$/.exec(params?.["id"] ?? "")?.[0];
+  return id === undefined ? path : path.replace("{id}", id);
 }
 
-/** With an id if it is one: a client may send anything, even a token, in its place. */
-const showPath = (route: Route | undefined, { params }: RoutedRequest): string =>
-  route === undefined
-    ? "other"
-    : route.path.replace("{id}", (open) =>
-        /^(-?\d{1,19}|[0-9a-f]{16})$/.test(params?.["id"] ?? "") ? (params?.["id"] ?? "") : open,
-      );
-
-const PATH_CHARACTERS_MAX = 200;
 /** https://www.w3.org/TR/trace-context/#traceparent-header */
 const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
@@ -241,12 +140,12 @@ const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{
 function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
   const { request, requestId, startedAtMs, token, service } = exchange;
   const { log, config } = service;
-  const { headers } = request;
+  const { headers, method } = request;
   const fields = {
     requestId,
     traceId: TRACEPARENT.exec(headers.get("traceparent") ?? "")?.[1],
-    method: request.method,
-    path: pathOf(request.url).slice(0, PATH_CHARACTERS_MAX),
+    method,
+    path: pathOf(request.url).slice(0, 200),
     status,
     durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
     token: token?.name,
@@ -257,30 +156,19 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
   const failed = { ...fields, reason: refusal.reason };
   if (status < 500) return log.info("request", failed);
-  const logFailure = status === 500 ? log.error : log.warn;
-  logFailure("request", { ...failed, cause: refusal.cause });
+  log[status === 500 ? "error" : "warn"]("request", { ...failed, cause: refusal.cause });
 }
 
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
-function requireSaneHead(request: Request, urlBytesMax: number): void {
-  const host = request.headers.get("host");
-  // HTTP/1.0 allows a request without Host. The runtime refuses any other.
-  if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
-  if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
+/** The scope is also in a header of the answer. */
+export function requireScope(token: TokenRecord | undefined, scope: Scope): void {
+  if (!token?.scopes.includes(scope))
+    throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`, scope);
 }
 
-export class LacksScope extends Refusal {
-  readonly scope: Scope;
-
-  constructor(scope: Scope) {
-    super("insufficient_scope", `The token lacks the scope ${scope}.`);
-    this.scope = scope;
-  }
-}
-
-type ExtraHeaders = Readonly<Record<string, string>>;
+type MoreHeaders = Readonly<Record<string, string>>;
 
 const API_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 const emptyHeaders = new Headers(API_HEADERS);
@@ -291,17 +179,55 @@ const jsonHeaders = new Headers({ "content-type": "application/json", ...API_HEA
 export function answer(
   status: number,
   body: string | Uint8Array | ReadableStream<Uint8Array> | null,
-  more?: ExtraHeaders,
+  more?: MoreHeaders,
 ): Response {
-  const response = new Response(body, {
-    status,
-    headers: body === null ? emptyHeaders : jsonHeaders,
-  });
+  const headers = body === null ? emptyHeaders : jsonHeaders;
+  const response = new Response(body, { status, headers });
   for (const name in more) response.headers.set(name, more[name] as string);
   return response;
 }
 
-const RETRY_AFTER_SECONDS = "1";
+/** The system takes an answer of this size from us even if the client does not read it. */
+export const SMALL_CHARACTERS_MAX = 65_536;
+
+export const VARY = { vary: "Accept" };
+
+const encoder = new TextEncoder();
+
+/** A large text is held memory until the client has taken it, in slices: the runtime does not tell of the last. */
+export function answerText(
+  exchange: Exchange,
+  text: string | Uint8Array,
+  headers?: MoreHeaders,
+): Response {
+  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
+  const bytes = typeof text === "string" ? encoder.encode(text) : text;
+  exchange.reserve(bytes.length, ANSWERS_SHARE);
+  const slices = async function* (): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
+      yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
+  };
+  return answer(200, toStream(exchange, slices), headers);
+}
+
+/** A value that was read whole, as JSON. */
+export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHeaders): Response {
+  const json = JSON.stringify(value);
+  requireRoomToAnswer(exchange, json.length);
+  return answerText(exchange, json, headers);
+}
+
+/** Throws a Refusal if the answer is large and others hold half of the memory. */
+export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
+  if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
+}
+
+/** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
+export async function requireAnswerable(exchange: Exchange, characters: number): Promise<void> {
+  if (characters <= SMALL_CHARACTERS_MAX) return;
+  requireRoomToAnswer(exchange, characters);
+  await requireOpen(exchange.request);
+}
 
 function answerRefusal(
   exchange: Exchange,
@@ -312,7 +238,7 @@ function answerRefusal(
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
-  if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
+  if (status === 503) headers["retry-after"] = "1";
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal);
@@ -334,16 +260,17 @@ function addRateHeaders(headers: Headers, state: RateState): void {
 /** RFC 6750, section 3: no error code if the client sent no token. */
 function challenge(refusal: Refusal): string {
   const realm = 'Bearer realm="plants"';
-  if (refusal.reason === "token_missing") return realm;
-  if (refusal instanceof LacksScope)
-    return `${realm}, error="insufficient_scope", scope="${refusal.scope}"`;
-  if (refusal.reason === "insufficient_scope") return `${realm}, error="insufficient_scope"`;
-  return `${realm}, error="invalid_token"`;
+  const { reason, cause } = refusal;
+  if (reason === "token_missing") return realm;
+  if (reason !== "insufficient_scope") return `${realm}, error="invalid_token"`;
+  const scope = typeof cause === "string" ? `, scope="${cause}"` : "";
+  return `${realm}, error="insufficient_scope"${scope}`;
 }
 
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
-const PREFLIGHT_SECONDS = "600";
+const ALLOWED_HEADERS =
+  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {
@@ -355,9 +282,6 @@ function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow:
   headers.set("access-control-expose-headers", EXPOSED_HEADERS);
   if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return;
   headers.set("access-control-allow-methods", allow);
-  headers.set(
-    "access-control-allow-headers",
-    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id",
-  );
-  headers.set("access-control-max-age", PREFLIGHT_SECONDS);
+  headers.set("access-control-allow-headers", ALLOWED_HEADERS);
+  headers.set("access-control-max-age", "600");
 }

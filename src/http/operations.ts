@@ -2,12 +2,11 @@
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
-import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { INT64_MAX, INT64_MIN } from "../domain/plant.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
 import { listChanges } from "./changes.ts";
-import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
   answering,
   describeCatalogue,
@@ -20,7 +19,10 @@ import {
   jsonAndLines,
   jsonWith,
   ok,
-} from "./openapi-parts.ts";
+  operation,
+} from "./entry.ts";
+import { JSON_TYPE } from "./exchange.ts";
+import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
   answerTags,
   countPlants,
@@ -31,7 +33,6 @@ import {
   replacePlant,
 } from "./plants.ts";
 import { changeParameters, filterParameters, plantParameters, tagParameters } from "./query.ts";
-import { JSON_TYPE } from "./request-headers.ts";
 import {
   define,
   explained,
@@ -139,18 +140,15 @@ export const listOperations = (
   operation: {
     ...tokenOperations,
     ...listStatusOperations(config),
-    describeApi: {
-      at: "GET /openapi.json",
-      scope: undefined,
-      handle: () => respond(200, description),
+    describeApi: operation("GET /openapi.json", undefined, () => respond(200, description), {
       summary: "This document",
       description: "The description of the interface, in OpenAPI 3.1.",
       answers: ok("Yes.", json({ schema: { type: "object" }, example: { openapi: "3.1.0" } })),
-    },
+    }),
   },
 });
 
-const splitPlace = ({ at }: Entry) => at.split(" ") as [method: Method, path: string];
+const splitPlace = ({ at }: Entry) => at.split(" ") as [Method, string];
 
 export function createRoutes(operations: ReturnType<typeof listOperations>): readonly Route[] {
   const routes = new Map<string, Route["operations"]>();
@@ -158,8 +156,8 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
     const [method, path] = splitPlace(entry);
     const { scope, handle, query, bodyTypes } = entry;
     // The same members for each, because every request reads them.
-    const operation: Operation = { scope, handle, hasQuery: query !== undefined, bodyTypes };
-    routes.set(path, { ...routes.get(path), [method]: operation });
+    const served: Operation = { scope, handle, hasQuery: query !== undefined, bodyTypes };
+    routes.set(path, { ...routes.get(path), [method]: served });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));
 }
@@ -175,12 +173,9 @@ const changeConditions = {
 };
 
 const listPlantOperations = (config: Config): Entries => ({
-  createPlant: {
-    at: "POST /plants",
-    scope: "plants:write",
-    handle: createPlant,
-    bodyTypes: [JSON_TYPE],
+  createPlant: operation("POST /plants", "plants:write", createPlant, {
     summary: "Create a plant",
+    bodyTypes: [JSON_TYPE],
     description:
       "Creates a new plant in the store. Unknown members of the body are ignored. " +
       "The same plant under the same id again answers 200 with `Idempotent-Replayed: true`; " +
@@ -190,11 +185,8 @@ const listPlantOperations = (config: Config): Entries => ({
     takes: jsonWith(NewPlant, { tagged: monstera, untagged: ficus }),
     answers: ok("Plant response: the plant is on disk.", json(Plant), "Idempotent-Replayed"),
     fails: ["BadPlant", "IdTaken"],
-  },
-  listPlants: {
-    at: "GET /plants",
-    scope: "plants:read",
-    handle: listPlants,
+  }),
+  listPlants: operation("GET /plants", "plants:read", listPlants, {
     summary: "List plants",
     description:
       "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
@@ -208,22 +200,19 @@ const listPlantOperations = (config: Config): Entries => ({
       { ...jsonAndLines("StoredPlant", [monstera, ficus]), "text/csv": text(CSV_EXAMPLE) },
       "Link",
     ),
-  },
-  createPlants: {
-    at: "POST /plants/batch",
-    scope: "plants:write",
-    handle: createPlants,
-    bodyTypes: BATCH_TYPES,
+  }),
+  createPlants: operation("POST /plants/batch", "plants:write", createPlants, {
     summary: "Create many plants",
+    bodyTypes: BATCH_TYPES,
     description:
       "Takes an array of plants and answers with an array of results, or takes one plant a line and answers with one " +
       "result a line, while the lines are still being sent. Results are in the order of the plants. " +
       "Each plant succeeds or fails alone, as a create of it would. Safe to send again as a whole. " +
       `Limits: ${config.bodyBytesMax} bytes an array; any number of lines, ${lineBytesMax(config)} bytes a line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
-      "Read the results while you send lines: unread results stop the service from reading further lines. " +
       "A client that sends everything before it reads sends `Prefer: return=minimal` with its lines, and gets the results of the first 1000 refused lines " +
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
+      `Without it, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not, then stores the rest and ends the answer in the same way. ` +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
     headers: {
       Prefer: text(
@@ -238,22 +227,16 @@ const listPlantOperations = (config: Config): Entries => ({
       "Preference-Applied",
     ),
     fails: ["BadPlant"],
-  },
-  countPlants: {
-    at: "GET /plants/count",
-    scope: "plants:read",
-    handle: countPlants,
+  }),
+  countPlants: operation("GET /plants/count", "plants:read", countPlants, {
     summary: "Count plants",
     description:
       "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
       "`exact` is false and there are at least that many. The answer may be up to two seconds old.",
     query: filterParameters,
     answers: ok("The count.", json(object(counted))),
-  },
-  readPlant: {
-    at: "GET /plants/{id}",
-    scope: "plants:read",
-    handle: readPlant,
+  }),
+  readPlant: operation("GET /plants/{id}", "plants:read", readPlant, {
     summary: "Read a plant",
     headers: {
       "If-None-Match": text(undefined, "Answers 304 if the plant still has this entity tag."),
@@ -263,11 +246,8 @@ const listPlantOperations = (config: Config): Entries => ({
       ...answering(304, "The plant has not changed.", undefined, "ETag"),
     },
     fails: ["BadCondition", "PlantNotFound"],
-  },
-  replacePlant: {
-    at: "PUT /plants/{id}",
-    scope: "plants:write",
-    handle: replacePlant,
+  }),
+  replacePlant: operation("PUT /plants/{id}", "plants:write", replacePlant, {
     summary: "Replace a plant",
     description:
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
@@ -277,20 +257,14 @@ const listPlantOperations = (config: Config): Entries => ({
     takes: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadReplacement", "PlantNotFound", "PreconditionFailed"],
-  },
-  removePlant: {
-    at: "DELETE /plants/{id}",
-    scope: "plants:write",
-    handle: removePlant,
+  }),
+  removePlant: operation("DELETE /plants/{id}", "plants:write", removePlant, {
     summary: "Remove a plant",
     headers: changeConditions,
     answers: answering(204, "The plant is removed, on disk."),
     fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
-  },
-  listTags: {
-    at: "GET /tags",
-    scope: "plants:read",
-    handle: answerTags(false),
+  }),
+  listTags: operation("GET /tags", "plants:read", answerTags(false), {
     summary: "List the tags in use",
     description:
       "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
@@ -298,11 +272,8 @@ const listPlantOperations = (config: Config): Entries => ({
       "a page may end early or be empty, with a next link.",
     query: tagParameters,
     answers: ok("The tags.", json(list(text("bulb"))), "Link"),
-  },
-  countTags: {
-    at: "GET /tags/counts",
-    scope: "plants:read",
-    handle: answerTags(true),
+  }),
+  countTags: operation("GET /tags/counts", "plants:read", answerTags(true), {
     summary: "Count the plants of each tag",
     description:
       "The tags in use, in the same order and pages as `GET /tags`, each with the number of its plants. " +
@@ -313,11 +284,8 @@ const listPlantOperations = (config: Config): Entries => ({
       json(list(object({ tag: text("bulb"), ...counted }))),
       "Link",
     ),
-  },
-  listChanges: {
-    at: "GET /changes",
-    scope: "plants:read",
-    handle: listChanges,
+  }),
+  listChanges: operation("GET /changes", "plants:read", listChanges, {
     summary: "List or follow the changes",
     description:
       "Every create, replacement and removal, once, in the order of the commits: after a number was read, no smaller one " +
@@ -344,7 +312,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "Last-Change",
     ),
     fails: ["BadQuery", "ChangesGone"],
-  },
+  }),
 });
 
 /** The version of the interface, not of the program. */

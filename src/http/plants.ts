@@ -1,41 +1,47 @@
 /** The operations on one plant, on pages and streams of plants, and on tags. */
 
 import { Refusal } from "../domain/errors.ts";
-import { findPlainInt64 } from "../domain/json.ts";
-import type { TagPage } from "../domain/page.ts";
 import {
   entityTagOf,
+  findPlainInt64,
   formatPlant,
   formatStoredPlant,
   lengthOf,
   parseNewPlant,
   parseReplacement,
 } from "../domain/plant.ts";
-import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD } from "../format/csv.ts";
-import { ANSWERS_SHARE, readText, requireType } from "./body.ts";
-import { answer, type Exchange } from "./handle.ts";
-import { filterParameters, linkNext, parsePlantQuery, parseQuery, tagParameters } from "./query.ts";
 import {
-  chooseForm,
-  isUnmodified,
+  ANSWERS_SHARE,
+  type Exchange,
   JSON_TYPE,
   NDJSON_TYPES,
-  parseCondition,
-} from "./request-headers.ts";
+  readText,
+  requireType,
+} from "./exchange.ts";
 import {
+  answer,
   answerJson,
   answerText,
   requireAnswerable,
   requireRoomToAnswer,
   SMALL_CHARACTERS_MAX,
-  streamPages,
   VARY,
-} from "./stream.ts";
+} from "./handle.ts";
+import {
+  chooseForm,
+  filterParameters,
+  isUnmodified,
+  linkNext,
+  parseCondition,
+  parsePlantQuery,
+  parseQuery,
+  tagParameters,
+} from "./query.ts";
+import { streamPages } from "./stream.ts";
 
 const REPLAYED = { "idempotent-replayed": "true" };
 
-/** POST /plants */
 export async function createPlant(exchange: Exchange): Promise<Response> {
   const { request, service, startedAtMs, token } = exchange;
   requireType(request.headers, JSON_TYPE);
@@ -48,7 +54,6 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   return answerText(exchange, formatPlant(plant));
 }
 
-/** GET /plants/{id} */
 export async function readPlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const plant = await service.store.findPlant(parseId(request));
@@ -63,7 +68,6 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   return answerText(exchange, text, headers);
 }
 
-/** PUT /plants/{id} */
 export async function replacePlant(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   const id = parseId(request);
@@ -77,7 +81,6 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
-/** DELETE /plants/{id} */
 export async function removePlant({ request, service, token }: Exchange): Promise<Response> {
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
@@ -93,7 +96,6 @@ function parseId({ params }: Exchange["request"]): bigint {
 
 const CSV_TYPE = "text/csv";
 
-/** GET /plants */
 export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
@@ -122,33 +124,28 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   return answerText(exchange, text, { ...VARY, ...linkNext(exchange, query.limit, next) });
 }
 
-/** GET /plants/count */
 export async function countPlants({ request, service }: Exchange): Promise<Response> {
   const counted = await service.store.countPlants(parseQuery(request.url, filterParameters));
   return answer(200, JSON.stringify(counted));
 }
+
+/** Then a page of counts ends early. */
+const TAG_COUNTS_MS_MAX = 1_000;
 
 /** GET /tags, and with counts GET /tags/counts */
 export const answerTags =
   (hasCounts: boolean) =>
   async (exchange: Exchange): Promise<Response> => {
     const { request, service } = exchange;
-    const query = parseQuery(request.url, tagParameters);
-    const page = await service.store.listTags(query);
-    const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
-    return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
+    const { limit, ...query } = parseQuery(request.url, tagParameters);
+    const { tags, next } = await service.store.listTags({ ...query, limit });
+    if (!hasCounts) return answerJson(exchange, tags, linkNext(exchange, limit, next));
+    const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
+    const counted: { readonly tag: string }[] = [];
+    for (const tag of tags) {
+      if (counted.length > 0 && performance.now() > endsAtMs) break;
+      counted.push({ tag, ...(await service.store.countPlants({ tag })) });
+    }
+    const rest = counted.length < tags.length ? counted.at(-1)?.tag : next;
+    return answerJson(exchange, counted, linkNext(exchange, limit, rest));
   };
-
-/** Then a page of counts ends early. */
-const TAG_COUNTS_MS_MAX = 1_000;
-
-async function countEach(store: ServedStore, { tags, next }: TagPage) {
-  const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
-  const counted: object[] = [];
-  for (const tag of tags) {
-    if (counted.length > 0 && performance.now() > endsAtMs)
-      return { tags: counted, next: tags[counted.length - 1] };
-    counted.push({ tag, ...(await store.countPlants({ tag })) });
-  }
-  return { tags: counted, next };
-}

@@ -1,13 +1,27 @@
-/** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
+/** What a request asks for: its query, where everything unknown is refused, and headers for forms and conditions. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
-import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
+import {
+  type ChangeQuery,
+  changeTypes,
+  findChangeNumber,
+  findChangeTypes,
+} from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
-import { type FilterName, filterNames, filters } from "../domain/filter.ts";
+import { joinFaults } from "../domain/members.ts";
+import { type FilterName, filters } from "../domain/filter.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
-import { isStorable } from "../domain/plant.ts";
-import { int64, integer, list, type Shape, text } from "./shape.ts";
+import {
+  type Condition,
+  type EntityTags,
+  findPlainInt64,
+  INT64_MAX,
+  INT64_MIN,
+  isStorable,
+  matches,
+} from "../domain/plant.ts";
+import type { Exchange } from "./exchange.ts";
+import { int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
 /** How a parameter is described and read. */
 interface Parameter<Value> extends Shape {
@@ -49,15 +63,11 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   fallback: undefined,
 });
 
-const toParameter = ({ meaning, expected, find }: (typeof filters)[FilterName]) => ({
+export const filterParameters = mapValues(filters, ({ meaning, expected, find }) => ({
   ...anyText(meaning),
   expected,
   find,
-});
-
-export const filterParameters = Object.fromEntries(
-  filterNames.map((name) => [name, toParameter(filters[name])]),
-) as Record<FilterName, Parameter<string | undefined>>;
+})) as Record<FilterName, Parameter<string | undefined>>;
 
 export const plantParameters = {
   limit: limitTo("Plants on a page."),
@@ -95,10 +105,7 @@ export const changeParameters = {
       { minimum: 0, default: 0 },
     ),
     expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`,
-    find: (given: string) => {
-      const value = /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
-      return Number.isSafeInteger(value) ? value : undefined;
-    },
+    find: findChangeNumber,
     fallback: 0,
   },
   limit: limitTo("Changes on a page."),
@@ -146,9 +153,12 @@ export function parseChangeQuery(
 ): ChangeQuery {
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
-  const faults =
-    seen === undefined ? [explain("Last-Event-ID", known.after, lastEventId ?? "")] : [];
-  const { type: types, after, ...query } = parseQuery(url, known, faults);
+  const fault = explain("Last-Event-ID", known.after, lastEventId ?? "");
+  const {
+    type: types,
+    after,
+    ...query
+  } = parseQuery(url, known, seen === undefined ? [fault] : []);
   return { ...query, types, after: seen ?? after };
 }
 
@@ -184,26 +194,11 @@ export function parseQuery<Names extends Known>(
 const explain = (name: string, { expected }: Parameter<unknown>, came = ""): string =>
   `${name}: expected ${expected}, got ${quote(came)}`;
 
-const SHOWN_CHARACTERS_MAX = 40;
+const quote = (given: string): string => JSON.stringify(given.slice(0, 40));
 
-const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
-
-/** An exchange whose answer may have a next page. */
-interface Paged {
-  readonly request: Request;
-  readonly service: {
-    readonly config: { readonly trustedProxies: readonly string[] };
-    readonly addressOf: (request: Request) => string | undefined;
-  };
-}
-
-/**
- * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. It is an
- * absolute path: not every library resolves a query alone by RFC 3986. Its filters are written as the client wrote
- * them.
- */
+/** A link to the page after this id or tag (RFC 8288): an absolute path, because not every library resolves others. */
 export function linkNext(
-  { request, service }: Paged,
+  { request, service }: Exchange,
   limit: number,
   after: bigint | number | string | undefined,
 ): Readonly<Record<string, string>> {
@@ -214,10 +209,8 @@ export function linkNext(
     .filter(([name]) => name !== "after" && name !== "limit")
     // The link ends at the first one.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  const query = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others].join(
-    "&",
-  );
-  return { link: `<${prefix}${pathOf(url)}?${query}>; rel="next"` };
+  const pairs = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others];
+  return { link: `<${prefix}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
 }
 
 /** Without the query, which may hold anything. With an odd Host the URL has no origin. */
@@ -238,16 +231,87 @@ function splitPairs(url: string): Pair[] {
     });
 }
 
-/** Decoding would not change it. */
-const PLAIN = /^[\w.-]*$/;
-
 /** The platform's own parser would silently replace invalid bytes. */
 function decode(encoded: string): string | undefined {
-  if (PLAIN.test(encoded)) return encoded;
   try {
     const decoded = decodeURIComponent(encoded.replaceAll("+", " "));
     return isStorable(decoded) ? decoded : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** RFC 9110, section 12.5.1. The first offer if the client has no preference or accepts none of them. */
+export function chooseForm<Form extends string>(
+  accept: string | null,
+  offers: readonly [Form, ...Form[]],
+): Form {
+  if (accept === null || accept === "*/*") return offers[0];
+  const weigh = parseWeights(accept);
+  let best = offers[0];
+  let bestWeight = 0;
+  for (const offer of offers) {
+    const weight = weigh(offer, `${offer.split("/")[0]}/*`, "*/*");
+    if (weight > bestWeight) [best, bestWeight] = [offer, weight];
+  }
+  return best;
+}
+
+/** RFC 9110, section 12.5.3. */
+export const acceptsGzip = (header: string | null): boolean =>
+  parseWeights(header ?? "")("gzip", "x-gzip", "*") > 0;
+
+/** RFC 7240, sections 2 and 4.2: other preferences are ignored, and of two about the answer the first one counts. */
+export function prefersMinimal(header: string | null): boolean {
+  // A comma inside quotes does not end a preference.
+  const preferences = header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
+  const given = preferences.map((one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1]);
+  return given.find((value) => value !== undefined) === "minimal";
+}
+
+/** Tells the weight of types or codings: that of the first name, the most specific one, that the client weighs. */
+function parseWeights(header: string): (...names: readonly string[]) => number {
+  const weights = new Map<string, number>();
+  for (const element of header.toLowerCase().split(",")) {
+    const [name = "", ...parameters] = element.split(";").map((part) => part.trim());
+    const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2);
+    weights.set(name, weight === undefined ? 1 : Number(weight) || 0);
+  }
+  return (...names) =>
+    names.map((name) => weights.get(name)).find((weight) => weight !== undefined) ?? 0;
+}
+
+/** The condition of a change, RFC 9110 section 13. Throws a Refusal if a header is malformed. */
+export function parseCondition(headers: Headers): Condition {
+  return {
+    // A weak tag does not promise the same bytes, so it never matches here (strong comparison).
+    match: parseEntityTags(headers.get("if-match"), false),
+    noneMatch: parseEntityTags(headers.get("if-none-match"), true),
+  };
+}
+
+/** Whether the client already has these bytes. */
+export const isUnmodified = (headers: Headers, entityTag: string): boolean =>
+  matches(parseEntityTags(headers.get("if-none-match"), true) ?? [], entityTag);
+
+function parseEntityTags(header: string | null, isWeak: boolean): EntityTags | undefined {
+  if (header === null) return undefined;
+  if (header.trim() === "*") return "any";
+  const tags = parseTags(header);
+  return isWeak ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
+}
+
+/** RFC 9110, section 5.6.1.2. Element by element: one expression for the list could be made to run for hours. */
+const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
+
+function parseTags(header: string): string[] {
+  const tags: string[] = [];
+  ELEMENT.lastIndex = 0;
+  do {
+    const [found, tag] = ELEMENT.exec(header) ?? [];
+    if (found === undefined) throw new Refusal("invalid_precondition");
+    if (tag !== undefined) tags.push(tag);
+  } while (ELEMENT.lastIndex < header.length);
+  if (tags.length === 0) throw new Refusal("invalid_precondition");
+  return tags;
 }

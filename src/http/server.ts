@@ -1,24 +1,17 @@
 /** Listens, and stops without losing a request. */
 
+import { readdirSync, statSync } from "node:fs";
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
-import { Budget, LINES_SHARE } from "./body.ts";
+import { findDescriptorsMax } from "../observe/reporter.ts";
+import { Budget, LINES_SHARE, type Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
-import { createHandler, type Service } from "./handle.ts";
-import { Listener } from "./listener.ts";
+import { createHandler } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
 
-export interface RunningServer {
-  readonly url: string;
-  /** False if the console has not been built. */
-  readonly hasConsole: boolean;
-  /** Whether a write was committed within the last second. */
-  readonly isReady: () => Promise<boolean>;
-  /** Stops accepting, lets requests in flight finish within the configured time, then cuts off the rest. */
-  readonly stop: () => Promise<void>;
-}
+export type RunningServer = ReturnType<typeof startServer>;
 
 interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metrics" | "reports"> {
   readonly store: ServedStore & Pick<Store, "writesWaiting">;
@@ -30,7 +23,7 @@ interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metr
 const GAUGES_MS = 1_000;
 const GAUGES_A_FLUSH = 30;
 
-export function startServer(given: Parts): RunningServer {
+export function startServer(given: Parts) {
   const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
   const readiness = createReadiness(store);
   /** A failure to store when a token was last used fails nothing else. */
@@ -53,8 +46,8 @@ export function startServer(given: Parts): RunningServer {
     },
     rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),
-    addressOf: (request) => listener.server.requestIP(request)?.address,
-    limitIdle: (request, seconds) => listener.server.timeout(request, seconds),
+    addressOf: (request) => listener.requestIP(request)?.address,
+    limitIdle: (request, seconds) => listener.timeout(request, seconds),
   };
   const operations = listOperations(config, JSON.stringify(describeApi(config)));
   const routes = [...createRoutes(operations), ...createFileRoutes(config, consoleFolder)];
@@ -76,12 +69,12 @@ export function startServer(given: Parts): RunningServer {
     ),
     fetch: createHandler(service, undefined),
   };
-  const listener = new Listener(options, config, log);
-  const { hostname, port } = listener.server;
+  const listener = listen(options, service);
+  const { hostname, port } = listener;
 
   const setGauges = (): void => {
     metrics.setGauge("bytesHeld", budget.bytesHeld);
-    metrics.setGauge("requestsInFlight", listener.requestsInFlight);
+    metrics.setGauge("requestsInFlight", listener.countRequests());
     metrics.setGauge("feedReaders", service.feed.readers);
     metrics.setGauge("writesWaiting", store.writesWaiting);
   };
@@ -89,17 +82,19 @@ export function startServer(given: Parts): RunningServer {
   const working = setInterval(() => {
     setGauges();
     if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
-  }, GAUGES_MS);
-  working.unref();
+  }, GAUGES_MS).unref();
   return {
     url: `http://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
+    /** False if the console has not been built. */
     hasConsole: routes.some(({ path }) => path === "/"),
-    isReady: () =>
+    /** Whether a write was committed within the last second. */
+    isReady: (): Promise<boolean> =>
       readiness.check().then(
         () => true,
         () => false,
       ),
-    stop: async () => {
+    /** Lets requests in flight finish within the configured time, then cuts off the rest. */
+    stop: async (): Promise<void> => {
       readiness.isDraining = true;
       await Bun.sleep(config.drainDelaySeconds * 1000);
       clearInterval(working);
@@ -111,4 +106,70 @@ export function startServer(given: Parts): RunningServer {
       await flushUses();
     },
   };
+}
+
+type Options = Parameters<typeof Bun.serve<undefined>>[0] & { port: number };
+
+const LOOK_MS = 100;
+/** It opens again below this, so it does not flap. */
+const OPEN_SHARE = 0.875;
+/** For files and threads that are opened later. */
+const DESCRIPTORS_SPARE = 64;
+
+/**
+ * The runtime has no bound of its own, and spins at the limit of descriptors. So the listener closes before: a new
+ * connection is refused then, those without a request are closed, and requests in flight are answered.
+ */
+function listen(options: Options, { config, log }: Service) {
+  const descriptorsOwn = countDescriptors();
+  const descriptorsMax = (findDescriptorsMax() ?? Infinity) - descriptorsOwn - DESCRIPTORS_SPARE;
+  const connectionsMax = Math.max(1, Math.min(config.connectionsMax, descriptorsMax));
+  /** Methods that concern a request work on any server. */
+  let server = Bun.serve(options);
+  const port = server.port ?? options.port;
+  /** Those that were closed may still have connections. */
+  const servers = new Set([server]);
+  let isOpen = true;
+  const look = (): void => {
+    const connections = countDescriptors() - descriptorsOwn;
+    if (isOpen && connections > connectionsMax) {
+      isOpen = false;
+      log.warn("connections_full", { connections, connectionsMax });
+      const closing = server;
+      void closing.stop().then(() => servers.delete(closing));
+    } else if (!isOpen && connections < connectionsMax * OPEN_SHARE)
+      try {
+        servers.add((server = Bun.serve({ ...options, port })));
+        isOpen = true;
+      } catch (cause) {
+        // Another process has the port now. It is tried again.
+        log.error("port_lost", { cause });
+      }
+  };
+  const looking = setInterval(look, LOOK_MS).unref();
+  return {
+    hostname: server.hostname,
+    port,
+    requestIP: (request: Request) => server.requestIP(request),
+    timeout: (request: Request, seconds: number) => server.timeout(request, seconds),
+    countRequests: () =>
+      servers.values().reduce((sum, { pendingRequests }) => sum + pendingRequests, 0),
+    /** Resolves when every connection has ended. */
+    stop: async (isAtOnce: boolean): Promise<void> => {
+      clearInterval(looking);
+      await Promise.all(Array.from(servers, (each) => each.stop(isAtOnce)));
+    },
+  };
+}
+
+/** Sockets are nearly all of them. */
+function countDescriptors(): number {
+  const folder = process.platform === "linux" ? "/proc/self/fd" : "/dev/fd";
+  try {
+    // Linux tells since 6.2.
+    return statSync(folder).size || readdirSync(folder).length;
+  } catch {
+    // None is left to look with.
+    return Number.POSITIVE_INFINITY;
+  }
 }

@@ -6,7 +6,6 @@ export const component = (kind: string, name: string): Schema => ({
 
 type Schema = Readonly<Record<string, unknown>>;
 
-/** A value of the interface: its schema, and an example. */
 export interface Shape {
   readonly schema: Schema;
   readonly example: unknown;

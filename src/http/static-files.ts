@@ -4,8 +4,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import { answer, type Exchange, type Operation, type Route } from "./handle.ts";
-import { acceptsGzip, isUnmodified } from "./request-headers.ts";
+import type { Exchange } from "./exchange.ts";
+import { answer, type Operation, type Route } from "./handle.ts";
+import { acceptsGzip, isUnmodified } from "./query.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
@@ -28,50 +29,33 @@ const INDEX = "index.html";
 function serve(folder: string, ...paths: readonly string[]): Route[] {
   if (!existsSync(join(folder, INDEX))) return [];
   const files = readFiles(folder);
-  const GET: Operation = {
-    scope: undefined,
-    handle: ({ request }) => answerFile(request, files),
-  };
-  return paths.map((path) => ({ path, operations: { GET } }));
+  const handle: Operation["handle"] = ({ request }) => answerFile(request, files);
+  return paths.map((path) => ({ path, operations: { GET: { scope: undefined, handle } } }));
 }
 
 /** No inline code, nothing from another origin, no frame around it. */
 const SECURITY_HEADERS = {
-  "content-security-policy": [
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "img-src 'self' data:",
-    "connect-src 'self'",
-    "worker-src 'self'",
-    "font-src 'self'",
-    "manifest-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "worker-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; " +
     "frame-ancestors 'none'",
-  ].join("; "),
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 };
-
-/** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
-interface StaticFile {
-  readonly content: Blob;
-  readonly headers: Readonly<Record<string, string>> & { readonly etag: string };
-}
 
 /** The name has a hash of the content, so the content never changes. */
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
 const GZIP = /\.gz$/;
 
 /** By their names, as they are at the start: no URL becomes a path, and a page finds the files of its build. */
-function readFiles(folder: string): ReadonlyMap<string, StaticFile> {
+function readFiles(folder: string) {
   const entries = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
   return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name))]));
 }
 
-function readFile(name: string, path: string): StaticFile {
+/** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
+function readFile(name: string, path: string) {
   const content = readFileSync(path);
   const plainName = name.replace(GZIP, "");
   const isHashed = HASHED.test(plainName);
@@ -88,7 +72,7 @@ function readFile(name: string, path: string): StaticFile {
 
 function answerFile(
   { headers: sent, params }: Exchange["request"],
-  files: ReadonlyMap<string, StaticFile>,
+  files: ReturnType<typeof readFiles>,
 ): Response {
   const name = params?.["file"] ?? INDEX;
   const compressed = acceptsGzip(sent.get("accept-encoding")) ? files.get(`${name}.gz`) : undefined;

@@ -3,13 +3,13 @@
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
-import { SAMPLES_MAX } from "../observe/activity.ts";
+import { SAMPLES_MAX } from "../observe/reporter.ts";
 import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
-import { answer, type Exchange } from "./handle.ts";
-import { type Entries, json, ok } from "./openapi-parts.ts";
+import { type Entries, json, ok, operation } from "./entry.ts";
+import type { Exchange } from "./exchange.ts";
+import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
-import { answerText, requireRoomToAnswer } from "./stream.ts";
 
 /** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
 const PROBE_VALID_MS = 1_000;
@@ -32,11 +32,6 @@ export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VAL
   return readiness;
 }
 
-async function showReady({ service }: Exchange): Promise<Response> {
-  await service.readiness.check();
-  return answer(200, '{"status":"ready"}');
-}
-
 async function showActivity(exchange: Exchange): Promise<Response> {
   const { since } = parseQuery(exchange.request.url, activityParameters);
   const body = await exchange.service.reports.readActivity(since);
@@ -46,7 +41,7 @@ async function showActivity(exchange: Exchange): Promise<Response> {
   return answerText(exchange, shown);
 }
 
-/** Its size does not depend on what is stored. It is answered also if memory is short: an operator has to see that. */
+/** It is answered also if memory is short: an operator has to see that. */
 async function showMetrics(exchange: Exchange): Promise<Response> {
   const body = await exchange.service.reports.formatMetrics();
   return answerText(exchange, body, { "content-type": PROMETHEUS_TYPE });
@@ -102,29 +97,22 @@ const ActivityShape = object({
 });
 
 const METRICS_EXAMPLE =
-  'plantstore_requests_total{method="POST",path="/plants",status="200"} 12\n' +
-  "plantstore_writes_waiting 0\n";
+  'plantstore_requests_total{method="POST",path="/plants",status="200"} 12\nplantstore_writes_waiting 0\n';
 
 const describeStatus = (value: string) =>
   ok("Yes.", json(object({ status: text(value, undefined, { enum: [value] }) })));
 
 export const listStatusOperations = ({ sampleSeconds }: Config): Entries => ({
-  showActivity: {
-    at: "GET /activity",
-    scope: "plants:read",
-    handle: showActivity,
+  showActivity: operation("GET /activity", "plants:read", showActivity, {
     summary: "Show what this instance did lately",
     description: `The last ${(SAMPLES_MAX * sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,
     query: activityParameters,
     answers: ok("The samples.", json(ActivityShape)),
-  },
-  showMetrics: {
-    at: "GET /metrics",
-    scope: "plants:read",
-    handle: showMetrics,
+  }),
+  showMetrics: operation("GET /metrics", "plants:read", showMetrics, {
     summary: "Show metrics of this instance, for Prometheus",
     answers: ok("Prometheus text format 0.0.4.", { "text/plain": text(METRICS_EXAMPLE) }),
-  },
+  }),
   isAlive: {
     at: "GET /livez",
     scope: undefined,
@@ -136,7 +124,10 @@ export const listStatusOperations = ({ sampleSeconds }: Config): Entries => ({
   isReady: {
     at: "GET /readyz",
     scope: undefined,
-    handle: showReady,
+    handle: async ({ service }) => {
+      await service.readiness.check();
+      return answer(200, '{"status":"ready"}');
+    },
     summary: "Is the service ready?",
     description:
       "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",

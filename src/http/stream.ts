@@ -1,69 +1,14 @@
 /** Answers that are made while they are sent. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import { ANSWERS_SHARE, requireOpen } from "./body.ts";
-import { answer, type Exchange } from "./handle.ts";
-
-/** The system takes an answer of this size from us even if the client does not read it. */
-export const SMALL_CHARACTERS_MAX = 65_536;
+import { ANSWERS_SHARE, type Exchange } from "./exchange.ts";
 
 const encoder = new TextEncoder();
 
-/** The same URL answers in several forms. */
-export const VARY = { vary: "Accept" };
-
-/**
- * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
- * because the runtime does not tell when the last one has left.
- */
-export function answerText(
-  exchange: Exchange,
-  text: string | Uint8Array,
-  headers?: Readonly<Record<string, string>>,
-): Response {
-  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  const bytes = typeof text === "string" ? encoder.encode(text) : text;
-  exchange.reserve(bytes.length, ANSWERS_SHARE);
-  const slices = async function* (): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
-      yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
-  };
-  return answer(200, toStream(exchange, slices), headers);
-}
-
-/** A value that was read whole, as JSON. Throws a Refusal if it is large and others hold half of the memory. */
-export function answerJson(
-  exchange: Exchange,
-  value: unknown,
-  headers?: Readonly<Record<string, string>>,
-): Response {
-  const json = JSON.stringify(value);
-  requireRoomToAnswer(exchange, json.length);
-  return answerText(exchange, json, headers);
-}
-
-/** Throws a Refusal if the answer is large and others hold half of the memory. */
-export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
-  if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
-}
-
-/** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
-export async function requireAnswerable(exchange: Exchange, characters: number): Promise<void> {
-  if (characters <= SMALL_CHARACTERS_MAX) return;
-  requireRoomToAnswer(exchange, characters);
-  await requireOpen(exchange.request);
-}
-
 /** The text of a page, and the place where the next one begins. */
-interface PageText<Place> {
-  readonly text: string | Uint8Array;
-  readonly next: Place | undefined;
-}
+type PageText<Place> = Readonly<{ text: string | Uint8Array; next: Place | undefined }>;
 
-/**
- * All pages from this place on. The first one is read before anything is sent, so what cannot be read has a status of
- * its own. The text of a page counts as held memory until it leaves.
- */
+/** All pages from here on. The first is read before anything is sent, so what cannot be read has its own status. */
 export async function streamPages<Place>(
   exchange: Exchange,
   start: Place,
@@ -116,20 +61,22 @@ export async function retryWhileOverloaded<Result>(
 
 /** For a client that goes away before its stream begins: the runtime does not tell. */
 const UNBEGUN_MS_MAX = 1_000;
+/** Of the time after which a client that takes nothing is cut off: the runtime's timer may end early. */
+const UNREAD_SHARE = 0.5;
 /** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
 const CUT_SECONDS = 1;
 
 /**
- * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
- * applies backpressure to the maker and does not fill our memory. When the client goes away, or its token is no longer good,
- * the maker ends. What the exchange holds counts until then. A feed waits for what is to come, so the last piece
- * has left long before the next one is made.
+ * A body of these pieces, with backpressure: the next is made when the last has left for the client. The maker ends when
+ * the client goes away or its token is no longer good; the exchange holds its memory until then. A feed's last piece has
+ * left long before the next one is made.
+ * With `onUnread` the maker goes on for a client that takes nothing: it is told so, and then makes one piece, at its end.
  */
 export function toStream(
   exchange: Exchange,
   /** Ends when the signal aborts, for the reason of the signal. */
   make: (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>,
-  { isFeed = false } = {},
+  { isFeed = false, onUnread }: { isFeed?: boolean; onUnread?: () => void } = {},
 ): ReadableStream<Uint8Array> {
   const { request, service, bytesKept } = exchange;
   const ending = new AbortController();
@@ -138,6 +85,8 @@ export function toStream(
   let bytesLast = 0;
   let isGone = false;
   let isMaking = false;
+  let unread: ReturnType<typeof setTimeout> | undefined;
+  let madeAhead: ReturnType<typeof makeNext> | undefined;
   exchange.isStreamed = true;
   const unbegun = setTimeout(() => exchange.hold(0), UNBEGUN_MS_MAX);
   const begin = (): void => {
@@ -153,24 +102,43 @@ export function toStream(
     unwatch = service.authenticator.watch({ header, onInvalid });
   };
   const end = (): void => {
+    clearTimeout(unread);
     unwatch?.();
     exchange.hold(0, 0);
   };
+  const makeNext = async (): ReturnType<typeof pieces.next> => {
+    // Making a piece may take long. A client that does not take it is cut off, like any other.
+    service.limitIdle(request, 0);
+    isMaking = true;
+    try {
+      return await pieces.next();
+    } finally {
+      isMaking = false;
+      // The client went while the piece was made.
+      if (isGone) end();
+      else service.limitIdle(request, service.config.idleSecondsMax);
+    }
+  };
+  const makeAhead = (): void => {
+    onUnread?.();
+    madeAhead = makeNext();
+    // It is handled when the client takes the piece. A rejection that nothing handles ends the process.
+    madeAhead.catch(() => undefined);
+  };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+      clearTimeout(unread);
       if (unwatch === undefined) begin();
       // The runtime asks for a piece while it may still hold the last one.
       exchange.hold(exchange.bytesKept, bytesLast);
-      // Making a piece may take long. A client that does not take it is cut off, like any other.
-      service.limitIdle(request, 0);
-      isMaking = true;
       try {
-        const { done, value } = await pieces.next();
-        isMaking = false;
-        // The client went while the piece was made.
-        if (isGone) return end();
-        service.limitIdle(request, service.config.idleSecondsMax);
+        const making = madeAhead ?? makeNext();
+        madeAhead = undefined;
+        const { done, value } = await making;
+        if (isGone) return;
         if (!done) {
+          if (onUnread !== undefined)
+            unread = setTimeout(makeAhead, service.config.idleSecondsMax * 1000 * UNREAD_SHARE);
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
           exchange.hold(exchange.bytesKept, bytesLast + bytes.length);
           if (!isFeed) bytesLast = bytes.length;
@@ -180,7 +148,6 @@ export function toStream(
         end();
         const { requestId } = exchange;
         const { reason, cause } = toRefusal(error);
-        // `cancel` logs that the client has gone.
         if (reason !== "body_incomplete")
           service.log.warn("export_broken_off", { requestId, reason, cause });
         // The answer has begun: it is cut off, so a client cannot take it for the whole.
@@ -203,6 +170,5 @@ export function toStream(
       await pieces.return(undefined);
     },
   };
-  // Without a queue of its own: the runtime has one.
   return new ReadableStream(source, { highWaterMark: 0 });
 }

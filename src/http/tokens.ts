@@ -10,35 +10,29 @@ import {
   summarize,
 } from "../auth/token.ts";
 import { Refusal } from "../domain/errors.ts";
-import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { type Exchange, LacksScope } from "./handle.ts";
-import { toEntry } from "./json-operation.ts";
-import { type Entries, json, ok } from "./openapi-parts.ts";
+import { type Scope, scopes } from "../domain/token.ts";
+import { type Entries, json, ok, operation, toEntry } from "./entry.ts";
+import type { Exchange } from "./exchange.ts";
+import { answerJson, requireScope } from "./handle.ts";
 import { linkNext, parseQuery, tokenParameters } from "./query.ts";
 import { define, list, maybe, object, text, time } from "./shape.ts";
-import { answerJson } from "./stream.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
 async function createToken({ service, token }: Exchange, given: unknown): Promise<IssuedToken> {
   const grant = parseGrant(given);
-  const lacking = grant.scopes.find((scope) => !token?.scopes.includes(scope));
-  if (lacking !== undefined) throw new LacksScope(lacking);
+  for (const scope of grant.scopes) requireScope(token, scope);
   const excess = token && findExcess(grant, token, service.config.rateLimit);
   if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
   return issueToken(service.store, grant);
 }
 
-/** By hash. The id is its first characters. */
 async function listTokens(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const { limit, after } = parseQuery(request.url, tokenParameters);
-  const found = await service.store.listTokens({
-    // Behind every hash that begins with the id: they have the digits 0 to f.
-    after: after === undefined ? "" : `${after}g`,
-    // One more tells whether there is a next page.
-    limit: limit + 1,
-  });
+  // Tokens are listed by hash. Behind every hash that begins with the id: they have the digits 0 to f.
+  const from = after === undefined ? "" : `${after}g`;
+  const found = await service.store.listTokens({ after: from, limit: limit + 1 });
   const page = found.slice(0, limit).map(summarize);
   const next = found.length > limit ? page.at(-1)?.id : undefined;
   return answerJson(exchange, page, linkNext(exchange, limit, next));
@@ -51,13 +45,11 @@ async function revokeToken({ request, service }: Exchange): Promise<void> {
   const [token] = await store.listTokens({ after: id, limit: 1 });
   if (token === undefined || summarize(token).id !== id) throw new Refusal("token_not_found");
   // The token of the environment manages tokens too, and cannot be revoked here.
-  const unlessLast = config.token === undefined && isManager(token) ? MANAGE : undefined;
+  const isManager = token.scopes.includes(MANAGE) && (token.expiresAtMs ?? Infinity) > Date.now();
+  const unlessLast = config.token === undefined && isManager ? MANAGE : undefined;
   if (!(await store.revokeToken(token.hash, Date.now(), unlessLast)))
     throw new Refusal("last_manager");
 }
-
-const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
-  has.includes(MANAGE) && expiresAtMs > Date.now();
 
 const scopesShown = list(
   text("plants:write"),
@@ -71,7 +63,7 @@ const tokenMembers = {
   scopes: scopesShown,
   created: time("2026-01-01T00:00:00.000Z"),
   expires: maybe(time("2026-04-01T00:00:00.000Z")),
-  lastUsed: maybe(time(null, "Written down every 30 seconds.")),
+  lastUsed: maybe(time(null, "Updated every 30 seconds.")),
   revoked: maybe(time(null)),
   rate: maybe(text(null, "null for what the service allows every token.")),
 };
@@ -112,17 +104,14 @@ export const tokenOperations: Entries = {
     meaning: "The token, without its secret.",
     shows: OwnShape,
   }),
-  listTokens: {
-    at: "GET /tokens",
-    scope: MANAGE,
-    handle: listTokens,
+  listTokens: operation("GET /tokens", MANAGE, listTokens, {
     summary: "List the tokens",
     description:
       "A page of all that were ever made, in the order of their ids; the next page is in the `Link` header, which the " +
       "last page does not have. Never the token itself.",
     query: tokenParameters,
     answers: ok("The tokens.", json(list(Token)), "Link"),
-  },
+  }),
   createToken: toEntry({
     at: "POST /tokens",
     scope: MANAGE,

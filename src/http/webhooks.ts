@@ -3,8 +3,7 @@
 import { changeTypes } from "../domain/change.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
-import { toEntry } from "./json-operation.ts";
-import { describeParameters, type Entries, type Entry, json } from "./openapi-parts.ts";
+import { describeParameters, type Entries, type Entry, json, toEntry } from "./entry.ts";
 import {
   component,
   define,
@@ -48,12 +47,8 @@ const webhookMembers = {
 const Webhook = define("Webhook", webhookMembers);
 const withSecret = object({ ...webhookMembers, secret: text("whsec_…", "Shown this once.") });
 
-const withSkipped = object({
-  ...webhookMembers,
-  skipped: maybe(
-    int64(1_767_225_600_000_001, "The number of the change; null if none had failed."),
-  ),
-});
+const skipped = int64(1_767_225_600_000_001, "The number of the change; null if none had failed.");
+const withSkipped = object({ ...webhookMembers, skipped: maybe(skipped) });
 
 const NewWebhookShape = object(
   {
@@ -110,7 +105,6 @@ export const webhookOperations: Entries = {
     at: "POST /webhooks",
     summary: "Add a webhook",
     description: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,
-    // Changes show plants.
     needs: "plants:read",
     body: NewWebhookShape,
     status: 201,

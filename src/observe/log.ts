@@ -27,7 +27,6 @@ function formatLine(level: LogLevel, event: string, fields: Fields = {}): string
   return `${line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]")}\n`;
 }
 
-/** Lines past this are dropped and counted. */
 const PENDING_LENGTH_MAX = 1_048_576;
 const FLUSH_MS_MAX = 1_000;
 
@@ -35,7 +34,6 @@ const FLUSH_MS_MAX = 1_000;
 export class Stderr {
   private pending = "";
   private writing: Promise<void> | undefined;
-  /** Since the start. */
   droppedTotal = 0;
   private reportedTotal = 0;
 
@@ -45,7 +43,6 @@ export class Stderr {
     this.writing ??= this.drain();
   };
 
-  /** Resolves when everything is written, or after a second. */
   async flush(): Promise<void> {
     await Promise.race([this.writing, Bun.sleep(FLUSH_MS_MAX)]);
   }

@@ -1,9 +1,4 @@
-/**
- * Counters of this process since its start. Counting a request takes less than a microsecond.
- *
- * The counters are in a block of memory that threads can share. Each thread counts in its own block, so no
- * thread waits for another; the reader adds the blocks up.
- */
+/** Counters since the start, in memory that threads share. Each counts in its own block; the reader adds them up. */
 
 import { catalogue } from "../domain/errors.ts";
 
@@ -17,7 +12,6 @@ const TOTAL = BUCKETS;
 const TOTAL_MS = BUCKETS + 1;
 const HISTOGRAM_LENGTH = BUCKETS + 2;
 
-/** How durations are distributed. */
 export class Histogram {
   private readonly memory: Float64Array;
 
@@ -53,7 +47,6 @@ export class Histogram {
     let seen = 0;
     let index = -1;
     while (seen < rank && index < BUCKETS - 1) seen += this.memory[++index] ?? 0;
-    // The middle of the bucket.
     return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
   }
 
@@ -108,11 +101,8 @@ const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
 /** A counter that exists and has counted nothing. It is so small that adding 1 makes 1 of it. */
 const NOTHING = Number.MIN_VALUE;
 
-interface Kind {
-  /** By the place of the status. A counter that does not exist is 0. */
-  readonly counts: Float64Array;
-  readonly times: Histogram;
-}
+/** Counts are by the place of the status. A counter that does not exist is 0. */
+type Kind = Readonly<{ counts: Float64Array; times: Histogram }>;
 
 function increase({ counts }: Kind, status: number): void {
   const place = placeOf(status);
@@ -123,8 +113,6 @@ const listCounts = <Labels extends object>({ counts }: Kind, labels: Labels) =>
   statuses.flatMap((status, place) =>
     counts[place] ? [[{ ...labels, status }, Math.floor(counts[place])] as const] : [],
   );
-
-type CountRequest = (method: string, status: number, durationMs: number) => void;
 
 export class Metrics {
   /** Their order numbers the kinds. */
@@ -158,7 +146,7 @@ export class Metrics {
   }
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
-  counterOf(path: string, served: readonly string[]): CountRequest {
+  counterOf(path: string, served: readonly string[]) {
     if (this.paths.length === PATHS_MAX) throw new RangeError(`more than ${PATHS_MAX} paths`);
     const first = (this.paths.push(path) - 1) * methods.length;
     const kinds = new Map(
@@ -167,7 +155,7 @@ export class Metrics {
     const kindOf = (method: string): Kind => kinds.get(method) ?? (kinds.get("other") as Kind);
     for (const method of served)
       for (const status of FAILURE_STATUSES) kindOf(method).counts[placeOf(status)] = NOTHING;
-    return (method, status, durationMs) => {
+    return (method: string, status: number, durationMs: number): void => {
       const kind = kindOf(method);
       increase(kind, status);
       kind.times.add(durationMs);

@@ -1,13 +1,13 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
+import { DAY_MS } from "../domain/rate.ts";
 import type { Store } from "../domain/store.ts";
-import { compare, createFigure, type FailedRequest, SAMPLES_MAX, summarize } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
-/** How often the event loop is looked at. */
 const LOOP_CHECK_MS = 250;
 const SIZE_SAMPLED_MS = 30_000;
 const FAILURES_MAX = 20;
@@ -22,13 +22,9 @@ export interface ServiceFacts {
 }
 
 /** The number of webhooks is bounded, so that of their series is too. */
-export interface WebhookFacts {
+export interface WebhookFacts extends Readonly<Record<"lagSeconds" | "sent" | "failed", number>> {
   readonly name: string;
   readonly isPaused: boolean;
-  readonly lagSeconds: number;
-  /** Attempts of this instance. */
-  readonly sent: number;
-  readonly failed: number;
 }
 
 interface Observed extends ServiceFacts {
@@ -37,7 +33,6 @@ interface Observed extends ServiceFacts {
   readonly isReady: () => Promise<boolean>;
 }
 
-/** The backups that the service makes while it runs. */
 export interface BackupState {
   readonly everyMs: number;
   made: number;
@@ -45,14 +40,13 @@ export interface BackupState {
   last: { readonly atMs: number; readonly bytes: number } | undefined;
 }
 
-/** Of one block for each thread that counts. */
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const { store, limits, backups } = observed;
   const intervalMs = limits.sampleSeconds * 1000;
   const loopDelays = new Histogram();
   const plants = createFigure(() => store.countPlants());
   const size = createFigure(() => store.measureBytes());
-  const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + WEEK_MS));
+  const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS));
   const samples: ReturnType<typeof compareWithLast>[] = [];
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
   const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
@@ -108,15 +102,13 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     };
   };
 
-  /** All counters in the text format of Prometheus. */
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
-    const [isReady = false, webhooks = [], connections, open, openMax, rss] = await Promise.all([
+    const [isReady = false, webhooks = [], connections, open, rss] = await Promise.all([
       inTime(observed.isReady()),
       inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
       inTime(readdir("/proc/self/fd")),
-      inTime(readDescriptorsMax()),
       inTime(Promise.try(() => process.memoryUsage.rss())),
       inTime(plants.refresh()),
       inTime(expiring.refresh()),
@@ -143,30 +135,33 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         requests_in_flight: ["Requests that are not answered yet.", gauges.requestsInFlight],
         open_connections: ["Client connections (Linux, with a fixed port).", connections],
         writes_waiting: ["Writes that wait for a commit.", gauges.writesWaiting],
-        writes_waiting_max: ["Writes beyond this are refused.", limits.queueLengthMax],
+        writes_waiting_max: ["Length limit of the write queue.", limits.queueLengthMax],
         held_bytes: ["Memory for bodies in flight and unread answers.", gauges.bytesHeld],
-        held_bytes_max: ["Requests that would hold more are refused.", limits.bodyBytesTotalMax],
-        store_bytes: ["Size of the store, its log included; at most 10 s old.", size.value],
-        store_log_bytes: ["SQLite: size of the WAL, which checkpoints empty.", figures.logBytes],
+        held_bytes_max: ["Memory budget for bodies and answers.", limits.bodyBytesTotalMax],
+        store_bytes: ["Size of the store with its WAL; at most 10 s stale.", size.value],
+        store_log_bytes: ["SQLite: size of the WAL.", figures.logBytes],
         plants: ["Plants in the store; at most 10 s old.", plants.value?.count],
         plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
         disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
-        disk_free_bytes_min: ["SQLite: with less, new plants are refused.", diskMin || undefined],
+        disk_free_bytes_min: [
+          "SQLite: free space below which new plants are refused.",
+          diskMin || undefined,
+        ],
         postgres_connections_in_use: ["PostgreSQL: connections in use.", figures.connectionsInUse],
-        postgres_waiting: ["PostgreSQL: callers that wait for one.", figures.callersWaiting],
+        postgres_waiting: ["PostgreSQL: callers waiting for a connection.", figures.callersWaiting],
         tokens_expiring: ["Tokens that expire within a week.", expiring.value],
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],
-        feed_readers: ["Clients that follow the changes.", gauges.feedReaders],
+        feed_readers: ["Open change streams.", gauges.feedReaders],
         webhook_lag_seconds: [
-          "Age of the oldest change not delivered, by webhook.",
+          "Age of the oldest undelivered change, by webhook.",
           byWebhook("lagSeconds"),
         ],
         webhook_paused: ["1 if the webhook is paused, by webhook.", byWebhook("isPaused")],
         process_resident_memory_bytes: ["Resident memory.", rss],
         process_open_fds: ["Open file descriptors (Linux).", open?.length],
-        process_max_fds: ["Limit of file descriptors (Linux).", openMax],
+        process_max_fds: ["Limit of file descriptors (Linux).", findDescriptorsMax()],
         process_start_time_seconds: ["When the process started.", performance.timeOrigin / 1000],
       },
       counter: {
@@ -185,7 +180,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         create_seconds: ["Time from the arrival of a new plant to its commit.", creates],
         commit_seconds: ["Duration of a commit of plants, sync included.", commits.durations],
         commit_writes: ["Writes that shared a commit.", commits.sizes],
-        event_loop_delay_seconds: ["How late timers fire in the first HTTP thread.", loopDelays],
+        event_loop_delay_seconds: ["Event-loop delay of the first HTTP thread.", loopDelays],
       },
     });
   };
@@ -230,28 +225,29 @@ function formatFigure(name: string, labels: Labels, figure: Figure): string {
       formatFigure(`${name}_count`, labels, figure.count),
     ].join("");
   }
-  const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escape(String(text))}"`);
+  const pairs = Object.entries(labels).map(
+    ([key, text]) => `${key}="${String(text).replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n")}"`,
+  );
   return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${Number(figure)}\n`;
 }
-
-const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
 
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-/**
- * A figure that fails or does not come, as from a database that does not answer, must not hold up the others. Some are
- * in files that only Linux has, and none can be read if no file can be opened.
- */
+/** A figure that fails, or does not come, as from a database that does not answer, must not hold up the others. */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
-const WEEK_MS = 7 * 86_400_000;
-
-async function readDescriptorsMax(): Promise<number> {
-  const limits = await readFile("/proc/self/limits", "utf8");
-  return Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
+/** Undefined where the system does not tell, and if no file can be opened. */
+export function findDescriptorsMax(): number | undefined {
+  try {
+    const [, most] =
+      /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
+    return most === undefined ? undefined : Number(most);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Those of a port that are established. Rejects where the system does not tell; the port has to be known. */
@@ -261,4 +257,83 @@ async function countConnections(port: number): Promise<number | undefined> {
   const hex = port.toString(16).toUpperCase().padStart(4, "0");
   const established = new RegExp(`^ *\\d+: [0-9A-F]+:${hex} [0-9A-F:]+ 01 `, "gm");
   return (await Promise.all(lists)).join("").match(established)?.length ?? 0;
+}
+
+/** An hour of the interval in the configuration. */
+export const SAMPLES_MAX = 720;
+
+/** A request that was refused or failed. It holds nothing that a client could have put a secret into. */
+export interface FailedRequest
+  extends
+    Readonly<Record<"atMs" | "status", number>>,
+    Readonly<Record<"reason" | "method" | "path" | "requestId", string>> {
+  readonly token: string | undefined;
+}
+
+/** What happened from one summary to the next. The description of GET /activity says what each figure is. */
+function compare(last: Summary, now: Summary) {
+  const creates = between(last.creates, now.creates);
+  const reads = between(last.reads, now.reads);
+  const writes = between(last.writes, now.writes);
+  return {
+    creates: creates.count,
+    requests: now.requests - last.requests,
+    errors: now.errors - last.errors,
+    refused: now.refused - last.refused,
+    durableP50Ms: round(creates.quantile(0.5)),
+    durableP99Ms: round(creates.quantile(0.99)),
+    readP50Ms: round(reads.quantile(0.5)),
+    readP99Ms: round(reads.quantile(0.99)),
+    writeP50Ms: round(writes.quantile(0.5)),
+    writeP99Ms: round(writes.quantile(0.99)),
+  };
+}
+
+const between = (from: Histogram, to: Histogram): Histogram =>
+  new Histogram().addAll(to).addAll(from, -1);
+
+type Summary = ReturnType<typeof summarize>;
+
+function summarize(blocks: readonly Metrics[]) {
+  const { creates, requests, durations, gauges } = Metrics.addUp(blocks);
+  const count = (from: number, to: number): number =>
+    requests.reduce(
+      (sum, [{ status }, more]) => sum + (status >= from && status <= to ? more : 0),
+      0,
+    );
+  // Of plants and tags. Batches and feeds last as long as their clients want.
+  const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
+  for (const [{ method, path }, times] of durations)
+    if (/GET|HEAD/.test(method) && /^\/(plants|tags)/.test(path)) reads.addAll(times);
+    else if (/PUT|DELETE/.test(method) && path === "/plants/{id}") writes.addAll(times);
+  return {
+    creates,
+    reads,
+    writes,
+    requests: count(0, 999),
+    refused: count(400, 499),
+    errors: count(500, 999),
+    waiting: gauges.writesWaiting,
+  };
+}
+
+const round = (ms: number | undefined): number | undefined =>
+  ms === undefined ? undefined : Number(ms.toPrecision(3));
+
+const SIZE_FRESH_MS = 10_000;
+
+/** A figure of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
+export function createFigure<Value>(measure: () => Promise<Value>) {
+  let measuredAtMs = Number.NEGATIVE_INFINITY;
+  let measuring = Promise.resolve();
+  const figure = {
+    value: undefined as Value | undefined,
+    refresh: (freshMs = SIZE_FRESH_MS): Promise<void> => {
+      if (performance.now() - measuredAtMs < freshMs) return measuring;
+      measuredAtMs = performance.now();
+      const known = measure().catch(() => undefined);
+      return (measuring = known.then((value) => void (figure.value = value)));
+    },
+  };
+  return figure;
 }

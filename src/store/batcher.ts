@@ -14,7 +14,6 @@ type Result<Outcome> = Outcome | Error | Promise<Outcome>;
 
 interface Pending<Write, Outcome> {
   readonly write: Write;
-  /** How much text the write holds. */
   readonly characters: number;
   readonly deadlineMs: number;
   /** Only the first call has an effect. */
@@ -22,19 +21,15 @@ interface Pending<Write, Outcome> {
 }
 
 /**
- * Commits a batch and returns one outcome a write, in order; an Error fails that write alone. Writes behind the last
- * outcome are part of the next batch. A throw fails every write of the batch.
- * The callers are refused at the deadline, by the clock of the constructor.
+ * Commits a batch and returns one outcome a write, in order; an Error fails that write alone, a throw all of them. Writes
+ * behind the last outcome are part of the next batch. The callers are refused at the deadline.
  */
 export type Commit<Write, Outcome> = (
   writes: readonly Write[],
   deadlineMs: number,
-) => Committed<Outcome> | Promise<Committed<Outcome>>;
-
-type Committed<Outcome> = Result<Outcome>[];
+) => Result<Outcome>[] | Promise<Result<Outcome>[]>;
 
 interface Options<Write> {
-  /** Commits under way at one time. */
   readonly inFlightMax?: number;
   /** The least time that a commit gets, even if its first write has waited as long as it may. */
   readonly commitMsMin?: number;
@@ -57,12 +52,12 @@ const GATHER_MS_MAX = 10;
 const FAST_COMMIT_MS = 0.5;
 /** A commit that takes longer is not waited for by writes that another lane could take. */
 const LANE_MS = 5;
-/** The time between two looks whether all writes are settled, when the store closes. */
+/** Between two looks whether all writes are settled, when the store closes. */
 const CLOSE_MS = 2;
-/** The share of the time in the queue between two looks for what has waited too long. */
+/** Of the time in the queue, between two looks for what has waited too long. */
 const WATCH_SHARE = 0.1;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
-/** The share of the queue that blocks of writes may fill. The rest is left to single writes. */
+/** Of the queue, for blocks of writes. The rest is left to single writes. */
 const BLOCKS_SHARE = 0.5;
 
 export class Batcher<Write, Outcome> {
@@ -73,10 +68,8 @@ export class Batcher<Write, Outcome> {
   private charactersQueued = 0;
   /** Writes of blocks that wait for room in the queue. The oldest come first. */
   private readonly overflow: Pending<Write, Outcome>[] = [];
-  /** Batches under way, each with its deadline. */
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
   private lanes = 0;
-  /** When the last commit began. */
   private committedAtMs = 0;
   /** The writes that were queued or just answered when the last commit ended. */
   private expected = Number.POSITIVE_INFINITY;
@@ -90,7 +83,6 @@ export class Batcher<Write, Outcome> {
     this.options = { ...defaults, ...options };
   }
 
-  /** Writes that are queued or under way. */
   get waiting(): number {
     return this.queued + this.writesInFlight;
   }
@@ -109,25 +101,19 @@ export class Batcher<Write, Outcome> {
   submit(write: Write, characters = 0): Promise<Outcome> {
     if (this.closed) return Promise.reject(new Refusal("shutting_down"));
     if (!this.hasRoom(characters, 1)) return Promise.reject(new Refusal("overloaded"));
+    const deadlineMs = this.deadline();
     return new Promise((resolve, reject) => {
-      this.queue.push({
-        write,
-        characters,
-        deadlineMs: this.deadline(),
-        settle: (result) => {
-          if (result instanceof Error) reject(result);
-          else resolve(result);
-        },
-      });
+      const settle = (result: Result<Outcome>): void =>
+        result instanceof Error ? reject(result) : resolve(result);
+      this.queue.push({ write, characters, deadlineMs, settle });
       this.charactersQueued += characters;
       this.start();
     });
   }
 
   /**
-   * Commits a block of writes, and resolves to their outcomes when all are settled. They are queued in order, and
-   * wait for room in the queue. They have one deadline, so once one of them is late, all that follow are late too:
-   * a write never overtakes an earlier one of its block.
+   * Resolves when all are settled. They are queued in order, and wait for room in the queue. They have one deadline, so
+   * once one of them is late, all that follow are late too: a write never overtakes an earlier one of its block.
    */
   submitAll(
     writes: readonly Write[],
@@ -153,7 +139,6 @@ export class Batcher<Write, Outcome> {
     });
   }
 
-  /** Refuses new writes, and resolves when those accepted are settled. */
   async close(): Promise<void> {
     this.closed = true;
     while (this.waiting > 0) await pause(CLOSE_MS);
@@ -167,33 +152,25 @@ export class Batcher<Write, Outcome> {
   private hasRoom(characters: number, share: number): boolean {
     if (this.queue.length === 0) return true;
     const { queueLengthMax, bodyBytesTotalMax } = this.limits;
-    return (
-      this.queue.length < queueLengthMax * share &&
-      this.charactersQueued + characters <= bodyBytesTotalMax * share
-    );
+    const charactersMax = bodyBytesTotalMax * share - characters;
+    return this.queue.length < queueLengthMax * share && this.charactersQueued <= charactersMax;
   }
 
   private start(): void {
     const { inFlightMax } = this.options;
-    this.timer ??= setInterval(
-      () => this.watch(),
-      this.limits.queueSecondsMax * 1000 * WATCH_SHARE,
-    ).unref();
+    const watchMs = this.limits.queueSecondsMax * 1000 * WATCH_SHARE;
+    this.timer ??= setInterval(() => this.watch(), watchMs).unref();
     if (this.lanes === inFlightMax || (this.lanes > 0 && this.isNextBatchSmall())) return;
     this.lanes++;
     void this.run();
   }
 
-  /**
-   * A batch costs about the same for one write as for many. So none is begun beside another for fewer writes than
-   * that one holds, unless it takes long: they go with the next one.
-   */
+  /** A batch costs about the same for one write as for many: fewer than those under way go with the next one. */
   private isNextBatchSmall(): boolean {
     const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
     return isYoung && this.queued < this.writesInFlight;
   }
 
-  /** A lane ends when the queue is empty. A later write starts a new one. */
   private async run(): Promise<void> {
     while (this.queued > 0) {
       if (this.queued < this.expected) await this.gather();
@@ -207,9 +184,8 @@ export class Batcher<Write, Outcome> {
   }
 
   /**
-   * Clients that were just answered are about to send again. A batch that starts without them leaves them out, and each
-   * then waits for two commits. While each tick brings a write, the batch waits for more: on a busy core the clock alone
-   * would end the wait at half of them.
+   * Clients that were just answered are about to send again. If the batch starts without them, each waits for two commits.
+   * While each tick brings a write, the batch waits: on a busy core the clock alone would end the wait at half of them.
    */
   private async gather(): Promise<void> {
     const endsAtMs = this.options.now() + GATHER_MS_MAX;
@@ -217,10 +193,10 @@ export class Batcher<Write, Outcome> {
     do {
       before = this.queued;
       await endOfTick();
+      if (this.queued >= this.expected) return;
     } while (
-      this.queued < this.expected &&
-      (performance.now() < this.gatherUntilMs ||
-        (this.queued > before && this.options.now() < endsAtMs))
+      performance.now() < this.gatherUntilMs ||
+      (this.queued > before && this.options.now() < endsAtMs)
     );
   }
 
@@ -274,12 +250,9 @@ export class Batcher<Write, Outcome> {
     const held: Pending<Write, Outcome>[] = [];
     let characters = 0;
     let seen = 0;
-    while (
-      seen < queue.length &&
-      taken.length < limits.batchLengthMax &&
-      characters < COMMIT_CHARACTERS_MAX
-    ) {
-      const pending = queue[seen++] as Pending<Write, Outcome>;
+    for (const pending of queue) {
+      if (taken.length >= limits.batchLengthMax || characters >= COMMIT_CHARACTERS_MAX) break;
+      seen++;
       if (keysInFlight.size > 0 && keysInFlight.has(keyOf?.(pending.write))) held.push(pending);
       else {
         taken.push(pending);
@@ -294,8 +267,7 @@ export class Batcher<Write, Outcome> {
   private fillQueue(): void {
     const { overflow } = this;
     let moved = 0;
-    while (moved < overflow.length) {
-      const pending = overflow[moved] as Pending<Write, Outcome>;
+    for (const pending of overflow) {
       if (!this.hasRoom(pending.characters, BLOCKS_SHARE)) break;
       this.queue.push(pending);
       this.charactersQueued += pending.characters;

@@ -2,25 +2,27 @@
 
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import type { openPostgresStore } from "./postgres/store.ts";
 import { openAlone, openLinked } from "./sqlite/store.ts";
-import type { StoreLink } from "./sqlite/thread.ts";
+import { startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
-/** For a command. Rejects with a StoreOpenError. */
+/** For a command, or with a link for a further thread of a service. Rejects with a StoreOpenError. */
 export async function openStore(
   databaseUrl: string,
   limits: Limits,
   onMigrate?: OnMigrate,
+  link?: StoreLink,
 ): Promise<Store> {
   const url = parseStoreUrl(databaseUrl);
-  return url.engine === "sqlite"
+  // On demand: users of SQLite do not pay for the PostgreSQL client.
+  if (url.engine === "postgres")
+    return (await import("./postgres/store.ts")).openPostgresStore(url.target, limits, onMigrate);
+  return link === undefined
     ? openAlone(url.path, limits, onMigrate)
-    : openPostgres(url.target, limits, onMigrate);
+    : openLinked(url.path, limits, link);
 }
 
-/** A store behind one or more HTTP threads. */
 export interface ServedStores {
   /** For this thread. Closing it closes the store: the other threads have closed theirs by then. */
   readonly store: Store;
@@ -30,7 +32,6 @@ export interface ServedStores {
   readonly onEnd: (fail: (error: unknown) => void) => void;
 }
 
-/** For a service. Rejects with a StoreOpenError. */
 export async function openServed(
   databaseUrl: string,
   limits: Limits,
@@ -39,30 +40,10 @@ export async function openServed(
 ): Promise<ServedStores> {
   const url = parseStoreUrl(databaseUrl);
   if (url.engine === "postgres") {
-    const store = await openPostgres(url.target, limits, onMigrate);
-    return {
-      store,
-      links: Array(httpThreads - 1).fill(undefined),
-      onEnd: () => undefined,
-    };
+    const store = await openStore(databaseUrl, limits, onMigrate);
+    return { store, links: Array(httpThreads - 1).fill(undefined), onEnd: () => undefined };
   }
-  const { startStoreThreads } = await import("./sqlite/thread.ts");
   const threads = await startStoreThreads(url.path, limits, httpThreads, onMigrate);
   const [link, ...links] = threads.links as [StoreLink, ...StoreLink[]];
   return { store: openLinked(url.path, limits, link, threads.close), links, onEnd: threads.onEnd };
 }
-
-/** For a further thread of a service whose first thread has opened the store. */
-export async function openFurther(
-  databaseUrl: string,
-  limits: Limits,
-  link: StoreLink | undefined,
-): Promise<Store> {
-  const url = parseStoreUrl(databaseUrl);
-  if (url.engine === "postgres") return openPostgres(url.target, limits);
-  return openLinked(url.path, limits, link as StoreLink);
-}
-
-/** Loaded on demand: SQLite users do not pay for the PostgreSQL client. */
-const openPostgres = async (...given: Parameters<typeof openPostgresStore>): Promise<Store> =>
-  (await import("./postgres/store.ts")).openPostgresStore(...given);

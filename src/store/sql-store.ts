@@ -1,15 +1,30 @@
-/** What both engines do alike: plants go through one queue, and tokens and webhooks are small tables. */
+/**
+ * Plants, as both engines keep them: their writes go through one queue, and each transaction adds a block to the journal.
+ * A block has all entries of its transaction as one text: a row for each would cost a create several times as much.
+ */
 
-import type { Refusal } from "../domain/errors.ts";
+import {
+  type Change as Entry,
+  type ChangePage,
+  type ChangeQuery,
+  type ChangeType,
+  changeTypes,
+  isWanted,
+  listChange,
+  type ListedChange,
+} from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
+import type { Filter } from "../domain/filter.ts";
+import type { CountPage, PlantCount, PlantQuery } from "../domain/page.ts";
 import { type Condition, lengthOf, type Plant } from "../domain/plant.ts";
-import type { Created, TokenStore } from "../domain/store.ts";
-import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
-import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import { DAY_MS } from "../domain/rate.ts";
+import type { Created, StoreLimits } from "../domain/store.ts";
+import { pause } from "../tick.ts";
 import type { Batcher } from "./batcher.ts";
+import { type Dialect, SqlRecords } from "./records.ts";
 
 interface About {
   readonly id: bigint;
-  /** The name of the token. */
   readonly by: string | undefined;
 }
 
@@ -20,7 +35,6 @@ export interface Create extends About {
 
 export interface Change extends About {
   readonly kind: "replace" | "remove";
-  /** Undefined if the plant is to be removed. */
   readonly plant: Plant | undefined;
   readonly condition: Condition;
 }
@@ -40,121 +54,41 @@ export const toPlant = <Id>({ id, name, tag }: PlantRow<Id>): Plant<Id> => ({
   tag: tag ?? undefined,
 });
 
-export type Value = string | number | bigint | boolean | null;
-export type Statement = readonly [sql: string, ...values: Value[]];
-/** Stores the record and its version in place of the last version. */
-export type WebhookUpdate = readonly [name: string, last: string, version: string, record: string];
+const toCreate = (plant: Plant, by: string | undefined): Create => ({
+  kind: "create",
+  id: plant.id,
+  by,
+  plant,
+});
 
-/** In the order of the parameters. */
-const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
-  hash: "hash",
-  prefix: "prefix",
-  name: "name",
-  scopes: "scopes",
-  createdAtMs: "created_at_ms",
-  expiresAtMs: "expires_at_ms",
-  lastUsedAtMs: "last_used_at_ms",
-  revokedAtMs: "revoked_at_ms",
-  rate: "rate",
-};
-const COLUMNS = Object.values(tokenColumns).join(", ");
-export const TOKEN_FIELDS = Object.entries(tokenColumns)
-  .map(([field, column]) => `${column} AS "${field}"`)
-  .join(", ");
-const GIVEN = Object.keys(tokenColumns)
-  .map((field, index) => `CAST(value ->> ${index} AS ${field.endsWith("Ms") ? "bigint" : "text"})`)
-  .join(", ");
+const TRIM_MORE_MS = 100;
 
-export type TokenRow = Readonly<Record<keyof TokenRecord, string | bigint | null>>;
-
-/** A row has bigints in the place of numbers, and null in the place of undefined. */
-export function toTokenRecord(row: TokenRow): TokenRecord {
-  const fields = Object.entries(row).map(([field, value]) => [
-    field,
-    typeof value === "bigint" ? Number(value) : (value ?? undefined),
-  ]);
-  const scopes = String(row.scopes).split(" ");
-  return { ...(Object.fromEntries(fields) as TokenRecord), scopes: scopes as Scope[] };
-}
-
-const toValues = (token: TokenRecord): Value[] =>
-  Object.keys(tokenColumns).map((field) => {
-    const value = token[field as keyof TokenRecord] ?? null;
-    return typeof value === "object" ? (value?.join(" ") ?? null) : value;
-  });
-
-/** Where the SQL of the engines differs. */
-interface Dialect {
-  /** Of the names of tables. */
-  readonly prefix: string;
-  /** Ends a query whose rows stay locked until the statement is committed. */
-  readonly lock: string;
-  /** A row for each element of the JSON in the first parameter, in the column `value`. */
-  readonly given: string;
-  /** Begins a statement with `turn`: one row, or none if another writer has taken a turn since the statement began. */
-  readonly turn: string;
-}
-
-/**
- * Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. However many tokens there are, they are
- * stored by one statement: on a server each has a way and a sync of its own.
- */
-function statementsOf({ prefix, lock, given, turn }: Dialect) {
-  const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
-  return {
-    findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
-    listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash > $1 ORDER BY hash LIMIT CAST($2 AS bigint)`,
-    findHashes: `SELECT hash FROM ${tokens} WHERE hash IN (SELECT value ->> 0 FROM ${given})`,
-    countExpiring: `SELECT count(*) AS count FROM ${tokens} WHERE revoked_at_ms IS NULL
-      AND expires_at_ms > CAST($1 AS bigint) AND expires_at_ms < CAST($2 AS bigint)`,
-    insertTokens: `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN} FROM ${given} WHERE true
-      ON CONFLICT DO NOTHING`,
-    // Of hash, revocation and use. A revocation that is there stays, and of two uses the later one.
-    mergeTokens: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST(value ->> 1 AS bigint)),
-      last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST(value ->> 2 AS bigint)
-        THEN CAST(value ->> 2 AS bigint) ELSE last_used_at_ms END FROM ${given} WHERE hash = value ->> 0`,
-    // The locks make two revocations wait for each other; otherwise each could count on the other's token.
-    revokeToken: `WITH usable AS MATERIALIZED (
-        SELECT t.hash FROM ${tokens} t WHERE t.revoked_at_ms IS NULL
-          AND (t.expires_at_ms IS NULL OR t.expires_at_ms > CAST($2 AS bigint))
-          AND ' ' || t.scopes || ' ' LIKE '% ' || CAST($3 AS text) || ' %' ORDER BY t.hash ${lock}
-      )
-      UPDATE ${tokens} SET revoked_at_ms = CAST($2 AS bigint) WHERE hash = $1 AND revoked_at_ms IS NULL
-        AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
-
-    listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
-    // Every write has a version of its own. Where that is found, the same statement has stored it, and its answer was lost.
-    // Those who insert take turns: each sees all that the others have inserted when it counts.
-    insertWebhook: `WITH ${turn} INSERT INTO ${webhooks} (name, version, record)
-      SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text) FROM turn
-      WHERE (SELECT count(*) FROM ${webhooks} WHERE name <> $1) < ${WEBHOOKS_MAX}
-      ON CONFLICT (name) DO UPDATE SET record = excluded.record
-        WHERE ${webhooks}.version = excluded.version RETURNING name`,
-    updateWebhooks: `UPDATE ${webhooks} SET version = value ->> 2, record = value ->> 3 FROM ${given}
-      WHERE name = value ->> 0 AND version IN (value ->> 1, value ->> 2) RETURNING version`,
-    removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2`,
-    findWebhook: `SELECT name FROM ${webhooks} WHERE name = $1`,
-  };
-}
+/** A larger page is not read beside other requests. */
+export const SMALL_PAGE_LENGTH = 100;
+/** A long read that begins late gets this time too. */
+export const READ_MS_MIN = 1_000;
 
 /** `Task` is what the queue takes beside plants. */
-export abstract class SqlStore<Task = never> implements TokenStore {
+export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
   protected abstract readonly writes: Batcher<PlantWrite | Task, unknown>;
-  private readonly sql: ReturnType<typeof statementsOf>;
+  protected readonly limits: StoreLimits;
+  private readonly trimming: Timer;
+  private isTrimming = false;
 
-  constructor(dialect: Dialect) {
-    this.sql = statementsOf(dialect);
+  constructor(dialect: Dialect, limits: StoreLimits) {
+    super(dialect);
+    this.limits = limits;
+    this.trimming = setInterval(() => void this.trimAll(), limits.trimSeconds * 1000).unref();
   }
 
-  protected abstract readRecords<Row>(statement: Statement): Promise<readonly Row[]>;
+  readonly countPlants = createCounter((query) => this.countPiece(query));
 
-  /**
-   * Runs the statements in order, and resolves to the rows of the last one. They may be run twice: the second time
-   * they change nothing.
-   */
-  protected abstract writeRecords<Row>(
-    ...statements: readonly Statement[]
-  ): Promise<readonly Row[]>;
+  protected abstract countPiece(query: PlantQuery): Promise<CountPage>;
+
+  protected abstract readJournal(query: ChangeQuery): Promise<ChangePage>;
+
+  /** Removes some of the blocks that are older. Resolves to whether there may be more. */
+  protected abstract trim(beforeMs: number): Promise<boolean>;
 
   createPlant(plant: Plant, by?: string): Promise<Created> {
     return this.writes.submit(toCreate(plant, by), lengthOf(plant)) as Promise<Created>;
@@ -167,7 +101,7 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 
   async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
-    const write: Change = { kind: "replace", id: plant.id, by, plant, condition };
+    const write = { kind: "replace", id: plant.id, by, plant, condition } as const;
     await this.writes.submit(write, lengthOf(plant));
   }
 
@@ -175,103 +109,246 @@ export abstract class SqlStore<Task = never> implements TokenStore {
     await this.writes.submit({ kind: "remove", id, by, plant: undefined, condition });
   }
 
+  async readChanges(query: ChangeQuery): Promise<ChangePage> {
+    if (this.limits.changesDays > 0) return this.readJournal(query);
+    throw new Refusal(
+      "changes_gone",
+      "This service keeps no changes: its PLANTSTORE_CHANGES_DAYS is 0, or its database cannot tell their order.",
+    );
+  }
+
   get writesWaiting(): number {
     return this.writes.waiting;
   }
 
-  async findToken(hash: string): Promise<TokenRecord | undefined> {
-    return (await this.readRecords<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
+  async close(): Promise<void> {
+    clearInterval(this.trimming);
   }
 
-  async listTokens({ after, limit }: TokenQuery): Promise<TokenRecord[]> {
-    const rows = await this.readRecords<TokenRow>([this.sql.listTokens, after, limit]);
-    return rows.map(toTokenRecord);
-  }
+  /** Called after each commit. Commits without a plant do not count. */
+  protected readonly countCommit = (
+    durationMs: number,
+    writes: readonly (PlantWrite | Task)[],
+    outcomes: readonly unknown[],
+  ): void => {
+    const done = outcomes.filter((_, index) => writes[index]?.kind !== "run");
+    const changes = done.filter(
+      (outcome) =>
+        !(outcome instanceof Error || outcome instanceof Promise) && outcome !== "replayed",
+    ).length;
+    if (done.length > 0) this.limits.onCommit?.(durationMs, done.length, changes);
+  };
 
-  async countExpiring(fromMs: number, toMs: number): Promise<number> {
-    const asked: Statement = [this.sql.countExpiring, fromMs, toMs];
-    const [row] = await this.readRecords<{ readonly count: bigint }>(asked);
-    return Number(row?.count);
-  }
-
-  async createToken(token: TokenRecord): Promise<boolean> {
-    const found = await this.writeRecords(
-      [this.sql.insertTokens, JSON.stringify([toValues(token)])],
-      [this.sql.findToken, token.hash],
-    );
-    // Hashes are unique, so a token that is found was stored by this call.
-    return found.length === 1;
-  }
-
-  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
-    const [row] = await this.writeRecords<TokenRow>(
-      [this.sql.revokeToken, hash, revokedAtMs, unlessLast ?? null],
-      [this.sql.findToken, hash],
-    );
-    return typeof row?.revokedAtMs === "bigint";
-  }
-
-  async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    const { mergeTokens, insertTokens, findHashes } = this.sql;
-    const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
-    const given = JSON.stringify(records.map(toValues));
-    const stored = await this.writeRecords<Pick<TokenRow, "hash">>(
-      // These first: a revocation frees a name that another token may have.
-      [mergeTokens, JSON.stringify(known)],
-      [insertTokens, given],
-      [findHashes, given],
-    );
-    const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
-    return records.filter(({ hash }) => !hashes.has(hash));
-  }
-
-  async touchTokens(usedAtMs: ReadonlyMap<string, number>): Promise<void> {
-    const known = Array.from(usedAtMs, ([hash, atMs]) => [hash, null, atMs]);
-    await this.writeRecords([this.sql.mergeTokens, JSON.stringify(known)]);
-  }
-
-  async listWebhooks(): Promise<Webhook[]> {
-    const rows = await this.readRecords<{ readonly record: string }>([this.sql.listWebhooks]);
-    return Array.from(rows, ({ record }) => JSON.parse(record) as Webhook);
-  }
-
-  async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const { insertWebhook, removeWebhook, findWebhook } = this.sql;
-    if (next === undefined) {
-      const { name = "", version = "" } = last ?? {};
-      const left = await this.writeRecords([removeWebhook, name, version], [findWebhook, name]);
-      return left.length === 0;
-    }
-    const stored = [next.version, JSON.stringify(next)] as const;
-    if (last !== undefined) return this.updateWebhook([last.name, last.version, ...stored]);
-    return (await this.writeRecords([insertWebhook, next.name, ...stored])).length === 1;
-  }
-
-  protected async updateWebhook(update: WebhookUpdate): Promise<boolean> {
-    return (await this.updateWebhooks([update]))[0] === true;
-  }
-
-  /** In one statement. False for each that had another version by then. */
-  protected async updateWebhooks(updates: readonly WebhookUpdate[]): Promise<boolean[]> {
-    const rows = await this.writeRecords<{ readonly version: string }>([
-      this.sql.updateWebhooks,
-      JSON.stringify(updates),
-    ]);
-    const stored = new Set(rows.map((row) => row.version));
-    return updates.map(([, , version]) => stored.has(version));
+  /** In steps. What becomes too old meanwhile is left to the next round, so every round ends. */
+  private async trimAll(): Promise<void> {
+    if (this.isTrimming) return;
+    this.isTrimming = true;
+    const beforeMs = Math.floor(Date.now() - this.limits.changesDays * DAY_MS);
+    // A store that cannot write now is trimmed later.
+    while (await this.trim(beforeMs).catch(() => false)) await pause(TRIM_MORE_MS);
+    this.isTrimming = false;
   }
 }
 
-/** Of the outcomes of a commit, those that changed a plant. */
-export const countChanges = (outcomes: readonly unknown[]): number =>
-  outcomes.filter(
-    (outcome) =>
-      !(outcome instanceof Error || outcome instanceof Promise) && outcome !== "replayed",
-  ).length;
+const COUNT_MS_MAX = 1_000;
+/** A count that took longer is used again for a while: pages that ask every few seconds would slow other reads. */
+const CHEAP_MS = 100;
+const REUSE_MS = 1_000;
 
-const toCreate = (plant: Plant, by: string | undefined): Create => ({
-  kind: "create",
-  id: plant.id,
-  by,
-  plant,
-});
+export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPage>) {
+  const known = new Map<string, Promise<PlantCount>>();
+
+  const countAll = async (query: Filter, msMax: number): Promise<PlantCount> => {
+    const endsAtMs = performance.now() + msMax;
+    let count = 0;
+    for (let after: bigint | undefined; ;) {
+      const limit = Number.POSITIVE_INFINITY;
+      const piece = await countPiece({ ...query, after, order: "asc", limit });
+      count += piece.count;
+      after = piece.next;
+      if (after === undefined || performance.now() > endsAtMs)
+        return { count, exact: after === undefined };
+    }
+  };
+
+  return (query: Filter = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> => {
+    const key = JSON.stringify([query, msMax]);
+    const begun = known.get(key);
+    if (begun !== undefined) return begun;
+    const counted = countAll(query, msMax);
+    known.set(key, counted);
+    const startedAtMs = performance.now();
+    const forget = (): boolean => known.delete(key);
+    const keep = (): void => {
+      if (performance.now() - startedAtMs <= CHEAP_MS) forget();
+      else setTimeout(forget, REUSE_MS).unref();
+    };
+    counted.then(keep, forget);
+    return counted;
+  };
+}
+
+/** A letter in the text of a block for each of the types, in their order. */
+const CODES = "crd";
+
+/** A block ends then, because a reader loads a whole block. */
+const BLOCK_CHARACTERS_MAX = 1_048_576;
+
+type EntryValue = string | number | null;
+
+export class Entries {
+  count = 0;
+  private readonly values: EntryValue[] = [];
+  private characters = 0;
+  private lastBy: string | undefined;
+
+  get isFull(): boolean {
+    return this.characters >= BLOCK_CHARACTERS_MAX;
+  }
+
+  /** `before` is undefined for a create, `plant` for a removal. */
+  add(id: bigint, by: string | undefined, plant?: Plant, before?: Plant): void {
+    const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
+    // An empty text stands for the name before it: most blocks have one.
+    this.values.push(code, by === this.lastBy ? "" : (by ?? null), toExact(id));
+    this.lastBy = by;
+    if (plant !== undefined) this.push(plant);
+    if (before !== undefined) this.push(before);
+    this.count++;
+  }
+
+  format(): string {
+    return JSON.stringify(this.values);
+  }
+
+  private push(plant: Plant): void {
+    this.values.push(plant.name, plant.tag ?? null);
+    this.characters += lengthOf(plant);
+  }
+}
+
+/** Exact: a number that a double cannot hold is a text. */
+export function toExact(id: bigint): EntryValue {
+  const value = Number(id);
+  return Number.isSafeInteger(value) ? value : String(id);
+}
+
+/** What the text of a block contains if it may have an entry about this plant; null for any. */
+export const partOf = ({ id }: ChangeQuery): string | null =>
+  id === undefined ? null : `,${JSON.stringify(toExact(id))},`;
+
+export interface BlockRow {
+  readonly first: bigint;
+  readonly last: bigint;
+  readonly at_ms: bigint;
+  readonly entries: string | null;
+  /** The ids of the entries that took effect, as JSON; null if all did. */
+  readonly kept?: string | null;
+}
+
+function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Entry[] {
+  if (entries === null) return [];
+  const values = JSON.parse(entries) as EntryValue[];
+  const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
+  const changes: Entry[] = [];
+  let seq = Number(first);
+  let by: string | undefined;
+  for (let at = 0; at < values.length;) {
+    const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
+    const name = values[at++];
+    if (name !== "") by = (name ?? undefined) as string | undefined;
+    const id = BigInt(values[at++] as string | number);
+    const take = (): Plant => ({
+      id,
+      name: values[at++] as string,
+      tag: (values[at++] ?? undefined) as string | undefined,
+    });
+    const plant = type === "removed" ? undefined : take();
+    const before = type === "created" ? undefined : take();
+    if (keptIds === undefined || keptIds.has(String(id)))
+      changes.push({ seq: seq++, atMs: Number(atMs), type, id, by, plant, before });
+  }
+  return changes;
+}
+
+const PAGE_MS_MAX = 5;
+const PAGE_CHARACTERS_MAX = 524_288;
+
+/**
+ * A page that grows block by block. It ends at the limit, or early: at a bound on text, or with a filter on time. The first
+ * block has the number that the query begins behind, or follows it at once; for a query from the oldest entry it is the
+ * last break. A block without entries is a break: before it, changes were made that the journal does not have. `newest`
+ * was looked up before the blocks: some may have come since.
+ */
+export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
+  const isFiltered = query.id !== undefined || query.types !== undefined;
+  const endsAtMs = isFiltered ? performance.now() + msMax : Number.POSITIVE_INFINITY;
+  let changes: ListedChange[] = [];
+  let last = query.after;
+  let characters = 0;
+  let isBegun = query.after === 0;
+
+  const gone = (): Refusal =>
+    new Refusal(
+      "changes_gone",
+      `The changes after ${query.after} are not kept any more. Read the plants again, then the changes after ${newest}.`,
+    );
+
+  return {
+    get last(): number {
+      return last;
+    },
+
+    /** False if the page is over. Throws a Refusal if the cursor is not in the journal. */
+    add(row: BlockRow): boolean {
+      const [first, lastOfRow] = [Number(row.first), Number(row.last)];
+      // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
+      if (!isBegun && first > query.after + 1) throw gone();
+      isBegun = true;
+      if (first > lastOfRow && lastOfRow > last) {
+        if (query.after !== 0) throw gone();
+        changes = [];
+        last = lastOfRow;
+        return true;
+      }
+      if (query.limit === 0) return lastOfRow <= query.after;
+      characters += row.entries?.length ?? 0;
+      for (const change of parseBlock(row)) {
+        if (change.seq <= last) continue;
+        if (changes.length === query.limit) return false;
+        last = change.seq;
+        if (isWanted(query, change)) changes.push(listChange(change));
+      }
+      last = Math.max(last, lastOfRow);
+      // However slow the store is, each page gets further.
+      if (last === query.after) return true;
+      return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
+    },
+
+    finish(): ChangePage {
+      const inFuture = `after: ${query.after} is in the future; the newest change is ${newest}`;
+      if (!isBegun && query.after > Date.now() * 1000) throw new Refusal("invalid_query", inFuture);
+      if (!isBegun) throw gone();
+      return { changes, last, hasMore: last < newest, newest: Math.max(last, newest) };
+    },
+  };
+}
+
+/** Bounds for one DELETE, which then takes a few milliseconds. */
+const TRIM_BLOCKS = 1_000;
+const TRIM_BYTES = 4_194_304;
+
+/**
+ * Removes blocks that are older than the time in $1. The newest one stays: numbers go on from it. What comes before an old
+ * block is old too, whatever the clocks said: a reader would not notice a hole.
+ */
+export const trimBlocks = (table: string, atMs: string): string => `WITH oldest AS (
+    SELECT last, ${atMs} AS at_ms, octet_length(entries) AS bytes FROM ${table}
+    WHERE last IS NOT NULL ORDER BY last LIMIT ${TRIM_BLOCKS}
+  ), sized AS (
+    SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
+  )
+  DELETE FROM ${table} WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${TRIM_BYTES})
+    AND last <= (SELECT max(last) FROM oldest WHERE at_ms < CAST($1 AS bigint))
+    AND last < (SELECT max(last) FROM ${table})
+  RETURNING last`;

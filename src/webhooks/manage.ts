@@ -1,9 +1,9 @@
 /** What can be done with webhooks, over HTTP and on the command line. */
 
 import { grantRules, iso } from "../auth/token.ts";
-import { changeTypes, findChangeTypes } from "../domain/change.ts";
+import { type ChangePage, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { parseMembers } from "../domain/json.ts";
+import { parseMembers } from "../domain/members.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
@@ -16,7 +16,6 @@ import {
   type SendOptions,
 } from "./send.ts";
 
-/** For how long the old secret signs too. */
 const ROTATION_MS = 86_400_000;
 /** The instance that sends writes the record once a second. */
 const CHANGES_MAX = 20;
@@ -31,9 +30,7 @@ const describe = (webhook: Webhook) => ({
   reason: webhook.paused ?? null,
   lastChange: webhook.cursor,
   failures: webhook.failures,
-  nextAttempt: iso(
-    webhook.failures === 0 || webhook.paused !== undefined ? undefined : webhook.nextAttemptAtMs,
-  ),
+  nextAttempt: webhook.failures > 0 && !webhook.paused ? iso(webhook.nextAttemptAtMs) : null,
   created: new Date(webhook.createdAtMs).toISOString(),
   attempts: webhook.attempts,
 });
@@ -47,14 +44,12 @@ interface Context {
   readonly config: SendOptions;
 }
 
-/** The name is that of a webhook there is. */
 type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
 
+type Records = Pick<WebhookStore, "listWebhooks" | "putWebhook">;
+
 /** Throws a Refusal if the name is taken, or there are too many. Another that is added meanwhile is no reason. */
-export async function insertWebhook(
-  store: Pick<WebhookStore, "listWebhooks" | "putWebhook">,
-  webhook: Webhook,
-): Promise<void> {
+export async function insertWebhook(store: Records, webhook: Webhook): Promise<void> {
   for (let tries = 0; tries < CHANGES_MAX; tries++) {
     if (await store.putWebhook(webhook, undefined)) return;
     const names = (await store.listWebhooks()).map(({ name }) => name);
@@ -94,7 +89,6 @@ export const webhookActions = {
 
   remove: async (context, name) => void (await change(context, name, () => undefined)),
 
-  /** Sends one event, paused or not, and shows what became of it. */
   test: async (context, name): Promise<Attempt> => {
     const webhook = await find(context, name);
     const { attempt } = await sendEvent(webhook, createTestEvent(), context.config);
@@ -122,7 +116,6 @@ export const webhookActions = {
   pause: (context, name) =>
     update(context, name, ({ failures }) => ({ failures, paused: "Paused on request." })),
 
-  /** Goes on where it was, at once. */
   resume: (context, name) => update(context, name, () => ({ paused: undefined })),
 
   /** Goes on behind the change that is given, or behind the newest. */
@@ -148,7 +141,6 @@ export const webhookActions = {
   },
 } satisfies Record<string, Action>;
 
-/** Nothing has failed, and no instance is sending. */
 const fresh = { failures: 0, nextAttemptAtMs: 0, holder: undefined };
 
 async function find({ store }: Context, name: string): Promise<Webhook> {
@@ -157,16 +149,15 @@ async function find({ store }: Context, name: string): Promise<Webhook> {
   return found;
 }
 
-const update = async (
+async function update(
   context: Context,
   name: string,
   make: (last: Webhook) => Partial<Webhook>,
-): Promise<ShownWebhook> =>
-  describe(
-    (await change(context, name, (last) => ({ ...last, ...fresh, ...make(last) }))) as Webhook,
-  );
+): Promise<ShownWebhook> {
+  const changed = await change(context, name, (last) => ({ ...last, ...fresh, ...make(last) }));
+  return describe(changed as Webhook);
+}
 
-/** Again if another writer came first. */
 async function change(
   context: Context,
   name: string,
@@ -181,19 +172,21 @@ async function change(
   throw new Refusal("store_busy");
 }
 
-/** The number of the next change that it wants. */
 async function findNext(store: WebhookStore, webhook: Webhook): Promise<number | undefined> {
-  const { types } = webhook;
   for (let after = webhook.cursor; ;) {
-    const page = await store.readChanges({ after, limit: 1, id: undefined, types });
+    const page = await readChanges(store, after, 1, webhook.types);
     const [first] = page.changes;
     if (first !== undefined || !page.hasMore) return first?.seq;
     after = page.last;
   }
 }
 
-const readChanges = (store: WebhookStore, after: number, limit: number) =>
-  store.readChanges({ after, limit, id: undefined, types: undefined });
+export const readChanges = (
+  store: WebhookStore,
+  after: number,
+  limit: number,
+  types?: Webhook["types"],
+): Promise<ChangePage> => store.readChanges({ after, limit, id: undefined, types });
 
 export function parseNewWebhook(given: unknown) {
   const { url } = Object(given) as { readonly url?: unknown };

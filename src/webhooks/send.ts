@@ -8,7 +8,6 @@ import { within } from "../tick.ts";
 export interface SendOptions {
   readonly webhooksPrivate: boolean;
   readonly webhookSecondsMax: number;
-  /** The addresses of a name. */
   readonly resolve?: ((host: string) => Promise<readonly string[]>) | undefined;
 }
 
@@ -16,12 +15,6 @@ export interface Event {
   /** The same in every attempt, so a receiver can tell a repetition. */
   readonly id: string;
   readonly body: string;
-}
-
-interface Sent {
-  readonly attempt: Attempt;
-  /** What the receiver asks for; 0 if nothing. */
-  readonly retryAfterMs: number;
 }
 
 const ANSWER_BYTES_MAX = 4_096;
@@ -57,7 +50,7 @@ export async function sendEvent(
   { id, body }: Event,
   options: SendOptions,
   signal?: AbortSignal,
-): Promise<Sent> {
+) {
   const atMs = Date.now();
   const startedAtMs = performance.now();
   const timestamp = String(Math.floor(atMs / 1000));
@@ -70,14 +63,15 @@ export async function sendEvent(
     "webhook-timestamp": timestamp,
     "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.`, body)).join(" "),
   };
-  const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
+  const end = (rest: Partial<Attempt>, retryAfterMs = 0) => {
     const durationMs = Math.round(performance.now() - startedAtMs);
     const time = new Date(atMs).toISOString();
     const none = { status: null, error: null, answer: null };
-    return { attempt: { event: id, time, durationMs, ...none, ...rest }, retryAfterMs };
+    const attempt: Attempt = { event: id, time, durationMs, ...none, ...rest };
+    return { attempt, retryAfterMs };
   };
   const ending = new AbortController();
-  const deliver = async (): Promise<Response | Sent> => {
+  const deliver = async (): Promise<Response> => {
     const target = new URL(url);
     const { host, hostname } = target;
     const isLiteral = findLiteral(target) !== undefined;
@@ -96,16 +90,13 @@ export async function sendEvent(
       ...(!isLiteral && { tls: { serverName: hostname } }),
     } as unknown as BunFetchRequestInit);
   };
-  const delivered = deliver().catch((error: unknown) =>
-    end({ error: explain(error as NodeJS.ErrnoException) }),
-  );
   const msMax = options.webhookSecondsMax * 1000;
-  const response = await within(msMax, delivered, signal);
+  const response = await within(msMax, deliver(), signal).catch(explain);
   if (response === undefined) {
     ending.abort();
     return end({ error: `No answer within ${options.webhookSecondsMax} s.` });
   }
-  if (!(response instanceof Response)) return response;
+  if (typeof response === "string") return end({ error: response });
   const leftMs = startedAtMs + msMax - performance.now();
   const answer = await readStart(response, Math.min(leftMs, ANSWER_MS_MAX));
   const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
@@ -164,21 +155,15 @@ async function lookUp(host: string): Promise<readonly string[]> {
 export const explainPrivate = (address: string): string =>
   `${address} is not a public address, and PLANTSTORE_WEBHOOKS_PRIVATE is not true.`;
 
-/**
- * Everything but global unicast, by IANA's registries of special-purpose addresses. In IPv6 that is 2000::/3.
- * One list for each family: a list takes an IPv4 address for an IPv6 one too.
- */
-const privateV4 =
-  `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
-  192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4`.split(
-    /\s+/,
-  );
+/** By IANA's registries of special-purpose addresses. Two lists: one would take an IPv4 address for an IPv6 one too. */
+const PRIVATE_V4 = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
+  192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4`;
+const privateV4 = PRIVATE_V4.split(/\s+/);
 const privateV6 = "::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split(" ");
 
 export const isPrivate = (address: string): boolean =>
   isIn(familyOf(address) === 6 ? privateV6 : privateV4, address);
 
-/** The address that a URL has in place of a name. */
 export function findLiteral({ hostname }: URL): string | undefined {
   const host = hostname.replace(/^\[(.*)\]$/, "$1");
   return familyOf(host) === 0 ? undefined : host;

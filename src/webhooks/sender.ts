@@ -1,7 +1,6 @@
 /**
- * Sends changes to webhooks: to each in order, one at a time, at least once. Where a webhook is in the journal is part
- * of its record, so one that is down costs no memory. Of several instances, one sends to a webhook at a time: the one
- * that holds its lease, and renews it.
+ * Sends changes to webhooks: to each in order, one at a time, at least once. The cursor is part of the record, so a
+ * webhook that is down costs no memory. Of several instances, the one that holds the lease sends, and renews it.
  */
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";
@@ -9,7 +8,7 @@ import { Refusal } from "../domain/errors.ts";
 import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
-import type { WebhookStore } from "./manage.ts";
+import { readChanges, type WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
 
 interface Limits extends SendOptions {
@@ -20,7 +19,6 @@ interface Limits extends SendOptions {
 }
 
 const PAGE_LENGTH = 100;
-/** From one read of the list of webhooks to the next. */
 const LIST_POLLS = 10;
 /** How often the record is written in the part of a lease that no event takes. */
 const WRITES_A_LEASE = 10;
@@ -45,7 +43,6 @@ interface Receiver {
   failed: number;
 }
 
-/** This process. */
 const HOLDER = crypto.randomUUID();
 
 export function createWebhookSender(store: WebhookStore, limits: Limits, log: Log) {
@@ -58,10 +55,8 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
-  /** The number of the newest change, at the last look. */
   let newest = 0;
   let isFailing = false;
-  /** The last large event. */
   let large: Promise<unknown> = Promise.resolve();
 
   async function work(): Promise<void> {
@@ -86,7 +81,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
 
   /** For all webhooks: those that are as far have nothing to read. */
   async function look(): Promise<void> {
-    ({ newest } = await store.readChanges({ after: 0, limit: 0, id: undefined, types: undefined }));
+    ({ newest } = await readChanges(store, 0, 0));
   }
 
   async function list(): Promise<void> {
@@ -126,7 +121,6 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     return holder === undefined || holder === HOLDER || ageMs(receiver) > leaseMs;
   }
 
-  /** Until nothing is left, or an event is not taken. */
   async function sendAll(receiver: Receiver): Promise<void> {
     for (let hasMore = true; hasMore && !stopping.signal.aborted;) {
       const page = await read(store, receiver.webhook);
@@ -160,11 +154,8 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     const isTaken = hasSucceeded(attempt);
     const failures = isTaken ? 0 : webhook.failures + 1;
     update(receiver, { attempts, failures });
-    if (isTaken) {
-      receiver.sent++;
-      return true;
-    }
-    receiver.failed++;
+    receiver[isTaken ? "sent" : "failed"]++;
+    if (isTaken) return true;
     const waitSeconds = limits.webhookRetrySeconds[failures - 1];
     const what = attempt.error ?? `It answered ${attempt.status}.`;
     log.warn("webhook_failed", { webhook: webhook.name, change: change.seq, failures, what });
@@ -251,31 +242,23 @@ function adopt(receiver: Receiver, stored: Webhook): void {
   const { secret, oldSecret, attempts } = stored;
   const known = new Set(receiver.stored.attempts.map(({ event }) => event));
   const tests = attempts.filter(({ event }) => !known.has(event));
+  const joined = joinAttempts(...tests, ...receiver.webhook.attempts);
   receiver.stored = stored;
-  update(receiver, {
-    secret,
-    oldSecret,
-    attempts: joinAttempts(...tests, ...receiver.webhook.attempts),
-  });
+  update(receiver, { secret, oldSecret, attempts: joined });
 }
 
 /** Little text, or one large change: a webhook that waits holds it. */
 async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<ChangePage> {
-  const query = { after: cursor, limit: PAGE_LENGTH, id: undefined, types };
-  const page = await store.readChanges(query);
-  let characters = 0;
-  const full = page.changes.findIndex(
-    ({ json }) => (characters += json.length) >= LARGE_CHARACTERS,
-  );
+  const page = await readChanges(store, cursor, PAGE_LENGTH, types);
+  let left = LARGE_CHARACTERS;
+  const full = page.changes.findIndex(({ json }) => (left -= json.length) <= 0);
   const end = page.changes[full];
   if (end === undefined) return page;
   return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
 }
 
-/** The age of the oldest change that it has not taken, in seconds. */
 async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Promise<number> {
-  const firstMs = await store
-    .readChanges({ after: cursor, limit: 1, id: undefined, types })
+  const firstMs = await readChanges(store, cursor, 1, types)
     .then(({ changes }) => changes[0]?.atMs ?? Date.now())
     .catch(() => cursor / 1000);
   return Math.max(0, Date.now() - firstMs) / 1000;

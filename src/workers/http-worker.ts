@@ -1,11 +1,11 @@
 /** A further HTTP thread: a whole server, with a store of its own that the threads of the store are linked to. */
 
 import { parentPort, workerData } from "node:worker_threads";
-import { Authenticator } from "../auth/authenticate.ts";
+import { Authenticator } from "../auth/token.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { openFurther } from "../store/open.ts";
+import { openStore } from "../store/open.ts";
 import type { FromWorker, ToWorker, WorkerSetup } from "./start.ts";
 
 const { config, metricsMemory, ratesMemory, link } = workerData as WorkerSetup;
@@ -22,7 +22,7 @@ function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
 async function start(): Promise<() => Promise<void>> {
   const metrics = new Metrics(metricsMemory);
   const limits = { ...config, onCommit: metrics.countCommit };
-  const store = await openFurther(config.databaseUrl, limits, link);
+  const store = await openStore(config.databaseUrl, limits, undefined, link);
   const server = startServer({
     config,
     store,

@@ -1,29 +1,26 @@
 /** Starts HTTP: a server on this thread, and with --workers on further threads that share its port. */
 
 import { join } from "node:path";
-import { type MessagePort, Worker } from "node:worker_threads";
-import { Authenticator } from "../auth/authenticate.ts";
+import { Worker } from "node:worker_threads";
+import { Authenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
-import type { FailedRequest } from "../observe/activity.ts";
+import type { FailedRequest } from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { ServedStores } from "../store/open.ts";
 
-/** What a further thread is started with. */
 export interface WorkerSetup {
-  /** With the port that all threads share. */
   readonly config: Config;
-  /** The thread counts in this memory, and the first thread adds up. */
+  /** Of this thread: it counts only, and the first thread aggregates. */
   readonly metricsMemory: SharedArrayBuffer;
-  /** All threads count what a token uses in this memory. */
+  /** Of all threads. */
   readonly ratesMemory: SharedArrayBuffer;
   readonly link: ServedStores["links"][number];
 }
 
-/** What a further thread tells and asks the first one. */
 export type FromWorker =
   | "listening"
   | "stopped"
@@ -38,7 +35,6 @@ type Answer = Awaited<ReturnType<Reporter["readActivity"]>> | string;
 interface Parts {
   readonly config: Config;
   readonly served: ServedStores;
-  /** Of this thread. */
   readonly metrics: Metrics;
   readonly log: Log;
   readonly writeLog: (line: string) => void;
@@ -67,22 +63,20 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     limits: parts.config,
     isReady: () => server.isReady(),
   });
-  const workers = links.map((link, index) =>
-    startWorker(
-      { config, metricsMemory: memories[index] as SharedArrayBuffer, ratesMemory, link },
-      writeLog,
-      reporter,
-    ),
-  );
+  const workers = links.map((link, index) => {
+    const metricsMemory = memories[index] as SharedArrayBuffer;
+    return startWorker({ config, metricsMemory, ratesMemory, link }, writeLog, reporter);
+  });
   let server: RunningServer;
   try {
     // Threads need descriptors. So they start before there are connections.
     await Promise.all(workers.map((worker) => worker.listening));
+    const authenticator = new Authenticator(store, config.token);
     server = startServer({
       ...parts,
       config,
       store,
-      authenticator: new Authenticator(store, config.token),
+      authenticator,
       reports: reporter,
       ratesMemory,
     });
@@ -103,11 +97,10 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
 }
 
 function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, reporter: Reporter) {
-  const ports: MessagePort[] =
-    setup.link === undefined ? [] : [setup.link.writes, setup.link.reads];
+  const { link } = setup;
   const worker = new Worker(join(import.meta.dir, "http-worker"), {
     workerData: setup,
-    transferList: ports,
+    transferList: link === undefined ? [] : [link.writes, link.reads],
   });
   const listening = Promise.withResolvers<void>();
   const ended = Promise.withResolvers<void>();
@@ -123,12 +116,8 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
       });
     isStopping = true;
   };
-  const answer = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) => {
-    const made = await (asks === "activity"
-      ? reporter.readActivity(sinceMs)
-      : reporter.formatMetrics());
-    worker.postMessage({ answer: made } satisfies ToWorker);
-  };
+  const make = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) =>
+    asks === "activity" ? reporter.readActivity(sinceMs) : reporter.formatMetrics();
   let answered: Promise<void> = Promise.resolve();
   worker.on("message", (message: FromWorker) => {
     if (message === "stopped") ended.resolve();
@@ -137,7 +126,10 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
       listening.resolve();
     } else if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) reporter.noteFailure(message.failure);
-    else answered = answered.then(() => answer(message));
+    else
+      answered = answered.then(async () => {
+        worker.postMessage({ answer: await make(message) } satisfies ToWorker);
+      });
   });
   worker.on("error", fail);
   worker.on("exit", () => fail(new Error("an HTTP thread has ended")));
@@ -152,10 +144,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   };
 }
 
-/**
- * Fails if another process has the port. A port that threads share can be shared with any process. So a name is held for
- * it, which a second service could not take.
- */
+/** Fails if another process has the port. Any process can share a port that threads share, so a name is held for it. */
 export function holdPort({ host, port: wanted, workers }: Config) {
   const alone = Bun.serve({
     hostname: host,

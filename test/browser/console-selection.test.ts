@@ -71,7 +71,7 @@ describeInBrowser("several plants", () => {
     await check(page, 12, ["Shift"]);
     await change(service, 11, { name: "Theirs", tag: "few" });
     await setTag(page, "mine");
-    await toastOf(page, "2 plants. 1 not. “Plant 11”: Someone else changed it.").waitFor();
+    await toastOf(page, "2 plants. 1 skipped. “Plant 11”: Someone else changed it.").waitFor();
     expect(await Promise.all([10, 11, 12].map((id) => tagOf(service, id)))).toEqual([
       "mine",
       "few",
@@ -202,7 +202,7 @@ describeInBrowser("a job on several plants", () => {
     await rowOf(page, "Plant 9009").waitFor({ state: "detached" });
     await rowOf(page, "Plant 9001").waitFor();
     gate.resolve();
-    await toastOf(page, "Changed 19 plants. 1 not.").waitFor();
+    await toastOf(page, "Changed 19 plants. 1 skipped.").waitFor();
     expect(await page.getByText("1 selected").count()).toBe(0);
   });
 

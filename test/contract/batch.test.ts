@@ -10,8 +10,7 @@ import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
 const service = await startService({
-  PLANTSTORE_BODY_BYTES_MAX: "2048",
-  ...limits({ readSecondsMax: 1 }),
+  ...limits({ bodyBytesMax: 2048, readSecondsMax: 1 }),
 });
 
 afterAll(() => service[Symbol.asyncDispose]());
@@ -231,6 +230,7 @@ describe("a batch with Prefer: return=minimal", () => {
     "return=representation, return=minimal",
     "minimal",
     "wait=5",
+    'note="a, return=minimal"',
   ])("%s: every result", async (prefer) => {
     const response = await sendPreferring(prefer, "x\n");
     expect(response.headers.has("preference-applied")).toBe(false);
@@ -249,27 +249,59 @@ describe("a batch with Prefer: return=minimal", () => {
   });
 
   test("takes every line of a client that sends all before it reads", async () => {
-    const { hostname, port } = new URL(service.url);
-    const socket = connect(Number(port), hostname).pause();
-    // Their results would fill the buffers of the connection.
-    const lines = "x\n".repeat(300_000);
-    await new Promise((sent) => {
-      socket.write(`${minimalHead}${chunk(lines)}0\r\n\r\n`, sent);
-    });
-    let received = "";
-    for await (const bytes of socket) {
-      received += String(bytes);
-      if (received.includes('"complete"')) break;
-    }
-    expect(received).toContain('{"created":0,"replayed":0,"refused":300000,"complete":true}\n');
+    const received = await sendThenRead(service, minimalHead, UNREAD_LINES);
+    expect(received).toContain(
+      `{"created":0,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`,
+    );
   });
+});
+
+const UNREAD_COUNT = 200_000;
+/** Both they and their results are more than the buffers of the connection hold. */
+const UNREAD_LINES = `${"x".repeat(100)}\n`.repeat(UNREAD_COUNT);
+
+/** What a client receives that sends all of its lines before it reads. */
+async function sendThenRead(to: TestService, head: string, lines: string): Promise<string> {
+  const { hostname, port } = new URL(to.url);
+  const socket = connect(Number(port), hostname).pause();
+  await new Promise((sent, failed) => {
+    socket.once("error", failed).write(`${head}${chunk(lines)}0\r\n\r\n`, sent);
+  });
+  let received = "";
+  for await (const bytes of socket) {
+    received += String(bytes);
+    if (received.endsWith("\r\n0\r\n\r\n")) break;
+  }
+  return received;
+}
+
+test("a client that sends all before it reads, and asks for every result, has all lines stored", async () => {
+  await using impatient = await startService({
+    PLANTSTORE_IDLE_SECONDS_MAX: "8",
+    ...limits({ readSecondsMax: 3, queueSecondsMax: 3 }),
+  });
+  const plants = Array.from({ length: 2_000 }, (_, id) => `{"id":${id},"name":"a"}\n`).join("");
+  const received = await sendThenRead(impatient, batchHead(), UNREAD_LINES + plants);
+  expect(await countPlants(impatient)).toBe(2_000);
+  // The first results left before the service knew that nobody reads them.
+  expect(received).toContain('{"line":1,"status":400');
+  const last = `{"created":2000,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`;
+  expect(received).toEndWith(`${last}\r\n0\r\n\r\n`);
+  // Of the others, as many refused lines as a summary shows.
+  const results = received.match(/"line":\d+/g) ?? [];
+  expect(results.length).toBeLessThan(UNREAD_COUNT);
+  expect(new Set(results).size).toBe(results.length);
 });
 
 test("a full queue holds a batch up, and fails no line of it", async () => {
   await using small = await startService({
     // However slow the machine is.
-    ...limits({ queueLengthMax: 16, batchLengthMax: 16, queueSecondsMax: 200 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "255",
+    ...limits({
+      queueLengthMax: 16,
+      batchLengthMax: 16,
+      queueSecondsMax: 200,
+      idleSecondsMax: 255,
+    }),
   });
   const body = Array.from({ length: 1_000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
   const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
@@ -319,8 +351,12 @@ test("our own failures are logged once a block, not once a line", async () => {
 
 test("lines about the same id keep their order when the queue is full", async () => {
   await using small = await startService({
-    ...limits({ queueLengthMax: 64, batchLengthMax: 16, queueSecondsMax: 200 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "255",
+    ...limits({
+      queueLengthMax: 64,
+      batchLengthMax: 16,
+      queueSecondsMax: 200,
+      idleSecondsMax: 255,
+    }),
   });
   const pairs = (first: number): string =>
     Array.from(

@@ -2,10 +2,11 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
-const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "4096" });
+const service = await startService(limits({ bodyBytesMax: 4096 }));
 
 afterAll(() => service[Symbol.asyncDispose]());
 

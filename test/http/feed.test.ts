@@ -64,8 +64,7 @@ describe.concurrent("a reader of events", () => {
 
   test("is cut off if it reads nothing, and delays no other reader", async () => {
     await using service = await startService({
-      PLANTSTORE_IDLE_SECONDS_MAX: "6",
-      ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
+      ...limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
     });
     const { hostname, port } = new URL(service.url);
     const deaf = connect(Number(port), hostname).pause();

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
-import { readChunks } from "../../src/http/body.ts";
+import { readChunks } from "../../src/http/exchange.ts";
 import { EventReader } from "../support/events.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
@@ -167,9 +167,8 @@ describe("while two clients do not read the answer to", () => {
     "%s %s, large plants are refused with 503 and not stored, and small ones are served",
     async (method, path, route, body) => {
       await using service = await startService({
-        PLANTSTORE_BODY_BYTES_MAX: "10000000",
         PLANTSTORE_BODY_BYTES_TOTAL_MAX: "30000000",
-        ...limits({ drainSecondsMax: 0.1 }),
+        ...limits({ bodyBytesMax: 10_000_000, drainSecondsMax: 0.1 }),
       });
       await service.store.createPlant({ id: 0n, name, tag: undefined });
       const readLarge = () => send(service, "GET", "/plants/0");
@@ -199,7 +198,7 @@ describe("while two clients do not read the answer to", () => {
 
 test("batches and their unfinished lines count: past the bound there is a 503, and other requests go on", async () => {
   await using service = await startService({
-    PLANTSTORE_BODY_BYTES_MAX: "1000000",
+    ...limits({ bodyBytesMax: 1_000_000 }),
     // Half of it has room for three batches, and all of it for one long line besides.
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "9000000",
   });
@@ -228,9 +227,8 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
 
 test("refused bodies that clients without a token go on sending take no room from batches", async () => {
   await using service = await startService({
-    PLANTSTORE_BODY_BYTES_MAX: "1000000",
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "9000000",
-    ...limits({ drainSecondsMax: 0.1 }),
+    ...limits({ bodyBytesMax: 1_000_000, drainSecondsMax: 0.1 }),
   });
   const refused = await Promise.all(
     Array.from({ length: 8 }, async () => {
@@ -283,8 +281,7 @@ test("the chunks of a body end at the deadline, however fast they come, and when
 
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
   await using service = await startService({
-    PLANTSTORE_BODY_BYTES_MAX: "1000000",
-    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1000000",
+    ...limits({ bodyBytesMax: 1_000_000, bodyBytesTotalMax: 1_000_000 }),
   });
   const connection = await connectRaw(service.url);
   connection.send(`${batchHead()}${chunk('{"id":1,"name":"')}`);

@@ -2,9 +2,10 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { limits } from "../support/limits.ts";
 import { send, startService, TEST_TOKEN } from "../support/service.ts";
 
-const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "64" });
+const service = await startService(limits({ bodyBytesMax: 64 }));
 
 afterAll(() => service[Symbol.asyncDispose]());
 

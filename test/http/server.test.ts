@@ -238,8 +238,7 @@ describe("the log", () => {
 
 test("bodies being read at one time are bounded together", async () => {
   await using service = await startService({
-    PLANTSTORE_BODY_BYTES_MAX: "1000",
-    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1000",
+    ...limits({ bodyBytesMax: 1000, bodyBytesTotalMax: 1000 }),
   });
   const body = JSON.stringify({ id: 1, name: "x".repeat(700) });
   let release = (): void => undefined;
@@ -272,8 +271,7 @@ test.each([
   "the largest body %s fits, even if it is the bound of all and its token is looked up",
   async (_, toBody) => {
     await using service = await startService({
-      PLANTSTORE_BODY_BYTES_MAX: "2000000",
-      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "2000000",
+      ...limits({ bodyBytesMax: 2_000_000, bodyBytesTotalMax: 2_000_000 }),
     });
     const token = mintToken();
     const grant = { name: "till", scopes, createdAtMs: Date.now() };

@@ -100,8 +100,7 @@ describe("POST /plants", () => {
     await using slow = await startDisturbed({
       settings: {
         PLANTSTORE_WRITE_CONNECTIONS: "1",
-        PLANTSTORE_IDLE_SECONDS_MAX: "255",
-        ...limits({ statementSecondsMax: 4, queueSecondsMax: 200 }),
+        ...limits({ statementSecondsMax: 4, queueSecondsMax: 200, idleSecondsMax: 255 }),
       },
     });
     const createSlow = (plant: StoredPlant): Promise<Response> =>

@@ -12,7 +12,7 @@ import { until } from "../support/until.ts";
 
 const INSERT = "INSERT INTO plants ";
 /** Longer than a test may take: who waits that long runs into its time-out. */
-const patience = { queueSecondsMax: 240, statementSecondsMax: 240 };
+const patience = { queueSecondsMax: 240, statementSecondsMax: 240, idleSecondsMax: 255 };
 
 const fern = (index: number): StoredPlant => ({ id: BigInt(index), name: `${index}`, tag: null });
 
@@ -91,7 +91,7 @@ test("what is thrown and is no error is a refusal: a batch would take it for an 
 
 test("a table that is missing is refused for now, at once, until it is there", async () => {
   await using disturbed = await startDisturbed({
-    settings: { PLANTSTORE_IDLE_SECONDS_MAX: "255", ...limits(patience) },
+    settings: limits(patience),
   });
   const { url } = disturbed.service;
   await disturbed.run("ALTER TABLE plants RENAME TO elsewhere");
@@ -119,10 +119,7 @@ test("a database that was dropped is refused for now, and its name alone is not 
 
 test("a queue that fills while the server is away refuses further writes at once", async () => {
   await using disturbed = await startDisturbed({
-    settings: {
-      PLANTSTORE_IDLE_SECONDS_MAX: "255",
-      ...limits({ ...patience, queueLengthMax: 10 }),
-    },
+    settings: limits({ ...patience, queueLengthMax: 10 }),
   });
   const { url } = disturbed.service;
   const waiting: Promise<Response>[] = [];

@@ -43,7 +43,7 @@ describe("a dry run", () => {
     expect(await git("rev-parse", "HEAD")).toBe(before);
     expect(await git("tag")).toBe("");
     expect(await git("status", "--porcelain")).toBe("");
-    expect(printed).toContain("A dry run: nothing is committed or tagged here.");
+    expect(printed).toContain("Dry run: nothing was committed or tagged in this repository.");
     expect(printed).toContain("release: 9.9.9");
   });
 

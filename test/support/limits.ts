@@ -1,11 +1,11 @@
 /** Other limits than the product's own, because a test cannot wait as long as a client may. */
 
-import type { Limits } from "../../src/config.ts";
+import type { Config } from "../../src/config.ts";
 
 const VARIABLE = "TEST_LIMITS";
 
 /** One more setting of a test's service or command, in this process or in another. */
-export const limits = (given: Partial<Limits>): Record<string, string> => ({
+export const limits = (given: Partial<Config>): Record<string, string> => ({
   [VARIABLE]: JSON.stringify(given),
 });
 
@@ -22,5 +22,5 @@ export const hasLimits = (environment: Environment): boolean =>
 export const readStep = (environment: Environment): string | undefined =>
   environment[STEP_VARIABLE];
 
-export const readLimits = (environment: Environment): Partial<Limits> =>
-  JSON.parse(environment[VARIABLE] ?? "{}") as Partial<Limits>;
+export const readLimits = (environment: Environment): Partial<Config> =>
+  JSON.parse(environment[VARIABLE] ?? "{}") as Partial<Config>;

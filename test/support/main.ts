@@ -1,11 +1,11 @@
 /** The command line as the product has it, but with the limits of a test, and its step of the schema. */
 
-import { injectedLimits } from "../../src/cli/program.ts";
+import { injected } from "../../src/cli/program.ts";
 import { steps } from "../../src/store/postgres/schema.ts";
 import { migrations } from "../../src/store/sqlite/database.ts";
 import { readLimits, readStep } from "./limits.ts";
 
-Object.assign(injectedLimits, readLimits(process.env));
+Object.assign(injected, readLimits(process.env));
 const step = readStep(process.env);
 if (step !== undefined) {
   (migrations as string[]).push(step);

@@ -1,6 +1,7 @@
 /** Mutated requests without end: whatever is sent, the process lives, answers properly, and stores what it acknowledged. */
 
 import { Database } from "bun:sqlite";
+import { limits } from "../support/limits.ts";
 import { Ledger } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
@@ -38,7 +39,7 @@ export const fuzz: Scenario = {
 /** What is not HTTP goes to a service of its own: nobody knows what of it is to be stored. */
 async function run({ seconds, random, tell, isShort = false }: Budget): Promise<Finding> {
   const settings = {
-    PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX),
+    ...limits({ bodyBytesMax: BODY_BYTES_MAX }),
     PLANTSTORE_LOG_LEVEL: "warn",
   };
   await using sound = await startTorturedService(settings);

@@ -78,8 +78,7 @@ export const slowClients: Scenario = {
       clients: budget.isShort ? 60 : 1_000,
       holdSeconds: 0,
       settings: {
-        ...limits({ readSecondsMax: 4, queueSecondsMax: 4 }),
-        PLANTSTORE_IDLE_SECONDS_MAX: "9",
+        ...limits({ readSecondsMax: 4, queueSecondsMax: 4, idleSecondsMax: 9 }),
       },
     }),
 };

@@ -2,9 +2,9 @@
 
 import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { linger } from "../../src/http/body.ts";
-import { Exchange, type Service } from "../../src/http/handle.ts";
+import { Exchange, linger, type Service } from "../../src/http/exchange.ts";
 import { engine } from "../support/database.ts";
+import { limits } from "../support/limits.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 import {
@@ -83,10 +83,9 @@ describe("after 200 clients that vanish", () => {
   }
 
   const start = (): Promise<TestService> =>
-    startService({
-      PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_TOTAL_MAX),
-      PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BODY_BYTES_TOTAL_MAX),
-    });
+    startService(
+      limits({ bodyBytesMax: BODY_BYTES_TOTAL_MAX, bodyBytesTotalMax: BODY_BYTES_TOTAL_MAX }),
+    );
 
   test.each([
     ["a declared body", (id: number) => createRequest(id).slice(0, -1)],

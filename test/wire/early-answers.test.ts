@@ -29,7 +29,6 @@ const readToken = mintToken();
 const targets = {
   ordinary: async () => {
     const service = await startService({
-      PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX),
       ...limits({ drainSecondsMax }),
     });
     const grant = { name: "reader", scopes: ["plants:read"] as const, createdAtMs: Date.now() };
@@ -39,10 +38,8 @@ const targets = {
   /** Has no room for a further body. */
   full: async () => {
     const service = await startService({
-      PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX),
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BODY_BYTES_MAX),
-      ...limits({ drainSecondsMax, readSecondsMax: 240 }),
-      PLANTSTORE_IDLE_SECONDS_MAX: "255",
+      ...limits({ drainSecondsMax, readSecondsMax: 240, idleSecondsMax: 255 }),
     });
     const holder = await connectRaw(service.url);
     holder.send(createHead(`Content-Length: ${BODY_BYTES_MAX}`));
@@ -52,8 +49,7 @@ const targets = {
   /** Does not wait for a body as long as these clients send. */
   hasty: () =>
     startService({
-      PLANTSTORE_BODY_BYTES_MAX: String(2 * SENT_BYTES),
-      ...limits({ drainSecondsMax, readSecondsMax: 1 }),
+      ...limits({ bodyBytesMax: 2 * SENT_BYTES, drainSecondsMax, readSecondsMax: 1 }),
     }),
 };
 

@@ -1,33 +1,16 @@
-/**
- * The journal. A statement that changes plants inserts a block without numbers, with its place in the server's log.
- * Readers number the blocks that are committed, one reader after the other. docs/architecture.md has the reasoning.
- */
+/** The journal's blocks: written without numbers, numbered by readers. docs/architecture.md has the reasoning. */
 
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf, trimBlocks } from "../journal.ts";
+import type { ChangeQuery } from "../../domain/change.ts";
+import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
-
-const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-/** Grows with every record of the log, whatever the clock does. */
-const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
-
-/**
- * Inserts the block of a change whose ids are in `done`: how many they are, the text of the block, and which of its
- * entries took effect, null for all. Time and place are taken when the last plant has been changed.
- */
-export const insertBlock = (length: string, text: string, kept: string): string =>
-  `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
-  SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
+import { LSN, NOW_US } from "./write.ts";
 
 const BLOCKS_MAX = 256;
 const BYTES_MAX = 2_097_152;
 /** A statement and its way take longer than reading a file. */
 const PAGE_MS_MAX = 50;
 
-/**
- * The mark has the newest number. Of several readers that do this at once, the first one changes the mark, and the
- * others find another mark than they began with: they number nothing.
- */
+/** The mark has the newest number. Of several readers, one changes it; the others find another mark, and number nothing. */
 const NUMBER = `WITH ready AS (
     SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (
@@ -50,10 +33,7 @@ const NUMBER = `WITH ready AS (
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
     greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
-/**
- * The first row is the block that contains `after`. Only its numbers are used, so its text does not count: the next
- * block is always read, however large both are.
- */
+/** The first row is the block that contains `after`. Its text does not count: the next one is always read. */
 const readBlocks = (
   blocksMax: number,
   hasText: boolean,
@@ -103,11 +83,7 @@ export async function beginJournal(connection: Connection, changesDays: number):
 }
 
 /** `newest` is what `numberBlocks` has found just before. */
-export async function readChanges(
-  connection: Connection,
-  query: ChangeQuery,
-  newest: number,
-): Promise<ChangePage> {
+export async function readChanges(connection: Connection, query: ChangeQuery, newest: number) {
   const page = createChangePage(query, newest, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
@@ -123,7 +99,6 @@ export async function readChanges(
   }
 }
 
-/** False if there was nothing to remove. */
 export async function trimChanges(connection: Connection, beforeMs: number): Promise<boolean> {
   await numberBlocks(connection);
   return (await connection.query(TRIM, [beforeMs])).length > 0;

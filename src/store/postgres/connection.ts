@@ -3,7 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { SQL } from "bun";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
-import type { Value } from "../sql-store.ts";
+import type { Value } from "../records.ts";
 import {
   describeHost,
   findSocketPath,
@@ -22,14 +22,10 @@ const toElement = (value: string | bigint | undefined): string =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : String(value ?? "NULL");
 
 /** Nothing was done, through no fault of the request: the next attempt may succeed. */
-export class TransientError extends Error {
-  override readonly name: string = "TransientError";
-}
+export class TransientError extends Error {}
 
 /** A writing statement was sent and its answer was lost: it may have been done, or be done until `validUntilMs`. */
 export class LostAnswerError extends TransientError {
-  override readonly name = "LostAnswerError";
-  /** By `performance.now()`. */
   readonly validUntilMs: number;
 
   constructor(validUntilMs: number, cause: unknown) {
@@ -38,10 +34,7 @@ export class LostAnswerError extends TransientError {
   }
 }
 
-/**
- * `retry` may succeed on the same connection and `reconnect` on another one. `bad row` is caused by one row
- * of the statement. `refused` stays until an operator acts. A `defect` is ours.
- */
+/** `retry` may succeed on the same connection, `reconnect` on another one. `refused` stays until an operator acts. */
 type Failure = "retry" | "reconnect" | "bad row" | "refused" | "defect";
 
 /** By SQLSTATE, or by the client's own code. The first that fits counts. */
@@ -60,10 +53,7 @@ const failures: readonly (readonly [codes: RegExp, failure: Failure])[] = [
   [/^(ERR_POSTGRES_|E[A-Z]+$)/, "reconnect"],
 ];
 
-/**
- * Codes after which a statement may have been committed: the connection or the server failed, a pooler
- * lost the server, or the log could not be written. Every other code means that nothing was done.
- */
+/** After these a statement may have been committed. Every other code means that nothing was done. */
 const UNKNOWN_OUTCOME = /^(08|40003|53100|57P|58|XX)/;
 
 export const sqlStateOf = (error: unknown): string | undefined =>
@@ -76,7 +66,6 @@ export function classify(error: unknown): Failure {
   return failures.find(([codes]) => codes.test(code))?.[1] ?? "defect";
 }
 
-/** What a waiting caller is told. */
 export function translate(error: unknown): Error {
   const failure = classify(error);
   const isOurs = error instanceof Error && (failure === "defect" || failure === "bad row");
@@ -85,12 +74,8 @@ export function translate(error: unknown): Error {
 
 export interface Wanted {
   readonly target: Target;
-  /** The time that one statement may take. */
   readonly statementMsMax: number;
-  /**
-   * Statements are prepared, under the names P0, P1 and so on. Behind a pooler that takes another server for
-   * each transaction, P0 may be another statement: once a pooler is noticed, nothing is prepared any more.
-   */
+  /** Under the names P0, P1 and so on. Once a pooler is noticed, nothing is prepared any more. */
   isPrepared: boolean;
 }
 
@@ -112,23 +97,20 @@ const GREET = `SELECT ${settings.map((name) => `current_setting('${name}', true)
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`;
 
 /** How a pooler or an engine refuses to start a session with a parameter that it does not know. */
-const PARAMETER_REFUSED = new Set(["08P01", "42704"]);
-
-/** The session at the server is not the one that we have started. */
-class PoolerError extends TransientError {}
+const PARAMETER_REFUSED = /^(08P01|42704)$/;
 
 export class Connection {
   readonly host: Host;
-  /** How the server keeps a commit, for people. */
   durability = "";
   /** Until when the present work may take, by `performance.now()`. */
   deadlineMs = 0;
-  /** A statement was not answered in time. */
   isLate = false;
   isLost = false;
   private readonly sql: SQL;
   private readonly statementMsMax: number;
   private clockOffsetMs = 0;
+  /** The session at the server is not the one that we have started. */
+  private isPooled = false;
 
   /** A server tells the session that was started with this parameter; a pooler refuses or ignores it. */
   private constructor(
@@ -167,7 +149,6 @@ export class Connection {
     });
   }
 
-  /** Resolves when the server has said that it takes writes and keeps them. */
   static async open(wanted: Wanted, host: Host, deadlineMs: number): Promise<Connection> {
     const { target } = wanted;
     let mode = target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full");
@@ -183,8 +164,7 @@ export class Connection {
       } catch (error) {
         connection.close();
         const { code } = error as { code?: unknown };
-        const isPooler =
-          error instanceof PoolerError || PARAMETER_REFUSED.has(sqlStateOf(error) ?? "");
+        const isPooler = connection.isPooled || PARAMETER_REFUSED.test(sqlStateOf(error) ?? "");
         if (mode === "prefer" && code === "ERR_POSTGRES_TLS_NOT_AVAILABLE") mode = "disable";
         else if (session !== undefined && isPooler) wanted.isPrepared = false;
         else throw error;
@@ -192,10 +172,7 @@ export class Connection {
     }
   }
 
-  /**
-   * Rejects after the time that a statement may take, or at the deadline. The connection closes itself
-   * if it is no longer usable.
-   */
+  /** Rejects after the time that a statement may take, or at the deadline. Closes the connection if it is lost. */
   async query<Row>(
     text: string,
     parameters: readonly Value[] = [],
@@ -220,8 +197,8 @@ export class Connection {
   }
 
   /**
-   * Sends a writing statement. Its first parameter, added here, is a time in seconds by the server's clock:
-   * the statement changes nothing after it. It is the time at which we stop waiting for the answer.
+   * Sends a writing statement. Its first parameter, added here, is when we stop waiting for the answer, by the server's
+   * clock: the statement changes nothing after it.
    */
   async write<Row>(text: string, parameters: readonly Value[]): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
@@ -237,7 +214,6 @@ export class Connection {
     }
   }
 
-  /** At once, whatever is under way. */
   close(): void {
     this.isLost = true;
     this.sql.close({ timeout: 0 }).catch(() => undefined);
@@ -250,8 +226,8 @@ export class Connection {
   private async greet(session: string | undefined): Promise<void> {
     const [greeting] = await this.query<Greeting>(GREET);
     if (greeting === undefined) throw new TransientError("the server said nothing");
-    if (session !== undefined && greeting["plantstore.session"] !== session)
-      throw new PoolerError();
+    this.isPooled = session !== undefined && greeting["plantstore.session"] !== session;
+    if (this.isPooled) throw new TransientError("a pooler has another session");
     const place = describeHost(this.host);
     // Measured when the answer is here. The way it took makes our idea of the server's clock too early,
     // never too late: no statement is valid for longer than we wait for it.
@@ -262,26 +238,27 @@ export class Connection {
       throw new StoreOpenError(
         `The database at ${place} is encoded in ${greeting.server_encoding}, which cannot hold every name. Create one with the encoding UTF8.`,
       );
-    for (const name of ["synchronous_commit", "fsync"] as const)
-      if (greeting[name] === "off")
-        throw new StoreOpenError(
-          `The server at ${place} runs with ${name}=off: it would lose plants that it has acknowledged. Set ${name} to on.`,
-        );
-    const standbys = greeting.synchronous_standby_names
-      ? " on the server and its synchronous standby"
-      : "";
+    const isOff = (name: keyof Greeting): boolean => greeting[name] === "off";
+    const off = (["synchronous_commit", "fsync"] as const).find(isOff);
+    if (off !== undefined)
+      throw new StoreOpenError(
+        `The server at ${place} runs with ${off}=off: it would lose plants that it has acknowledged. Set ${off} to on.`,
+      );
+    const hasStandbys = Boolean(greeting.synchronous_standby_names);
+    const standbys = hasStandbys ? " on the server and its synchronous standby" : "";
     this.durability = `every answer is sent after its commit is synced${standbys} (synchronous_commit=${greeting.synchronous_commit ?? "always"})`;
   }
 }
 
-/** Why no connection came about: the client says only that, and a name that cannot be found may take all the time. */
+/** The client says only that no connection came about. */
 export async function explainFailure({ hosts }: Target, failure: Error): Promise<string> {
   const isRefused = (failure as NodeJS.ErrnoException).code === "ERR_POSTGRES_CONNECTION_REFUSED";
   if (!isRefused && !(failure instanceof TransientError)) return failure.message;
   const reasons = hosts.map(async (host) => {
     const path = findSocketPath(host);
     if (path !== undefined && !existsSync(path)) return `there is no socket ${path}`;
-    if (path === undefined && !(await isKnown(host.name))) return `there is no host ${host.name}`;
+    const known = path === undefined && (await Bun.dns.lookup(host.name).catch(() => undefined));
+    if (known === undefined) return `there is no host ${host.name}`;
     return isRefused
       ? `${describeHost(host)} does not take connections: the server is not running, or this is not its port`
       : failure.message;
@@ -289,16 +266,7 @@ export async function explainFailure({ hosts }: Target, failure: Error): Promise
   return [...new Set(await Promise.all(reasons))].join("; ");
 }
 
-const isKnown = (name: string): Promise<boolean> =>
-  Bun.dns.lookup(name).then(
-    () => true,
-    () => false,
-  );
-
-/**
- * As in libpq: `require` encrypts and accepts any certificate, unless a root certificate is given;
- * `verify-ca` accepts any certificate of a trusted authority; `verify-full` only that of the right host.
- */
+/** As in libpq: `require` verifies only if a root certificate is given, and `verify-ca` does not look at the host. */
 function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {
   if (mode === "disable") return false;
   const { rootCertificate, certificate, key } = target;
@@ -317,8 +285,7 @@ function readPem(option: string, name: string, path: string | undefined): Bun.TL
   try {
     return { [option]: readFileSync(path, "utf8") };
   } catch (error) {
-    throw new StoreOpenError(`${name}: ${path} cannot be read: ${(error as Error).message}.`, {
-      cause: error,
-    });
+    const message = `${name}: ${path} cannot be read: ${(error as Error).message}.`;
+    throw new StoreOpenError(message, { cause: error });
   }
 }

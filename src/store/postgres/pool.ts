@@ -12,38 +12,28 @@ type Work<Result> = (connection: Connection) => Promise<Result>;
 interface Slot {
   connection?: Connection;
   opening?: Promise<Connection>;
-  /** How many work on the connection. */
   users: number;
 }
 
-interface Limits {
-  readonly connectionsMax: number;
-  /** The time that work may take, with its retries, unless it is told another. */
-  readonly secondsMax: number;
-  /** How many work on one connection at a time: the server gets their statements together. */
-  readonly usersMax: number;
-  /** Callers that wait for a connection. */
-  readonly waitingMax: number;
-}
+export type OpenLimits = ServerLimits & Pick<StoreLimits, "queueSecondsMax" | "queueLengthMax">;
 
 const RETRY_MS_FIRST = 10;
 const RETRY_MS_MAX = 500;
 /** After this number of failed attempts another connection is tried: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
-/** Of the time that a caller has. The rest is for its work: one that is late costs all its users the connection. */
+/** The rest of its time is for a caller's work: one that is late costs all its users the connection. */
 const WAIT_SHARE = 0.8;
 
 export type ConnectionPool = ReturnType<typeof createPool>;
 
-export function createPool(hosts: Hosts, limits: Limits) {
-  const { connectionsMax, usersMax, secondsMax, waitingMax } = limits;
+/** As many as `usersMax` work on one connection at a time: the server gets their statements together. */
+export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1, usersMax = 1) {
   const { figures } = hosts;
   const slots = Array.from({ length: connectionsMax }, (): Slot => ({ users: 0 }));
   const waiting: PromiseWithResolvers<Slot>[] = [];
   let isClosed = false;
 
-  /** The one with the fewest users. */
   function findFree(): Slot | undefined {
     let found: Slot | undefined;
     for (const slot of slots) if (slot.users < (found?.users ?? usersMax)) found = slot;
@@ -53,7 +43,7 @@ export function createPool(hosts: Hosts, limits: Limits) {
   }
 
   async function waitForTurn(deadlineMs: number): Promise<Slot> {
-    if (waiting.length >= waitingMax) throw new Refusal("overloaded");
+    if (waiting.length >= limits.queueLengthMax) throw new Refusal("overloaded");
     const turn = Promise.withResolvers<Slot>();
     waiting.push(turn);
     figures.callersWaiting++;
@@ -82,24 +72,20 @@ export function createPool(hosts: Hosts, limits: Limits) {
     const { connection } = slot;
     if (connection !== undefined && !connection.isLost && hosts.isCurrent(connection))
       return connection;
-    slot.opening ??= reconnect(slot, deadlineMs).finally(() => delete slot.opening);
+    const reconnect = async (): Promise<Connection> => {
+      if (connection?.isLate) hosts.doubt(connection);
+      connection?.close();
+      return (slot.connection = await hosts.connect(deadlineMs));
+    };
+    slot.opening ??= reconnect().finally(() => delete slot.opening);
     return slot.opening;
   }
 
-  async function reconnect(slot: Slot, deadlineMs: number): Promise<Connection> {
-    if (slot.connection?.isLate) hosts.doubt(slot.connection);
-    slot.connection?.close();
-    return (slot.connection = await hosts.connect(deadlineMs));
-  }
-
   return {
-    /**
-     * Retries until the deadline what another attempt may settle. Rejects with a Refusal, except for what
-     * PostgreSQL refuses about the data itself: that is thrown as it is.
-     */
+    /** Retries until the deadline. Rejects with a Refusal, except for what PostgreSQL refuses about the data itself. */
     async run<Result>(
       work: Work<Result>,
-      deadlineMs = performance.now() + secondsMax * 1000,
+      deadlineMs = performance.now() + limits.queueSecondsMax * 1000,
       attemptsMax = Number.POSITIVE_INFINITY,
     ): Promise<Result> {
       if (isClosed) throw new Refusal("shutting_down");
@@ -130,7 +116,6 @@ export function createPool(hosts: Hosts, limits: Limits) {
       }
     },
 
-    /** Cuts off what is under way. */
     close(): void {
       isClosed = true;
       for (const { connection } of slots) connection?.close();
@@ -148,13 +133,11 @@ function jitter(attempts: number): number {
 /** The server that was the right one last is asked alone for so long, before the others are asked too. */
 const HEAD_START_MS = 300;
 
-/** Finds the server that takes writes among those of the URL. */
 export type Hosts = ReturnType<typeof createHosts>;
 
 export function createHosts(target: Target, { statementSecondsMax }: ServerLimits) {
   const isPrepared = target.prepare ?? true;
   const wanted: Wanted = { target, statementMsMax: statementSecondsMax * 1000, isPrepared };
-  /** Of all pools together. */
   const figures = { connectionsInUse: 0, callersWaiting: 0, retries: 0, connects: 0 };
   let current: Host | undefined;
   let doubted: Host | undefined;
@@ -167,10 +150,7 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
     /** False if another server has taken over since: the old one may still answer, with old plants. */
     isCurrent: ({ host }: Connection): boolean => host === current,
 
-    /**
-     * This server is asked last, once: it may have been replaced without knowing it. It would still say that
-     * it takes writes, and would acknowledge none, because its synchronous standby is gone.
-     */
+    /** Asked last, once: it may have been replaced, say that it takes writes, and lack the standby to acknowledge any. */
     doubt({ host }: Connection): void {
       if (host !== current) return;
       current = undefined;
@@ -193,10 +173,8 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
       };
       const others = target.hosts.filter((host) => !isFirst(host));
       const favourites = target.hosts.filter(isFirst).map(attempt);
-      await within(
-        HEAD_START_MS,
-        Promise.any(favourites).catch(() => undefined),
-      );
+      const favourite = Promise.any(favourites).catch(() => undefined);
+      await within(HEAD_START_MS, favourite);
       try {
         return await Promise.any(isWon ? favourites : [...favourites, ...others.map(attempt)]);
       } catch (error) {
@@ -208,30 +186,21 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
   };
 }
 
-export type OpenLimits = ServerLimits & Pick<StoreLimits, "queueSecondsMax">;
-
-/**
- * Does something on a connection of its own. A server that is just starting is waited for as long as a
- * request would wait. Rejects with a StoreOpenError.
- */
+/** On a connection of its own. A server that is just starting is waited for. Rejects with a StoreOpenError. */
 export async function onServer<Result>(
   target: Target,
   limits: OpenLimits,
   work: Work<Result>,
 ): Promise<Result> {
-  const bounds = { secondsMax: limits.queueSecondsMax, waitingMax: 0 };
-  const hosts = createHosts(target, limits);
-  const pool = createPool(hosts, { ...bounds, connectionsMax: 1, usersMax: 1 });
+  const pool = createPool(createHosts(target, limits), limits);
   try {
     return await pool.run(work);
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     if (cause instanceof StoreOpenError) throw cause;
     const why = await explainFailure(target, cause as Error);
-    throw new StoreOpenError(
-      `${describeTarget(target)} cannot be opened: ${why.replace(/\.$/, "")}.`,
-      { cause },
-    );
+    const message = `${describeTarget(target)} cannot be opened: ${why.replace(/\.$/, "")}.`;
+    throw new StoreOpenError(message, { cause });
   } finally {
     pool.close();
   }

@@ -2,10 +2,8 @@
 
 import { isSearch } from "../../domain/filter.ts";
 import {
-  type CountPage,
   createPage,
   firstIdOf,
-  type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
@@ -24,7 +22,7 @@ const PIECE_BYTES_MAX = 4_194_304;
 const PIECE_ROWS_MAX = 2_000;
 /** Of the texts that are read by themselves, because they are long. */
 const LONG_BYTES_MAX = PIECE_BYTES_MAX / 2;
-/** A page of 100 looks at one row more, to know whether there are others. */
+/** Few, because each is a prepared statement. A page of 100 looks at one row more, to know whether there are others. */
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
 /** Most of it is spent waiting for the server. */
@@ -32,12 +30,7 @@ const SEARCH_MS_MAX = 100;
 /** Then a search gives way to other requests. */
 const TICK_MS = 5;
 
-/** `scanRowsMax` bounds a search. */
-export async function listPlants(
-  connection: Connection,
-  query: PlantQuery,
-  scanRowsMax: number,
-): Promise<PlantPage> {
+export async function listPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
   const searches = isSearch(query);
   const page = createPage(query, searches ? scanRowsMax : query.limit, SEARCH_MS_MAX);
   const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
@@ -64,7 +57,7 @@ export async function listPlants(
 }
 
 /** One that is too long to be sent with others comes without its texts. Most pages have none. */
-type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
+export type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
 /** Finds the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
 function createLongReader(connection: Connection, rows: readonly (SentRow | undefined)[]) {
@@ -80,10 +73,7 @@ function createLongReader(connection: Connection, rows: readonly (SentRow | unde
   };
 }
 
-/**
- * LIMIT is written out, and not a parameter: the server would plan every page again, which takes as long as
- * reading it. A few lengths, because each is a prepared statement.
- */
+/** LIMIT is no parameter: the server would plan every page again, which takes as long as reading it. */
 function rowsOf({ tag, order }: PlantQuery, length: number): string {
   const isTagged =
     tag === undefined ? "" : "AND left(tag, 100) = left($2::text, 100) AND tag = $2::text";
@@ -95,20 +85,16 @@ const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
 /** As many rows as a piece has are together no larger than a piece may be. */
 const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 
-const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
+export const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
   `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
-/** Plants that are looked up together. */
 export const FIND_LENGTH_MAX = 128;
 const FOUND_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / FIND_LENGTH_MAX);
 const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("tag", FOUND_BYTES_MAX)}
   FROM plants WHERE id = ANY ($1::bigint[])`;
 
 /** In the order of the ids, as far as the plants are not too large together. */
-export async function findPlants(
-  connection: Connection,
-  ids: readonly bigint[],
-): Promise<(Plant | undefined)[]> {
+export async function findPlants(connection: Connection, ids: readonly bigint[]) {
   const rows = await connection.query<SentRow>(FIND, [toArray(ids)]);
   // The client's own map() makes another of its slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
@@ -133,52 +119,22 @@ const FIND_SOME = `SELECT id, name, tag FROM (
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
 
-/**
- * The lock makes this a transaction that writes, so it waits for the synchronous standby: a plant that can be read may
- * not be there yet.
- */
-const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
-    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
-  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
-    ON id = wanted_id
-  ORDER BY id FOR KEY SHARE OF plants`;
-
-/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
-export async function comparePlants(connection: Connection, plants: readonly Plant[]) {
-  const rows = await connection.query<SentRow & { readonly same: boolean }>(
-    COMPARE,
-    toColumns(plants),
-  );
-  return new Map(Array.from(rows, (row) => [row.id, row]));
-}
-
-/** For unnest: their ids, names and tags. */
-export const toColumns = (plants: readonly Plant[]): string[] => [
-  toArray(plants.map(({ id }) => id)),
-  toArray(plants.map(({ name }) => name)),
-  toArray(plants.map(({ tag }) => tag)),
-];
-
 /** Other statements on the connection wait for it no longer than some ten milliseconds. */
 const COUNT_ROWS = 50_000;
 
-export async function countPlants(
-  connection: Connection,
-  query: PlantQuery,
-  scanRowsMax: number,
-): Promise<CountPage> {
+export async function countPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
   if (isSearch(query)) {
     const { plants, next } = await listPlants(connection, query, scanRowsMax);
     return { count: plants.length, next };
   }
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { count: 0, next: undefined };
-  const [row] = await connection.query<{ readonly count: bigint; readonly last: bigint | null }>(
+  const [row] = await connection.query<{ readonly count: bigint; readonly last: bigint }>(
     `SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, COUNT_ROWS)}) AS piece`,
     query.tag === undefined ? [firstId] : [firstId, query.tag],
   );
   const count = Number(row?.count);
-  return { count, next: count === COUNT_ROWS ? (row?.last ?? undefined) : undefined };
+  return { count, next: count === COUNT_ROWS ? row?.last : undefined };
 }
 
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
@@ -193,10 +149,7 @@ const nextHead = (comparison: string): string =>
 
 const HAS_PREFIX = "left(head, length($1::text)) = $1::text";
 
-/**
- * One step down the index a tag, however many plants have it, until one more than a page can list is found, or as many
- * as a page may look at. The last row may lack the prefix, or be empty.
- */
+/** One step down the index a tag, however many plants have it. The last row may lack the prefix, or be empty. */
 const HEADS = `WITH RECURSIVE heads (head, seen, listed) AS (
     SELECT ${nextHead(`>= greatest($1::text COLLATE "C", left($2::text, ${TAG_PREFIX_CHARACTERS}) || chr(1))`)}, 0, 0
     UNION ALL

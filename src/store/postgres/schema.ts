@@ -1,15 +1,12 @@
 /** The schema, and how it is brought up to date: once, however many instances start together. */
 
-import { refuseNewerSchema, StoreOpenError, UnreleasedStoreError } from "../../domain/errors.ts";
+import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "../../domain/store-url.ts";
 
-/**
- * Each step is a list of statements that may be run twice. A released step never changes: the next step repairs a
- * mistake. Only SQL that the engines of PostgreSQL's protocol share.
- */
+/** Statements that may be run twice. A released step never changes: the next step repairs a mistake. */
 export const steps: readonly (readonly string[])[] = [
   [
     `CREATE TABLE IF NOT EXISTS plants (
@@ -83,10 +80,7 @@ const FIRST_VERSION =
 
 const READ_VERSION = "SELECT version FROM plantstore_version WHERE id = 1";
 const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
-  WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens', 'plantstore_schema')`;
-
-/** Versions before the first release had their version there. */
-const UNRELEASED_TABLE = "plantstore_schema";
+  WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens')`;
 
 /** Where several instances make the same table at once, PostgreSQL lets one win and fails the others. */
 const RACE_STATES = /^(23505|42P07|42710)$/;
@@ -94,14 +88,18 @@ const RACE_STATES = /^(23505|42P07|42710)$/;
 const MIGRATE_MS_MAX = 600_000;
 
 /** Undefined if there is no plant store. Throws a StoreOpenError if the tables that are there are not ours. */
-export async function findVersion(
-  connection: Connection,
-  location: string,
-): Promise<number | undefined> {
+export async function findVersion(connection: Connection, location: string) {
   const version = await readVersion(connection);
-  if (version === undefined) await refuseForeign(connection, location);
-  else refuseNewerSchema(version, steps.length, location);
-  return version;
+  if (version !== undefined) {
+    refuseNewerSchema(version, steps.length, location);
+    return version;
+  }
+  const [foreign] = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
+  // Another instance may have made them a moment ago.
+  if (foreign === undefined || (await readVersion(connection)) !== undefined) return undefined;
+  throw new StoreOpenError(
+    `${location} has a table ${foreign.table_name} that plantstore 1.0 or newer did not make. It was left alone; use a database or schema of its own.`,
+  );
 }
 
 async function readVersion(connection: Connection): Promise<number | undefined> {
@@ -115,17 +113,6 @@ async function readVersion(connection: Connection): Promise<number | undefined> 
   }
 }
 
-async function refuseForeign(connection: Connection, location: string): Promise<void> {
-  const foreign = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
-  // Another instance may have made them a moment ago.
-  if (foreign.length === 0 || (await readVersion(connection)) !== undefined) return;
-  if (foreign.some(({ table_name: name }) => name === UNRELEASED_TABLE))
-    throw new UnreleasedStoreError(location);
-  throw new StoreOpenError(
-    `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
-  );
-}
-
 export interface FoundSchema {
   readonly location: string;
   /** Undefined if the database has no plant store. */
@@ -133,21 +120,16 @@ export interface FoundSchema {
   readonly newest: number;
 }
 
-/** Changes nothing. */
 export async function findSchema(target: Target, limits: OpenLimits): Promise<FoundSchema> {
   const location = describeTarget(target);
   const version = await onServer(target, limits, (connection) => findVersion(connection, location));
   return { location, version, newest: steps.length };
 }
 
-/**
- * What is left to run, each statement without its semicolon. Each may be run twice, and by several instances at once:
- * it changes something once.
- */
+/** What is left to run. Several instances may run it at once: it changes something once. */
 export function listStatements(version: number | undefined): string[] {
-  const before = version ?? 0;
-  const rest = steps.slice(before).flatMap((step, index) => {
-    const reached = before + index + 1;
+  const rest = steps.slice(version).flatMap((step) => {
+    const reached = steps.indexOf(step) + 1;
     return step.concat(
       `UPDATE plantstore_version SET version = ${reached} WHERE id = 1 AND version < ${reached}`,
     );
@@ -155,11 +137,7 @@ export function listStatements(version: number | undefined): string[] {
   return version === undefined ? [CREATE_VERSION, FIRST_VERSION, ...rest] : rest;
 }
 
-export async function migrate(
-  connection: Connection,
-  location: string,
-  onMigrate?: OnMigrate,
-): Promise<void> {
+export async function migrate(connection: Connection, location: string, onMigrate?: OnMigrate) {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection, location);
   if (before === steps.length) return;

@@ -1,20 +1,10 @@
-/**
- * A batch of writes: creates, replacements and removals by one statement each, writes about one id in
- * their order. Every statement commits by itself. A statement whose answer was lost is never sent again.
- */
+/** A batch of writes: one statement for each kind, writes about one id in their order. Each commits by itself. */
 
 import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
-import { Entries } from "../journal.ts";
-import {
-  type Change,
-  type Create,
-  type PlantWrite as Write,
-  toPlant,
-  type Value,
-} from "../sql-store.ts";
-import { insertBlock } from "./changes.ts";
+import type { Value } from "../records.ts";
+import { type Change, type Create, Entries, type PlantWrite, toPlant } from "../sql-store.ts";
 import {
   classify,
   type Connection,
@@ -23,24 +13,30 @@ import {
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { comparePlants, FIND_LENGTH_MAX, findPlants, toColumns } from "./read.ts";
-
-type Outcome = "created" | "replayed" | "done";
+import { FIND_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
 
 /** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
-type Settled = Outcome | Error | Promise<Outcome>;
+type Settled = "created" | "replayed" | "done" | Error | Promise<never>;
 
 /**
- * A statement may reach the server long after we have given it up, or wait there for a lock. It changes
- * nothing after the time in its first parameter: otherwise a create that was given up, sent again by the
- * client, acknowledged and removed would come back. The clock is read for each row.
+ * A statement may reach the server long after we have given it up, or wait there for a lock. It changes nothing after
+ * the time in its first parameter: otherwise a create that was sent again and removed would come back.
  */
 const IS_VALID = "clock_timestamp() < to_timestamp($1::float8)";
+
+export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/** The place in the server's log: it grows with every record, whatever the clock does. */
+export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
+
+/** The block of a change whose ids are in `done`. Time and place are taken when the last plant has been changed. */
+const insertBlock = (length: string, text: string, kept: string): string =>
+  `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
+  SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
 
 /** Without and with a journal, whose text is the last parameter. */
 type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
 
-/** The ids that were changed, as a text. Null, which is the rule and costs least to send, if all in $2 were. */
+/** The ids that were changed, as a text; null if all in $2 were. */
 const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
 
 const toStatement = (change: string, text: string): ChangeStatement => ({
@@ -62,10 +58,7 @@ const INSERT_ONE: ChangeStatement = {
   journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
-/**
- * Changes a plant only if it still is what its condition was judged by. Rows are locked in the order of
- * their ids, so two instances never wait for each other.
- */
+/** Only if the plant still is what its condition was judged by. Rows are locked by id: two instances never deadlock. */
 const changeBy = (change: string): ChangeStatement =>
   toStatement(
     `WITH wanted AS (
@@ -85,25 +78,39 @@ const changeBy = (change: string): ChangeStatement =>
 const REPLACE = changeBy("UPDATE plants SET name = new_name, tag = new_tag FROM");
 const REMOVE = changeBy("DELETE FROM plants USING");
 
-/** Settles every write by the deadline. */
+/** The lock makes this a write, so it waits for the synchronous standby: what can be read may not be there yet. */
+const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
+    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
+  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
+    ON id = wanted_id
+  ORDER BY id FOR KEY SHARE OF plants`;
+
+/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
+async function comparePlants(connection: Connection, plants: readonly Plant[]) {
+  type Compared = SentRow & { readonly same: boolean };
+  const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
+  return new Map(Array.from(rows, (row) => [row.id, row]));
+}
+
+const toColumns = (plants: readonly Plant[]): string[] => [
+  toArray(plants.map(({ id }) => id)),
+  toArray(plants.map(({ name }) => name)),
+  toArray(plants.map(({ tag }) => tag)),
+];
+
 export async function commitWrites(
   pool: ConnectionPool,
-  writes: readonly Write[],
+  writes: readonly PlantWrite[],
   deadlineMs: number,
   accounts: Accounts,
 ): Promise<Settled[]> {
   const batch = new Batch(writes, accounts);
-  let failure: unknown;
-  try {
-    await pool.run((connection) => batch.proceed(connection), deadlineMs);
-  } catch (error) {
-    failure = error;
-  }
+  const work = pool.run((connection) => batch.proceed(connection), deadlineMs);
+  const failure: unknown = await work.catch((error: unknown) => error);
   // Nothing was done of the writes that are still open.
   return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
 }
 
-/** What is written down and counted beside the plants. */
 export interface Accounts {
   readonly hasJournal: boolean;
   readonly quota: ReturnType<typeof createQuota> | undefined;
@@ -136,13 +143,13 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
 
 class Batch {
   /** Writes that are missing here are open. */
-  readonly outcomes = new Map<Write, Settled>();
-  private readonly writes: readonly Write[];
+  readonly outcomes = new Map<PlantWrite, Settled>();
+  private readonly writes: readonly PlantWrite[];
   private readonly accounts: Accounts;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly Write[], accounts: Accounts) {
+  constructor(writes: readonly PlantWrite[], accounts: Accounts) {
     this.writes = writes;
     this.accounts = accounts;
   }
@@ -154,8 +161,8 @@ class Batch {
   }
 
   /** Writes for one statement: the first open one of each id, as far as they are of one kind, sorted by id. */
-  private nextPiece(): Write[] {
-    const piece: Write[] = [];
+  private nextPiece(): PlantWrite[] {
+    const piece: PlantWrite[] = [];
     const ids = new Set<bigint>();
     for (const write of this.writes) {
       const { kind, id, plant } = write;
@@ -171,7 +178,7 @@ class Batch {
     return piece.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   }
 
-  private async perform(connection: Connection, piece: readonly Write[]): Promise<void> {
+  private async perform(connection: Connection, piece: readonly PlantWrite[]): Promise<void> {
     const [first] = piece;
     if (first === undefined) return;
     try {
@@ -188,7 +195,7 @@ class Batch {
   }
 
   /** Later writes about the same ids are given up too: they must not overtake a statement that is still on its way. */
-  private giveUp(piece: readonly Write[], error: LostAnswerError): void {
+  private giveUp(piece: readonly PlantWrite[], error: LostAnswerError): void {
     const unknown = Bun.sleep(Math.max(0, error.validUntilMs - performance.now()) + 1).then(() => {
       throw new Refusal("store_unavailable", undefined, error);
     });
@@ -200,7 +207,7 @@ class Batch {
       if (ids.has(write.id) && !this.outcomes.has(write)) this.outcomes.set(write, unknown);
   }
 
-  private settle(write: Write, outcome: Settled, stored: Plant | undefined): void {
+  private settle(write: PlantWrite, outcome: Settled, stored?: Plant): void {
     this.outcomes.set(write, outcome);
     if (stored === undefined) this.stored.delete(write.id);
     else this.stored.set(write.id, stored);
@@ -216,19 +223,12 @@ class Batch {
       : this.write(connection, INSERT, creates, toColumns(plantsOf(creates))));
     quota?.take(made.length);
     for (const create of made) this.settle(create, "created", create.plant);
-    if (made.length < creates.length)
-      await this.compare(
-        connection,
-        creates.filter((create) => !this.outcomes.has(create)),
-      );
+    const open = creates.filter((create) => !this.outcomes.has(create));
+    if (open.length > 0) await this.compare(connection, open);
   }
 
   /** Tells a replay from a conflict. What is not there is `absent`, or tried again. */
-  private async compare(
-    connection: Connection,
-    creates: readonly Create[],
-    absent?: Refusal,
-  ): Promise<void> {
+  private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
     // Locked, because a replay acknowledges what was found.
     const kept = await comparePlants(connection, plantsOf(creates));
     for (const create of creates) {
@@ -237,7 +237,7 @@ class Batch {
       else if (row !== undefined) {
         const stored = row.name === null ? undefined : toPlant(row);
         this.settle(create, refuseTaken(create.plant), stored);
-      } else if (absent !== undefined) this.settle(create, absent, undefined);
+      } else if (absent !== undefined) this.settle(create, absent);
     }
     // The rest was removed since, or came too late to be created.
     if (kept.size < creates.length && absent === undefined)
@@ -272,7 +272,7 @@ class Batch {
   }
 
   /** `before` has the plants that are to be changed. Resolves to the writes that were done. */
-  private async write<Kind extends Write>(
+  private async write<Kind extends PlantWrite>(
     connection: Connection,
     { plain, journaled }: ChangeStatement,
     writes: readonly Kind[],
@@ -291,11 +291,10 @@ class Batch {
     // Rows are trusted, and not their count, which some engines that speak the protocol get wrong.
     const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
-    const done = ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
-    return done;
+    return ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
   }
 }
 
 const plantsOf = (creates: readonly Create[]): Plant[] => creates.map(({ plant }) => plant);
 
-const idsOf = (writes: readonly Write[]): bigint[] => writes.map(({ id }) => id);
+const idsOf = (writes: readonly PlantWrite[]): bigint[] => writes.map(({ id }) => id);

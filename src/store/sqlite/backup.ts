@@ -11,16 +11,15 @@ import {
   realpathSync,
   renameSync,
   rmSync,
-  type Stats,
   statSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { findDamage } from "./check.ts";
 import {
   adviseOnTemporaryFiles,
   fileBytesOf,
+  findDamage,
   getSchemaVersion,
   isLocked,
   isOfEnvironment,
@@ -28,7 +27,16 @@ import {
   readStore,
   syncFile,
 } from "./database.ts";
-import { type CopyOrder, copyOnThread, type StoreFacts } from "./thread.ts";
+import { startThread } from "./thread.ts";
+
+export interface CopyOrder {
+  readonly from: string;
+  readonly to: string;
+  /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
+  readonly verifyFirst: boolean;
+}
+
+type StoreFacts = ReturnType<typeof verifyStore>;
 
 interface Transfer {
   readonly from: string;
@@ -38,7 +46,6 @@ interface Transfer {
 }
 
 export interface Transferred extends StoreFacts {
-  /** Where the copy is, as an absolute path. */
   readonly path: string;
 }
 
@@ -54,7 +61,7 @@ export async function backUpStore({ from, to, signal }: Transfer): Promise<Trans
   const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
-  return copyInto(path, { from, verifyFirst: false }, signal);
+  return copyInto(path, from, false, signal);
 }
 
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
@@ -64,12 +71,10 @@ export async function restoreStore({ from, to, signal }: Transfer): Promise<Tran
   const advice =
     "Stop the service and move it away first, or restore to another file with --database-url.";
   const path = findFree(to, advice);
-  return copyInto(path, { from, verifyFirst: true }, signal, statSync(dirname(path)));
+  return copyInto(path, from, true, signal);
 }
 
-function requireStore(path: string): void {
-  readStore(path, (db) => getSchemaVersion(db, path));
-}
+const requireStore = (path: string): unknown => readStore(path, (db) => getSchemaVersion(db, path));
 
 function findFree(to: string, advice: string): string {
   const path = join(realpathSync(dirname(resolve(to))), basename(to));
@@ -85,32 +90,56 @@ function findFree(to: string, advice: string): string {
   return path;
 }
 
-async function copyInto(
-  path: string,
-  source: Pick<CopyOrder, "from" | "verifyFirst">,
-  signal: AbortSignal,
-  owner?: Stats,
-): Promise<Transferred> {
-  using temporary = makeTemporaryFile(path, owner);
-  const facts = await copyOnThread({ ...source, to: temporary.path }, signal);
-  signal.throwIfAborted();
-  giveName(temporary.path, path);
-  syncFile(dirname(path));
-  return { ...facts, path };
+/** Into a file beside it first. Readable by its owner alone, because it holds hashes of tokens. */
+async function copyInto(path: string, from: string, isRestored: boolean, signal: AbortSignal) {
+  const to = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  closeSync(openSync(to, "wx", 0o600));
+  try {
+    // A store that root restores must still belong to the service.
+    const { uid, gid } = statSync(dirname(path));
+    if (isRestored && process.getuid?.() === 0) chownSync(to, uid, gid);
+    const facts = await copyOnThread({ from, to, verifyFirst: isRestored }, signal);
+    signal.throwIfAborted();
+    giveName(to, path);
+    syncFile(dirname(path));
+    return { ...facts, path };
+  } finally {
+    for (const suffix of ["", ...companions]) rmSync(to + suffix, { force: true });
+  }
 }
 
-/** Beside the file that it becomes. Readable by its owner alone, because it holds hashes of tokens. */
-function makeTemporaryFile(beside: string, owner: Stats | undefined) {
-  const path = `${beside}.${randomBytes(6).toString("hex")}.tmp`;
-  closeSync(openSync(path, "wx", 0o600));
-  // A store that root restores must still belong to the service.
-  if (owner !== undefined && process.getuid?.() === 0) chownSync(path, owner.uid, owner.gid);
-  return {
-    path,
-    [Symbol.dispose]() {
-      for (const suffix of ["", ...companions]) rmSync(path + suffix, { force: true });
-    },
-  };
+/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
+const DESCRIPTORS_NEEDED = 32;
+
+/** On a thread of its own: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
+export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
+  signal.throwIfAborted();
+  requireDescriptors();
+  const thread = startThread("reader-worker");
+  signal.addEventListener("abort", thread.end);
+  try {
+    return (await thread.ask(order)) as StoreFacts;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", thread.end);
+    thread.end();
+  }
+}
+
+function requireDescriptors(): void {
+  const opened: number[] = [];
+  try {
+    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
+  } catch {
+    // The limit of the process, or of the system.
+  }
+  for (const descriptor of opened) closeSync(descriptor);
+  if (opened.length < DESCRIPTORS_NEEDED)
+    throw new StoreOpenError(
+      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
+    );
 }
 
 /** A link fails if the name was taken in the meantime; a rename would overwrite. */
@@ -125,10 +154,7 @@ function giveName(file: string, path: string): void {
   }
 }
 
-/**
- * One read transaction for the whole copy: it has every plant that was acknowledged before it began, and
- * writes continue. The result is one file that needs no log.
- */
+/** One read transaction: the copy has every plant that was acknowledged before it began, and writes continue. */
 export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
@@ -137,14 +163,12 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
       db.run("VACUUM INTO ?", [to]);
     } catch (error) {
       if (isLocked(error)) throw error;
-      const { message } = error as Error;
       const folder = tmpdir();
       const isTemporary = existsSync(folder) && to.startsWith(`${realpathSync(folder)}/`);
       const advice =
         isTemporary && isOfEnvironment(error) ? ` ${adviseOnTemporaryFiles(folder)}` : "";
-      throw new StoreOpenError(
-        `${from} cannot be copied into ${dirname(to)}: ${message}.${advice}`,
-      );
+      const why = `${(error as Error).message}.${advice}`;
+      throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${why}`);
     }
   });
   syncFile(to);
@@ -154,31 +178,25 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
   return facts;
 }
 
-/** Throws a StoreOpenError that says what is wrong with the file. */
-function verifyStore(path: string, calledAs = path): StoreFacts {
+const COUNT =
+  "SELECT (SELECT count(*) FROM plants) AS plants, (SELECT count(*) FROM tokens) AS tokens";
+const TABLES =
+  "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
+
+function verifyStore(path: string, calledAs = path) {
   return readStore(path, (db) => {
     const schemaVersion = getSchemaVersion(db, calledAs);
     const [fault] = findDamage(db, 1);
     if (fault !== undefined) throw new StoreOpenError(`${calledAs} is damaged: ${fault}`);
-    const counts = db
-      .query<{ plants: bigint; tokens: bigint }, []>(
-        "SELECT (SELECT count(*) FROM plants) AS plants, (SELECT count(*) FROM tokens) AS tokens",
-      )
-      .get() as { plants: bigint; tokens: bigint };
+    const counts = db.query(COUNT).get() as Readonly<Record<"plants" | "tokens", bigint>>;
     return { schemaVersion, ...counts, bytes: fileBytesOf(path) };
   });
 }
 
-/** Over every row of every table: two stores with the same digest hold the same. */
 function digestStore(path: string): string {
   return readStore(path, (db) => {
     const hasher = new Bun.CryptoHasher("sha256");
-    const tables = db
-      .query<{ name: string }, []>(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
-      )
-      .all();
-    for (const { name } of tables)
+    for (const { name } of db.query<{ name: string }, []>(TABLES).all())
       for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
         hasher.update(`${name} ${JSON.stringify(row, writeExactly)}\n`);
     return hasher.digest("hex");

@@ -2,9 +2,7 @@
 
 import { Database, SQLiteError } from "bun:sqlite";
 import {
-  accessSync,
   closeSync,
-  constants,
   existsSync,
   fsyncSync,
   mkdirSync,
@@ -15,19 +13,12 @@ import {
   writeSync,
 } from "node:fs";
 import { dirname, resolve } from "node:path";
-import {
-  refuseNewerSchema,
-  Refusal,
-  StoreOpenError,
-  UnreleasedStoreError,
-} from "../../domain/errors.ts";
+import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
-import type { Statement } from "../sql-store.ts";
+import type { Statement } from "../records.ts";
 
 /** Marks the file as a plant store: "PLS1". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c5331;
-/** "PLNT": a store of before the first release. */
-const UNRELEASED_ID = 0x504c4e54;
 
 /** The schema, step by step. A released step never changes: the next step repairs a mistake. */
 export const migrations: readonly string[] = [
@@ -79,10 +70,7 @@ export const migrations: readonly string[] = [
   `,
 ];
 
-/**
- * Before this version SQLite has a bug that can corrupt a file in WAL mode that several connections use
- * (https://www.sqlite.org/wal.html#walresetbug): the token commands beside the service do that.
- */
+/** Before it, several connections can corrupt a file in WAL mode: https://www.sqlite.org/wal.html#walresetbug. */
 const SQLITE_VERSION_MIN = "3.51.3";
 
 // The runtime brings its own SQLite, except on macOS, where the system's is too old.
@@ -92,12 +80,9 @@ if (process.platform === "darwin")
     if (existsSync(library) && Database.setCustomSQLite(library)) break;
   }
 
-function readSqliteVersion(): string {
+function requireSqliteVersion(given?: string): void {
   using db = new Database(":memory:");
-  return (db.query("SELECT sqlite_version() AS version").get() as { version: string }).version;
-}
-
-function requireSqliteVersion(version: string): void {
+  const version = given ?? String(db.query("SELECT sqlite_version()").values()[0]);
   if (Bun.semver.order(version, SQLITE_VERSION_MIN) >= 0) return;
   throw new StoreOpenError(
     `SQLite ${version} is too old: a bug in it can damage the store. plantstore needs ${SQLITE_VERSION_MIN} or newer` +
@@ -107,29 +92,30 @@ function requireSqliteVersion(version: string): void {
 
 /** How long commands and a starting service wait for a lock that another process holds. */
 const LOCK_WAIT_MS = 5_000;
-/** How long a reading thread of the service waits. Only opening or closing the file locks readers out. */
+/** Of a thread that reads. Only opening or closing the file locks readers out. */
 const READER_LOCK_WAIT_MS = 100;
 
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
-export function openDatabase(
-  path: string,
-  onMigrate?: OnMigrate,
-  sqliteVersion = readSqliteVersion(),
-): Database {
-  requireSqliteVersion(sqliteVersion);
+export function openDatabase(path: string, onMigrate?: OnMigrate, version?: string): Database {
+  requireSqliteVersion(version);
   makeDirectoryDurably(dirname(resolve(path)));
-  createPrivateFile(path);
-  return openFile(path, (db) => {
-    db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
-    const isEmpty = db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
-    const isNew = isEmpty && readPragma(db, "application_id") === 0;
-    setUp(db, path, isNew, onMigrate);
-  });
+  try {
+    // Readable by its owner alone, because it holds hashes of tokens; SQLite creates the log with the same mode. Only a
+    // new file is opened here: closing a descriptor of a file gives up all locks that this process has on it.
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+  return openFile(path, true, onMigrate);
 }
 
+/** A file without content. One that could not be set up, because the disk was full, is blank too. */
+export const isBlank = (db: Database): boolean =>
+  db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null &&
+  readPragma(db, "application_id") === 0;
+
 /** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
-export const reopenDatabase = (path: string): Database =>
-  openFile(path, (db) => setUp(db, path, false));
+export const reopenDatabase = (path: string): Database => openFile(path, false);
 
 /** Opens the store on a further thread, to read. The thread that writes has opened it already. */
 export function openReadOnly(path: string): Database {
@@ -138,18 +124,20 @@ export function openReadOnly(path: string): Database {
   return db;
 }
 
-function openFile(path: string, prepare: (db: Database) => void): Database {
+function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Database {
   let db: Database | undefined;
   try {
     db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
-    prepare(db);
+    if (isFirst) db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
+    if (!(isFirst && isBlank(db))) requirePlantStore(db, path);
+    setUp(db, path, onMigrate);
     return db;
   } catch (error) {
     db?.close();
     if (!(error instanceof SQLiteError)) throw error;
     const free = hasCode(error, /^SQLITE_(FULL|IOERR)/) ? findDiskFree(path) : undefined;
     const advice =
-      free !== undefined && free < INDEX_BYTES
+      (free ?? INDEX_BYTES) < INDEX_BYTES
         ? ` Its disk is full: ${free} bytes are free, and SQLite needs ${INDEX_BYTES} to open it.`
         : "";
     const message = `${path} cannot be opened: ${error.message}.${advice}`;
@@ -157,19 +145,17 @@ function openFile(path: string, prepare: (db: Database) => void): Database {
   }
 }
 
-/** Of the log, in a file of its own. It is made by the first process that opens the store, and removed by the last. */
+/** Of the log, in a file of its own, which the first process that opens the store makes. */
 const INDEX_BYTES = 32_768;
 
-function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate): void {
-  if (!isNew) requirePlantStore(db, path);
+function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
   // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
   db.run("PRAGMA fullfsync = ON");
   db.run("PRAGMA checkpoint_fullfsync = ON");
   db.run("PRAGMA trusted_schema = OFF");
-  // More than SQLite's 1,000 pages: random ids touch a page each, and gain from it (npm run bench). With still more,
-  // one checkpoint would hold everything up for too long.
+  // More than SQLite's 1,000 pages: random ids touch a page each. With still more, a checkpoint would take too long.
   db.run("PRAGMA wal_autocheckpoint = 8000");
   // Less than SQLite's 2 MB: the system has the pages too, and more gains little even for random ids.
   db.run("PRAGMA cache_size = -1000");
@@ -181,7 +167,7 @@ function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate
 
 function migrate(db: Database, path: string, onMigrate?: OnMigrate): void {
   if (readPragma(db, "user_version") === migrations.length) return;
-  const steps = db.transaction(() => {
+  const migrateAll = db.transaction(() => {
     const version = readPragma(db, "user_version");
     refuseNewerSchema(version, migrations.length, path);
     if (version > 0) onMigrate?.({ location: path, from: version, to: migrations.length });
@@ -189,7 +175,7 @@ function migrate(db: Database, path: string, onMigrate?: OnMigrate): void {
     db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
     db.run(`PRAGMA user_version = ${migrations.length}`);
   });
-  steps.immediate();
+  migrateAll.immediate();
 }
 
 function readPragma(db: Database, name: "application_id" | "user_version"): number {
@@ -197,16 +183,13 @@ function readPragma(db: Database, name: "application_id" | "user_version"): numb
   return Number(row[name]);
 }
 
-/**
- * Reads a store for a command, while the service may be running. Changes, creates and migrates nothing.
- * Failures are StoreOpenErrors.
- */
+/** For a command, while the service may be running. Changes nothing. Throws StoreOpenErrors. */
 export function readStore<Result>(
   path: string,
   read: (db: Database) => Result,
-  sqliteVersion = readSqliteVersion(),
+  version?: string,
 ): Result {
-  requireSqliteVersion(sqliteVersion);
+  requireSqliteVersion(version);
   const found = find(path);
   if (found === undefined) throw new StoreOpenError(`${path} does not exist.`);
   if (!found.isFile()) throw new StoreOpenError(`${path} is not a file.`);
@@ -216,39 +199,17 @@ export function readStore<Result>(
   } catch (error) {
     if (isLocked(error)) throw new StoreLockedError(path);
     if (!(error instanceof SQLiteError)) throw error;
-    const advice = isForbidden(error)
-      ? "Run this as the user that the service runs as."
-      : isOfEnvironment(error)
-        ? adviseOnTemporaryFiles(findTemporaryFolder())
-        : "";
-    const message = `${path} cannot be read: ${error.message}. ${advice}`.trimEnd();
+    const advice = isForbidden(error) ? " Run this as the user that the service runs as." : "";
+    const message = `${path} cannot be read: ${error.message}.${advice}`;
     throw new StoreOpenError(message, { cause: error });
   }
 }
 
-export const adviseOnTemporaryFiles = (folder: string | undefined): string =>
-  folder === undefined
-    ? "There is no folder for temporary files that this user may write to. Name one with TMPDIR."
-    : `Temporary files are in ${folder}: make room there, or name another folder with TMPDIR.`;
+export const adviseOnTemporaryFiles = (folder: string): string =>
+  `Temporary files are in ${folder}: make room there, or name another folder with TMPDIR.`;
 
-/** Where SQLite sorts what does not fit in memory: https://www.sqlite.org/tempfiles.html#tempdir. */
-function findTemporaryFolder(): string | undefined {
-  const named = [process.env["SQLITE_TMPDIR"], process.env["TMPDIR"]].filter(Boolean) as string[];
-  return [...named, "/var/tmp", "/usr/tmp", "/tmp", "."].find((folder) => {
-    try {
-      accessSync(folder, constants.W_OK | constants.X_OK);
-      return find(folder)?.isDirectory();
-    } catch {
-      return false;
-    }
-  });
-}
-
-/**
- * To read a file in WAL mode, SQLite creates a log and an index beside it if there are none. Only a connection
- * that could write removes them at the end. If the log has content, such a connection would fold it into the
- * file at the end; a read-only one does not.
- */
+// SQLite creates a log and an index beside the file if there are none. Only a connection that could write removes them
+// at the end; but it would also checkpoint a log that has content.
 function openToRead(path: string): Database {
   const hasLog = fileBytesOf(`${path}-wal`) > 0;
   const db = new Database(path, {
@@ -263,10 +224,10 @@ function openToRead(path: string): Database {
 }
 
 function requirePlantStore(db: Database, path: string): void {
-  const id = readPragma(db, "application_id");
-  if (id === UNRELEASED_ID) throw new UnreleasedStoreError(path);
-  if (id !== APPLICATION_ID)
-    throw new StoreOpenError(`${path} is not a plant store. It was left alone.`);
+  if (readPragma(db, "application_id") !== APPLICATION_ID)
+    throw new StoreOpenError(
+      `${path} is not a plant store of version 1.0 or newer. It was left alone.`,
+    );
 }
 
 /** Throws a StoreOpenError if the file is not a plant store, or has a schema that we do not know. */
@@ -277,9 +238,21 @@ export function getSchemaVersion(db: Database, path: string): number {
   return version;
 }
 
+export function findDamage(db: Database, faultsMax: number): string[] {
+  const faults: string[] = [];
+  try {
+    const found = db.query<{ integrity_check: string }, []>(`PRAGMA integrity_check(${faultsMax})`);
+    for (const { integrity_check: lines } of found.iterate())
+      faults.push(...lines.split("\n").filter((line) => line !== "ok" && !line.startsWith("***")));
+  } catch (error) {
+    // With enough damage the check itself ends in an error, after what it has found so far.
+    if (faults.length === 0) throw error;
+  }
+  return faults;
+}
+
 const find = (path: string) => statSync(path, { throwIfNoEntry: false });
 
-/** Undefined if the system does not tell. Asking takes some microseconds. */
 export function findDiskFree(path: string): number | undefined {
   try {
     const { bavail, bsize } = statfsSync(dirname(resolve(path)));
@@ -293,17 +266,14 @@ export const runOn = (db: Database, [sql, ...values]: Statement): unknown[] =>
   // SQLite counts parameters that begin with $ in the order in which they appear.
   db.query<unknown, typeof values>(sql.replaceAll("$", "?")).all(...values);
 
-/** Zero if there is no such file. */
 export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
 
 /**
- * What is known to be on disk.
- *
- * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its creator
- * was never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
+ * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its creator was
+ * never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
  */
 export interface Durability {
-  /** All that can be read is synced, in the main file or in the log: answers about plants may be given. */
+  /** All that can be read is synced: answers about plants may be given. */
   readonly reads: boolean;
   /** The log is empty too. One that failed to sync must not grow. */
   readonly writes: boolean;
@@ -311,45 +281,36 @@ export interface Durability {
 
 /** Copies everything that can be read into the main file, syncs it, and empties the log, as far as readers allow. */
 export function makeDurable(db: Database): Durability {
-  const { busy, log, checkpointed } = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as Record<
-    "busy" | "log" | "checkpointed",
-    bigint
-  >;
+  type Counts = Record<"busy" | "log" | "checkpointed", bigint>;
+  const found = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get();
+  const { busy, log, checkpointed } = found as Counts;
   const writes = busy === 0n;
   // The counts are -1 if another process is making a checkpoint.
   return { writes, reads: writes || (log >= 0n && log === checkpointed) };
 }
-
-const REWRITTEN_BYTES = 1_048_576;
 
 /**
  * Makes the log durable as it is, on a disk without room for a checkpoint. A sync alone would not prove it: an earlier
  * one may have failed, and the kernel taken the pages for written. So each is written again, in place, where no new
  * block is needed. The transaction keeps other processes from writing to the log meanwhile.
  */
-export function rewriteLog(db: Database, path: string): void {
-  const rewrite = db.transaction(() => {
-    const log = openSync(`${path}-wal`, "r+");
-    try {
-      const bytes = new Uint8Array(REWRITTEN_BYTES);
-      for (let at = 0, length = 0; ; at += length) {
-        length = readSync(log, bytes, 0, bytes.length, at);
-        if (length === 0) break;
-        for (let written = 0; written < length;)
-          written += writeSync(log, bytes, written, length - written, at + written);
-      }
-      fsyncSync(log);
-    } finally {
-      closeSync(log);
-    }
-  });
-  rewrite.immediate();
-}
+export const rewriteLog = (db: Database, path: string): void =>
+  db
+    .transaction(() =>
+      withFile(`${path}-wal`, "r+", (log) => {
+        const bytes = new Uint8Array(1_048_576);
+        for (let at = 0, length = 0; ; at += length) {
+          length = readSync(log, bytes, 0, bytes.length, at);
+          if (length === 0) break;
+          for (let written = 0; written < length;)
+            written += writeSync(log, bytes, written, length - written, at + written);
+        }
+        fsyncSync(log);
+      }),
+    )
+    .immediate();
 
-/**
- * Returns a check that throws once one of these files is moved or removed: writes would go into a file that
- * has no name any more.
- */
+/** Returns a check that throws once one of these files is moved or removed: a write would go into a file without a name. */
 export function watchFiles(files: readonly string[]): () => void {
   const watched = files.map((file) => [file, find(file)] as const);
   return function assertFilesNotMoved() {
@@ -363,18 +324,6 @@ export function watchFiles(files: readonly string[]): () => void {
   };
 }
 
-/**
- * Readable by its owner alone, because it holds hashes of tokens; SQLite creates the log with the same mode. Only
- * a new file is opened here: closing a descriptor of a file gives up all locks that this process has on it.
- */
-function createPrivateFile(path: string): void {
-  try {
-    closeSync(openSync(path, "wx", 0o600));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
-}
-
 /** SQLite syncs the folder of its files, but not the folders above it that we create. */
 export function makeDirectoryDurably(path: string): void {
   const firstMade = mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -382,17 +331,17 @@ export function makeDirectoryDurably(path: string): void {
   for (let made = path; made.startsWith(firstMade); made = dirname(made)) syncFile(dirname(made));
 }
 
-/** Syncs a file or a folder. */
-export function syncFile(path: string): void {
-  const descriptor = openSync(path, "r");
+export const syncFile = (path: string): void => withFile(path, "r", fsyncSync);
+
+function withFile(path: string, flags: "r" | "r+", use: (descriptor: number) => void): void {
+  const descriptor = openSync(path, flags);
   try {
-    fsyncSync(descriptor);
+    use(descriptor);
   } finally {
     closeSync(descriptor);
   }
 }
 
-/** The store is sound, but another process is using it. */
 export class StoreLockedError extends StoreOpenError {
   constructor(path: string) {
     super(`${path} is in use: another process kept it locked for too long.`);
@@ -403,10 +352,7 @@ export const isLocked = (error: unknown): boolean =>
   error instanceof StoreLockedError ||
   hasCode(error instanceof StoreOpenError ? error.cause : error, /^SQLITE_(BUSY|LOCKED)/);
 
-/**
- * After a failed sync the kernel may drop the pages that it could not write, and report success the next time.
- * So the next sync of the same log proves nothing about this commit.
- */
+/** The kernel may drop the pages, and report success the next time: another sync of this log proves nothing. */
 export const isSyncFailure = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_IOERR_(DIR_)?FSYNC/);
 

@@ -1,23 +1,18 @@
 /** The thread that reads at length: searches, counts, large pages, exports, tags, the journal. Or it copies a store. */
 
-import { type MessagePort, parentPort, workerData } from "node:worker_threads";
-import { copyStore } from "./backup.ts";
+import { type MessagePort, workerData } from "node:worker_threads";
+import { type CopyOrder, copyStore } from "./backup.ts";
 import { type ReadOrder, SqliteReader } from "./reader.ts";
-import { type Order, type ThreadSetup, toAnswer } from "./thread.ts";
+import { type ThreadSetup, toAnswer } from "./thread.ts";
 
-const setup = workerData as ThreadSetup | null;
+const { orders, path, limits, ports } = workerData as ThreadSetup;
 const encoder = new TextEncoder();
 
 let reader: SqliteReader | undefined;
 
-parentPort?.on("message", (order: Order) =>
-  parentPort?.postMessage(toAnswer(() => perform(order))),
-);
-
-function perform(order: Order): unknown {
+function perform(order: "open" | "close" | CopyOrder): unknown {
   if (typeof order === "object") return copyStore(order);
   if (order === "close") return reader?.close();
-  const { path, limits, ports } = setup as ThreadSetup;
   const opened = (reader = new SqliteReader(path, limits.scanRowsMax));
   for (const port of ports) port.on("message", (read: ReadOrder) => answer(port, opened, read));
   return undefined;
@@ -31,3 +26,7 @@ function answer(port: MessagePort, opened: SqliteReader, order: ReadOrder): void
   const text = encoder.encode(page.text as string);
   port.postMessage({ value: { ...page, text } }, [text.buffer]);
 }
+
+orders.on("message", (order: "open" | "close" | CopyOrder) =>
+  orders.postMessage(toAnswer(() => perform(order))),
+);

@@ -1,9 +1,8 @@
 /**
- * The threads of a store, and how others talk to them. One writes: nothing else runs there, so a slow sync delays
- * writes alone. One reads at length. Both answer in the order of the questions.
+ * The threads of a store, and both ends of the ports to them. One thread writes: nothing else runs there, so a slow sync
+ * delays writes alone. One reads at length. Both answer in the order of the questions.
  */
 
-import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import {
   MessageChannel,
@@ -11,19 +10,13 @@ import {
   receiveMessageOnPort,
   Worker,
 } from "node:worker_threads";
-import {
-  describeError,
-  type ErrorName,
-  Refusal,
-  StoreOpenError,
-  toRefusal,
-} from "../../domain/errors.ts";
+import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
-import { pause, within } from "../../tick.ts";
-import type { Write, WriterLimits } from "./writer.ts";
+import { pause, sharedNow, within } from "../../tick.ts";
+import { toExact } from "../sql-store.ts";
+import type { SqliteWriter, Write, WriterLimits } from "./writer.ts";
 
-/** What one HTTP thread needs of the threads of a store. */
 export interface StoreLink {
   readonly writes: MessagePort;
   readonly reads: MessagePort;
@@ -31,62 +24,29 @@ export interface StoreLink {
   readonly durable: Int32Array;
 }
 
-/** What both threads are started with. */
 export interface ThreadSetup {
+  /** "open", "close", or the copy to make. The reader opens the store when the writer has. */
+  readonly orders: MessagePort;
   readonly path: string;
   readonly limits: WriterLimits & Pick<StoreLimits, "scanRowsMax">;
-  /** One for each HTTP thread. */
   readonly ports: readonly MessagePort[];
   readonly durable: Int32Array;
 }
 
-export interface CopyOrder {
-  readonly from: string;
-  /** An empty file. */
-  readonly to: string;
-  /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
-  readonly verifyFirst: boolean;
+/** An error loses its class and code on the way to another thread. Without a reason it is a StoreOpenError. */
+type Failed = ReturnType<typeof toFailed>;
+type Answer = Failed | { readonly value: unknown };
+
+function toFailed(error: unknown) {
+  const known = error instanceof StoreOpenError ? error : toRefusal(error);
+  const reason = known instanceof Refusal ? known.reason : undefined;
+  return { failure: { reason, message: known.message, cause: toPlain(known.cause) } };
 }
 
-/** Of a copy. */
-export interface StoreFacts {
-  readonly schemaVersion: number;
-  readonly plants: bigint;
-  readonly tokens: bigint;
-  readonly bytes: number;
-}
-
-/** What a thread is told beside its ports. The reader opens the store when the writer has. */
-export type Order = "open" | "close" | CopyOrder;
-
-/** What a thread says beside its ports: about a migration before it begins, then one answer to each order. */
-export type Notice = { readonly migrates: SchemaChange } | Answer;
-
-/** An error loses its class and code on the way to another thread. */
-export type Answer =
-  | { readonly value: unknown }
-  | { readonly failure: Failure }
-  | { readonly openError: string; readonly cause: unknown };
-
-interface Failure {
-  readonly reason: ErrorName;
-  readonly message: string;
-  readonly cause: unknown;
-}
-
-export function toFailure(error: unknown): Failure {
-  const { reason, message, cause } = toRefusal(error);
-  return { reason, message, cause: toPlain(cause) };
-}
-
-const fromFailure = ({ reason, message, cause }: Failure): Refusal =>
-  new Refusal(reason, message, cause);
-
-/** An outcome of a commit. One of its writes may have failed alone. */
-export const fromOutcome = (outcome: unknown): unknown =>
-  typeof outcome === "object" && outcome !== null && "failure" in outcome
-    ? fromFailure(outcome.failure as Failure)
-    : outcome;
+const fromFailed = ({ failure: { reason, message, cause } }: Failed): Error =>
+  reason === undefined
+    ? new StoreOpenError(message, { cause })
+    : new Refusal(reason, message, cause);
 
 /** For the log: a message between threads would drop an error's code. */
 function toPlain(cause: unknown): unknown {
@@ -95,46 +55,43 @@ function toPlain(cause: unknown): unknown {
   return { ...described, cause: toPlain(described["cause"]) };
 }
 
-/** What `work` returns or throws, as a message. */
 export function toAnswer(work: () => unknown): Answer {
   try {
     return { value: work() };
   } catch (error) {
-    return error instanceof StoreOpenError
-      ? { openError: error.message, cause: toPlain(error.cause) }
-      : { failure: toFailure(error) };
+    return toFailed(error);
   }
 }
 
-function settle({ resolve, reject }: PromiseWithResolvers<unknown>, answer: Answer): void {
-  if ("value" in answer) resolve(answer.value);
-  else if ("failure" in answer) reject(fromFailure(answer.failure));
-  else reject(new StoreOpenError(answer.openError, { cause: answer.cause }));
+function* takeAll(port: MessagePort): Generator {
+  for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
+    yield came.message;
 }
 
 /** A message may arrive and not be delivered for seconds, if the event loop is busy: so this looks for it. */
 const RECEIVE_MS = 10;
 
 /** One end of a port: questions out, and an answer to each back. */
-export function createCaller(port: MessagePort) {
+export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   const asked: PromiseWithResolvers<unknown>[] = [];
   let isWatching = false;
-  const receive = (answer: Answer): void => {
+  const receive = (answer: Answer | { readonly migrates: SchemaChange }): void => {
+    if ("migrates" in answer) return onMigrate?.(answer.migrates);
     const first = asked.shift();
-    if (first !== undefined) settle(first, answer);
+    if ("value" in answer) first?.resolve(answer.value);
+    else first?.reject(fromFailed(answer));
   };
   port.on("message", receive);
   const watch = async (): Promise<void> => {
     isWatching = true;
     while (asked.length > 0) {
       await pause(RECEIVE_MS);
-      for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
-        receive(came.message as Answer);
+      for (const answer of takeAll(port)) receive(answer as Answer);
     }
     isWatching = false;
   };
   return {
-    ask(question: unknown): Promise<unknown> {
+    ask: (question: unknown): Promise<unknown> => {
       const answered = Promise.withResolvers<unknown>();
       asked.push(answered);
       port.postMessage(question);
@@ -148,18 +105,36 @@ export function createCaller(port: MessagePort) {
   };
 }
 
-/**
- * A batch is one text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`.
- */
+export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
+  const [writes, reads] = [createCaller(link.writes), createCaller(link.reads)];
+  return {
+    async commit(batch: readonly Write[], deadlineMs: number): Promise<unknown[]> {
+      const outcomes = await writes.ask(encodeBatch(batch, performance.timeOrigin + deadlineMs));
+      return (outcomes as unknown[]).map(fromOutcome);
+    },
+    read: reads.ask,
+    isDurable: () => Atomics.load(link.durable, 0) === 1,
+    close: () => {
+      for (const caller of [writes, reads]) caller.close();
+      return closeThreads?.();
+    },
+  };
+}
+
+/** One of the writes of a commit may have failed alone. */
+const fromOutcome = (outcome: unknown): unknown =>
+  typeof outcome === "object" && outcome !== null && "failure" in outcome
+    ? fromFailed(outcome as Failed)
+    : outcome;
+
+/** One text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`. */
 export function encodeBatch(writes: readonly Write[], deadlineMs: number): string {
   const values: unknown[] = [deadlineMs];
   for (const write of writes) {
     if (write.kind === "run") values.push("run", write.concernsPlants, write.statements);
     else {
       const { kind, id, by = null, plant } = write;
-      // Exact: a number that a double cannot hold is a text.
-      const number = Number(id);
-      values.push(kind, Number.isSafeInteger(number) ? number : String(id), by);
+      values.push(kind, toExact(id), by);
       if (plant !== undefined) values.push(plant.name, plant.tag ?? null);
       if (kind !== "create") values.push(write.condition);
     }
@@ -173,11 +148,8 @@ export function decodeBatch(text: string): { deadlineMs: number; writes: Write[]
   for (let at = 1; at < values.length;) {
     const kind: Write["kind"] = values[at++] as never;
     if (kind === "run") {
-      writes.push({
-        kind,
-        concernsPlants: values[at++] as never,
-        statements: values[at++] as never,
-      });
+      const concernsPlants = values[at++] as never;
+      writes.push({ kind, concernsPlants, statements: values[at++] as never });
       continue;
     }
     const id = BigInt(values[at++] as never);
@@ -192,35 +164,72 @@ export function decodeBatch(text: string): { deadlineMs: number; writes: Write[]
   return { deadlineMs: values[0] as never, writes };
 }
 
-/** A thread, and what it is told. */
-function startThread(entry: string, setup?: ThreadSetup) {
-  const asked: PromiseWithResolvers<unknown>[] = [];
+/** On the thread that writes: whatever has arrived at its ports is one commit. */
+export function serveWrites(writer: SqliteWriter, { ports, durable }: ThreadSetup): void {
+  const noteDurable = (): unknown => Atomics.store(durable, 0, writer.isDurable ? 1 : 0);
+  noteDurable();
+  for (const port of ports)
+    port.on("message", (first: string) => {
+      const batches = [{ port, ...decodeBatch(first) }];
+      for (const from of ports)
+        for (const text of takeAll(from))
+          batches.push({ port: from, ...decodeBatch(text as string) });
+      const answers = commitTogether(writer, batches);
+      noteDurable();
+      for (const [index, batch] of batches.entries()) batch.port.postMessage(answers[index]);
+    });
+}
+
+/** What is late is dropped: its client may have sent it again and removed it, and a commit now would bring it back. */
+function commitTogether(
+  writer: SqliteWriter,
+  batches: readonly ReturnType<typeof decodeBatch>[],
+): Answer[] {
+  const nowMs = sharedNow();
+  const inTime = batches.filter(({ deadlineMs }) => deadlineMs > nowMs);
+  const writes = inTime.flatMap((batch) => batch.writes);
+  const untilMs = Math.min(...inTime.map(({ deadlineMs }) => deadlineMs)) - performance.timeOrigin;
+  const committed = toAnswer(() => (inTime.length === 0 ? [] : writer.commit(writes, untilMs)));
+  let start = 0;
+  return batches.map((batch) => {
+    if (batch.deadlineMs <= nowMs) return toFailed(new Refusal("store_busy"));
+    if (!("value" in committed)) return committed;
+    const outcomes = (committed.value as unknown[]).slice(start, start + batch.writes.length);
+    start += batch.writes.length;
+    return {
+      value: outcomes.map((outcome) => (outcome instanceof Error ? toFailed(outcome) : outcome)),
+    };
+  });
+}
+
+export function startThread(
+  entry: string,
+  setup?: Omit<ThreadSetup, "orders">,
+  onMigrate?: OnMigrate,
+) {
+  const { port1, port2 } = new MessageChannel();
+  const orders = createCaller(port1, onMigrate);
   const ended = Promise.withResolvers<never>();
   // Nothing may be waiting for an answer.
   ended.promise.catch(() => undefined);
-  let onMigrate: OnMigrate | undefined;
   const worker = new Worker(join(import.meta.dir, entry), {
-    workerData: setup,
-    transferList: [...(setup?.ports ?? [])],
+    workerData: { ...setup, orders: port2 },
+    transferList: [port2, ...(setup?.ports ?? [])],
   });
-  worker.on("message", (notice: Notice) => {
-    if ("migrates" in notice) return onMigrate?.(notice.migrates);
-    const first = asked.shift();
-    if (first !== undefined) settle(first, notice);
-  });
-  worker.on("error", (error) => ended.reject(error));
-  worker.on("exit", () => ended.reject(new Error(`the thread ${entry} has ended`)));
+  const finish = (error: unknown = new Error(`the thread ${entry} has ended`)): void => {
+    ended.reject(error);
+    orders.close();
+  };
+  worker.on("error", finish);
+  worker.on("exit", () => finish());
   return {
-    /** Rejects when the thread has ended. */
     ended: ended.promise,
-    ask(order: Order, noteMigration?: OnMigrate): Promise<unknown> {
-      onMigrate = noteMigration;
-      const answered = Promise.withResolvers<unknown>();
-      asked.push(answered);
-      worker.postMessage(order);
-      return Promise.race([answered.promise, ended.promise]);
+    ask: (order: unknown): Promise<unknown> => Promise.race([orders.ask(order), ended.promise]),
+    /** At once: a statement that it runs cannot be interrupted. */
+    end: (): void => {
+      finish();
+      void worker.terminate();
     },
-    end: (): void => void worker.terminate(),
   };
 }
 
@@ -229,37 +238,33 @@ const CLOSE_MS_MAX = 2_000;
 /** Resolves when the store is open, with a link for each HTTP thread. Rejects with a StoreOpenError. */
 export async function startStoreThreads(
   path: string,
-  limits: ThreadSetup["limits"],
+  { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax }: ThreadSetup["limits"],
   httpThreads: number,
   onMigrate?: OnMigrate,
 ) {
   const durable = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  const makeChannels = () => Array.from({ length: httpThreads }, () => new MessageChannel());
-  const [writes, reads] = [makeChannels(), makeChannels()];
-  const { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax } = limits;
-  const bounds = { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax };
-  const start = (entry: string, channels: readonly MessageChannel[]) =>
-    startThread(entry, {
-      path,
-      limits: bounds,
-      durable,
-      ports: channels.map(({ port2 }) => port2),
-    });
+  const limits = { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax };
+  const start = (entry: string) => {
+    const channels = Array.from({ length: httpThreads }, () => new MessageChannel());
+    const ports = channels.map(({ port2 }) => port2);
+    const thread = startThread(entry, { path, limits, durable, ports }, onMigrate);
+    return { ...thread, ports: channels.map(({ port1 }) => port1) };
+  };
   // Side by side: each takes some ten milliseconds.
-  const writer = start("store-worker", writes);
-  const reader = start("reader-worker", reads);
+  const writer = start("store-worker");
+  const reader = start("reader-worker");
   let isClosing = false;
   try {
-    await writer.ask("open", onMigrate);
+    await writer.ask("open");
     await reader.ask("open");
   } catch (error) {
     for (const thread of [reader, writer]) thread.end();
     throw error;
   }
   return {
-    links: writes.map(({ port1 }, index): StoreLink => ({
-      writes: port1,
-      reads: (reads[index] as MessageChannel).port1,
+    links: writer.ports.map((writes, index): StoreLink => ({
+      writes,
+      reads: reader.ports[index] as MessagePort,
       durable,
     })),
     /** Calls back if a thread ends before it is closed. */
@@ -275,37 +280,4 @@ export async function startStoreThreads(
       }
     },
   };
-}
-
-/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
-const DESCRIPTORS_NEEDED = 32;
-
-/** On a thread of its own: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
-export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
-  signal.throwIfAborted();
-  requireDescriptors();
-  const thread = startThread("reader-worker");
-  const aborted = Promise.withResolvers<never>();
-  const abort = (): void => aborted.reject(signal.reason);
-  signal.addEventListener("abort", abort);
-  try {
-    return (await Promise.race([thread.ask(order), aborted.promise])) as StoreFacts;
-  } finally {
-    signal.removeEventListener("abort", abort);
-    thread.end();
-  }
-}
-
-function requireDescriptors(): void {
-  const opened: number[] = [];
-  try {
-    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
-  } catch {
-    // The limit of the process, or of the system.
-  }
-  for (const descriptor of opened) closeSync(descriptor);
-  if (opened.length < DESCRIPTORS_NEEDED)
-    throw new StoreOpenError(
-      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
-    );
 }

@@ -2,17 +2,16 @@
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
-import { INT64_MIN } from "../../domain/json.ts";
 import { judgeChange, judgeCreate } from "../../domain/plant.ts";
 import type { Created, OnMigrate, StoreLimits } from "../../domain/store.ts";
-import { Entries } from "../journal.ts";
+import type { Statement, Value } from "../records.ts";
 import {
   type Change,
   type Create,
+  Entries,
+  type PlantRow,
   type PlantWrite,
-  type Statement,
   toPlant,
-  type Value,
 } from "../sql-store.ts";
 import {
   type Durability,
@@ -29,12 +28,10 @@ import {
   translate,
   watchFiles,
 } from "./database.ts";
-import { connect, type Connection, disconnect, ROWS_TOGETHER, type RowsTogether } from "./sql.ts";
 
 /** Statements that are run in a transaction with the writes of plants. Its outcome is the rows of the last one. */
-interface Task {
+export interface Task {
   readonly kind: "run";
-  /** Run only once everything that can be read is durable. */
   readonly concernsPlants: boolean;
   readonly statements: readonly Statement[];
 }
@@ -43,24 +40,52 @@ export type Write = PlantWrite | Task;
 
 export type WriterLimits = Pick<StoreLimits, "changesDays" | "plantsMax" | "diskFreeBytesMin">;
 
-/** What a transaction may still store. */
+const ROWS_TOGETHER = [16, 4] as const;
+
+function connect(db: Database, path: string) {
+  const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
+  const insertRows = (count: number) =>
+    prepare(
+      `INSERT OR FAIL INTO plants (id, name, tag) VALUES ${"(?, ?, ?), ".repeat(count - 1)}(?, ?, ?)`,
+    );
+  return {
+    db,
+    durability: { reads: false, writes: false } as Durability,
+    assertFilesNotMoved: watchFiles([path, `${path}-wal`]),
+    // IMMEDIATE takes the write lock at once: a transaction that has begun never fails for lack of it.
+    begin: prepare("BEGIN IMMEDIATE"),
+    commit: prepare("COMMIT"),
+    rollback: prepare("ROLLBACK"),
+    insertPlant: prepare(
+      "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+    ),
+    // A taken id ends the statement, and what it has inserted stays: to undo that, SQLite would copy every page.
+    insertPlants: { 16: insertRows(16), 4: insertRows(4) },
+    countChanged: prepare<{ count: bigint }>("SELECT changes() AS count"),
+    updatePlant: prepare("UPDATE plants SET name = ?, tag = ? WHERE id = ?"),
+    deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
+    findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
+    countPlants: prepare<{ count: bigint }>("SELECT count(*) AS count FROM plants"),
+    insertChanges: prepare(
+      `INSERT INTO changes (last, first, at_ms, entries)
+        SELECT last, last - ?1 + 1, ?2, ?3
+        FROM (SELECT max(?2 * 1000, (SELECT max(last) FROM changes) + max(?1, 1)) AS last)`,
+    ),
+  };
+}
+
+type WriteConnection = ReturnType<typeof connect>;
+
 interface Room {
-  /** Infinite without a quota. */
   plantsLeft: number;
   readonly diskFreeBytes: number;
   readonly diskFreeBytesMin: number;
 }
 
-/** A transaction that has begun. */
-interface Transaction extends Connection {
+interface Transaction extends WriteConnection {
   readonly room: Room;
-  /** What was changed, for the journal; undefined without one. */
+  /** For the journal; undefined without one. */
   readonly entries: Entries | undefined;
-}
-
-interface WriteConnection extends Connection {
-  durability: Durability;
-  readonly assertFilesNotMoved: () => void;
 }
 
 const LOCK_RETRY_MS = 1;
@@ -70,18 +95,16 @@ export class SqliteWriter {
   private readonly path: string;
   private readonly limits: WriterLimits;
   private connection: WriteConnection | undefined;
-  /** Undefined until the plants are counted. */
   private plantsLeft: number | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
   /** Whether the journal shows that this process writes none: before its first change there is a break. */
   private isBreakMarked = false;
 
-  /** Opens and migrates the store. Throws a StoreOpenError. */
   constructor(path: string, limits: WriterLimits, onMigrate?: OnMigrate) {
     this.path = path;
     this.limits = limits;
-    this.connection = this.prepare(openDatabase(path, onMigrate));
+    this.connection = connect(openDatabase(path, onMigrate), path);
     this.assertFileNotMoved = watchFiles([path]);
     try {
       this.requireDurable(this.connection, "reads");
@@ -91,7 +114,7 @@ export class SqliteWriter {
     }
   }
 
-  /** Whether everything that can be read is on disk: answers about plants may be given. */
+  /** Whether answers about plants may be given. */
   get isDurable(): boolean {
     return this.connection?.durability.reads === true;
   }
@@ -115,53 +138,51 @@ export class SqliteWriter {
     }
   }
 
+  /** With its statements: a connection with an unfinished one does not release its file. */
   close(): void {
-    disconnect(this.connection);
+    this.connection?.db.close(true);
     this.connection = undefined;
   }
 
   private commitOn(connection: WriteConnection, batch: readonly Write[]): unknown[] {
-    const { db, statements } = connection;
+    const { db, begin, commit, rollback, insertChanges } = connection;
     connection.assertFilesNotMoved();
     const concernsPlants = batch.some((write) => write.kind !== "run" || write.concernsPlants);
     if (concernsPlants) this.requireDurable(connection, "writes");
     const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
     const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
-    statements.beginWrite.run();
+    begin.run();
     try {
       const room = this.findRoom(connection);
-      if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
-      const outcomes = applyAll({ db, statements, room, entries }, batch);
+      if (isBreak) insertChanges.run(0, Date.now(), "[]");
+      const outcomes = applyAll({ ...connection, room, entries }, batch);
       if (entries !== undefined && entries.count > 0)
-        statements.insertChanges.run(entries.count, Date.now(), entries.format());
-      statements.commit.run();
+        insertChanges.run(entries.count, Date.now(), entries.format());
+      commit.run();
       this.plantsLeft = room.plantsLeft;
       this.isBreakMarked ||= isBreak;
       return outcomes;
     } catch (error) {
       // A full disk and an I/O error have rolled back already.
-      if (db.inTransaction) statements.rollback.run();
+      if (db.inTransaction) rollback.run();
       throw error;
     }
   }
 
-  private findRoom({ statements }: Connection): Room {
+  private findRoom({ countPlants }: WriteConnection): Room {
     const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
     const plantsLeft =
       plantsMax === 0
         ? Number.POSITIVE_INFINITY
-        : (this.plantsLeft ?? plantsMax - Number(statements.asc.count.get(null, INT64_MIN)?.count));
+        : (this.plantsLeft ?? plantsMax - Number(countPlants.get()?.count));
     // Each time: a second of large plants can fill what is left, and then not even a removal is possible.
     const free = diskFreeBytesMin > 0 ? findDiskFree(this.path) : undefined;
     return { plantsLeft, diskFreeBytes: free ?? diskFreeBytesMin, diskFreeBytesMin };
   }
 
   private connected(): WriteConnection {
-    if (this.connection === undefined) {
-      this.assertFileNotMoved();
-      this.connection = this.prepare(reopenDatabase(this.path));
-    }
-    return this.connection;
+    if (this.connection === undefined) this.assertFileNotMoved();
+    return (this.connection ??= connect(reopenDatabase(this.path), this.path));
   }
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
@@ -177,14 +198,6 @@ export class SqliteWriter {
     if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
-  private prepare(db: Database): WriteConnection {
-    return {
-      ...connect(db),
-      durability: { reads: false, writes: false },
-      assertFilesNotMoved: watchFiles([this.path, `${this.path}-wal`]),
-    };
-  }
-
   /** After a failed sync nothing more is added to this log. The next batch opens the file again. */
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
@@ -193,10 +206,7 @@ export class SqliteWriter {
   }
 }
 
-/**
- * Creates share statements until an id is taken: a failure costs more than a statement saves. Once the journal's block is
- * full, the other writes are left to the next commit.
- */
+/** Creates share statements until an id is taken: a failure costs more than a statement saves. A full block ends the commit. */
 function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] {
   const outcomes: unknown[] = [];
   let isTaken = false;
@@ -220,20 +230,18 @@ function takeCreates(batch: readonly Write[], from: number): readonly Create[] {
 }
 
 /** Returns how many were created: all before the first one whose id is taken. */
-function createTogether(
-  { db, statements, room, entries }: Transaction,
-  creates: readonly Create[],
-): number {
+function createTogether(transaction: Transaction, creates: readonly Create[]): number {
+  const { db, insertPlants, countChanged, room, entries } = transaction;
   if (refuseNew(room, creates.length) !== undefined) return 0;
   const values: Value[] = [];
   for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
   let made = creates.length;
   try {
-    statements.insertPlants[creates.length as RowsTogether].run(...values);
+    insertPlants[creates.length as (typeof ROWS_TOGETHER)[number]].run(...values);
   } catch (error) {
     if (!db.inTransaction) throw error;
     // A taken id, or a trigger of the operator's. After another error this may be the count of an earlier statement.
-    made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(statements.countChanged.get()?.count) : 0;
+    made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
   }
   room.plantsLeft -= made;
   for (const { id, by, plant } of creates.slice(0, made)) entries?.add(id, by, plant);
@@ -242,51 +250,52 @@ function createTogether(
 
 /** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
 function applyAlone(transaction: Transaction, write: Write): unknown {
+  const { db } = transaction;
   try {
-    if (write.kind === "run") return runAll(transaction.db, write.statements);
+    if (write.kind === "run")
+      return write.statements.reduce<unknown[]>((_, statement) => runOn(db, statement), []);
     return write.kind === "create"
       ? createPlant(transaction, write)
       : changePlant(transaction, write);
   } catch (error) {
-    if (!transaction.db.inTransaction) throw error;
+    if (!db.inTransaction) throw error;
     return translate(error);
   }
 }
 
 function createPlant(
-  { statements, room, entries }: Transaction,
+  { insertPlant, findPlant, room, entries }: Transaction,
   { id, plant, by }: Create,
 ): Created | Refusal {
   const { name, tag = null } = plant;
   const refusal = refuseNew(room, 1);
-  if (refusal === undefined && statements.insertPlant.run(id, name, tag).changes === 1) {
+  if (refusal === undefined && insertPlant.run(id, name, tag).changes === 1) {
     room.plantsLeft--;
     entries?.add(id, by, plant);
     return "created";
   }
-  const row = statements.findPlant.get(id);
+  const row = findPlant.get(id);
   // It is missing only if it was not tried.
   return row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
 }
 
 function changePlant(
-  { statements, room, entries }: Transaction,
+  { findPlant, deletePlant, updatePlant, room, entries }: Transaction,
   { id, plant, condition, by }: Change,
 ): Refusal | undefined {
-  const row = statements.findPlant.get(id);
+  const row = findPlant.get(id);
   const before = judgeChange(row === null ? undefined : toPlant(row), condition);
   if (before instanceof Refusal) return before;
   const refusal = plant === undefined ? undefined : refuseText(room);
   if (refusal !== undefined) return refusal;
   if (plant === undefined) {
-    statements.deletePlant.run(id);
+    deletePlant.run(id);
     room.plantsLeft++;
-  } else statements.updatePlant.run(plant.name, plant.tag ?? null, id);
+  } else updatePlant.run(plant.name, plant.tag ?? null, id);
   entries?.add(id, by, plant, before);
   return undefined;
 }
 
-/** Why that number of new plants cannot be stored. */
 const refuseNew = (room: Room, plants: number): Refusal | undefined =>
   room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
 
@@ -298,9 +307,3 @@ const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Room): Refusal | undefi
         `Too little disk space is free for a new plant: ${diskFreeBytes} bytes of at least ${diskFreeBytesMin} (PLANTSTORE_DISK_FREE_BYTES_MIN); nothing was stored.`,
       )
     : undefined;
-
-function runAll(db: Database, statements: readonly Statement[]): unknown[] {
-  let rows: unknown[] = [];
-  for (const statement of statements) rows = runOn(db, statement);
-  return rows;
-}

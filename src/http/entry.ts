@@ -1,43 +1,18 @@
-/** What the description of every operation is made of. */
+/** An operation as it is served and described: the parts of the description that operations share. */
 
-import { catalogue, type ErrorName } from "../domain/errors.ts";
-import type { Method, Operation } from "./handle.ts";
-import { NDJSON_TYPES } from "./request-headers.ts";
+import { catalogue, type ErrorName, type Failure } from "../domain/errors.ts";
+import { parseJson } from "../domain/plant.ts";
+import type { Scope } from "../domain/token.ts";
+import { type Exchange, JSON_TYPE, NDJSON_TYPES, readText, requireType } from "./exchange.ts";
+import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
-const inRequest = ["malformed_request", "invalid_query"] as const;
-const inCondition = [...inRequest, "invalid_id", "invalid_precondition"] as const;
-const inBody = ["invalid_utf8", "invalid_json", "body_incomplete"] as const;
+const failures: Record<string, ErrorName[]> = {};
+for (const name of Object.keys(catalogue) as ErrorName[])
+  for (const failure of catalogue[name].failures) (failures[failure] ??= []).push(name);
 
-/** The failures of operations. Each is one response with one status, shared by every operation that can answer it. */
-const failures = {
-  BadRequest: ["malformed_request"],
-  BadQuery: inRequest,
-  BadCondition: inCondition,
-  BadPlant: [...inRequest, ...inBody, "invalid_plant"],
-  BadReplacement: [...inCondition, ...inBody, "invalid_plant"],
-  BadBody: [...inRequest, ...inBody, "invalid_body"],
-  Unauthorized: ["token_missing", "token_invalid", "token_expired"],
-  Forbidden: ["insufficient_scope"],
-  PlantNotFound: ["plant_not_found"],
-  ChangesGone: ["changes_gone"],
-  TokenNotFound: ["token_not_found"],
-  TokenNameTaken: ["token_name_taken"],
-  LastManager: ["last_manager"],
-  WebhookNotFound: ["webhook_not_found"],
-  WebhookConflict: ["webhook_name_taken", "webhooks_full"],
-  BodyTooSlow: ["body_too_slow"],
-  IdTaken: ["id_taken", "store_full"],
-  PreconditionFailed: ["precondition_failed"],
-  BodyTooLarge: ["body_too_large"],
-  UrlTooLong: ["url_too_long"],
-  UnsupportedBody: ["unsupported_media_type", "unsupported_encoding"],
-  RateLimited: ["rate_limited"],
-  InternalError: ["internal"],
-  Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down", "disk_low"],
-} as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
-
-type Failure = keyof typeof failures;
+const statusOf = ([first]: readonly ErrorName[] = []): number =>
+  catalogue[first as ErrorName].status;
 
 const headers = {
   "X-Request-Id":
@@ -68,7 +43,6 @@ export type Entry = Operation & {
   readonly description?: string;
   readonly query?: Members;
   readonly headers?: Members;
-  /** Bodies, by their types. */
   readonly takes?: object;
   /** The responses that are not failures. */
   readonly answers: Responses;
@@ -77,6 +51,13 @@ export type Entry = Operation & {
 };
 
 export type Entries = Readonly<Record<string, Entry>>;
+
+export const operation = (
+  at: Entry["at"],
+  scope: Entry["scope"],
+  handle: Entry["handle"],
+  described: Omit<Entry, "at" | "scope" | "handle">,
+): Entry => ({ at, scope, handle, ...described });
 
 const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
@@ -101,7 +82,7 @@ export function describeOperation(operationId: string, tag: string, entry: Entry
   const responses: Responses = {
     ...answers,
     ...Object.fromEntries(
-      all.map((name) => [catalogue[failures[name][0]].status, component("responses", name)]),
+      all.map((name) => [statusOf(failures[name]), component("responses", name)]),
     ),
   };
   return {
@@ -147,7 +128,6 @@ const withHeaders = (names: readonly Header[]): object =>
 
 export const json = (shape: Shape): Content => ({ "application/json": shape });
 
-/** With several examples, by name. */
 export const jsonWith = (
   { schema }: Pick<Shape, "schema">,
   examples: Readonly<Record<string, unknown>>,
@@ -179,23 +159,22 @@ const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   503: ["Retry-After"],
 };
 
-/** The responses and headers that operations refer to. */
 export const describeShared = (): object => ({
   responses: mapValues(failures, describeFailure),
   headers: mapValues(headers, (description) => ({ description, schema: { type: "string" } })),
 });
 
-function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
-  const lines = names.map(
-    (name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`,
-  );
-  const examples = names.map((name) => {
-    const { code: error, meaning: message } = catalogue[name];
-    return [name, { error, message }];
-  });
+function describeFailure(names: readonly ErrorName[]): object {
+  const errors = names.map((name) => ({ name, ...catalogue[name] }));
+  const examples = errors.map(({ name, code, meaning }) => [
+    name,
+    { error: code, message: meaning },
+  ]);
   return {
-    description: lines.join("\n"),
-    headers: withHeaders(headersByStatus[catalogue[names[0]].status] ?? []),
+    description: errors
+      .map(({ name, code, meaning }) => `- \`${code} ${name}\`: ${meaning}`)
+      .join("\n"),
+    headers: withHeaders(headersByStatus[statusOf(names)] ?? []),
     content: jsonWith({ schema: component("schemas", "Error") }, Object.fromEntries(examples)),
   };
 }
@@ -206,4 +185,40 @@ export function describeCatalogue(): string {
       `| \`${code} ${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
   );
   return ["| error | status | meaning | retry |", "| --- | --- | --- | --- |", ...rows].join("\n");
+}
+
+/** Takes and answers small values: tokens and webhooks. */
+interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
+  readonly scope: Scope | "any";
+  readonly needs?: Scope;
+  readonly body?: Shape;
+  readonly run: (exchange: Exchange, given: unknown) => unknown;
+  readonly status?: number;
+  readonly meaning?: string;
+  readonly shows?: Shape;
+}
+
+export function toEntry(asked: JsonOperation): Entry {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = asked;
+  const { status = shows === undefined ? 204 : 200, ...entry } = described;
+  return {
+    ...entry,
+    handle: async (exchange) => {
+      const { request, service, token } = exchange;
+      if (needs !== undefined) requireScope(token, needs);
+      if (body === undefined) await request.body?.cancel();
+      else requireType(request.headers, JSON_TYPE);
+      const given = body && parseJson(await readText(exchange));
+      // A token that was revoked just before, or while the body came, must not leave a token or a webhook behind.
+      if (request.method !== "GET")
+        await service.authenticator.authenticate(request.headers.get("authorization"), 0);
+      const result = await run(exchange, given);
+      // The list of webhooks is the only large one, and it is a 200.
+      if (status === 200) return answerJson(exchange, result);
+      return answer(status, shows === undefined ? null : JSON.stringify(result));
+    },
+    ...(body && { bodyTypes: [JSON_TYPE], takes: json(body) }),
+    answers: answering(status, meaning, shows && json(shows)),
+    fails: [body ? "BadBody" : "BadQuery", ...fails],
+  };
 }

@@ -1,8 +1,106 @@
-/** Reads request bodies: JSON in UTF-8, within bounds of one body's size, of all bodies' sizes, and of time. */
+/** One request under way: what it holds in memory, and how its body is read, within bounds of size and time. */
 
+import type { Authenticator } from "../auth/token.ts";
+import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
+import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import { Bytes } from "../format/records.ts";
+import type { ServedStore } from "../domain/store.ts";
+import type { TokenRecord } from "../domain/token.ts";
+import { Bytes, decodeUtf8 } from "../format/records.ts";
+import type { Log } from "../observe/log.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import type { Reports } from "../observe/reporter.ts";
 import { endOfTick, within } from "../tick.ts";
+import type { Feed } from "./feed.ts";
+
+export interface Service {
+  readonly config: Config;
+  readonly store: ServedStore;
+  readonly authenticator: Authenticator;
+  readonly rates: ReturnType<typeof createRateLimiter>;
+  readonly budget: Budget;
+  /** For lines of batches that are with the store. */
+  readonly lines: Budget;
+  readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly reports: Reports;
+  readonly feed: Feed;
+  /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
+  readonly limitIdle: (request: Request, seconds: number) => void;
+  readonly addressOf: (request: Request) => string | undefined;
+}
+
+export type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
+
+export class Exchange {
+  readonly service: Service;
+  readonly request: RoutedRequest;
+  readonly startedAtMs: number;
+  readonly sentId: string | null;
+  /** What it holds in memory of its body, and of what its answer is made from. */
+  bytesKept = 0;
+  /** What it holds of a streamed answer that has left for the client. */
+  private bytesLeaving = 0;
+  /** It holds memory until its stream ends. */
+  isStreamed = false;
+  /** What is left of a body that is not read to its end. */
+  rest: Rest | undefined;
+  token: TokenRecord | undefined;
+  /** What is left of the token's rate, if that is little. */
+  rate: RateState | undefined;
+  private id: string | undefined;
+
+  constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
+    this.service = service;
+    this.request = request;
+    this.startedAtMs = startedAtMs;
+    this.sentId = request.headers.get("x-request-id");
+  }
+
+  /** Keeps this much from now on. Throws a Refusal if there is no room beside others, or if they hold that share. */
+  reserve(bytesKept: number, share = 1): void {
+    const { budget } = this.service;
+    const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
+    const bytes = bytesKept + this.bytesLeaving;
+    if (!budget.hasRoom(bytes, others, share)) {
+      budget.noteDropped(bytes);
+      throw new Refusal("overloaded");
+    }
+    this.hold(bytesKept);
+  }
+
+  /** The same for what is in memory already. */
+  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
+    const { budget } = this.service;
+    const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
+    budget.bytesHeld += grown;
+    if (grown < 0) budget.noteDropped(-grown);
+    this.bytesKept = bytesKept;
+    this.bytesLeaving = bytesLeaving;
+  }
+
+  /** Names the request in the log: the client's id if it is sane, else one of ours. */
+  get requestId(): string {
+    this.id ??=
+      this.sentId !== null && SANE_REQUEST_ID.test(this.sentId)
+        ? this.sentId
+        : `${requestIdPrefix}-${(++requestCount).toString(36)}`;
+    return this.id;
+  }
+}
+
+const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+const requestIdPrefix = Math.random().toString(36).slice(2, 10);
+let requestCount = 0;
+
+export const JSON_TYPE = "application/json";
+/** One format under three names; the client gets the name that it asked for. */
+export const NDJSON_TYPES = [
+  "application/x-ndjson",
+  "application/ndjson",
+  "application/jsonl",
+] as const;
 
 /** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
@@ -26,8 +124,8 @@ const PARAMETER =
 function findUtf8Type(contentType: string, allowed: readonly string[]): string | undefined {
   const parts = contentType.toLowerCase().split(";");
   const [type = "", ...parameters] = parts.map((part) => part.trim());
-  const isAllowed = allowed.includes(type) && parameters.every((each) => PARAMETER.test(each));
-  return isAllowed ? type : undefined;
+  const isUtf8 = parameters.every((each) => PARAMETER.test(each));
+  return isUtf8 ? allowed.find((each) => each === type) : undefined;
 }
 
 /** Clients that do not read their answers leave half to those that write. */
@@ -41,10 +139,7 @@ const LARGE_BYTES = 262_144;
 /** A collection takes some 10 ms. Twice as often takes no less memory, and a quarter as often 60 MB more. */
 const COLLECT_SHARE = 0.0625;
 
-/**
- * Memory for bodies that are received and large answers that wait to be sent, within one bound. What each request holds
- * is part of its Exchange.
- */
+/** Memory for bodies that are received and large answers that wait to be sent, within one bound. */
 export class Budget {
   readonly bytesMax: number;
   bytesHeld = 0;
@@ -74,26 +169,11 @@ export class Budget {
 const UNREAD_BYTES_MAX = 1_572_864;
 
 /** What is left of a body: its reader, or the promise of the whole. */
-export type Rest = Reader | Promise<unknown>;
+type Rest = Reader | Promise<unknown>;
 export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
 
-/** An exchange whose body is received. */
-interface Receiving {
-  readonly request: Request;
-  readonly service: {
-    readonly config: { readonly bodyBytesMax: number; readonly readSecondsMax: number };
-    readonly budget: Budget;
-    readonly readiness: { readonly isDraining: boolean };
-    readonly limitIdle: (request: Request, seconds: number) => void;
-  };
-  readonly bytesKept: number;
-  rest: Rest | undefined;
-  hold(bytes: number): void;
-  reserve(bytes: number, share?: number): void;
-}
-
 /** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
-export function countUnread({ request, service }: Receiving): number {
+export function countUnread({ request, service }: Exchange): number {
   const fallback = request.headers.has("transfer-encoding") ? Number.POSITIVE_INFINITY : 0;
   const length = findLength(request) ?? fallback;
   return Math.min(length, UNREAD_BYTES_MAX, service.budget.bytesMax / 2);
@@ -113,7 +193,7 @@ const CHUNKS_A_TICK = 8;
 const BUFFER_GROWTH = 2;
 
 /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
-export function readText(exchange: Receiving): string | Promise<string> {
+export function readText(exchange: Exchange): string | Promise<string> {
   const { request } = exchange;
   const length = findLength(request);
   requireLength(length ?? 0, exchange);
@@ -131,14 +211,14 @@ export function readText(exchange: Receiving): string | Promise<string> {
   return decodeLater(exchange, readSmall(exchange, bytes));
 }
 
-async function decodeLater(exchange: Receiving, read: Promise<Uint8Array>): Promise<string> {
+async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promise<string> {
   const bytes = await read.catch(explainAbort);
   // A small one is bounded by the queue of writes.
   if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
   return decodeUtf8(bytes);
 }
 
-async function readSmall(exchange: Receiving, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
+async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
   // Most bodies arrive in the tick of their head. A timer for each request would cost more than the wait.
   await endOfTick();
   const arrived = Bun.peek(bytes);
@@ -149,7 +229,7 @@ async function readSmall(exchange: Receiving, bytes: Promise<Uint8Array>): Promi
   throw new Refusal("body_too_slow");
 }
 
-async function readLarge(exchange: Receiving, length: number | undefined): Promise<Uint8Array> {
+async function readLarge(exchange: Exchange, length: number | undefined): Promise<Uint8Array> {
   const { request, service } = exchange;
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
@@ -166,8 +246,7 @@ async function readLarge(exchange: Receiving, length: number | undefined): Promi
     }
     bytes.add(chunk);
   }
-  // The runtime ends the body at the last chunk. Only then it reads the trailer, and refuses a malformed one
-  // by itself. Such a request must not have an effect.
+  // The runtime reads the trailer after the end of the body. A request with a malformed one must have no effect.
   await nextTick();
   exchange.rest = undefined;
   if (request.signal.aborted) throw new Refusal("body_incomplete");
@@ -202,13 +281,11 @@ function explainAbort(error: unknown): never {
   throw isAbort ? new Refusal("body_incomplete") : error;
 }
 
-function requireLength(bytes: number, { service }: Receiving): void {
-  const { bodyBytesMax } = service.config;
-  if (bytes > bodyBytesMax)
-    throw new Refusal(
-      "body_too_large",
-      `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
-    );
+function requireLength(bytes: number, { service }: Exchange): void {
+  const { bodyBytesMax: most } = service.config;
+  if (bytes <= most) return;
+  const message = `The body is larger than ${most} bytes, the most that this service reads.`;
+  throw new Refusal("body_too_large", message);
 }
 
 /*
@@ -225,15 +302,11 @@ const LINGER_IDLE_MS_MAX = 500;
 /** For a body whose end the service does not see. Most clients have sent theirs by then. */
 const LINGER_BLIND_MS = 2_000;
 
-/** Whether the connection closes after the answer. */
-export const isClosing = ({ request, service }: Receiving): boolean =>
+export const isClosing = ({ request, service }: Exchange): boolean =>
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
-/**
- * A refusal, and whether the connection closes after it. If the body was not read to its end, all of the answer is sent
- * at once, and its end after the rest of the body. On a connection that stays open, the runtime discards the rest.
- */
-export function linger(exchange: Receiving, text: string) {
+/** A refusal, and whether the connection closes after it. Its end is sent after the rest of the body has come. */
+export function linger(exchange: Exchange, text: string) {
   const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
   const closes = isClosing(exchange) || length > LINGER_BYTES_MAX || begun !== undefined;
@@ -256,8 +329,7 @@ export function linger(exchange: Receiving, text: string) {
 function findRest(request: Request, length: number, closes: boolean): Rest | undefined {
   if (request.bodyUsed || length === 0) return undefined;
   // HTTP/1.0 closes unless the client says otherwise, and the runtime does not tell the version.
-  const isKept = !closes && /\bkeep-alive\b/i.test(request.headers.get("connection") ?? "");
-  if (isKept) return undefined;
+  if (!closes && /\bkeep-alive\b/i.test(request.headers.get("connection") ?? "")) return undefined;
   if (length > WHOLE_BYTES_MAX) return request.body?.getReader();
   const bytes = request.bytes();
   // Before the look: the client may be gone already, and a rejection that nothing handles ends the process.
@@ -288,25 +360,9 @@ export async function discard(rest: Rest, budget: Budget): Promise<void> {
   }
 }
 
-/**
- * The runtime takes the end of the client's half of the connection for the end of all of it, and then sends nothing
- * more. It notices up to two ticks after the last bytes. Throws a Refusal if it has: the client would not get its
- * answer, so nothing is to be stored.
- */
+/** Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices two ticks late. */
 export async function requireOpen({ signal }: Request): Promise<void> {
   await nextTick();
   await nextTick();
   if (signal.aborted) throw new Refusal("body_incomplete");
-}
-
-// A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-/** The runtime's own `text()` would silently replace invalid bytes. */
-function decodeUtf8(bytes: Uint8Array): string {
-  try {
-    return utf8.decode(bytes);
-  } catch (error) {
-    throw new Refusal("invalid_utf8", undefined, error);
-  }
 }
