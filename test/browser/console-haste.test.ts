@@ -1,12 +1,21 @@
 /** People who are quicker than the answers: nothing that they have typed or opened meanwhile is lost. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Page } from "playwright-core";
-import { openRow, describeInBrowser, rowOf, startJourneys, toastOf } from "../support/browser.ts";
+import {
+  describeInBrowser,
+  edit,
+  fillNew,
+  openRow,
+  press,
+  rowOf,
+  startJourneys,
+  toastOf,
+} from "../support/browser.ts";
 import { sendPlant } from "../support/service.ts";
 import { untilAt } from "../support/steps.ts";
 
-const journeys = await startJourneys({}, async ({ url }) => {
+const { it, test } = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())
     await sendPlant(url, {
       id: BigInt(index + 1),
@@ -14,8 +23,6 @@ const journeys = await startJourneys({}, async ({ url }) => {
       tag: index < 2 ? "tree" : name === "Yew" ? "turf" : null,
     });
 });
-const { journey, once } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 /** Holds every such request back until it is let go. */
 async function hold(page: Page, method: string): Promise<() => void> {
@@ -38,9 +45,8 @@ const pressAtOnce = (page: Page, ...keys: readonly string[]): Promise<string> =>
   })()`);
 
 describeInBrowser("somebody in a hurry", () => {
-  once("scans a code that begins like the proposed id, and all of it is kept", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("scans a code that begins like the proposed id, and all of it is kept", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     const release = await hold(page, "GET");
     await page.keyboard.press("n");
@@ -53,9 +59,8 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("731");
   });
 
-  once("types on after Enter in the search, and no other plant opens", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("types on after Enter in the search, and no other plant opens", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     const release = await hold(page, "GET");
     await page.getByRole("searchbox").fill("2");
@@ -67,9 +72,8 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByRole("searchbox").inputValue()).toBe("23");
   });
 
-  once("corrects one plant after the other by keys", async ({ service, open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("corrects one plant after the other by keys", async (visit) => {
+    const { page, service } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     await page.getByRole("grid").focus();
     await page.keyboard.press("Enter");
@@ -92,9 +96,8 @@ describeInBrowser("somebody in a hurry", () => {
       await service.store.replacePlant({ id: BigInt(id + 1), name, tag: "tree" }, {});
   });
 
-  once("presses the next key at once, and it goes where it is meant to go", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("presses the next key at once, and it goes where it is meant to go", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
     await page.getByRole("grid").focus();
     // The open plant follows the next key, and one that was closed does not.
@@ -115,10 +118,9 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await pressAtOnce(page, "/")).toBe("search");
   });
 
-  once("saves, and a late answer does not hide what someone else saved since", async (visit) => {
+  test("saves, and a late answer does not hide what someone else saved since", async (visit) => {
     const { service } = visit;
-    await using view = await visit.open({ at: "#/plants/4" });
-    const { page } = view;
+    const { page } = await visit.open({ at: "#/plants/4" });
     const gate = Promise.withResolvers<void>();
     await page.route("**/plants/4", async (route) => {
       if (route.request().method() !== "PUT") return route.fallback();
@@ -126,8 +128,7 @@ describeInBrowser("somebody in a hurry", () => {
       await gate.promise;
       await route.fulfill({ response });
     });
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Mine");
+    await edit(page, "Mine");
     await page.keyboard.press("Enter");
     await rowOf(page, "Mine").waitFor();
     await service.store.replacePlant({ id: 4n, name: "Theirs", tag: undefined }, {});
@@ -139,76 +140,56 @@ describeInBrowser("somebody in a hurry", () => {
     await service.store.replacePlant({ id: 4n, name: "Rosemary", tag: undefined }, {});
   });
 
-  journey(
-    "goes on with another plant while one is being deleted, and stays there",
-    async ({ open }) => {
-      await using view = await open({ at: "#/plants/6" });
-      const { page } = view;
-      const release = await hold(page, "DELETE");
-      await page.getByRole("button", { name: "Delete" }).click();
-      await openRow(page, "Oak");
-      await page.getByRole("button", { name: "Edit" }).click();
-      await page.getByLabel("Name", { exact: true }).fill("Oak, in the making");
-      release();
-      await toastOf(page, "Deleted").waitFor();
-      expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe(
-        "Oak, in the making",
-      );
-      await page.getByRole("button", { name: "Undo" }).click();
-      await toastOf(page, "Restored").waitFor();
-      expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe(
-        "Oak, in the making",
-      );
-    },
-  );
+  it("goes on with another plant while one is being deleted, and stays there", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/6" });
+    const release = await hold(page, "DELETE");
+    await page.getByRole("button", { name: "Delete" }).click();
+    await openRow(page, "Oak");
+    await edit(page, "Oak, in the making");
+    release();
+    await toastOf(page, "Deleted").waitFor();
+    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
+    await page.getByRole("button", { name: "Undo" }).click();
+    await toastOf(page, "Restored").waitFor();
+    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
+  });
 
-  journey(
-    "begins a second correction before the first is saved, and keeps it",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/plants/2" });
-      const { page } = view;
-      const release = await hold(page, "PUT");
-      const name = page.getByLabel("Name", { exact: true });
-      await page.getByRole("button", { name: "Edit" }).click();
-      await name.fill("Elm one");
-      await page.keyboard.press("Enter");
-      await page.keyboard.press("Escape");
-      await openRow(page, "Elm");
-      await name.fill("Elm two");
-      release();
-      await toastOf(page, "Elm one").waitFor();
-      expect(await name.inputValue()).toBe("Elm two");
-      await page.keyboard.press("Enter");
-      await toastOf(page, "Elm two").waitFor();
-      expect(await service.findPlant(2n)).toMatchObject({ name: "Elm two" });
-    },
-  );
+  it("begins a second correction before the first is saved, and keeps it", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants/2" });
+    const release = await hold(page, "PUT");
+    const name = page.getByLabel("Name", { exact: true });
+    await edit(page, "Elm one");
+    await press(page, "Enter", "Escape");
+    await openRow(page, "Elm");
+    await name.fill("Elm two");
+    release();
+    await toastOf(page, "Elm one").waitFor();
+    expect(await name.inputValue()).toBe("Elm two");
+    await page.keyboard.press("Enter");
+    await toastOf(page, "Elm two").waitFor();
+    expect(await service.findPlant(2n)).toMatchObject({ name: "Elm two" });
+  });
 
-  once("begins the next plant while one is being sent, and keeps it", async ({ open }) => {
-    await using view = await open({ at: "#/plants/new" });
-    const { page } = view;
+  test("begins the next plant while one is being sent, and keeps it", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/new" });
     const release = await hold(page, "POST");
-    await page.getByLabel("Id", { exact: true }).fill("100");
-    await page.getByLabel("Name", { exact: true }).fill("First");
+    await fillNew(page, "100", "First");
     await page.getByRole("button", { name: "Add plant" }).click();
-    await page.getByLabel("Id", { exact: true }).fill("101");
-    await page.getByLabel("Name", { exact: true }).fill("Second");
+    await fillNew(page, "101", "Second");
     release();
     await toastOf(page, "First").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Second");
     // The next one does not wait for a free id either.
     await hold(page, "GET");
     for (const [id, name] of ["Second", "Third"].entries()) {
-      await page.getByLabel("Id", { exact: true }).fill(String(101 + id));
-      await page.getByLabel("Name", { exact: true }).fill(name);
+      await fillNew(page, String(101 + id), name);
       await page.keyboard.press("Enter");
       await toastOf(page, name).waitFor();
     }
   });
 
-  once("ends the input of a Japanese word by a key, and it does nothing else", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("ends the input of a Japanese word by a key, and it does nothing else", async (visit) => {
+    const { page } = await visit.open();
     for (const id of ["search", "add-name"]) {
       if (id === "add-name") await page.getByRole("link", { name: "Add plant" }).click();
       await page.locator(`#${id}`).fill("1");

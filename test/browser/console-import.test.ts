@@ -1,23 +1,23 @@
 /** Importing in the console: files as they come, understood as the command line understands them. */
 
-import { afterAll, describe, expect } from "bun:test";
+import { describe, expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
-import { readTokens } from "../../src/auth/token.ts";
-import { createToken, describeInBrowser, signIn, startJourneys } from "../support/browser.ts";
+import {
+  chooseFile,
+  createToken,
+  describeInBrowser,
+  revoke,
+  saveFile,
+  signIn,
+  startJourneys,
+} from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeWorkbook, rowsOf } from "../support/workbook.ts";
 import { until } from "../support/until.ts";
 
-const journeys = await startJourneys();
-const { journey, once } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
-
-const choose = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
-  page
-    .locator("#import-file")
-    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
+const { it, test } = await startJourneys();
 
 const figure = (page: Page, name: string, count: string): Promise<void> =>
   page
@@ -28,233 +28,184 @@ const figure = (page: Page, name: string, count: string): Promise<void> =>
 const start = (page: Page): Promise<void> =>
   page.getByRole("button", { name: "Start import" }).click();
 
+const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, "utf16le");
+const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
+
 describeInBrowser("an import", () => {
-  journey(
-    "of a spreadsheet maps its columns, shows its rows, and keeps what was refused",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      await choose(
-        page,
-        "Stock.csv",
-        `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
-          `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
-      );
-      expect(await page.getByLabel("Separator").inputValue()).toBe(";");
-      for (const [label, heading] of [
-        ["Id", "Nr"],
-        ["Name", "Plant"],
-        ["Tag", "Type"],
-      ] as const)
-        expect(await page.getByLabel(label, { exact: true }).inputValue()).toBe(heading);
-      await page.getByRole("cell", { name: "9007199254740993" }).waitFor();
-      await page.getByRole("cell", { name: "=Sage" }).waitFor();
-      await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
+  it("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    await chooseFile(
+      page,
+      "Stock.csv",
+      `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
+        `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
+    );
+    expect(await page.getByLabel("Separator").inputValue()).toBe(";");
+    for (const [label, heading] of [
+      ["Id", "Nr"],
+      ["Name", "Plant"],
+      ["Tag", "Type"],
+    ] as const)
+      expect(await page.getByLabel(label, { exact: true }).inputValue()).toBe(heading);
+    await page.getByRole("cell", { name: "9007199254740993" }).waitFor();
+    await page.getByRole("cell", { name: "=Sage" }).waitFor();
+    await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
 
-      await start(page);
-      await page.getByText("2 of 6 rows were refused").waitFor();
-      expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
-      expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
-      expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
-      const [download] = await Promise.all([
-        page.waitForEvent("download"),
-        page.getByRole("button", { name: "Download all 2" }).click(),
-      ]);
-      expect(download.suggestedFilename()).toBe("refused.csv");
-      const refused = await Bun.file(await download.path()).text();
-      const [heading, first, second] = refused.split("\n");
-      expect(heading).toBe("line;reason;Nr;Plant;Type;Pot");
-      expect(first).toMatch(/^6;"id: expected an integer.*";x;Broken;herb;9$/);
-      expect(second).toMatch(/^7;"A different plant has the id 1.*";1;Other;herb;9$/);
+    await start(page);
+    await page.getByText("2 of 6 rows were refused").waitFor();
+    expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
+    expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
+    expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
+    const download = await saveFile(page, page.getByRole("button", { name: "Download all 2" }));
+    expect(download.suggestedFilename()).toBe("refused.csv");
+    const refused = await Bun.file(await download.path()).text();
+    const [heading, first, second] = refused.split("\n");
+    expect(heading).toBe("line;reason;Nr;Plant;Type;Pot");
+    expect(first).toMatch(/^6;"id: expected an integer.*";x;Broken;herb;9$/);
+    expect(second).toMatch(/^7;"A different plant has the id 1.*";1;Other;herb;9$/);
 
-      // It can be corrected and imported as it is.
-      await page.getByRole("button", { name: "Another file" }).click();
-      await choose(page, "refused.csv", refused.replace("x;Broken", "6;Mended"));
-      expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
-      await start(page);
-      await page.getByText("1 of 2 rows was refused").waitFor();
-      expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
-    },
-  );
-
-  once(
-    "refuses ids that a spreadsheet has shortened, and says what to do",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      await choose(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n4.00638E+12,Tulip\n");
-      await page
-        .getByRole("cell", { name: /as text/ })
-        .first()
-        .waitFor();
-      await start(page);
-      await page.getByText("2 of 2 rows were refused").waitFor();
-      await page.getByText("Nothing was stored.").waitFor();
-      expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
-    },
-  );
-
-  journey("reads UTF-16 and Windows-1252, and names what it assumed", async ({ service, open }) => {
-    await using view = await open({ at: "#/import" });
-    const { page } = view;
-    for (const [encoding, content, id, name] of [
-      ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), 81n, "Grüner Tee"],
-      [
-        "Windows-1252",
-        Buffer.from("sep=;\nid;name\n82;Bl\u00fctenstaub\n", "latin1"),
-        82n,
-        "Blütenstaub",
-      ],
-    ] as const) {
-      await choose(page, "excel.csv", content);
-      await page.getByText(`Read as ${encoding}`).waitFor();
-      await page.getByRole("cell", { name }).waitFor();
-      await start(page);
-      await page.getByText("Import complete").waitFor();
-      expect(await service.findPlant(id)).toMatchObject({ name });
-      await page.getByRole("button", { name: "Another file" }).click();
-    }
+    // It can be corrected and imported as it is.
+    await page.getByRole("button", { name: "Another file" }).click();
+    await chooseFile(page, "refused.csv", refused.replace("x;Broken", "6;Mended"));
+    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
+    await start(page);
+    await page.getByText("1 of 2 rows was refused").waitFor();
+    expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
   });
 
-  journey(
-    "of a workbook reads the sheet that is chosen, and refuses what Excel has rounded",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      await choose(page, "stock.xlsx", "PK\u0003\u0004 and so on");
-      await page.getByText("The file is damaged, or is not a workbook (.xlsx).").waitFor();
-      expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
-      await page.getByRole("button", { name: "Another file" }).click();
-      const sheets = {
-        Notes: rowsOf([["Ask", "Anna"]]),
-        Stock: rowsOf([
-          ["Nr", "Plant", "Type"],
-          ["9007199254740997", "=Sum", "herb"],
-          [1_234_567_890_123_456, "Rounded", "herb"],
-          [301, "Mint"],
-        ]),
-      };
-      await choose(page, "stock.xlsx", makeWorkbook({ sheets }));
-      // The raw rows are there while columns are missing.
-      await page.getByRole("columnheader", { name: "Anna" }).waitFor();
-      await page.getByLabel("Sheet").selectOption("Stock");
-      await page.getByRole("cell", { name: /Nr: the spreadsheet has rounded it/ }).waitFor();
-      await page.getByLabel("First row", { exact: true }).selectOption("true");
-      await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
-      expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");
-      await page.getByLabel("First row", { exact: true }).selectOption("false");
-      await figure(page, "New", "2");
-      // The columns that were guessed are shown, and stay when one of them is changed.
-      expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
-      await page.getByLabel("Tag").selectOption("");
-      await figure(page, "New", "2");
-      await figure(page, "Refused", "1");
-      await start(page);
-      await page.getByText("1 of 3 rows was refused").waitFor();
-      expect(await service.findPlant(9007199254740997n)).toMatchObject({ name: "=Sum" });
-      expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
-    },
-  );
+  it("of a workbook reads the sheet that is chosen, and refuses what Excel has rounded", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    await chooseFile(page, "stock.xlsx", "PK\u0003\u0004 and so on");
+    await page.getByText("The file is damaged, or is not a workbook (.xlsx).").waitFor();
+    expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+    await page.getByRole("button", { name: "Another file" }).click();
+    const sheets = {
+      Notes: rowsOf([["Ask", "Anna"]]),
+      Stock: rowsOf([
+        ["Nr", "Plant", "Type"],
+        ["9007199254740997", "=Sum", "herb"],
+        [1_234_567_890_123_456, "Rounded", "herb"],
+        [301, "Mint"],
+      ]),
+    };
+    await chooseFile(page, "stock.xlsx", makeWorkbook({ sheets }));
+    // The raw rows are there while columns are missing.
+    await page.getByRole("columnheader", { name: "Anna" }).waitFor();
+    await page.getByLabel("Sheet").selectOption("Stock");
+    await page.getByRole("cell", { name: /Nr: the spreadsheet has rounded it/ }).waitFor();
+    await page.getByLabel("First row", { exact: true }).selectOption("true");
+    await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
+    expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");
+    await page.getByLabel("First row", { exact: true }).selectOption("false");
+    await figure(page, "New", "2");
+    // The columns that were guessed are shown, and stay when one of them is changed.
+    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
+    await page.getByLabel("Tag").selectOption("");
+    await figure(page, "New", "2");
+    await figure(page, "Refused", "1");
+    await start(page);
+    await page.getByText("1 of 3 rows was refused").waitFor();
+    expect(await service.findPlant(9007199254740997n)).toMatchObject({ name: "=Sum" });
+    expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
+  });
 
-  journey(
-    "says what is different, and updates it if it has not changed since",
-    async ({ service, open }) => {
-      for (const id of [401n, 402n, 403n, 404n])
-        await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      const rows = ["401,Old 401,a", "402,New,a", "403,New,", "405,Fresh,b", "x,y,z"];
-      // One plant twice more: once as before, once in another version.
-      rows.push("402,New,a", "402,Newer,a");
-      await choose(page, "new.csv", rows.join("\n"));
-      expect(await page.getByLabel("First row", { exact: true }).inputValue()).toBe("true");
-      for (const [name, count] of [
-        ["New", "1"],
-        ["Same", "1"],
-        ["Different", "4"],
-        ["Refused", "1"],
-      ] as const)
-        await figure(page, name, count);
-      await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
-      await page.getByRole("cell", { name: "New no tag" }).waitFor();
-      await page.getByLabel("Update the different ones").check();
-      // Another view in between changes nothing.
-      await page.getByRole("link", { name: "Activity" }).click();
-      await page.getByRole("link", { name: "Import" }).click();
-      await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
-      await start(page);
-      await page.getByText("3 of 7 rows were refused").waitFor();
-      const changed = page.getByRole("cell", { name: /was changed since it was compared/ });
-      await changed.first().waitFor();
-      expect(await changed.count()).toBe(2);
-      await figure(page, "Updated", "1");
-      await figure(page, "Already there", "2");
-      expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
-      expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
-      expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
-    },
-  );
+  it("says what is different, and updates it if it has not changed since", async (visit) => {
+    for (const id of [401n, 402n, 403n, 404n])
+      await visit.service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
+    await using view = await visit.open({ at: "#/import" });
+    const { page, service } = view;
+    const rows = ["401,Old 401,a", "402,New,a", "403,New,", "405,Fresh,b", "x,y,z"];
+    // One plant twice more: once as before, once in another version.
+    rows.push("402,New,a", "402,Newer,a");
+    await chooseFile(page, "new.csv", rows.join("\n"));
+    expect(await page.getByLabel("First row", { exact: true }).inputValue()).toBe("true");
+    for (const [name, count] of [
+      ["New", "1"],
+      ["Same", "1"],
+      ["Different", "4"],
+      ["Refused", "1"],
+    ] as const)
+      await figure(page, name, count);
+    await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
+    await page.getByRole("cell", { name: "New no tag" }).waitFor();
+    await page.getByLabel("Update the different ones").check();
+    // Another view in between changes nothing.
+    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("link", { name: "Import" }).click();
+    await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
+    await start(page);
+    await page.getByText("3 of 7 rows were refused").waitFor();
+    const changed = page.getByRole("cell", { name: /was changed since it was compared/ });
+    await changed.first().waitFor();
+    expect(await changed.count()).toBe(2);
+    await figure(page, "Updated", "1");
+    await figure(page, "Already there", "2");
+    expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
+    expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
+    expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
+  });
 
-  journey(
-    "that is cancelled ends at once, and is begun again from there",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      // An answer that does not come does not hold it up.
-      await page.context().route("**/plants/batch", () => undefined);
-      await choose(page, "slow.ndjson", '{"id":62,"name":"Box"}\nnone\n');
-      await start(page);
-      await page.getByRole("button", { name: "Cancel" }).click();
-      await page.getByText("Import cancelled").waitFor();
-      await page.context().unroute("**/plants/batch");
-      await page.getByRole("button", { name: "Import again" }).click();
-      await page.getByText("1 of 2 rows was refused").waitFor();
-      await page.getByText("All others are stored.").waitFor();
-      expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
-    },
-  );
+  it("that is cancelled ends at once, and is begun again from there", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    // An answer that does not come does not hold it up.
+    await page.context().route("**/plants/batch", () => undefined);
+    await chooseFile(page, "slow.ndjson", '{"id":62,"name":"Box"}\nnone\n');
+    await start(page);
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByText("Import cancelled").waitFor();
+    await page.context().unroute("**/plants/batch");
+    await page.getByRole("button", { name: "Import again" }).click();
+    await page.getByText("1 of 2 rows was refused").waitFor();
+    await page.getByText("All others are stored.").waitFor();
+    expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
+  });
 
-  once("of any format recognises what is there already", async ({ service, open }) => {
-    await using view = await open({ at: "#/import" });
-    const { page } = view;
-    for (const [name, text, added] of [
-      ["lines.ndjson", '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n', "2"],
-      ["array.json", '[{"id":21,"name":"Fern"},{"id":22,"name":"Moss","tag":"green"}]', "0"],
-      ["table.tsv", "id\tname\ttag\n21\tFern\t\n22\tMoss\tgreen\n", "0"],
+  it("of any format and encoding stores what is new, recognises what is there, and names what it assumed", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    const lines = '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n';
+    for (const [file, content, id, name, added, said] of [
+      ["lines.ndjson", lines, 22n, "Moss", "2", ""],
+      ["array.json", `[${lines.trim().replace("\n", ",")}]`, 22n, "Moss", "0", ""],
+      ["table.tsv", "id\tname\ttag\n22\tMoss\tgreen\n", 22n, "Moss", "0", ""],
+      ["excel.csv", utf16("id\tname\n81\tGrüner Tee\n"), 81n, "Grüner Tee", "1", "Read as UTF-16"],
+      ["excel.csv", latin1("sep=;\nid;name\n82;Blüte\n"), 82n, "Blüte", "1", "Windows-1252"],
     ] as const) {
-      await choose(page, name, text);
-      await page.getByRole("cell", { name: "Moss" }).waitFor();
+      await chooseFile(page, file, content);
+      await page.getByRole("cell", { name }).waitFor();
+      if (said !== "") await page.getByText(said).waitFor();
       await start(page);
       await page.getByText("Import complete").waitFor();
       await figure(page, "Added", added);
-      expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
-      expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
+      expect(await service.findPlant(id)).toMatchObject({ name });
       await page.getByRole("button", { name: "Another file" }).click();
     }
+    expect(await service.findPlant(22n)).toMatchObject({ tag: "green" });
+
+    // A spreadsheet has shortened these ids.
+    await chooseFile(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n");
+    await page.getByRole("cell", { name: /as text/ }).waitFor();
+    await start(page);
+    await page.getByText("Nothing was stored.").waitFor();
+    expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
   });
 
-  journey(
-    "asks for a column that it cannot guess, and reads a file another way",
-    async ({ open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      await choose(page, "odd.csv", "code,what\n31,Heather\n");
-      await page.getByText("Which column is it?").first().waitFor();
-      expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
-      await page.getByLabel("Id", { exact: true }).selectOption("code");
-      await page.getByLabel("Name", { exact: true }).selectOption("what");
-      await page.getByRole("cell", { name: "Heather" }).waitFor();
-      await page.getByLabel("Separator").selectOption(";");
-      await page.getByRole("columnheader", { name: "code,what" }).waitFor();
-      await page.getByRole("button", { name: "Another file" }).click();
-      await choose(page, "cut.json", '[{"id":31,');
-      await page.getByText("The file can't be read this way").waitFor();
-    },
-  );
+  it("asks for a column that it cannot guess, and reads a file another way", async (visit) => {
+    const { page } = await visit.open({ at: "#/import" });
+    await chooseFile(page, "odd.csv", "code,what\n31,Heather\n");
+    await page.getByText("Which column is it?").first().waitFor();
+    expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+    await page.getByLabel("Id", { exact: true }).selectOption("code");
+    await page.getByLabel("Name", { exact: true }).selectOption("what");
+    await page.getByRole("cell", { name: "Heather" }).waitFor();
+    await page.getByLabel("Separator").selectOption(";");
+    await page.getByRole("columnheader", { name: "code,what" }).waitFor();
+    await page.getByRole("button", { name: "Another file" }).click();
+    await chooseFile(page, "cut.json", '[{"id":31,');
+    await page.getByText("The file can't be read this way").waitFor();
+  });
 
-  once("takes a file that is dropped anywhere", async ({ open }) => {
-    await using view = await open({ at: "#/plants" });
-    const { page } = view;
+  test("takes a file that is dropped anywhere", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants" });
     await page.evaluate(`
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));
@@ -265,13 +216,12 @@ describeInBrowser("an import", () => {
     expect(page.url()).toEndWith("#/import");
   });
 
-  once("takes rows that are pasted", async ({ service, open }) => {
+  test("takes rows that are pasted", async (visit) => {
     const [rows, id] = ["73\tPasted\tfern\n74\tMore\t\n", "73"];
-    await using view = await open({
+    const { page, service } = await visit.open({
       at: "#/plants",
       permissions: ["clipboard-read", "clipboard-write"],
     });
-    const { page } = view;
     await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(rows)})`);
     await page.keyboard.press("ControlOrMeta+v");
     await page.getByRole("cell", { name: id, exact: true }).waitFor();
@@ -280,29 +230,24 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Pasted" });
   });
 
-  once(
-    "of thirty thousand rows leaves the page responsive, and can be watched from elsewhere",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      const rows = Array.from({ length: 30_000 }, (_, index) =>
-        index % 1000 === 999
-          ? `none,Bad ${index},bulk`
-          : `${1_000_000 + index},Plant ${index},bulk`,
-      );
-      const seen = Promise.withResolvers<void>();
-      let pages = 0;
-      await page.context().route("**/plants?*", async (route) => {
-        if (++pages > 1) await seen.promise;
-        await route.fallback();
-      });
-      await choose(page, "thirty-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
-      const comparing = page.getByRole("progressbar", { name: "Comparing with the store" });
-      await comparing.and(page.locator("[value^='0.']")).waitFor();
-      seen.resolve();
-      await page.context().unroute("**/plants?*");
-      await figure(page, "New", "29,970");
-      await page.evaluate(`
+  test("of thirty thousand rows leaves the page responsive, and can be watched from elsewhere", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    const rows = Array.from({ length: 30_000 }, (_, index) =>
+      index % 1000 === 999 ? `none,Bad ${index},bulk` : `${1_000_000 + index},Plant ${index},bulk`,
+    );
+    const seen = Promise.withResolvers<void>();
+    let pages = 0;
+    await page.context().route("**/plants?*", async (route) => {
+      if (++pages > 1) await seen.promise;
+      await route.fallback();
+    });
+    await chooseFile(page, "thirty-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
+    const comparing = page.getByRole("progressbar", { name: "Comparing with the store" });
+    await comparing.and(page.locator("[value^='0.']")).waitFor();
+    seen.resolve();
+    await page.context().unroute("**/plants?*");
+    await figure(page, "New", "29,970");
+    await page.evaluate(`
       window.longestMs = 0;
       window.startedAtMs = performance.now();
       let last = window.startedAtMs;
@@ -313,81 +258,71 @@ describeInBrowser("an import", () => {
         requestAnimationFrame(watch);
       };
       requestAnimationFrame(watch);`);
-      // Waiting for a selector scans nothing: a scan would keep the page busy.
-      await start(page);
-      await page.waitForSelector("text=/rows per second/");
-      await page.getByRole("link", { name: "Plants", exact: true }).click();
-      await page.waitForSelector("h1:text('Plants')");
-      await page.getByRole("link", { name: /^Import/ }).click();
-      await page.waitForSelector("text=30 of 30,000 rows were refused");
-      // On a busy machine both are longer.
-      const isResponsive = "window.longestMs < (performance.now() - window.startedAtMs) / 4";
-      expect(await page.evaluate<boolean>(isResponsive)).toBe(true);
-      expect(await service.findPlant(1_029_998n)).toMatchObject({ name: "Plant 29998" });
-    },
-  );
+    // Waiting for a selector scans nothing: a scan would keep the page busy.
+    await start(page);
+    await page.waitForSelector("text=/rows per second/");
+    await page.getByRole("link", { name: "Plants", exact: true }).click();
+    await page.waitForSelector("h1:text('Plants')");
+    await page.getByRole("link", { name: /^Import/ }).click();
+    await page.waitForSelector("text=30 of 30,000 rows were refused");
+    // On a busy machine both are longer.
+    const isResponsive = "window.longestMs < (performance.now() - window.startedAtMs) / 4";
+    expect(await page.evaluate<boolean>(isResponsive)).toBe(true);
+    expect(await service.findPlant(1_029_998n)).toMatchObject({ name: "Plant 29998" });
+  });
 
-  journey(
-    "goes on by itself after answers were lost and the store was busy",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      view.announceFailure("/plants/batch", "failed");
-      view.announceFailure("/plants/batch", 503);
-      let count = 0;
-      await page.context().route("**/plants/batch", async (route) => {
-        count++;
-        if (count === 1) {
-          await route.fetch();
-          return route.abort("connectionreset");
-        }
-        if (count === 2)
-          return route.fulfill({ status: 503, json: { error: 5002, message: "busy" } });
-        return route.fallback();
-      });
-      // It is shown for as long as the next try is waited for, which may be a moment.
-      await page.evaluate(`new MutationObserver(() => {
+  it("goes on by itself after answers were lost and the store was busy", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/import" });
+    announceFailure("/plants/batch", "failed");
+    announceFailure("/plants/batch", 503);
+    let count = 0;
+    await page.context().route("**/plants/batch", async (route) => {
+      count++;
+      if (count === 1) {
+        await route.fetch();
+        return route.abort("connectionreset");
+      }
+      if (count === 2)
+        return route.fulfill({ status: 503, json: { error: 5002, message: "busy" } });
+      return route.fallback();
+    });
+    // It is shown for as long as the next try is waited for, which may be a moment.
+    await page.evaluate(`new MutationObserver(() => {
         window.isRetrySeen ||= document.body.innerText.includes("Trying again; nothing is lost");
       }).observe(document.body, { subtree: true, childList: true, characterData: true })`);
-      await choose(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
-      await start(page);
-      await page.getByText("Import complete").waitFor();
-      expect(await page.evaluate<boolean>("window.isRetrySeen")).toBe(true);
-      expect(count).toBeGreaterThanOrEqual(3);
-      expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
-    },
-  );
+    await chooseFile(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
+    await start(page);
+    await page.getByText("Import complete").waitFor();
+    expect(await page.evaluate<boolean>("window.isRetrySeen")).toBe(true);
+    expect(count).toBeGreaterThanOrEqual(3);
+    expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
+  });
 
-  journey(
-    "stops where its token ends, and is begun again from there",
-    async ({ service, open }) => {
-      const token = await createToken(service, { name: "brief" });
-      await using view = await open({ at: "#/import", token });
-      const { page } = view;
-      // Without a feed, the import is the first to hear of it, and then the list.
-      await page.route("**/changes*", (route) => route.fulfill({ status: 410 }));
-      view.announceFailure("/changes", 410);
-      await page.reload();
-      view.announceFailure("/plants/batch", 401);
-      view.announceFailure("/plants", 401);
-      await choose(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
-      await page.getByRole("cell", { name: "Elm" }).waitFor();
-      const record = (await readTokens(service.store)).find(({ name }) => name === "brief");
-      await service.store.revokeToken(record?.hash ?? "", Date.now());
-      // The service forgets what it knows of a token after a while.
-      const headers = { authorization: `Bearer ${token}` };
-      await until(
-        "the token is refused",
-        async () => !(await fetch(`${service.url}/token`, { headers })).ok,
-      );
-      await start(page);
-      await page.getByRole("heading", { name: "Sign in" }).waitFor();
-      await signIn(page, TEST_TOKEN);
-      await page.getByRole("button", { name: "Import again" }).click();
-      await page.getByText("Import complete").waitFor();
-      expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
-    },
-  );
+  it("stops where its token ends, and is begun again from there", async (visit) => {
+    const token = await createToken(visit.service, { name: "brief" });
+    const { page, service, announceFailure } = await visit.open({ at: "#/import", token });
+    // Without a feed, the import is the first to hear of it, and then the list.
+    await page.route("**/changes*", (route) => route.fulfill({ status: 410 }));
+    announceFailure("/changes", 410);
+    await page.reload();
+    announceFailure("/plants/batch", 401);
+    announceFailure("/plants", 401);
+    await chooseFile(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
+    await page.getByRole("cell", { name: "Elm" }).waitFor();
+    await revoke(service, "brief");
+    // The service forgets what it knows of a token after a while.
+    const headers = { authorization: `Bearer ${token}` };
+    await until(
+      "the token is refused",
+      async () => !(await fetch(`${service.url}/token`, { headers })).ok,
+    );
+    await start(page);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await signIn(page, TEST_TOKEN);
+    await page.getByRole("button", { name: "Import again" }).click();
+    await page.getByText("Import complete").waitFor();
+    expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
+  });
 
   describe("of a file that is gone", () => {
     const text = "id,name\n61,Yew\n";
@@ -401,15 +336,14 @@ describeInBrowser("an import", () => {
     /** The page offers another file, and takes it. */
     async function chooseAnother(page: Page): Promise<void> {
       await page.getByRole("button", { name: "Another file" }).click();
-      await choose(page, "another.csv", text);
+      await chooseFile(page, "another.csv", text);
       await start(page);
       await page.getByText(/^1 row in /).waitFor();
     }
 
-    journey("before it starts ends as failed", async ({ open }) => {
+    it("before it starts ends as failed", async (visit) => {
       using folder = makeTemporaryFolder();
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
+      const { page } = await visit.open({ at: "#/import" });
       await chooseFrom(page, `${folder.path}/gone.csv`);
       await page.getByRole("cell", { name: "Yew" }).waitFor();
       await rm(`${folder.path}/gone.csv`);

@@ -1,6 +1,6 @@
 /** What operators do in the console: tokens, webhooks, and activity. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Route } from "playwright-core";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
@@ -20,27 +20,24 @@ const backups = {
     return Date.now() - 120_000;
   },
 };
-const journeys = await startJourneys(
+const { it, test } = await startJourneys(
   { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },
   undefined,
   { backups },
 );
-const { journey, once } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("tokens in the console", () => {
-  journey("are made, shown once and revoked", async ({ service, open }) => {
-    const token = await createToken(service, { name: "admin" });
-    await using view = await open({
+  it("are made, shown once and revoked", async (visit) => {
+    const token = await createToken(visit.service, { name: "admin" });
+    const { page, service, announceFailure } = await visit.open({
       token,
       at: "#/tokens",
       permissions: ["clipboard-read", "clipboard-write"],
     });
-    const { page } = view;
     const name = "till";
     await page.getByRole("button", { name: "New token" }).click();
     await page.getByRole("dialog", { name: "New token" }).waitFor();
-    view.announceFailure("/tokens", 400);
+    announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("two words");
     await page.getByRole("button", { name: "Create token" }).click();
     await page.getByText("name: expected 1 to 64 characters").waitFor();
@@ -90,9 +87,8 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
-  once("that were just made stay, although an earlier list comes late", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  test("that were just made stay, although an earlier list comes late", async (visit) => {
+    const { page } = await visit.open();
     const gate = Promise.withResolvers<void>();
     const late = async (route: Route): Promise<void> => {
       const response = await route.fetch();
@@ -114,16 +110,16 @@ describeInBrowser("tokens in the console", () => {
     expect(await row.count()).toBe(1);
   });
 
-  once("are out of reach of a token that may not manage them", async ({ service, open }) => {
-    const token = await createToken(service, { name: "plain", scopes: ["plants:read"] });
-    await using view = await open({ token, at: "#/tokens" });
+  test("are out of reach of a token that may not manage them", async (visit) => {
+    const token = await createToken(visit.service, { name: "plain", scopes: ["plants:read"] });
+    await using view = await visit.open({ token, at: "#/tokens" });
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
     expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
   });
 
-  once("are the way out for a token that may do nothing else", async ({ service, open }) => {
-    const token = await createToken(service, { name: "clerk", scopes: ["tokens:manage"] });
-    await using view = await open({ token });
+  test("are the way out for a token that may do nothing else", async (visit) => {
+    const token = await createToken(visit.service, { name: "clerk", scopes: ["tokens:manage"] });
+    await using view = await visit.open({ token });
     await view.page.getByRole("link", { name: "Go to Tokens" }).click();
     await view.page.getByRole("heading", { name: "Tokens" }).waitFor();
     await view.page.getByRole("button", { name: "Signed in as clerk" }).click();
@@ -131,18 +127,17 @@ describeInBrowser("tokens in the console", () => {
   });
 });
 
-describeInBrowser("webhooks in the console", () => {
-  journey("are added, tested, changed and removed", async ({ service, open }) => {
+describeInBrowser("in the console,", () => {
+  it("webhooks in the console are added, tested, changed and removed", async (visit) => {
     using receiver = startReceiver();
-    await using view = await open({ at: "#/webhooks" });
-    const { page } = view;
+    const { page, service, announceFailure } = await visit.open({ at: "#/webhooks" });
     const choose = async (label: string): Promise<void> => {
       await page.getByRole("button", { name: "Actions for shop" }).click();
       await page.getByRole("button", { name: label }).click();
     };
     await page.getByRole("button", { name: "New webhook" }).click();
     await page.getByLabel("URL").fill("ftp://shop");
-    view.announceFailure("/webhooks", 400);
+    announceFailure("/webhooks", 400);
     await page.getByRole("button", { name: "Add webhook" }).click();
     await page.getByText("That didn't work").waitFor();
     await page.getByLabel("URL").fill(receiver.url);
@@ -166,7 +161,7 @@ describeInBrowser("webhooks in the console", () => {
     await choose("Resume");
     await page.getByText("Active").waitFor();
     await choose("Send changes again");
-    view.announceFailure("/replay", 400);
+    announceFailure("/replay", 400);
     await page.getByLabel("After change number").fill("x");
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByText("That didn't work").waitFor();
@@ -189,15 +184,12 @@ describeInBrowser("webhooks in the console", () => {
     await page.getByRole("button", { name: "Remove", exact: true }).click();
     await page.getByText("No webhooks yet.").waitFor();
   });
-});
 
-describeInBrowser("activity", () => {
-  journey("shows values and failures", async ({ service, open }) => {
-    await service.create('{"id":1,"name":"Rose"}');
+  it("activity shows values and failures", async (visit) => {
+    await visit.service.create('{"id":1,"name":"Rose"}');
     const headers = { "x-request-id": "lost" };
-    await send(service, "GET", "/plants/404", { headers });
-    await using view = await open({ at: "#/activity" });
-    const { page } = view;
+    await send(visit.service, "GET", "/plants/404", { headers });
+    const { page } = await visit.open({ at: "#/activity" });
     await page.getByText("5 minutes ago, 6.2 MB, 2 failed").waitFor();
     const failed = page.getByRole("row", { name: /lost/ });
     await failed.getByText("GET /plants/404").waitFor();

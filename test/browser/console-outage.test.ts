@@ -2,10 +2,12 @@
 
 import { expect, test } from "bun:test";
 import {
-  openRow,
   describeInBrowser,
+  fillNew,
   looks,
   openConsole,
+  openRow,
+  press,
   rowOf,
   startConsole,
   toastOf,
@@ -38,10 +40,8 @@ describeInBrowser("a service that is stopped and started again", () => {
       await rowOf(page, "Rose").waitFor();
       await page.getByText("No connection to the store").waitFor({ state: "detached" });
 
-      await page.keyboard.press("Escape");
-      await page.keyboard.press("n");
-      await page.getByLabel("Id", { exact: true }).fill("3");
-      await page.getByLabel("Name", { exact: true }).fill("Rosemary");
+      await press(page, "Escape", "n");
+      await fillNew(page, "3", "Rosemary");
       await service[Symbol.asyncDispose]();
       await page.getByRole("button", { name: "Add plant" }).click();
       await page.getByText("Couldn't confirm the save").waitFor();

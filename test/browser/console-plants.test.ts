@@ -1,52 +1,42 @@
 /** Plants in the console: found, added, corrected, removed and brought back, by clicking and by keys. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Page, Route } from "playwright-core";
 import { openWorkbook } from "../../src/format/workbook.ts";
 import {
-  openRow,
+  change,
   describeInBrowser,
+  edit,
+  fillNew,
   holdFeed,
+  openRow,
+  press,
   rowOf,
+  saveFile,
   startJourneys,
+  storeLines,
   toastOf,
   uncover,
 } from "../support/browser.ts";
-import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
 import { untilAt, untilSo } from "../support/steps.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
-const journeys = await startJourneys(limits({ scanRowsMax: 500 }), async ({ url }) => {
+const { it, test } = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {
   const lines = Array.from({ length: 3000 }, (_, index) => {
     const tag = index % 3 === 0 ? `,"tag":"fern"` : index % 3 === 1 ? `,"tag":"Ivy"` : "";
     return `{"id":${1000 + index},"name":"Plant ${index}"${tag}}\n`;
   });
-  const response = await fetch(`${url}/plants/batch`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
-    body: lines.join(""),
-  });
-  await response.text();
-  await sendPlant(url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
+  await storeLines(service, lines);
+  await sendPlant(service.url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
 });
-const { journey, once } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 const LARGEST = "9223372036854775807";
 
-/** As another colleague does it. */
-const change = ({ url }: TestService, id: string, body: object): Promise<Response> =>
-  fetch(`${url}/plants/${id}`, {
-    method: "PUT",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-
 describeInBrowser("the list", () => {
-  journey("draws only the rows in sight, and loads the others as one scrolls", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  it("draws only the rows in sight, and loads the others as one scrolls", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Plant 0").first().waitFor();
     expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
     await page.getByText("3,001 plants").waitFor();
@@ -58,16 +48,10 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("grid").getAttribute("aria-rowcount")).toBe("3002");
   });
 
-  journey("is walked by keys, and opens and closes a plant by them", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  it("is walked by keys, and opens and closes a plant by them", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Plant 0").first().waitFor();
-    await page.keyboard.press("/");
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("ArrowUp");
-    await page.keyboard.press("Enter");
+    await press(page, "/", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "Enter");
     await page.locator(".shown-name", { hasText: "Plant 1" }).waitFor();
     await untilAt(page, "#/plants/1001");
     await page.keyboard.press("Escape");
@@ -77,8 +61,7 @@ describeInBrowser("the list", () => {
       page.locator(`#plants[aria-activedescendant=row-${row}]`).waitFor();
     await page.keyboard.press("End");
     await active(99);
-    await page.keyboard.press("PageUp");
-    await page.keyboard.press("PageDown");
+    await press(page, "PageUp", "PageDown");
     await active(99);
     await page.keyboard.press("Home");
     await active(0);
@@ -90,117 +73,101 @@ describeInBrowser("the list", () => {
     await page.getByRole("dialog").waitFor({ state: "hidden" });
   });
 
-  journey(
-    "searches through many pages, and the address can be shared",
-    async ({ service, open }) => {
-      await using view = await open();
-      const { page } = view;
-      await page.getByRole("searchbox").fill("NEEDLE");
-      await rowOf(page, "Needle in a haystack").waitFor();
-      await page.getByText("End of list").waitFor();
-      expect(page.url()).toBe(`${service.url}/#/plants?q=NEEDLE`);
+  it("searches through many pages, and the address can be shared", async (visit) => {
+    const { page, service } = await visit.open();
+    await page.getByRole("searchbox").fill("NEEDLE");
+    await rowOf(page, "Needle in a haystack").waitFor();
+    await page.getByText("End of list").waitFor();
+    expect(page.url()).toBe(`${service.url}/#/plants?q=NEEDLE`);
 
-      await page.getByRole("searchbox").fill("no such plant");
-      await page.getByText("No plant has “no such plant” in its name or tag.").waitFor();
-      await page.getByRole("button", { name: "Show all plants" }).click();
-      await rowOf(page, "Plant 0").first().waitFor();
-      expect(await page.getByRole("searchbox").inputValue()).toBe("");
-    },
-  );
+    await page.getByRole("searchbox").fill("no such plant");
+    await page.getByText("No plant has “no such plant” in its name or tag.").waitFor();
+    await page.getByRole("button", { name: "Show all plants" }).click();
+    await rowOf(page, "Plant 0").first().waitFor();
+    expect(await page.getByRole("searchbox").inputValue()).toBe("");
+  });
 
-  journey(
-    "finds words of the name and the tag in any order, and an id",
-    async ({ service, open }) => {
-      await sendPlant(service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
-      await using view = await open();
-      const { page } = view;
-      const search = page.getByRole("searchbox");
-      await search.fill("alp edel");
-      await rowOf(page, "Édelweiß").waitFor();
-      await page.getByText("1 of 3,002 plants").waitFor();
-      await search.fill("4500");
-      const link = page.getByRole("link", { name: "Id 4500: “Édelweiß der Alpen”" });
-      expect(await link.getAttribute("href")).toBe("#/plants/4500?q=4500");
-      await change(service, "4500", { name: "Enzian", tag: "alpine" });
-      await page.getByRole("link", { name: "Id 4500: “Enzian”" }).waitFor();
-      await search.fill("1010");
-      await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
-      await page.keyboard.press("Enter");
-      await page.locator(".shown-name", { hasText: "Plant 10" }).waitFor();
-      await change(service, "4500", { name: "Gone", tag: "alpine" });
-    },
-  );
+  it("finds words of the name and the tag in any order, and an id", async (visit) => {
+    await sendPlant(visit.service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
+    const { page, service } = await visit.open();
+    const search = page.getByRole("searchbox");
+    await search.fill("alp edel");
+    await rowOf(page, "Édelweiß").waitFor();
+    await page.getByText("1 of 3,002 plants").waitFor();
+    await search.fill("4500");
+    const link = page.getByRole("link", { name: "Id 4500: “Édelweiß der Alpen”" });
+    expect(await link.getAttribute("href")).toBe("#/plants/4500?q=4500");
+    await change(service, 4500, { name: "Enzian", tag: "alpine" });
+    await page.getByRole("link", { name: "Id 4500: “Enzian”" }).waitFor();
+    await search.fill("1010");
+    await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.locator(".shown-name", { hasText: "Plant 10" }).waitFor();
+    await change(service, 4500, { name: "Gone", tag: "alpine" });
+  });
 
-  journey(
-    "keeps filter, order, panel and place through Back, a reload and another view",
-    async ({ open, isPhone }) => {
-      const rowHeight = isPhone ? 64 : 36;
-      await using view = await open({ at: "#/plants?tag=fern" });
-      const { page } = view;
-      await rowOf(page, "Plant 0").first().waitFor();
-      await page.getByRole("button", { name: "Order: Lowest id first" }).click();
-      await rowOf(page, "Plant 2997").waitFor();
-      await page.getByRole("grid").focus();
-      await page.keyboard.press("End");
-      await untilSo(page, `document.querySelector(".grid-body").offsetHeight > ${rowHeight * 400}`);
-      const scroller = page.locator(".scroller");
-      await scroller.evaluate((element, top) => element.scrollTo(0, top), rowHeight * 300);
-      await rowOf(page, "Plant 2094").waitFor();
-      await openRow(page, "Plant 2094");
-      await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
-      await page.reload();
-      await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
-      await rowOf(page, "Plant 2094").waitFor();
-      await untilAt(page, "#/plants/3094?tag=fern&order=desc");
-      await uncover(page);
-      await page.getByRole("link", { name: "Import" }).click();
-      await page.getByRole("heading", { name: "Import" }).waitFor();
-      await page.goBack();
-      const top = `document.querySelector(".scroller")?.scrollTop`;
-      await untilSo(page, `Math.abs(${top} - ${rowHeight * 300}) < ${rowHeight}`);
-      await page.goForward();
-      await page.getByRole("heading", { name: "Import" }).waitFor();
-      await page.reload();
-      await page.getByRole("link", { name: "Plants" }).click();
-      await rowOf(page, "Plant 2094").waitFor();
-      await untilAt(page, "#/plants?tag=fern&order=desc");
-      for (let step = isPhone ? -1 : 0; step < 3; step++) await page.goBack();
-      await untilAt(page, "#/plants?tag=fern&order=desc");
-      await page.goBack();
-      await untilAt(page, "#/plants?tag=fern");
-      await rowOf(page, "Plant 0").first().waitFor();
-    },
-  );
-
-  journey(
-    "is walked by keys while the open plant follows; a tag in a row filters",
-    async ({ open }) => {
-      await using view = await open({ at: "#/plants" });
-      const { page } = view;
-      await rowOf(page, "Plant 0").first().waitFor();
-      const before = await page.locator(".scroller").boundingBox();
-      await page.getByRole("grid").focus();
-      for (const [key, name] of [
-        ["Enter", "Plant 0"],
-        ["ArrowDown", "Plant 1"],
-        ["ArrowDown", "Plant 2"],
-      ] as const) {
-        await page.keyboard.press(key);
-        await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
-      }
-      // The list neither moves nor narrows.
-      expect(await page.locator(".scroller").boundingBox()).toEqual(before);
-      await page.goBack();
-      await untilAt(page, "#/plants");
-      await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
-      await untilAt(page, "#/plants?tag=Ivy");
-      await page.getByText("1,000 of").waitFor();
-    },
-  );
-
-  journey("is filtered by one of the tags in use, and its order is reversed", async ({ open }) => {
-    await using view = await open();
+  it("keeps filter, order, panel and place through Back, a reload and another view", async (visit) => {
+    const rowHeight = visit.isPhone ? 64 : 36;
+    await using view = await visit.open({ at: "#/plants?tag=fern" });
     const { page } = view;
+    await rowOf(page, "Plant 0").first().waitFor();
+    await page.getByRole("button", { name: "Order: Lowest id first" }).click();
+    await rowOf(page, "Plant 2997").waitFor();
+    await page.getByRole("grid").focus();
+    await page.keyboard.press("End");
+    await untilSo(page, `document.querySelector(".grid-body").offsetHeight > ${rowHeight * 400}`);
+    const scroller = page.locator(".scroller");
+    await scroller.evaluate((element, top) => element.scrollTo(0, top), rowHeight * 300);
+    await rowOf(page, "Plant 2094").waitFor();
+    await openRow(page, "Plant 2094");
+    await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
+    await page.reload();
+    await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
+    await rowOf(page, "Plant 2094").waitFor();
+    await untilAt(page, "#/plants/3094?tag=fern&order=desc");
+    await uncover(page);
+    await page.getByRole("link", { name: "Import" }).click();
+    await page.getByRole("heading", { name: "Import" }).waitFor();
+    await page.goBack();
+    const top = `document.querySelector(".scroller")?.scrollTop`;
+    await untilSo(page, `Math.abs(${top} - ${rowHeight * 300}) < ${rowHeight}`);
+    await page.goForward();
+    await page.getByRole("heading", { name: "Import" }).waitFor();
+    await page.reload();
+    await page.getByRole("link", { name: "Plants" }).click();
+    await rowOf(page, "Plant 2094").waitFor();
+    await untilAt(page, "#/plants?tag=fern&order=desc");
+    for (let step = visit.isPhone ? -1 : 0; step < 3; step++) await page.goBack();
+    await untilAt(page, "#/plants?tag=fern&order=desc");
+    await page.goBack();
+    await untilAt(page, "#/plants?tag=fern");
+    await rowOf(page, "Plant 0").first().waitFor();
+  });
+
+  it("is walked by keys while the open plant follows; a tag in a row filters", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants" });
+    await rowOf(page, "Plant 0").first().waitFor();
+    const before = await page.locator(".scroller").boundingBox();
+    await page.getByRole("grid").focus();
+    for (const [key, name] of [
+      ["Enter", "Plant 0"],
+      ["ArrowDown", "Plant 1"],
+      ["ArrowDown", "Plant 2"],
+    ] as const) {
+      await page.keyboard.press(key);
+      await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
+    }
+    // The list neither moves nor narrows.
+    expect(await page.locator(".scroller").boundingBox()).toEqual(before);
+    await page.goBack();
+    await untilAt(page, "#/plants");
+    await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
+    await untilAt(page, "#/plants?tag=Ivy");
+    await page.getByText("1,000 of").waitFor();
+  });
+
+  it("is filtered by one of the tags in use, and its order is reversed", async (visit) => {
+    const { page } = await visit.open();
     await page.getByLabel("Filter by tag").click();
     // The browser shows them as it likes.
     await page.locator("#tag-filter-tags option", { hasText: "Ivy (1,000)" }).waitFor({
@@ -218,9 +185,8 @@ describeInBrowser("the list", () => {
     await rowOf(page, "Needle in a haystack").waitFor();
   });
 
-  journey("is exported as it is filtered", async ({ open }) => {
-    await using view = await open({ at: "#/plants?tag=rare" });
-    const { page } = view;
+  it("is exported as it is filtered", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants?tag=rare" });
     await rowOf(page, "Needle").waitFor();
     for (const [label, content] of [
       ["as CSV", 'id,name,tag\r\n5000,"Needle in a haystack","rare"\r\n'],
@@ -229,10 +195,7 @@ describeInBrowser("the list", () => {
       ["as Excel workbook", '"id","name","tag"\n5000,"Needle in a haystack","rare"\n'],
     ] as const) {
       await page.getByRole("button", { name: "Export the list" }).click();
-      const [download] = await Promise.all([
-        page.waitForEvent("download"),
-        page.getByText(label).click(),
-      ]);
+      const download = await saveFile(page, page.getByText(label));
       const file = Bun.file(await download.path());
       const isWorkbook = download.suggestedFilename().endsWith(".xlsx");
       const bytes = isWorkbook ? (await openWorkbook(file)).readRows() : file.stream();
@@ -254,26 +217,21 @@ describeInBrowser("the list", () => {
     ["as CSV", "text/csv"],
     ["as NDJSON", "application/x-ndjson"],
   ] as const)
-    once(`is exported whole ${label}, even where the stream was cut`, async ({ service, open }) => {
+    test(`is exported whole ${label}, even where the stream was cut`, async (visit) => {
       const filter = "tag=fern&order=desc";
-      await using view = await open({ at: `#/plants?${filter}` });
-      const { page } = view;
+      const { page, service } = await visit.open({ at: `#/plants?${filter}` });
       await rowOf(page, "Plant 2997").waitFor();
       await cutStreams(page, (route) => route.fallback());
       await page.getByRole("button", { name: "Export the list" }).click();
-      const [download] = await Promise.all([
-        page.waitForEvent("download"),
-        page.getByText(label).click(),
-      ]);
+      const download = await saveFile(page, page.getByText(label));
       const headers = { accept, authorization: `Bearer ${TEST_TOKEN}` };
       const whole = await fetch(`${service.url}/plants?${filter}`, { headers });
       expect(await Bun.file(await download.path()).text()).toBe(await whole.text());
     });
 
-  once("is not saved where the rest of a cut export cannot be had", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
-    view.announceFailure("/plants", "failed");
+  test("is not saved where the rest of a cut export cannot be had", async (visit) => {
+    const { page, announceFailure } = await visit.open();
+    announceFailure("/plants", "failed");
     await rowOf(page, "Plant 0").first().waitFor();
     let isSaved = false;
     page.on("download", () => {
@@ -288,59 +246,52 @@ describeInBrowser("the list", () => {
 });
 
 describeInBrowser("a plant with the largest id of all", () => {
-  journey(
-    "is added, found, corrected, deleted and brought back, with every digit",
-    async ({ service, open }) => {
-      await using view = await open();
-      const { page } = view;
-      await page.getByRole("link", { name: "Add plant" }).click();
-      await page.getByLabel("Id", { exact: true }).fill(LARGEST);
-      await page.getByLabel("Name", { exact: true }).fill("Araucaria");
-      await page.getByLabel("Tag (optional)").fill("tree");
-      await page.getByRole("button", { name: "Add plant" }).click();
-      await toastOf(page, "Added “Araucaria”").waitFor();
-      expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
-        name: "Araucaria",
-        tag: "tree",
-      });
+  it("is added, found, corrected, deleted and brought back, with every digit", async (visit) => {
+    const { page, service } = await visit.open();
+    await page.getByRole("link", { name: "Add plant" }).click();
+    await fillNew(page, LARGEST, "Araucaria");
+    await page.getByLabel("Tag (optional)").fill("tree");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await toastOf(page, "Added “Araucaria”").waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+      name: "Araucaria",
+      tag: "tree",
+    });
 
-      // There is none after the largest.
-      await untilSo(page, "document.querySelector('#add-id').value === '5001'");
+    // There is none after the largest.
+    await untilSo(page, "document.querySelector('#add-id').value === '5001'");
 
-      await page.getByRole("searchbox").fill("arauc");
-      await openRow(page, LARGEST);
-      await page.getByRole("button", { name: "Edit" }).click();
-      await page.getByLabel("Name", { exact: true }).fill("Araucaria araucana");
-      await page.getByRole("button", { name: "Save" }).click();
-      await toastOf(page, "Saved").waitFor();
-      await rowOf(page, "Araucaria araucana").waitFor();
-      expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
-        name: "Araucaria araucana",
-      });
+    await page.getByRole("searchbox").fill("arauc");
+    await openRow(page, LARGEST);
+    await edit(page, "Araucaria araucana");
+    await page.getByRole("button", { name: "Save" }).click();
+    await toastOf(page, "Saved").waitFor();
+    await rowOf(page, "Araucaria araucana").waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+      name: "Araucaria araucana",
+    });
 
-      // The page has heard of its own change too, and has read the plant again.
-      await page.locator(".entry", { hasText: "Changed by" }).waitFor();
-      await page.getByRole("button", { name: "Delete" }).click();
-      await toastOf(page, "Deleted").waitFor();
-      await page.getByText("No plant has").waitFor();
-      expect(await service.findPlant(BigInt(LARGEST))).toBeUndefined();
+    // The page has heard of its own change too, and has read the plant again.
+    await page.locator(".entry", { hasText: "Changed by" }).waitFor();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "Deleted").waitFor();
+    await page.getByText("No plant has").waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toBeUndefined();
 
-      await page.keyboard.press("u");
-      await toastOf(page, "Restored").waitFor();
-      await rowOf(page, LARGEST).waitFor();
-      expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
-        name: "Araucaria araucana",
-        tag: "tree",
-      });
-    },
-  );
+    await page.keyboard.press("u");
+    await toastOf(page, "Restored").waitFor();
+    await rowOf(page, LARGEST).waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+      name: "Araucaria araucana",
+      tag: "tree",
+    });
+  });
 });
 
 describeInBrowser("the form for a new plant", () => {
-  journey("says what is wrong before anything is sent, and who has an id", async ({ open }) => {
-    await using view = await open({ at: "#/plants/new" });
-    const { page } = view;
-    view.announceFailure("/plants", 409);
+  it("says what is wrong before anything is sent, and who has an id", async (visit) => {
+    const { page, announceFailure } = await visit.open({ at: "#/plants/new" });
+    announceFailure("/plants", 409);
     const id = page.getByLabel("Id", { exact: true });
     for (const text of ["9223372036854775808", "-9223372036854775809", "1.5", "twelve", " "]) {
       await id.fill(text);
@@ -358,10 +309,9 @@ describeInBrowser("the form for a new plant", () => {
     await page.locator(".shown-name", { hasText: "Plant 0" }).waitFor();
   });
 
-  journey("sends again what got no answer, and nothing is doubled", async ({ service, open }) => {
-    await using view = await open({ at: "#/plants/new" });
-    const { page } = view;
-    view.announceFailure("/plants", "failed");
+  it("sends again what got no answer, and nothing is doubled", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/new" });
+    announceFailure("/plants", "failed");
     let lost = 0;
     // It arrives and is stored; the answer does not come back.
     await page.route("**/plants", async (route) => {
@@ -370,8 +320,7 @@ describeInBrowser("the form for a new plant", () => {
       await route.fetch();
       return route.abort("connectionreset");
     });
-    await page.getByLabel("Id", { exact: true }).fill("77");
-    await page.getByLabel("Name", { exact: true }).fill("Twice sent");
+    await fillNew(page, "77", "Twice sent");
     await page.getByRole("button", { name: "Add plant" }).click();
     await page.getByText("Couldn't confirm the save. It's safe to try again.").waitFor();
     await page.getByRole("button", { name: "Try again" }).click();
@@ -382,72 +331,58 @@ describeInBrowser("the form for a new plant", () => {
 });
 
 describeInBrowser("a series of new plants", () => {
-  journey(
-    "counts on from the last one, keeps its tag, and mentions a namesake",
-    async ({ service, open }) => {
-      await sendPlant(service.url, { id: 8_001n, name: "Taken", tag: null });
-      await using view = await open({ at: "#/plants/new" });
-      const { page } = view;
-      const id = page.getByLabel("Id", { exact: true });
-      await page.getByLabel("Name", { exact: true }).fill("Plant 7");
-      await page.getByRole("link", { name: "Plant 1007" }).waitFor();
-      await id.fill("8000");
-      await page.getByLabel("Tag (optional)").fill("series");
-      await page.getByRole("button", { name: "Add plant" }).click();
-      await toastOf(page, "Added “Plant 7”").waitFor();
-      await untilSo(page, "document.querySelector('#add-id').value === '8002'");
-      // The proposal comes back to a field that was emptied.
-      await id.fill("");
-      await page.getByLabel("Name", { exact: true }).focus();
-      expect(await id.inputValue()).toBe("8002");
-      expect(await page.getByLabel("Tag (optional)").inputValue()).toBe("series");
-      await toastOf(page, "Added “Plant 7”").getByRole("button", { name: "Open" }).click();
-      await page.locator(".label", { hasText: "8000" }).waitFor();
-    },
-  );
+  it("counts on from the last one, keeps its tag, and mentions a namesake", async (visit) => {
+    await sendPlant(visit.service.url, { id: 8_001n, name: "Taken", tag: null });
+    const { page } = await visit.open({ at: "#/plants/new" });
+    const id = page.getByLabel("Id", { exact: true });
+    await page.getByLabel("Name", { exact: true }).fill("Plant 7");
+    await page.getByRole("link", { name: "Plant 1007" }).waitFor();
+    await id.fill("8000");
+    await page.getByLabel("Tag (optional)").fill("series");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await toastOf(page, "Added “Plant 7”").waitFor();
+    await untilSo(page, "document.querySelector('#add-id').value === '8002'");
+    // The proposal comes back to a field that was emptied.
+    await id.fill("");
+    await page.getByLabel("Name", { exact: true }).focus();
+    expect(await id.inputValue()).toBe("8002");
+    expect(await page.getByLabel("Tag (optional)").inputValue()).toBe("series");
+    await toastOf(page, "Added “Plant 7”").getByRole("button", { name: "Open" }).click();
+    await page.locator(".label", { hasText: "8000" }).waitFor();
+  });
 });
 
 describeInBrowser("a plant that a colleague changes meanwhile", () => {
-  const edit = async (page: Page, name: string): Promise<void> => {
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill(name);
-  };
-
-  journey(
-    "is not overwritten unknowingly: it is shown, and either version can be kept",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/plants/1500" });
-      const { page } = view;
-      await holdFeed(page);
-      view.announceFailure("/plants/1500", 412);
-      await edit(page, "Mine");
-      await change(service, "1500", { name: "Theirs", tag: "theirs" });
-      await page.getByRole("button", { name: "Save" }).click();
-      await page.locator(".now", { hasText: "Theirs" }).waitFor();
-      expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
-      // Either choice loses an edit: neither is emphasised.
-      expect(await page.locator(".notice .button").count()).toBe(2);
-      expect(await page.locator(".notice .button-main").count()).toBe(0);
-      await page.getByRole("button", { name: "Overwrite with mine" }).click();
-      await toastOf(page, "Saved").waitFor();
-      expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
-
-      await edit(page, "Mine again");
-      await change(service, "1500", { name: "Theirs again" });
-      await page.getByRole("button", { name: "Save" }).click();
-      await page.getByRole("button", { name: "Discard my edit" }).click();
-      await page.locator(".shown-name", { hasText: "Theirs again" }).waitFor();
-      expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
-    },
-  );
-
-  journey("is not deleted unknowingly either", async ({ service, open }) => {
-    await using view = await open({ at: "#/plants/1600" });
-    const { page } = view;
+  it("is not overwritten unknowingly: it is shown, and either version can be kept", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/1500" });
     await holdFeed(page);
-    view.announceFailure("/plants/1600", 412);
+    announceFailure("/plants/1500", 412);
+    await edit(page, "Mine");
+    await change(service, 1500, { name: "Theirs", tag: "theirs" });
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.locator(".now", { hasText: "Theirs" }).waitFor();
+    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
+    // Either choice loses an edit: neither is emphasised.
+    expect(await page.locator(".notice .button").count()).toBe(2);
+    expect(await page.locator(".notice .button-main").count()).toBe(0);
+    await page.getByRole("button", { name: "Overwrite with mine" }).click();
+    await toastOf(page, "Saved").waitFor();
+    expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
+
+    await edit(page, "Mine again");
+    await change(service, 1500, { name: "Theirs again" });
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("button", { name: "Discard my edit" }).click();
+    await page.locator(".shown-name", { hasText: "Theirs again" }).waitFor();
+    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
+  });
+
+  it("is not deleted unknowingly either", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/1600" });
+    await holdFeed(page);
+    announceFailure("/plants/1600", 412);
     await page.getByRole("button", { name: "Delete" }).waitFor();
-    await change(service, "1600", { name: "Precious" });
+    await change(service, 1600, { name: "Precious" });
     await page.getByRole("button", { name: "Delete" }).click();
     await toastOf(page, "Someone else changed this plant. It isn't deleted yet.").waitFor();
     await page.locator(".shown-name", { hasText: "Precious" }).waitFor();
@@ -460,10 +395,9 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
   });
 
-  journey("keeps an empty tag and line breaks that were not touched", async ({ service, open }) => {
-    await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
-    await using view = await open({ at: "#/plants/-5" });
-    const { page } = view;
+  it("keeps an empty tag and line breaks that were not touched", async (visit) => {
+    await sendPlant(visit.service.url, { id: -5n, name: "Two\nlines", tag: "" });
+    const { page, service } = await visit.open({ at: "#/plants/-5" });
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByText("This plant has an empty tag").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("Three\nlines");

@@ -1,47 +1,33 @@
 /** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
 
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import type { Page, Request, Route } from "playwright-core";
 import {
+  change,
   createToken,
   describeInBrowser,
+  edit,
   holdFeed,
   openRow,
+  press,
   rowOf,
+  saveFile,
   setHidden,
   signIn,
+  signOut,
   startJourneys,
+  storeLines,
   toastOf,
 } from "../support/browser.ts";
-import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { sendPlant, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const COUNT = 10_001;
-const headers = { authorization: `Bearer ${TEST_TOKEN}` };
 const lines = Array.from({ length: COUNT }, (_, index) => {
   const tag = index < 40 ? "few" : "many";
   return `{"id":${index + 1},"name":"Plant ${index + 1}","tag":"${tag}"}\n`;
 });
-const journeys = await startJourneys({}, async ({ url }) => {
-  const stored = await fetch(`${url}/plants/batch`, {
-    method: "POST",
-    headers: { ...headers, "content-type": "application/x-ndjson" },
-    body: lines.join(""),
-  });
-  await stored.text();
-});
-const { journey, once } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
-
-const change = ({ url }: TestService, id: number, body: object): Promise<Response> =>
-  fetch(`${url}/plants/${id}`, {
-    method: "PUT",
-    headers: { ...headers, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-
-const remove = ({ url }: TestService, id: number): Promise<Response> =>
-  fetch(`${url}/plants/${id}`, { method: "DELETE", headers });
+const { it, test } = await startJourneys({}, (service) => storeLines(service, lines));
 
 const check = (page: Page, id: number, modifiers: "Shift"[] = []): Promise<void> =>
   page.getByRole("checkbox", { name: `Select “Plant ${id}”` }).click({ modifiers });
@@ -55,92 +41,80 @@ const tagOf = async (service: TestService, id: number): Promise<unknown> =>
   (await service.findPlant(BigInt(id)))?.tag;
 
 describeInBrowser("several plants", () => {
-  journey(
-    "are tagged, deleted and brought back; those that someone else changed are left alone",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/plants?tag=few" });
-      const { page } = view;
-      await check(page, 2);
-      await check(page, 5, ["Shift"]);
-      await page.getByText("4 selected").waitFor();
-      await setTag(page, "moved");
-      await toastOf(page, "Changed 4 plants.").waitFor();
-      expect(await Promise.all([1, 2, 5, 6].map((id) => tagOf(service, id)))).toEqual([
-        "few",
-        "moved",
-        "moved",
-        "few",
-      ]);
-      await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
-      await toastOf(page, "Undone: 4 plants.").waitFor();
-      expect(await tagOf(service, 2)).toBe("few");
+  it("are tagged, deleted and brought back; those that someone else changed are left alone", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?tag=few" });
+    await check(page, 2);
+    await check(page, 5, ["Shift"]);
+    await page.getByText("4 selected").waitFor();
+    await setTag(page, "moved");
+    await toastOf(page, "Changed 4 plants.").waitFor();
+    expect(await Promise.all([1, 2, 5, 6].map((id) => tagOf(service, id)))).toEqual([
+      "few",
+      "moved",
+      "moved",
+      "few",
+    ]);
+    await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
+    await toastOf(page, "Undone: 4 plants.").waitFor();
+    expect(await tagOf(service, 2)).toBe("few");
 
-      await check(page, 3);
-      await page.getByRole("button", { name: "Delete" }).click();
-      await toastOf(page, "Deleted 1 plant.").waitFor();
-      expect(await service.findPlant(BigInt(3))).toBeUndefined();
-      await page.keyboard.press("u");
-      await toastOf(page, "Undone: 1 plant.").waitFor();
-      await rowOf(page, "Plant 3").first().waitFor();
+    await check(page, 3);
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "Deleted 1 plant.").waitFor();
+    expect(await service.findPlant(BigInt(3))).toBeUndefined();
+    await page.keyboard.press("u");
+    await toastOf(page, "Undone: 1 plant.").waitFor();
+    await rowOf(page, "Plant 3").first().waitFor();
 
-      await holdFeed(page);
-      await check(page, 10);
-      await check(page, 12, ["Shift"]);
-      await change(service, 11, { name: "Theirs", tag: "few" });
-      await setTag(page, "mine");
-      await toastOf(page, "2 plants. 1 skipped. “Plant 11”: Someone else changed it.").waitFor();
-      expect(await Promise.all([10, 11, 12].map((id) => tagOf(service, id)))).toEqual([
-        "mine",
-        "few",
-        "mine",
-      ]);
-      // It stays selected as it is now, so a second try is a decision.
-      await page.getByText("1 selected").waitFor();
-      await setTag(page, "mine");
-      await toastOf(page, "Changed 1 plant.").waitFor();
-      expect(await service.findPlant(BigInt(11))).toMatchObject({
-        name: "Theirs",
-        tag: "mine",
-      });
-    },
-  );
+    await holdFeed(page);
+    await check(page, 10);
+    await check(page, 12, ["Shift"]);
+    await change(service, 11, { name: "Theirs", tag: "few" });
+    await setTag(page, "mine");
+    await toastOf(page, "2 plants. 1 skipped. “Plant 11”: Someone else changed it.").waitFor();
+    expect(await Promise.all([10, 11, 12].map((id) => tagOf(service, id)))).toEqual([
+      "mine",
+      "few",
+      "mine",
+    ]);
+    // It stays selected as it is now, so a second try is a decision.
+    await page.getByText("1 selected").waitFor();
+    await setTag(page, "mine");
+    await toastOf(page, "Changed 1 plant.").waitFor();
+    expect(await service.findPlant(BigInt(11))).toMatchObject({
+      name: "Theirs",
+      tag: "mine",
+    });
+  });
 
-  journey(
-    "are all that match but some, exported; too many to change at once are refused",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/plants?q=plant+many" });
-      const { page } = view;
-      await rowOf(page, "Plant 41").waitFor();
-      // The whole cell is the target.
-      await page
-        .getByRole("columnheader")
-        .first()
-        .click({ position: { x: 4, y: 4 } });
-      await check(page, 41);
-      await page.getByText("All 9,961 but 1 selected").waitFor();
-      await page.getByRole("button", { name: "Export the selection" }).click();
-      const [download] = await Promise.all([
-        page.waitForEvent("download"),
-        page.getByRole("button", { name: /as NDJSON/ }).click(),
-      ]);
-      const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
-      expect(exported.length).toBe(9_960);
-      expect(exported[0]).toContain("Plant 42");
+  it("are all that match but some, exported; too many to change at once are refused", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?q=plant+many" });
+    await rowOf(page, "Plant 41").waitFor();
+    // The whole cell is the target.
+    await page
+      .getByRole("columnheader")
+      .first()
+      .click({ position: { x: 4, y: 4 } });
+    await check(page, 41);
+    await page.getByText("All 9,961 but 1 selected").waitFor();
+    await page.getByRole("button", { name: "Export the selection" }).click();
+    const download = await saveFile(page, page.getByRole("button", { name: /as NDJSON/ }));
+    const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
+    expect(exported.length).toBe(9_960);
+    expect(exported[0]).toContain("Plant 42");
 
-      await page.getByRole("searchbox").fill("");
-      await page.getByText("10,001 plants", { exact: true }).waitFor();
-      await page.getByRole("checkbox", { name: "Select all that match" }).check();
-      await page.getByRole("button", { name: "Delete" }).click();
-      await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
-      expect(await service.findPlant(1n)).toBeDefined();
-    },
-  );
+    await page.getByRole("searchbox").fill("");
+    await page.getByText("10,001 plants", { exact: true }).waitFor();
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
+    expect(await service.findPlant(1n)).toBeDefined();
+  });
 
-  journey("can be stopped, and the rest stays selected", async ({ open }) => {
-    await using view = await open({
+  it("can be stopped, and the rest stays selected", async (visit) => {
+    const { page } = await visit.open({
       at: "#/plants?tag=few",
     });
-    const { page } = view;
     const gate = Promise.withResolvers<void>();
     await page.route("**/plants/*", async (route) => {
       if (route.request().method() === "DELETE") await gate.promise;
@@ -155,72 +129,58 @@ describeInBrowser("several plants", () => {
     await page.getByText(/^\d\d selected$/).waitFor();
   });
 
-  once(
-    "are selected by keys, and a checkbox that has the focus is the one meant",
-    async (visit) => {
-      await using view = await visit.open({ at: "#/plants?tag=many" });
-      const { page } = view;
-      await rowOf(page, "Plant 41").waitFor();
-      await page.getByRole("grid").focus();
-      await page.keyboard.press("Tab");
-      await page.keyboard.press("Space");
-      await page.getByText("All 9,961 selected").waitFor();
-      await page.keyboard.press("Space");
-      await check(page, 45);
-      await page.getByText("1 selected", { exact: true }).waitFor();
-      await page.keyboard.press("Space");
-      await page.getByText("selected").waitFor({ state: "detached" });
-      // A checkbox takes no letters.
-      await page.keyboard.press("/");
-      await page.locator("#search:focus").waitFor();
-    },
-  );
+  test("are selected by keys, and a checkbox that has the focus is the one meant", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants?tag=many" });
+    await rowOf(page, "Plant 41").waitFor();
+    await page.getByRole("grid").focus();
+    await press(page, "Tab", "Space");
+    await page.getByText("All 9,961 selected").waitFor();
+    await page.keyboard.press("Space");
+    await check(page, 45);
+    await page.getByText("1 selected", { exact: true }).waitFor();
+    await page.keyboard.press("Space");
+    await page.getByText("selected").waitFor({ state: "detached" });
+    // A checkbox takes no letters.
+    await page.keyboard.press("/");
+    await page.locator("#search:focus").waitFor();
+  });
 
-  once(
-    "stay selected as one changes the list, and their undo outlasts other messages",
-    async ({ service, open }) => {
-      await using view = await open({ at: "#/plants?tag=many" });
-      const { page } = view;
-      await check(page, 45);
-      await sendPlant(service.url, { id: -1n, name: "At the top", tag: "many" });
-      await rowOf(page, "At the top").waitFor();
-      await check(page, 48, ["Shift"]);
-      await page.getByText("4 selected").waitFor();
-      await openRow(page, "Plant 46");
-      await page.getByRole("button", { name: "Edit" }).click();
-      await page.getByLabel("Name", { exact: true }).fill("Mine");
-      await page.keyboard.press("Enter");
-      await toastOf(page, "Saved “Mine”").waitFor();
-      await openRow(page, "Plant 47");
+  test("stay selected as one changes the list, and their undo outlasts other messages", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?tag=many" });
+    await check(page, 45);
+    await sendPlant(service.url, { id: -1n, name: "At the top", tag: "many" });
+    await rowOf(page, "At the top").waitFor();
+    await check(page, 48, ["Shift"]);
+    await page.getByText("4 selected").waitFor();
+    await openRow(page, "Plant 46");
+    await edit(page, "Mine");
+    await page.keyboard.press("Enter");
+    await toastOf(page, "Saved “Mine”").waitFor();
+    await openRow(page, "Plant 47");
+    await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
+    await page.getByText("3 selected").waitFor();
+    // What others do is no surprise later: the list shows it.
+    await change(service, 45);
+    await page.getByText("2 selected").waitFor();
+    await change(service, 48, { name: "Theirs", tag: "many" });
+    await rowOf(page, "Theirs").waitFor();
+    await page.getByRole("button", { name: "Export the selection" }).click();
+    const download = await saveFile(page, page.getByRole("button", { name: /as NDJSON/ }));
+    expect(await Bun.file(await download.path()).text()).toMatch(/^.*"Mine".*\n.*"Theirs".*\n$/);
+    await page.locator(".selection").getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "Deleted 2 plants.").waitFor();
+    for (const id of [60, 61, 62]) {
+      await openRow(page, `Plant ${id}`);
       await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
-      await page.getByText("3 selected").waitFor();
-      // What others do is no surprise later: the list shows it.
-      await remove(service, 45);
-      await page.getByText("2 selected").waitFor();
-      await change(service, 48, { name: "Theirs", tag: "many" });
-      await rowOf(page, "Theirs").waitFor();
-      await page.getByRole("button", { name: "Export the selection" }).click();
-      const [download] = await Promise.all([
-        page.waitForEvent("download"),
-        page.getByRole("button", { name: /as NDJSON/ }).click(),
-      ]);
-      expect(await Bun.file(await download.path()).text()).toMatch(/^.*"Mine".*\n.*"Theirs".*\n$/);
-      await page.locator(".selection").getByRole("button", { name: "Delete" }).click();
-      await toastOf(page, "Deleted 2 plants.").waitFor();
-      for (const id of [60, 61, 62]) {
-        await openRow(page, `Plant ${id}`);
-        await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
-        await toastOf(page, `Deleted “Plant ${id}”`).waitFor();
-      }
-      await toastOf(page, "Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
-    },
-  );
+      await toastOf(page, `Deleted “Plant ${id}”`).waitFor();
+    }
+    await toastOf(page, "Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
+  });
 });
 
 describeInBrowser("a job on several plants", () => {
-  once("leaves a list that was opened meanwhile as it is", async ({ open }) => {
-    await using view = await open({ at: "#/plants?q=plant+900" });
-    const { page } = view;
+  test("leaves a list that was opened meanwhile as it is", async (visit) => {
+    const { page, announceFailure } = await visit.open({ at: "#/plants?q=plant+900" });
     await rowOf(page, "Plant 9009").waitFor();
     const gate = Promise.withResolvers<void>();
     const hold = async (route: Route): Promise<void> => {
@@ -234,7 +194,7 @@ describeInBrowser("a job on several plants", () => {
         ? route.fulfill({ status: 412, contentType: "application/json", body })
         : route.fallback(),
     );
-    view.announceFailure("/plants/9001", 412);
+    announceFailure("/plants/9001", 412);
     await page.getByRole("checkbox", { name: "Select all that match" }).check();
     await setTag(page, "moved");
     await page.getByRole("progressbar", { name: "Reading" }).waitFor();
@@ -246,10 +206,9 @@ describeInBrowser("a job on several plants", () => {
     expect(await page.getByText("1 selected").count()).toBe(0);
   });
 
-  once("ends with its person, and the next one does not hear of it", async ({ service, open }) => {
-    const next = await createToken(service, { name: "next" });
-    await using view = await open({ at: "#/plants?tag=many" });
-    const { page } = view;
+  test("ends with its person, and the next one does not hear of it", async (visit) => {
+    const next = await createToken(visit.service, { name: "next" });
+    const { page } = await visit.open({ at: "#/plants?tag=many" });
     const gate = Promise.withResolvers<void>();
     const held: Request[] = [];
     await page.route("**/plants/*", async (route) => {
@@ -263,8 +222,7 @@ describeInBrowser("a job on several plants", () => {
     await check(page, 59, ["Shift"]);
     await page.getByRole("button", { name: "Delete" }).click();
     await until("4 deletions are under way", () => held.length === 4);
-    await page.getByRole("button", { name: /Signed in as/ }).click();
-    await page.getByRole("button", { name: "Sign out" }).click();
+    await signOut(page);
     await signIn(page, next);
     await rowOf(page, "Plant 59").waitFor();
     gate.resolve();
@@ -277,21 +235,20 @@ describeInBrowser("a job on several plants", () => {
 });
 
 describeInBrowser("the first page of a long list", () => {
-  once("has what is added again at its end, and gives way to the next", async (visit) => {
+  test("has what is added again at its end, and gives way to the next", async (visit) => {
     const { service } = visit;
-    await using view = await visit.open({ at: "#/plants?order=desc&tag=many" });
-    const { page } = view;
+    const { page } = await visit.open({ at: "#/plants?order=desc&tag=many" });
     const untilLong = (rows: number): Promise<void> =>
       page.locator(`.grid-body[style*='height: ${rows * 36}px']`).waitFor();
     const last = COUNT - 99;
     await untilLong(100);
-    await remove(service, last);
+    await change(service, last);
     await untilLong(99);
     await sendPlant(service.url, { id: BigInt(last), name: "Again", tag: "many" });
     await untilLong(100);
 
     await setHidden(page, true);
-    await Promise.all(Array.from({ length: 100 }, (_, index) => remove(service, last + index)));
+    await Promise.all(Array.from({ length: 100 }, (_, index) => change(service, last + index)));
     await setHidden(page, false);
     await rowOf(page, `Plant ${last - 1}`).waitFor();
   });

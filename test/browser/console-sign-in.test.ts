@@ -1,78 +1,65 @@
 /** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
 
-import { afterAll, expect } from "bun:test";
-import type { Page } from "playwright-core";
-import { readTokens } from "../../src/auth/token.ts";
+import { expect } from "bun:test";
 import {
-  openRow,
   createToken,
   describeInBrowser,
+  fillNew,
+  openRow,
+  revoke,
   rowOf,
   signIn,
+  signOut,
   startJourneys,
   type TestPage,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { untilAt, untilSo } from "../support/steps.ts";
 
-const journeys = await startJourneys({}, ({ url }) =>
+const { it, test } = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),
 );
-const { journey, once } = journeys;
-afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("signing in to the console", () => {
-  journey(
-    "shows the list, and keeps the token in this tab only, and in no address",
-    async ({ service, open }) => {
-      await using view = await open({ token: null });
-      const { page } = view;
-      await signIn(page, TEST_TOKEN);
-      await rowOf(page, "Rose").waitFor();
-      await page.reload();
-      await rowOf(page, "Rose").waitFor();
-      expect(await page.evaluate<number>("localStorage.length")).toBe(0);
-      expect(await page.evaluate<string>("document.cookie")).toBe("");
-      expect(page.url()).not.toContain(TEST_TOKEN);
+  it("shows the list, and keeps the token in this tab only, and in no address", async (visit) => {
+    const { page, service } = await visit.open({ token: null });
+    await signIn(page, TEST_TOKEN);
+    await rowOf(page, "Rose").waitFor();
+    await page.reload();
+    await rowOf(page, "Rose").waitFor();
+    expect(await page.evaluate<number>("localStorage.length")).toBe(0);
+    expect(await page.evaluate<string>("document.cookie")).toBe("");
+    expect(page.url()).not.toContain(TEST_TOKEN);
 
-      const another = await page.context().newPage();
-      await another.goto(service.url);
-      await another.getByRole("heading", { name: "Sign in" }).waitFor();
-      await another.close();
-    },
-  );
+    const another = await page.context().newPage();
+    await another.goto(service.url);
+    await another.getByRole("heading", { name: "Sign in" }).waitFor();
+    await another.close();
+  });
 
-  journey(
-    "explains a wrong token, an expired one and an empty field, and lets none in",
-    async ({ service, open }) => {
-      await using view = await open({ token: null });
-      const { page } = view;
-      view.announceFailure("/token", 401);
-      const field = page.getByLabel("Token");
-      const button = page.getByRole("button", { name: "Sign in" });
+  it("explains a wrong token, an expired one and an empty field, and lets none in", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ token: null });
+    announceFailure("/token", 401);
+    const field = page.getByLabel("Token");
+    for (const [token, fault] of [
+      ["", "Paste a token"],
+      ["pst_mistyped", "not accepted"],
+      [await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }), "has expired"],
+      ["two words", "not a token"],
+    ] as const) {
+      await field.fill(token);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.locator(".field-fault", { hasText: fault }).waitFor();
+    }
+    expect(await field.getAttribute("aria-invalid")).toBe("true");
+    expect(await page.getByRole("navigation").count()).toBe(0);
+  });
 
-      await button.click();
-      await page.locator(".field-fault", { hasText: "Paste a token" }).waitFor();
-      await field.fill("pst_mistyped");
-      await button.click();
-      await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
-      await field.fill(await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }));
-      await button.click();
-      await page.locator(".field-fault", { hasText: "has expired" }).waitFor();
-      await field.fill("two words");
-      await button.click();
-      await page.locator(".field-fault", { hasText: "not a token" }).waitFor();
-      expect(await field.getAttribute("aria-invalid")).toBe("true");
-      expect(await page.getByRole("navigation").count()).toBe(0);
-    },
-  );
-
-  once("with a pasted token needs no further click", async ({ open }) => {
-    await using view = await open({
+  test("with a pasted token needs no further click", async (visit) => {
+    const { page } = await visit.open({
       token: null,
       permissions: ["clipboard-read", "clipboard-write"],
     });
-    const { page } = view;
     await page.evaluate(
       `navigator.clipboard.writeText(" 'Authorization: Bearer ${TEST_TOKEN}' \\\\\\n")`,
     );
@@ -81,56 +68,50 @@ describeInBrowser("signing in to the console", () => {
     await rowOf(page, "Rose").waitFor();
   });
 
-  journey(
-    "by the link of the first start leaves no token in the address or the history",
-    async ({ service, open }) => {
-      await using view = await open({ token: null, at: `#token=${TEST_TOKEN}` });
-      const { page } = view;
-      await rowOf(page, "Rose").waitFor();
-      await untilAt(page, `${service.url}/`);
-      await page.goBack();
-      expect(page.url()).not.toContain("token");
-      await page.goForward();
-      // A link in a tab that has a token changes nothing, also after signing out.
-      await page.evaluate("location.hash = 'token=pst_other'");
-      await untilSo(page, `location.href === "${service.url}/"`);
-      await rowOf(page, "Rose").waitFor();
-      await signOut(page);
-      expect(await page.locator(".field-fault").count()).toBe(0);
-      view.announceFailure("/token", 401);
-      await page.goto(`${service.url}/#token=pst_wrong`);
-      await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
-    },
-  );
+  it("by the link of the first start leaves no token in the address or the history", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({
+      token: null,
+      at: `#token=${TEST_TOKEN}`,
+    });
+    await rowOf(page, "Rose").waitFor();
+    await untilAt(page, `${service.url}/`);
+    await page.goBack();
+    expect(page.url()).not.toContain("token");
+    await page.goForward();
+    // A link in a tab that has a token changes nothing, also after signing out.
+    await page.evaluate("location.hash = 'token=pst_other'");
+    await untilSo(page, `location.href === "${service.url}/"`);
+    await rowOf(page, "Rose").waitFor();
+    await signOut(page);
+    expect(await page.locator(".field-fault").count()).toBe(0);
+    announceFailure("/token", 401);
+    await page.goto(`${service.url}/#token=pst_wrong`);
+    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
+  });
 
-  journey(
-    "for this device holds in new tabs and the reference, until one tab signs out",
-    async ({ service, open }) => {
-      await using view = await open({ token: null });
-      const { page } = view;
-      await page.getByLabel("Stay signed in on this device").check();
-      await signIn(page, TEST_TOKEN);
-      const another = await page.context().newPage();
-      await another.goto(service.url);
-      await rowOf(another, "Rose").waitFor();
-      await another.goto(`${service.url}/docs`);
-      await untilSo(another, `document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
-      const reference = await page.context().newPage();
-      await reference.goto(`${service.url}/docs`);
-      await another.goto(service.url);
-      await rowOf(another, "Rose").waitFor();
-      await signOut(page);
-      await untilSo(reference, `document.querySelector("#token").value === ""`);
-      await reference.close();
-      await another.getByRole("heading", { name: "Sign in" }).waitFor();
-      expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
-      await another.close();
-    },
-  );
+  it("for this device holds in new tabs and the reference, until one tab signs out", async (visit) => {
+    const { page, service } = await visit.open({ token: null });
+    await page.getByLabel("Stay signed in on this device").check();
+    await signIn(page, TEST_TOKEN);
+    const another = await page.context().newPage();
+    await another.goto(service.url);
+    await rowOf(another, "Rose").waitFor();
+    await another.goto(`${service.url}/docs`);
+    await untilSo(another, `document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
+    const reference = await page.context().newPage();
+    await reference.goto(`${service.url}/docs`);
+    await another.goto(service.url);
+    await rowOf(another, "Rose").waitFor();
+    await signOut(page);
+    await untilSo(reference, `document.querySelector("#token").value === ""`);
+    await reference.close();
+    await another.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
+    await another.close();
+  });
 
-  journey("can be undone: signing out forgets the token", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
+  it("can be undone: signing out forgets the token", async (visit) => {
+    const { page } = await visit.open();
     await rowOf(page, "Rose").waitFor();
     await signOut(page);
     expect(await page.evaluate<number>("sessionStorage.length")).toBe(0);
@@ -139,42 +120,30 @@ describeInBrowser("signing in to the console", () => {
   });
 });
 
-async function signOut(page: Page): Promise<void> {
-  await page.getByRole("button", { name: /Signed in as/ }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByRole("heading", { name: "Sign in" }).waitFor();
-}
-
 describeInBrowser("a token that may not do everything", () => {
-  journey(
-    "offers no adding, changing or importing where it may only read",
-    async ({ service, open }) => {
-      const token = await createToken(service, { name: "window", scopes: ["plants:read"] });
-      await using view = await open({ token });
-      const { page } = view;
-      await openRow(page, "Rose");
-      await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
-      for (const name of ["Add plant", "Edit", "Delete", "Import"])
-        expect(await page.getByText(name, { exact: true }).count()).toBe(0);
-      await page.keyboard.press("n");
-      expect(page.url()).not.toContain("new");
-      await page.goto(`${service.url}/#/plants/new`);
-      await rowOf(page, "Rose").waitFor();
-      expect(await page.getByRole("heading", { name: "Add a plant" }).count()).toBe(0);
-      await page.goto(`${service.url}/#/import`);
-      await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
-    },
-  );
+  it("offers no adding, changing or importing where it may only read", async (visit) => {
+    const token = await createToken(visit.service, { name: "window", scopes: ["plants:read"] });
+    const { page, service } = await visit.open({ token });
+    await openRow(page, "Rose");
+    await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
+    for (const name of ["Add plant", "Edit", "Delete", "Import"])
+      expect(await page.getByText(name, { exact: true }).count()).toBe(0);
+    await page.keyboard.press("n");
+    expect(page.url()).not.toContain("new");
+    await page.goto(`${service.url}/#/plants/new`);
+    await rowOf(page, "Rose").waitFor();
+    expect(await page.getByRole("heading", { name: "Add a plant" }).count()).toBe(0);
+    await page.goto(`${service.url}/#/import`);
+    await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
+  });
 
-  journey("offers a form and no list where it may only write", async ({ service, open }) => {
-    const token = await createToken(service, { name: "till", scopes: ["plants:write"] });
-    await using view = await open({ token });
-    const { page } = view;
-    view.announceFailure("/plants", 409);
+  it("offers a form and no list where it may only write", async (visit) => {
+    const token = await createToken(visit.service, { name: "till", scopes: ["plants:write"] });
+    const { page, service, announceFailure } = await visit.open({ token });
+    announceFailure("/plants", 409);
     expect(await page.getByRole("grid").count()).toBe(0);
     expect(await page.getByRole("link", { name: "Activity" }).count()).toBe(0);
-    await page.getByLabel("Id", { exact: true }).fill("1");
-    await page.getByLabel("Name", { exact: true }).fill("Tulip");
+    await fillNew(page, "1", "Tulip");
     await page.getByRole("button", { name: "Add plant" }).click();
     await page.getByText("Id 1 already belongs to another plant").waitFor();
     await page.getByLabel("Id", { exact: true }).fill("2");
@@ -192,35 +161,31 @@ async function untilSignedOut({ page, announceFailure }: TestPage): Promise<void
 }
 
 describeInBrowser("a token that ends while somebody works", () => {
-  journey(
-    "by being revoked leads back to signing in, and from there to the same view",
-    async ({ service, open }) => {
-      const token = await createToken(service, { name: "lost phone" });
-      await using view = await open({ token: null, at: "#/plants?tag=shrub" });
-      const { page } = view;
-      await page.getByLabel("Stay signed in on this device").check();
-      await signIn(page, token);
-      await rowOf(page, "Rose").waitFor();
-      const record = (await readTokens(service.store)).find(({ name }) => name === "lost phone");
-      await service.store.revokeToken(record?.hash ?? "", Date.now());
-      await untilSignedOut(view);
-      await page.getByText("no longer accepted").waitFor();
-      // The device still has the token, and the page says the same of it.
-      await page.reload();
-      await page.getByText("no longer accepted").waitFor();
-      await signIn(page, TEST_TOKEN);
-      await rowOf(page, "Rose").waitFor();
-      await untilAt(page, "#/plants?tag=shrub");
-    },
-  );
+  it("by being revoked leads back to signing in, and from there to the same view", async (visit) => {
+    const token = await createToken(visit.service, { name: "lost phone" });
+    await using view = await visit.open({ token: null, at: "#/plants?tag=shrub" });
+    const { page, service } = view;
+    await page.getByLabel("Stay signed in on this device").check();
+    await signIn(page, token);
+    await rowOf(page, "Rose").waitFor();
+    await revoke(service, "lost phone");
+    await untilSignedOut(view);
+    await page.getByText("no longer accepted").waitFor();
+    // The device still has the token, and the page says the same of it.
+    await page.reload();
+    await page.getByText("no longer accepted").waitFor();
+    await signIn(page, TEST_TOKEN);
+    await rowOf(page, "Rose").waitFor();
+    await untilAt(page, "#/plants?tag=shrub");
+  });
 
-  journey("by expiring says so", async ({ service, open }) => {
-    const token = await createToken(service, {
+  it("by expiring says so", async (visit) => {
+    const token = await createToken(visit.service, {
       name: "short",
       expiresAtMs: Date.now() + 3_600_000,
     });
-    await using view = await open({ token });
-    const { page } = view;
+    await using view = await visit.open({ token });
+    const { page, service } = view;
     await rowOf(page, "Rose").waitFor();
     await service.database.run(
       `UPDATE tokens SET expires_at_ms = ${Date.now()} WHERE name = 'short'`,

@@ -3,10 +3,14 @@
 import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import {
-  openRow,
+  change,
+  chooseFile,
   describeInBrowser,
+  edit,
   looks,
   openConsole,
+  openRow,
+  press,
   rowOf,
   signIn,
   startConsole,
@@ -75,8 +79,7 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     expect(await page.evaluate<number>(`innerWidth > 900 ? 0 : ${excess}`)).toBe(0);
   },
   "the keys": async (page) => {
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("?");
+    await press(page, "Escape", "?");
     await page.getByRole("dialog").waitFor();
   },
   "a plant": async (page) => {
@@ -85,15 +88,10 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.locator(".shown-name").waitFor();
   },
   "a plant being edited": async (page) => {
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Rosa ");
+    await edit(page, "Rosa ");
   },
   "a conflict": async (page) => {
-    await fetch(`${service.url}/plants/5`, {
-      method: "PUT",
-      headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-      body: JSON.stringify({ name: `Rose, changed ${Date.now()}`, tag: "shrub" }),
-    });
+    await change(service, 5, { name: `Rose, changed ${Date.now()}`, tag: "shrub" });
     await page.locator(".now").waitFor();
   },
   "a plant that is not there": async (page) => {
@@ -120,11 +118,11 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.getByRole("heading", { name: "Drop a file here" }).waitFor();
   },
   "the columns of a file": async (page) => {
-    await page.locator("#import-file").setInputFiles({
-      name: "plants.csv",
-      mimeType: "text/csv",
-      buffer: Buffer.from("id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n"),
-    });
+    await chooseFile(
+      page,
+      "plants.csv",
+      "id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n",
+    );
     await page.getByRole("cell", { name: "Oak" }).waitFor();
   },
   "an import under way": async (page) => {
@@ -165,37 +163,40 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
 
 let releaseImport = (): void => undefined;
 
-describeInBrowser("every view of the console", () => {
+describeInBrowser("in the console,", () => {
   // The journeys have the other two of the four looks.
   test.each([
     ["dark", { width: 960, height: 800 }],
     ["light", { width: 320, height: 640 }],
-  ] as const)("is accessible and fits: %s, %j", async (colorScheme, viewport) => {
-    await using view = await openConsole(service, {
-      token: null,
-      colorScheme,
-      viewport,
-      isJudgedThroughout: true,
-    });
-    view.announceFailure("/token", 401);
-    view.announceFailure("/plants", 409);
-    view.announceFailure("/plants/6", 404);
-    for (const reach of Object.values(steps)) await reach(view.page);
-  });
+  ] as const)(
+    "every view of the console is accessible and fits: %s, %j",
+    async (colorScheme, viewport) => {
+      await using view = await openConsole(service, {
+        token: null,
+        colorScheme,
+        viewport,
+        isJudgedThroughout: true,
+      });
+      view.announceFailure("/token", 401);
+      view.announceFailure("/plants", 409);
+      view.announceFailure("/plants/6", 404);
+      for (const reach of Object.values(steps)) await reach(view.page);
+    },
+  );
 
-  test.each(looks)("is accessible where the store is empty: %s", async (_name, look) => {
-    await using view = await openConsole(empty, look);
-    await view.page.getByRole("heading", { name: "No plants yet" }).waitFor();
-  });
-});
+  test.each(looks)(
+    "every view of the console is accessible where the store is empty: %s",
+    async (_name, look) => {
+      await using view = await openConsole(empty, look);
+      await view.page.getByRole("heading", { name: "No plants yet" }).waitFor();
+    },
+  );
 
-describeInBrowser("the list beside an open plant", () => {
-  test("shows names that can be read, 1000 pixels wide", async () => {
-    await using view = await openConsole(service, {
+  test("the list beside an open plant shows names that can be read, 1000 pixels wide", async () => {
+    const { page } = await openConsole(service, {
       at: "#/plants/5",
       viewport: { width: 1000, height: 700 },
     });
-    const { page } = view;
     await page.locator(".shown-name").waitFor();
     await rowOf(page, "Plant 1").first().waitFor();
     // The list is measured once more after it was drawn.
@@ -208,12 +209,9 @@ describeInBrowser("the list beside an open plant", () => {
       })()`,
     );
   });
-});
 
-describeInBrowser("a menu", () => {
-  test("closes when Tab leaves it", async () => {
-    await using view = await openConsole(service);
-    const { page } = view;
+  test("a menu closes when Tab leaves it", async () => {
+    const { page } = await openConsole(service);
     const last = page.getByRole("button", { name: /as NDJSON/ });
     const menu = page.getByRole("button", { name: "Export the list" });
     await menu.click();
@@ -225,23 +223,16 @@ describeInBrowser("a menu", () => {
     await menu.click();
     await last.waitFor({ state: "hidden" });
   });
-});
 
-describeInBrowser("a toast", () => {
-  test("covers no button of the view, 390 pixels wide", async () => {
+  test("a toast covers no button of the view, 390 pixels wide", async () => {
     await sendPlant(service.url, { id: 7n, name: "Fern", tag: "a" });
     const viewport = { width: 390, height: 700 };
-    await using view = await openConsole(service, { at: "#/plants/7", viewport });
-    const { page } = view;
+    const { page } = await openConsole(service, { at: "#/plants/7", viewport });
     await page.getByRole("button", { name: "Delete" }).click();
     // It stays while it has the focus, however long the scans take.
     await toastOf(page, "Deleted").getByRole("button", { name: "Undo" }).focus();
     await page.goto(`${service.url}/#/import`);
-    await page.locator("#import-file").setInputFiles({
-      name: "plants.csv",
-      mimeType: "text/csv",
-      buffer: Buffer.from("id,name\n71,Oak\n72,Ash\n73,Elm\n"),
-    });
+    await chooseFile(page, "plants.csv", "id,name\n71,Oak\n72,Ash\n73,Elm\n");
     await page.getByRole("cell", { name: "Oak", exact: true }).waitFor();
     const found = await page.evaluate<string>(`(() => {
       const button = document.querySelector("main .button-main");
@@ -252,12 +243,9 @@ describeInBrowser("a toast", () => {
     expect(found).toBe("Start import");
     await toastOf(page, "Deleted").waitFor();
   });
-});
 
-describeInBrowser("single-key shortcuts", () => {
-  test("can be turned off, and stay off in this browser", async () => {
-    await using view = await openConsole(service);
-    const { page } = view;
+  test("single-key shortcuts can be turned off, and stay off in this browser", async () => {
+    const { page } = await openConsole(service);
     await rowOf(page, "Rose").waitFor();
     await page.keyboard.press("?");
     await page.getByLabel("Use single-key shortcuts").uncheck();
@@ -271,17 +259,13 @@ describeInBrowser("single-key shortcuts", () => {
     await page.getByRole("button", { name: /Signed in as/ }).click();
     await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
     await page.getByLabel("Use single-key shortcuts").check();
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("n");
+    await press(page, "Escape", "n");
     await page.getByRole("heading", { name: "Add a plant" }).waitFor();
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
   });
-});
 
-describeInBrowser("forced colours", () => {
-  test("keep the marks of the current view, the open plant and what is selected", async () => {
-    await using view = await openConsole(service, { at: "#/plants/5" });
-    const { page } = view;
+  test("forced colours keep the marks of the current view, the open plant and what is selected", async () => {
+    const { page } = await openConsole(service, { at: "#/plants/5" });
     await page.emulateMedia({ forcedColors: "active" });
     await rowOf(page, "Rose").waitFor();
     await page.getByRole("checkbox", { name: "Select “Plant 1”" }).check();
@@ -290,20 +274,14 @@ describeInBrowser("forced colours", () => {
         (selector) => getComputedStyle(document.querySelector(selector)).outlineStyle)`);
     expect(marks).toEqual(["solid", "solid", "solid"]);
   });
-});
 
-describeInBrowser("the console under a base path", () => {
-  test("loads its files, its data and its worker from there", async () => {
+  test("the console under a base path loads its files, its data and its worker from there", async () => {
     await using shop = await startConsole({ PLANTSTORE_BASE_PATH: "/shop" });
     await using view = await openConsole(shop);
     const { page } = view;
     await page.getByRole("heading", { name: "No plants yet" }).waitFor();
     await page.goto(`${shop.url}/#/import`);
-    await page.locator("#import-file").setInputFiles({
-      name: "one.ndjson",
-      mimeType: "text/plain",
-      buffer: Buffer.from('{"id":1,"name":"Rose"}\n'),
-    });
+    await chooseFile(page, "one.ndjson", '{"id":1,"name":"Rose"}\n');
     await page.getByRole("button", { name: "Start import" }).click();
     await page.getByText("Import complete").waitFor();
   });

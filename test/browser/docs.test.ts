@@ -60,10 +60,10 @@ describeInBrowser("the API reference", () => {
     "shows every operation, schema and error, and requests in four languages: %s",
     async (_name, look) => {
       const permissions = ["clipboard-read", "clipboard-write"];
-      await using view = await openDocs({ ...look, permissions });
-      if (look === phone) await view.page.getByText("Contents", { exact: true }).click();
-      const text = await view.page.locator("main").innerText();
-      const contents = await view.page.getByRole("navigation", { name: "Contents" }).innerText();
+      const { page } = await openDocs({ ...look, permissions });
+      if (look === phone) await page.getByText("Contents", { exact: true }).click();
+      const text = await page.locator("main").innerText();
+      const contents = await page.getByRole("navigation", { name: "Contents" }).innerText();
       for (const title of ["Authentication", "Paging", "Retries", "Batches", "Errors", "Webhooks"])
         expect(contents).toContain(title);
       expect(operationIds.length).toBeGreaterThan(8);
@@ -74,12 +74,12 @@ describeInBrowser("the API reference", () => {
         expect(text).toContain(error);
 
       for (const operationId of operationIds) {
-        const operation = findOperation(view.page, operationId);
+        const operation = findOperation(page, operationId);
         expect(await operation.locator(".samples pre").innerText()).toContain(`'${service.url}/`);
         expect(await operation.locator(".responses").textContent()).toContain("5001 internal");
       }
 
-      const create = findOperation(view.page, "createPlant");
+      const create = findOperation(page, "createPlant");
       for (const [title, sign] of [
         ["JavaScript", "await fetch("],
         ["Python", "import requests"],
@@ -94,20 +94,20 @@ describeInBrowser("the API reference", () => {
       }
       await create.getByRole("button", { name: "Copy", exact: true }).click();
       const isCopied = `navigator.clipboard.readText().then((text) => text.startsWith("package main"))`;
-      await untilSo(view.page, isCopied);
+      await untilSo(page, isCopied);
 
       // A language that was chosen once is chosen in every operation.
-      const read = findOperation(view.page, "readPlant");
+      const read = findOperation(page, "readPlant");
       const code = read.locator(".samples pre");
       expect(await code.innerText()).toContain("package main");
       expect(await code.innerText()).toContain("Bearer YOUR_TOKEN");
-      await pasteToken(view.page);
+      await pasteToken(page);
       expect(await code.innerText()).toContain(`Bearer ${TEST_TOKEN}`);
 
-      await view.page.getByRole("link", { name: "List plants" }).click();
-      await untilAt(view.page, "/docs#/plants/listPlants");
-      await view.page.getByText("Failures:").first().click();
-      await view.page.getByText("5001 internal").first().waitFor();
+      await page.getByRole("link", { name: "List plants" }).click();
+      await untilAt(page, "/docs#/plants/listPlants");
+      await page.getByText("Failures:").first().click();
+      await page.getByText("5001 internal").first().waitFor();
     },
   );
 

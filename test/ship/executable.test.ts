@@ -13,7 +13,7 @@ import {
 } from "../../scripts/build-executable.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { listChildren, signal } from "../support/processes.ts";
-import { copySources, fail, run, useEverything } from "../support/shipped.ts";
+import { copySources, fail, run, serve, useEverything } from "../support/shipped.ts";
 
 const sources = copySources();
 const folder = join(sources.path, "release");
@@ -76,16 +76,9 @@ test.skipIf(!canUnshare)(
     const libraries = await run(["ldd", executable], { cwd: place.path });
     for (const [library] of libraries.matchAll(/\/\S+/g))
       cpSync(library, join(place.path, library), { dereference: true });
-    const child = Bun.spawn(["unshare", "-m", "-p", "-f", "sh", "-c", box, "sh", place.path], {
-      cwd: "/",
-      env: { ...process.env, PORT: "0", DATABASE_URL: "sqlite:/data/plants.db" },
-      stdout: "pipe",
-      stderr: "pipe",
-    });
-    const stderr = child.stderr.text();
-    const { value } = await child.stdout.getReader().read();
-    if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
-    const { url } = JSON.parse(new TextDecoder().decode(value)) as { readonly url: string };
+    const command = ["unshare", "-m", "-p", "-f", "sh", "-c", box, "sh", place.path];
+    const env = { DATABASE_URL: "sqlite:/data/plants.db" };
+    const { child, stderr, url } = await serve(command, { cwd: "/", env });
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
     const [service] = listChildren(child.pid);
     signal(service?.pid ?? 0, "SIGTERM");

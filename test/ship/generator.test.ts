@@ -7,6 +7,7 @@ import { readSamples } from "../support/client-package.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { isLong } from "../support/long.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
+import { run } from "../support/shipped.ts";
 
 const root = join(import.meta.dir, "../..");
 
@@ -15,28 +16,15 @@ test.skipIf(!isLong)(
   "orval: the generated client creates a plant exactly, as docs/client.md shows",
   async () => {
     using folder = makeTemporaryFolder();
-    const run = async (
-      command: readonly string[],
-      env: Record<string, string> = {},
-    ): Promise<void> => {
-      const child = Bun.spawn([...command], {
-        cwd: folder.path,
-        env: { ...process.env, ...env },
-        stdout: "pipe",
-        stderr: "pipe",
-      });
-      const printed = await Promise.all([child.stdout.text(), child.stderr.text()]);
-      const exitCode = await child.exited;
-      if (exitCode !== 0)
-        throw new Error(`${command.join(" ")} exits ${exitCode}:\n${printed.join("")}`);
-    };
+    const use = (command: readonly string[], env: Record<string, string> = {}): Promise<string> =>
+      run(command, { cwd: folder.path, env });
     cpSync(join(import.meta.dir, "generator"), folder.path, { recursive: true });
-    await run(["npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]);
+    await use(["npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]);
     await using service = await startService();
     const local = (text: string): string =>
       text.replaceAll("http://127.0.0.1:8080", service.url).replaceAll("./plants", "./generated");
     writeFileSync(join(folder.path, "orval.config.mjs"), local(readSamples("js", "generator")));
-    await run([process.execPath, "node_modules/.bin/orval"]);
+    await use([process.execPath, "node_modules/.bin/orval"]);
     writeFileSync(join(folder.path, "use.ts"), local(readSamples("ts", "generator")));
     // As a program of a user: strict, with the types of Node.js.
     const compilerOptions = {
@@ -51,8 +39,8 @@ test.skipIf(!isLong)(
     const program = { compilerOptions, files: ["use.ts"] };
     writeFileSync(join(folder.path, "package.json"), '{"type":"module"}');
     writeFileSync(join(folder.path, "tsconfig.json"), JSON.stringify(program));
-    await run([join(root, "node_modules/.bin/tsc"), "-p", folder.path]);
-    await run([process.execPath, "use.ts"], { TOKEN: TEST_TOKEN });
+    await use([join(root, "node_modules/.bin/tsc"), "-p", folder.path]);
+    await use([process.execPath, "use.ts"], { TOKEN: TEST_TOKEN });
     expect(await service.readPlants()).toEqual([
       { id: 9_007_199_254_740_993n, name: "Monstera deliciosa", tag: null },
     ]);

@@ -14,7 +14,7 @@ import { dirname, join } from "node:path";
 import packageJson from "../../package.json";
 import { bundled } from "../../scripts/build-licenses.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { copySources, fail, leaveTraps, run, useEverything } from "../support/shipped.ts";
+import { copySources, fail, leaveTraps, run, serve, useEverything } from "../support/shipped.ts";
 import { isLong } from "../support/long.ts";
 
 /** The npm that each supported release of Node.js brings; `npm run test:long` tries the older ones. */
@@ -129,20 +129,11 @@ async function serveAndStop(
   cwd: string,
   env: Record<string, string>,
 ): Promise<number> {
-  const { PATH = "", HOME = "" } = process.env;
-  const more = { PLANTSTORE_TOKEN: "sixteen-letters-x", PORT: "0" };
-  const child = Bun.spawn([...command, "plantstore", "serve"], {
+  const { child, stderr, url } = await serve([...command, "plantstore", "serve"], {
     cwd,
-    env: { PATH, HOME, ...more, ...env },
-    stdout: "pipe",
-    stderr: "pipe",
+    env: { PLANTSTORE_TOKEN: "sixteen-letters-x", ...env },
   });
-  const stderr = child.stderr.text();
-  const { value } = await child.stdout.getReader().read();
-  if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
-  const { url } = JSON.parse(new TextDecoder().decode(value)) as { readonly url: string };
   child.kill("SIGTERM");
-  // Standard error is closed by the last process that has it.
   expect(await stderr).toContain('"event":"stopped"');
   expect(await fetch(url).catch((error: unknown) => error)).toBeInstanceOf(Error);
   return child.exited;
@@ -178,7 +169,9 @@ describe.each(["node-modules", "pnp"])("Yarn 4 with the linker %s", (linker) => 
 
 describe("the launcher finds the runtime", () => {
   /** A package that says where its runtime is. */
-  function makeTree(files: readonly string[]): { readonly path: string } & Disposable {
+  function makeTree(
+    files: readonly string[],
+  ): { readonly path: string; readonly launcher: string } & Disposable {
     const tree = makeTemporaryFolder();
     for (const file of files) {
       const path = join(tree.path, file);
@@ -193,7 +186,7 @@ describe("the launcher finds the runtime", () => {
     const main = join(tree.path, "node_modules/plantstore/dist/service/main.js");
     mkdirSync(dirname(main), { recursive: true });
     writeFileSync(main, "");
-    return tree;
+    return { ...tree, launcher };
   }
 
   const own = Object.keys(packageJson.optionalDependencies).find((name) =>
@@ -214,8 +207,7 @@ describe("the launcher finds the runtime", () => {
     ["that suits the C library, also where it was moved", [other, moved], moved],
   ])("%s", async (_, files, expected) => {
     using tree = makeTree(files);
-    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
-    symlinkSync(launcher, join(tree.path, "link"));
+    symlinkSync(tree.launcher, join(tree.path, "link"));
     expect((await run(["./link", "version"], { cwd: tree.path })).trim()).toBe(expected);
   });
 
@@ -225,31 +217,29 @@ describe("the launcher finds the runtime", () => {
     mkdirSync(dirname(stub), { recursive: true });
     writeFileSync(stub, "echo the install script did not run\n", { mode: 0o755 });
     expect(existsSync(stub)).toBe(true);
-    const failure = await fail(["node_modules/plantstore/bin/plantstore.cjs"], { cwd: tree.path });
+    const failure = await fail([tree.launcher], { cwd: tree.path });
     expect(failure).toMatch(/exited with 1:\nplantstore: the runtime is not installed/);
   });
 
   test("or says what is missing, if there is one for another C library only", async () => {
     using tree = makeTree([other]);
-    const failure = await fail(["node_modules/plantstore/bin/plantstore.cjs"], { cwd: tree.path });
+    const failure = await fail([tree.launcher], { cwd: tree.path });
     expect(failure).toContain(`there is no package ${own} above `);
   });
 
   test("and exits as it does, also by a signal", async () => {
     using tree = makeTree([hoisted]);
-    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
     const runtime = join(tree.path, hoisted);
     writeFileSync(runtime, "#!/bin/sh\nexit 7\n");
-    expect(await Bun.spawn([launcher]).exited).toBe(7);
+    expect(await Bun.spawn([tree.launcher]).exited).toBe(7);
     writeFileSync(runtime, "#!/bin/sh\nkill -KILL $$\n");
-    const killed = Bun.spawn([launcher]);
+    const killed = Bun.spawn([tree.launcher]);
     await killed.exited;
     expect(killed.signalCode).toBe("SIGKILL");
   });
 
   test("and passes signals on to it", async () => {
     using tree = makeTree([hoisted]);
-    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
     const script = `#!/bin/sh
 for name in HUP INT QUIT TERM; do trap "echo $name; exit 7" $name; done
 echo ready
@@ -257,7 +247,7 @@ while :; do sleep 0.05; done
 `;
     writeFileSync(join(tree.path, hoisted), script);
     for (const name of ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"] as const) {
-      const child = Bun.spawn([launcher], { stdout: "pipe" });
+      const child = Bun.spawn([tree.launcher], { stdout: "pipe" });
       const reader = child.stdout.getReader();
       const readText = async (): Promise<string> =>
         new TextDecoder().decode((await reader.read()).value);

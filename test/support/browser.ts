@@ -3,17 +3,18 @@
  * shows something that is not accessible.
  */
 
-import { afterEach, describe, test } from "bun:test";
+import { afterAll, afterEach, describe, test } from "bun:test";
 import {
   type Browser,
   type BrowserContext,
   type BrowserContextOptions,
   chromium,
+  type Download,
   type Locator,
   type Page,
 } from "playwright-core";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
-import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
 import { buildConsole } from "../../scripts/build.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
 import { findFaults } from "./accessibility.ts";
@@ -330,20 +331,21 @@ export async function openConsole(
 /** Where a journey takes place. */
 interface Visit {
   readonly service: TestService;
-  readonly open: (options?: ConsoleOptions) => Promise<TestPage>;
+  /** The page is closed when the test is over. */
+  readonly open: (options?: ConsoleOptions) => Promise<TestPage & Pick<Visit, "service">>;
   readonly isPhone: boolean;
 }
 
 type Journey = (visit: Visit) => Promise<void>;
 
-interface Journeys extends AsyncDisposable {
-  /** A test in every look. */
-  readonly journey: (name: string, run: Journey) => void;
-  /** A test of something that no look changes, at desktop size. */
-  readonly once: (name: string, run: Journey) => void;
+interface Journeys {
+  /** In every look. */
+  readonly it: (name: string, run: Journey) => void;
+  /** Of something that no look changes, at desktop size. */
+  readonly test: (name: string, run: Journey) => void;
 }
 
-/** Each journey runs in every look, on a service for the look alone. */
+/** Each journey runs in every look, on a service for the look alone, which ends with the file. */
 export async function startJourneys(
   settings: Readonly<Record<string, string>> = {},
   fill: (service: TestService) => Promise<unknown> = async () => undefined,
@@ -354,18 +356,19 @@ export async function startJourneys(
   for (const [name, look] of looks) {
     const service = opened.use(await startConsole(settings, facts));
     await fill(service);
-    const open: Visit["open"] = (options) => openConsole(service, { ...look, ...options });
+    const open: Visit["open"] = async (options) =>
+      Object.assign(await openConsole(service, { ...look, ...options }), { service });
     visits.push([name, { service, open, isPhone: look === phone }]);
   }
   const stack = opened.move();
+  afterAll(() => stack.disposeAsync());
   return {
-    journey: (name, run) => {
+    it: (name, run) => {
       test.each(visits)(`${name}: %s`, (_look, visit) => run(visit));
     },
-    once: (name, run) => {
+    test: (name, run) => {
       test(name, () => run((visits[0] as [string, Visit])[1]));
     },
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 
@@ -374,6 +377,63 @@ export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("navigation").waitFor();
 }
+
+export async function signOut(page: Page): Promise<void> {
+  await page.getByRole("button", { name: /Signed in as/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+}
+
+/** Revokes the token of this name behind everyone's back. */
+export async function revoke({ store }: TestService, tokenName: string): Promise<void> {
+  const record = (await readTokens(store)).find(({ name }) => name === tokenName);
+  await store.revokeToken(record?.hash ?? "", Date.now());
+}
+
+/** As a colleague does it: replaces a plant, or removes it where there is nothing to replace it with. */
+export const change = ({ url }: TestService, id: number, body?: object): Promise<Response> =>
+  fetch(`${url}/plants/${id}`, {
+    method: body === undefined ? "DELETE" : "PUT",
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+
+/** Plants as NDJSON. */
+export async function storeLines({ url }: TestService, lines: readonly string[]): Promise<void> {
+  const stored = await fetch(`${url}/plants/batch`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
+    body: lines.join(""),
+  });
+  await stored.text();
+}
+
+/** The name of the open plant becomes this, and is not saved yet. */
+export async function edit(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: "Edit" }).click();
+  await page.getByLabel("Name", { exact: true }).fill(name);
+}
+
+/** The form for a new plant. */
+export async function fillNew(page: Page, id: string, name: string): Promise<void> {
+  await page.getByLabel("Id", { exact: true }).fill(id);
+  await page.getByLabel("Name", { exact: true }).fill(name);
+}
+
+export async function press(page: Page, ...keys: readonly string[]): Promise<void> {
+  for (const key of keys) await page.keyboard.press(key);
+}
+
+/** What a click on this saves. */
+export async function saveFile(page: Page, target: Locator): Promise<Download> {
+  const [download] = await Promise.all([page.waitForEvent("download"), target.click()]);
+  return download;
+}
+
+export const chooseFile = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
+  page
+    .locator("#import-file")
+    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
 
 /** The row of the list that has this in it. */
 export const rowOf = (page: Page, text: string): Locator =>

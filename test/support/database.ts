@@ -91,7 +91,7 @@ function run(path: string, statement: string): void {
 
 function lockFile(path: string): HeldWrites {
   const holder = new Database(path, { readwrite: true, create: false });
-  holder.run("PRAGMA busy_timeout = 5000");
+  holder.run("PRAGMA busy_timeout = 60000");
   holder.run("BEGIN IMMEDIATE");
   // Closing rolls back, and a second time does nothing.
   const release = async (): Promise<void> => holder.close();

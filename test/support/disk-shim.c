@@ -42,7 +42,7 @@ struct control {
   uint32_t sync_fails_percent;
   uint32_t sync_ms;
   uint32_t read_fails_percent;
-  uint32_t hang_ms;       /* one sync takes this long; the sync that takes it writes 0 here */
+  uint32_t hangs;         /* 1: the next sync hangs until this is 0 again; that sync writes 2 here */
   uint32_t faults;        /* written here: how often any of these happened */
 };
 
@@ -258,8 +258,11 @@ static void sleep_ms(uint32_t ms) {
 
 static void delay_sync(void) {
   sleep_ms(control->sync_ms);
-  if (control->hang_ms > 0)
-    sleep_ms(__atomic_exchange_n(&((struct control *)control)->hang_ms, 0, __ATOMIC_RELAXED));
+  uint32_t told = 1;
+  uint32_t *hangs = (uint32_t *)&control->hangs;
+  if (!__atomic_compare_exchange_n(hangs, &told, 2, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  happens(100);
+  while (control->hangs != 0) usleep(1000);
 }
 
 /* Keeps what was written before it began, and nothing of what others write meanwhile. */

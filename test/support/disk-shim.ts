@@ -20,7 +20,7 @@ const FIELDS = [
   "syncFailsPercent",
   "syncMs",
   "readFailsPercent",
-  "hangMs",
+  "hangs",
 ] as const;
 const FIELD_BYTES = 4;
 /** After the others, written by the shim: how many operations have failed, or were short or slow. */

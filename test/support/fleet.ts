@@ -18,13 +18,14 @@ interface Member {
 export class Fleet implements AsyncDisposable {
   /** Those that were ended here, whose clients may lose their connections. */
   readonly ended: ServiceProcess[] = [];
-  private readonly server: PostgresServer;
+  private readonly server: PostgresServer | undefined;
   private readonly env: Readonly<Record<string, string>>;
   private readonly members: Member[] = [];
   private quiet: Promise<void> = Promise.resolve();
   private started = 0;
 
-  constructor(server: PostgresServer, databaseUrl: string, env: Fleet["env"] = {}) {
+  /** With the server, statements of services that were ended are waited for. */
+  constructor(server: PostgresServer | undefined, databaseUrl: string, env: Fleet["env"] = {}) {
     this.server = server;
     this.env = { ...env, DATABASE_URL: databaseUrl };
   }
@@ -40,6 +41,11 @@ export class Fleet implements AsyncDisposable {
       if (result.status === "fulfilled") this.members.push(result.value);
     for (const result of results) if (result.status === "rejected") throw result.reason;
     return this.services;
+  }
+
+  /** For an engine where only one can make the store. */
+  async startOneByOne(length: number): Promise<void> {
+    for (let nth = 0; nth < length; nth++) await this.start(1);
   }
 
   /** Of any; it may be dead just now. */
@@ -72,10 +78,12 @@ export class Fleet implements AsyncDisposable {
     this.ended.push(service);
     service.kill(signal);
     await service.exited;
+    const { server } = this;
+    if (server === undefined) return;
     const query = `SELECT FROM pg_stat_activity WHERE application_name = '${name}'`;
     // A server that is down answers when it is back.
     const isBusy = (): Promise<boolean> =>
-      this.server.run(query).then(
+      server.run(query).then(
         (rows) => rows.length > 0,
         () => true,
       );
@@ -96,7 +104,11 @@ export class Fleet implements AsyncDisposable {
 
   private async spawn(): Promise<Member> {
     const name = `instance-${++this.started}`;
-    const url = `${this.env["DATABASE_URL"]}?application_name=${name}`;
-    return { service: await spawnService({ ...this.env, DATABASE_URL: url }), name };
+    const query = this.server === undefined ? "" : `?application_name=${name}`;
+    const DATABASE_URL = `${this.env["DATABASE_URL"]}${query}`;
+    // Every other one has two threads, unless the environment says otherwise.
+    const PLANTSTORE_WORKERS = String(1 + (this.started % 2));
+    const env = { PLANTSTORE_WORKERS, ...this.env, DATABASE_URL };
+    return { service: await spawnService(env), name };
   }
 }

@@ -34,6 +34,6 @@ const mutations: readonly Mutation[] = [
 export const mutate: Mutation = (bytes, random, pieces) =>
   random.pick(mutations)(bytes, random, pieces);
 
-export function randomBytes(random: Random, length: number): Buffer {
+function randomBytes(random: Random, length: number): Buffer {
   return Buffer.from(Array.from({ length }, () => random.below(256)));
 }

@@ -93,7 +93,7 @@ export async function createTestSchema(
     async [Symbol.asyncDispose]() {
       await server.run(`ALTER ROLE ${name} NOLOGIN`);
       await server.run(`DO $$ BEGIN
-        PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '${name}';
+        PERFORM pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = '${name}';
         DROP SCHEMA ${name} CASCADE;
       END $$`);
     },

@@ -29,32 +29,14 @@ interface Trap {
   readonly spring: (caught: Caught) => void;
 }
 
-export interface Proxy extends AsyncDisposable {
-  readonly port: number;
-  /** Those through which something can still come. */
-  readonly connections: () => number;
-  /** Of all connections at once, as by a machine on the way that was switched off and on. */
-  readonly cut: () => void;
-  /** Whether new connections are turned away. */
-  readonly refuse: (isRefusing: boolean) => void;
-  /** From now on nothing comes and nothing is closed, in neither direction; or everything that was held back. */
-  readonly freeze: (isFrozen: boolean) => void;
-  /** For everything, in both directions. */
-  readonly delay: (ms: number) => void;
-  /** The next connection by which a statement with this text in it comes: it does not get through. */
-  readonly holdStatement: (text: string) => Promise<Caught>;
-  /** The next connection by which such a statement comes: it is done, and the answer to it is not heard. */
-  readonly holdAnswer: (text: string) => Promise<Caught>;
-}
-
 /** In plain text only: a statement cannot be seen in TLS. */
 export async function startProxy(targetPort: number): Promise<Proxy> {
-  const proxy = new RunningProxy(targetPort);
+  const proxy = new Proxy(targetPort);
   await proxy.listen();
   return proxy;
 }
 
-class RunningProxy implements Proxy {
+export class Proxy implements AsyncDisposable {
   readonly #targetPort: number;
   readonly #server: Server;
   readonly #links = new Set<Link>();
@@ -79,31 +61,44 @@ class RunningProxy implements Proxy {
     return new Promise((resolve) => this.#server.listen(0, HOSTNAME, resolve));
   }
 
-  connections = (): number => this.#links.size;
+  /** Those through which something can still come. */
+  connections(): number {
+    return this.#links.size;
+  }
 
-  cut = (): void => {
+  /** Of all connections at once, as by a machine on the way that was switched off and on. */
+  cut(): void {
     for (const link of this.#links) link.cut();
-  };
+  }
 
-  refuse = (isRefusing: boolean): void => {
+  /** Whether new connections are turned away. */
+  refuse(isRefusing: boolean): void {
     this.#isRefusing = isRefusing;
-  };
+  }
 
-  freeze = (isFrozen: boolean): void => {
+  /** From now on nothing comes and nothing is closed, in neither direction; or everything that was held back. */
+  freeze(isFrozen: boolean): void {
     this.#isFrozen = isFrozen;
     for (const link of this.#links)
       for (const direction of ["requests", "answers"] as const)
         if (isFrozen) link.hold(direction);
         else link.release(direction);
-  };
+  }
 
-  delay = (ms: number): void => {
+  /** For everything, in both directions. */
+  delay(ms: number): void {
     this.#delayMs = ms;
-  };
+  }
 
-  holdStatement = (text: string): Promise<Caught> => this.#trap("requests", text);
+  /** The next connection by which a statement with this text in it comes: it does not get through. */
+  holdStatement(text: string): Promise<Caught> {
+    return this.#trap("requests", text);
+  }
 
-  holdAnswer = (text: string): Promise<Caught> => this.#trap("answers", text);
+  /** The next connection by which such a statement comes: it is done, and the answer to it is not heard. */
+  holdAnswer(text: string): Promise<Caught> {
+    return this.#trap("answers", text);
+  }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isRefusing = true;

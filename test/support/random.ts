@@ -35,6 +35,9 @@ export function createRandom(from: number = seed): Random {
   };
 }
 
+/** Choices of its own, whatever else is chosen meanwhile. */
+export const fork = (random: Random): Random => createRandom(random.below(2 ** 31));
+
 /** The test runner shows no causes, so the failure itself goes into the message. */
 export async function tellingSeed(run: () => Promise<void>): Promise<void> {
   try {

@@ -58,6 +58,34 @@ export const fail = (command: readonly string[], options: RunOptions): Promise<s
     (error: unknown) => (error as Error).message,
   );
 
+interface Started {
+  readonly child: Bun.Subprocess<"ignore", "pipe", "pipe">;
+  readonly url: string;
+  readonly tokenFile: string;
+  /** Everything on standard error, which is closed by the last process that has it. */
+  readonly stderr: Promise<string>;
+}
+
+/** Runs a command that serves, as the leader of a process group, and waits until it listens. */
+export async function serve(
+  command: readonly string[],
+  { cwd, env }: RunOptions,
+): Promise<Started> {
+  const child = Bun.spawn([...command], {
+    cwd,
+    env: { ...cleanEnvironment(), PORT: "0", ...env },
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "pipe",
+    detached: true,
+  });
+  const stderr = child.stderr.text();
+  const { value } = await child.stdout.getReader().read();
+  if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
+  const line = JSON.parse(new TextDecoder().decode(value)) as Pick<Started, "url" | "tokenFile">;
+  return { child, stderr, ...line };
+}
+
 const stock = makeWorkbook({
   sheets: {
     Stock: rowsOf([
@@ -81,23 +109,13 @@ export async function useEverything(
   leaveTraps(cwd);
 
   const workers = process.platform === "linux" ? "2" : "1";
-  const child = Bun.spawn([...command, "serve", "--port", "0", "--workers", workers], {
-    cwd,
-    env: { ...cleanEnvironment(), ...env },
-    stdout: "pipe",
-    stderr: "pipe",
-    detached: true,
-  });
+  const { child, stderr, url, tokenFile } = await serve(
+    [...command, "serve", "--workers", workers],
+    { cwd, env },
+  );
   // As Ctrl-C does: npx itself does not pass a signal on to what it runs.
   const signalGroup = (name: NodeJS.Signals): void => signal(-child.pid, name);
-  const stderr = child.stderr.text();
   try {
-    const { value } = await child.stdout.getReader().read();
-    if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
-    const { url, tokenFile } = JSON.parse(new TextDecoder().decode(value)) as {
-      readonly url: string;
-      readonly tokenFile: string;
-    };
     const token = readFileSync(tokenFile, "utf8").trim();
     await visit(url);
     await visit(`${url}/docs`);

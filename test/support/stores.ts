@@ -78,7 +78,7 @@ function reading<Result>(path: string, read: (db: Database) => Result): Result {
   const db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
   try {
     // Another process may be recovering it now.
-    db.run("PRAGMA busy_timeout = 5000");
+    db.run("PRAGMA busy_timeout = 60000");
     return read(db);
   } finally {
     db.close();

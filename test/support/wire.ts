@@ -37,46 +37,84 @@ export const chunked = (text: string): string => `${chunk(text)}0\r\n\r\n`;
 export interface WireAnswer {
   readonly status: number;
   readonly headers: Headers;
+  /** Each byte a character. */
   readonly body: string;
 }
 
-/** Everything that was received, answer by answer. Bytes that are none fail the test. */
+class NotHttp extends Error {}
+
+const STATUS_LINE = /^HTTP\/1\.1 [1-5]\d\d [^\r\n]*$/;
+const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
+
+/**
+ * The first answer in the text; undefined where it is not complete yet. Without a length it is complete where the
+ * connection has ended. `toHead` says that a HEAD is answered.
+ */
+export function takeAnswer(
+  text: string,
+  { toHead = false, hasEnded = false } = {},
+): { readonly answer: WireAnswer; readonly rest: string } | undefined {
+  const headEnd = text.indexOf("\r\n\r\n");
+  if (headEnd === -1 && (text === "" || "HTTP/1.1 ".startsWith(text.slice(0, 9)))) return undefined;
+  const [statusLine = "", ...lines] = text.slice(0, headEnd).split("\r\n");
+  if (headEnd === -1 || !STATUS_LINE.test(statusLine))
+    throw new NotHttp(`not an answer: ${JSON.stringify(text.slice(0, 200))}`);
+  const fields = lines.map((line): [string, string] => {
+    const [, name, value = ""] = FIELD.exec(line) ?? [];
+    if (name === undefined) throw new NotHttp(`not a field: ${JSON.stringify(line)}`);
+    return [name, value];
+  });
+  const status = Number(statusLine.slice(9, 12));
+  const headers = new Headers(fields);
+  const rest = text.slice(headEnd + 4);
+  const isBare = toHead || status < 200 || status === 204 || status === 304;
+  const taken = isBare ? { body: "", rest } : takeBody(headers, rest, hasEnded);
+  return taken && { answer: { status, headers, body: taken.body }, rest: taken.rest };
+}
+
+interface Taken {
+  readonly body: string;
+  readonly rest: string;
+}
+
+/** RFC 9112, section 6.3. */
+function takeBody(headers: Headers, rest: string, hasEnded: boolean): Taken | undefined {
+  const given = headers.get("content-length");
+  const isChunked = headers.get("transfer-encoding") === "chunked";
+  if ((given !== null && isChunked) || given?.includes(",")) throw new NotHttp("two lengths");
+  if (isChunked) return takeChunks(rest);
+  const length = Number(given ?? Infinity);
+  if (rest.length >= length) return { body: rest.slice(0, length), rest: rest.slice(length) };
+  return hasEnded && length === Infinity ? { body: rest, rest: "" } : undefined;
+}
+
+function takeChunks(rest: string): Taken | undefined {
+  const chunks: string[] = [];
+  for (let at = 0; ;) {
+    const lineEnd = rest.indexOf("\r\n", at);
+    if (lineEnd === -1) return undefined;
+    const size = rest.slice(at, lineEnd);
+    if (!/^[0-9a-f]+$/i.test(size)) throw new NotHttp(`not a chunk: ${JSON.stringify(size)}`);
+    const start = lineEnd + 2;
+    const end = start + Number.parseInt(size, 16);
+    if (rest.length < end + 2) return undefined;
+    if (rest.slice(end, end + 2) !== "\r\n") throw new NotHttp("a chunk without an end");
+    if (end === start) return { body: chunks.join(""), rest: rest.slice(end + 2) };
+    chunks.push(rest.slice(start, end));
+    at = end + 2;
+  }
+}
+
+/** Everything that was received until the connection ended, answer by answer. Bytes that are none fail the test. */
 export function parseAnswers(text: string): WireAnswer[] {
   const answers: WireAnswer[] = [];
   for (let rest = text; rest !== "";) {
-    const [top = "", statusLine = "", fields = ""] =
-      /^(HTTP\/1\.1 \d{3} [^\r\n]*)\r\n((?:[^\r\n]+\r\n)*)\r\n/.exec(rest) ?? [];
-    expect(statusLine, `not an answer: ${JSON.stringify(rest)}`).not.toBe("");
-    const headers = new Headers(
-      fields.split("\r\n").flatMap((line): [string, string][] => {
-        const colon = line.indexOf(":");
-        return colon === -1 ? [] : [[line.slice(0, colon), line.slice(colon + 1).trim()]];
-      }),
-    );
-    const status = Number(statusLine.slice(9, 12));
-    const [body, behind] = takeBody(status, headers, rest.slice(top.length));
-    answers.push({ status, headers, body });
-    rest = behind;
+    const taken = takeAnswer(rest, { hasEnded: true });
+    if (taken === undefined) throw new NotHttp(`cut off: ${JSON.stringify(rest.slice(0, 500))}`);
+    answers.push(taken.answer);
+    rest = taken.rest;
   }
   return answers;
-}
-
-/** RFC 9112, section 6.3: without a length, the body is everything until the connection ends. */
-function takeBody(status: number, headers: Headers, rest: string): [body: string, behind: string] {
-  if (status < 200 || status === 204) return ["", rest];
-  if (headers.get("transfer-encoding") === "chunked") return takeChunks(rest);
-  const length = Number(headers.get("content-length") ?? Infinity);
-  return [rest.slice(0, length), rest.slice(length)];
-}
-
-function takeChunks(rest: string): [body: string, behind: string] {
-  const [line = "", size = ""] = /^([0-9A-Fa-f]+)\r\n/.exec(rest) ?? [];
-  const length = Number.parseInt(size, 16);
-  const end = line.length + length;
-  expect(rest.slice(end, end + 2), `not a chunk: ${JSON.stringify(rest)}`).toBe("\r\n");
-  if (length === 0) return ["", rest.slice(end + 2)];
-  const [body, behind] = takeChunks(rest.slice(end + 2));
-  return [rest.slice(line.length, end) + body, behind];
 }
 
 /** Sends the bytes in one piece, and waits until the service has closed the connection. */
@@ -139,23 +177,30 @@ export interface RawConnection {
   readonly abort: () => void;
 }
 
-export async function connectRaw(url: string): Promise<RawConnection> {
+export async function connectRaw(
+  url: string,
+  tls?: { readonly ca: string },
+): Promise<RawConnection> {
   const { hostname, port } = new URL(url);
   let text = "";
   const waiting = new Set<() => void>();
   const { promise: closed, resolve: onClosed } = Promise.withResolvers<string>();
+  const ready = Promise.withResolvers<void>();
   const socket: Socket = await Bun.connect({
     hostname,
     port: Number(port),
+    ...(tls !== undefined && { tls }),
     socket: {
       data(_socket, bytes) {
         text += bytes.toString("latin1");
         for (const check of waiting) check();
       },
+      handshake: () => ready.resolve(),
       close: () => onClosed(text),
       error: () => onClosed(text),
     },
   });
+  if (tls !== undefined) await ready.promise;
   return {
     send: (bytes) => void socket.write(bytes),
     received: () => text,

@@ -3,22 +3,24 @@
  * what they have seen explains every plant that is stored.
  */
 
-import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { type Engine, openTestDatabase } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
+import { Fleet } from "../support/fleet.ts";
 import { Contest } from "../support/history.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { fork } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import { asCheat, type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
+import { PATIENCE_MS } from "../support/until.ts";
+import { environment, runOnEngines } from "./postgres-scene.ts";
+import { asCheat, type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 16;
 const READERS = 6;
 const KILL_MS_MAX = 1_000;
 const RECONNECT_MS = 20;
 const RECONNECTIONS_MIN = 3;
-const CATCH_UP_MS_MAX = 60_000;
+/** One that is told to stop ends its streams, and one that is killed does not. */
+export const SIGNALS = ["SIGKILL", "SIGKILL", "SIGTERM"] as const;
 
 const authorization = `Bearer ${TEST_TOKEN}`;
 
@@ -129,41 +131,25 @@ async function runOn(
   { seconds, random, tell }: Budget,
 ): Promise<Finding> {
   await using database = await openTestDatabase(engine);
-  await using services = new AsyncDisposableStack();
-  const spawn = async (): Promise<ServiceProcess> =>
-    services.use(
-      await spawnService({
-        ...environment,
-        DATABASE_URL: database.url,
-        PLANTSTORE_WORKERS: random.pick(["1", "2"]),
-      }),
-    );
-  const running: ServiceProcess[] = [await spawn(), await spawn()];
-  const fork = (): Random => createRandom(random.below(2 ** 31));
-  const choosing = fork();
-  const findUrl = (): string => choosing.pick(running).started.url;
+  await using fleet = new Fleet(undefined, database.url, environment);
+  await fleet.startOneByOne(2);
+  const choosing = fork(random);
+  const findUrl = (): string => fleet.findUrl(choosing);
   const followers = Array.from({ length: READERS }, () => new Follower(findUrl, resume));
-  await using clients = new Contest(CLIENTS, { findUrl }, fork());
-  const endsAtMs = performance.now() + seconds * 1_000;
+  await using clients = new Contest(CLIENTS, { findUrl }, fork(random));
+  const isOver = endsAfter(seconds);
   const countConnections = (): number =>
     followers.reduce((sum, follower) => sum + follower.connections, 0);
-  let kills = 0;
   do {
     await Bun.sleep(random.below(KILL_MS_MAX));
-    const index = random.below(running.length);
-    (running[index] as ServiceProcess).kill(random.pick(["SIGKILL", "SIGKILL", "SIGTERM"]));
-    running[index] = await spawn();
-    kills++;
+    await fleet.replaceAny(random, random.pick(SIGNALS));
     // Otherwise nothing was shown.
-  } while (performance.now() < endsAtMs || countConnections() < READERS + RECONNECTIONS_MIN);
+  } while (!isOver() || countConnections() < READERS + RECONNECTIONS_MIN);
   await clients.stop();
   const newest = Number(await findNewest(findUrl()));
-  const lateAtMs = performance.now() + CATCH_UP_MS_MAX;
-  const isLate = (): boolean =>
-    resume === "seen" &&
-    followers.some(({ last }) => last < newest) &&
-    performance.now() < lateAtMs;
-  while (isLate()) await Bun.sleep(RECONNECT_MS);
+  const isTooLate = endsAfter(PATIENCE_MS / 1_000);
+  const isBehind = (): boolean => resume === "seen" && followers.some(({ last }) => last < newest);
+  while (isBehind() && !isTooLate()) await Bun.sleep(RECONNECT_MS);
   await Promise.all(followers.map((follower) => follower.stop()));
   const rows = await database.readPlants();
   const [first, ...others] = followers as [Follower, ...Follower[]];
@@ -171,31 +157,24 @@ async function runOn(
   const numbersOf = ({ seen }: Follower): string => seen.map(({ seq }) => seq).join();
   for (const other of others)
     if (numbersOf(other) !== numbersOf(first)) faults.push("two readers saw different changes");
-  tell(`${engine}: ${first.seen.length} changes, ${kills} services ended`);
+  tell(`${engine}: ${first.seen.length} changes, ${fleet.ended.length} services ended`);
   return {
     faults,
     figures: {
       "changes seen by each reader": first.seen.length,
-      "services ended": kills,
+      "services ended": fleet.ended.length,
       "connections of readers": countConnections(),
     },
   };
 }
 
-const run = (resume: Resume, budget: Budget): Promise<Finding> =>
-  runEach<Engine>(
-    findMissingPostgres() === undefined ? ["sqlite", "postgres"] : ["sqlite"],
-    budget,
-    (engine, its) => runOn(engine, resume, its),
-  );
-
 export const changes: Scenario = {
   title: "readers follow the changes through services that are killed, and miss nothing",
-  run: (budget) => run("seen", budget),
+  run: (budget) => runOnEngines(budget, (engine, its) => runOn(engine, "seen", its)),
 };
 
 /** A reader that resumes at the newest change misses some. */
 export const changesCheat = asCheat(
   "readers that do not resume where they were do miss changes, and this is noticed",
-  (budget) => run("newest", budget),
+  (budget) => runOn("sqlite", "newest", budget),
 );

@@ -1,104 +1,46 @@
-/**
- * Many clients change the same few plants, through services that are killed, on databases that fail over: one order
- * explains every answer.
- */
+/** Many clients change the same few plants, through services that are killed: one order explains every answer. */
 
-import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { type Engine, openTestDatabase } from "../support/database.ts";
+import { Fleet } from "../support/fleet.ts";
 import { Contest, type Event, isLinearizable } from "../support/history.ts";
 import { perform } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { createRandom, type Random } from "../support/random.ts";
-import { startPair } from "../support/postgres-server.ts";
-import { readPair, urlOf } from "./fail-over.ts";
-import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import { type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
+import { fork, type Random } from "../support/random.ts";
+import { environment, runOnEngines } from "./postgres-scene.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 24;
-const SERVICES = 2;
 const KILL_MS_MAX = 1_000;
-/** Some clients are refused before the standby takes over, and some wait for it. */
-const PROMOTE_MS_MAX = 3_000;
 /** Histories with one wrong answer. Each has to be noticed. */
 const FALSIFIED_MAX = 300;
 
-interface Place extends AsyncDisposable {
-  readonly url: string;
-  readonly readPlants: () => Promise<readonly StoredPlant[]>;
-  /** Happens once, after half of the time. */
-  readonly failOver?: () => Promise<void>;
-}
-
-type Kind = Engine | "fail-over";
-
 export const contest: Scenario = {
-  title: "many clients change the same few plants: one order explains every answer",
-  run: (budget) =>
-    runEach<Kind>(
-      findMissingPostgres() === undefined ? ["sqlite", "postgres", "fail-over"] : ["sqlite"],
-      budget,
-      runOn,
-    ),
+  title: "many clients change the same few plants, and one order explains every answer",
+  run: (budget) => runOnEngines(budget, runOn),
 };
 
-async function openPlace(kind: Kind, random: Random): Promise<Place> {
-  if (kind !== "fail-over") return openTestDatabase(kind);
-  const pair = await startPair({ synchronous: true });
-  return {
-    url: urlOf(pair),
-    readPlants: () => readPair(pair),
-    // The old primary stays dead: one that could still be read would show old plants.
-    failOver: async () => {
-      await pair.primary.kill();
-      await Bun.sleep(random.below(PROMOTE_MS_MAX));
-      await pair.promote();
-    },
-    [Symbol.asyncDispose]: () => pair[Symbol.asyncDispose](),
-  };
-}
-
-async function runOn(kind: Kind, { seconds, random, tell }: Budget): Promise<Finding> {
-  await using place = await openPlace(kind, random);
-  await using services = new AsyncDisposableStack();
-  const spawn = async (): Promise<ServiceProcess> =>
-    services.use(
-      await spawnService({
-        ...environment,
-        DATABASE_URL: place.url,
-        PLANTSTORE_WORKERS: random.pick(["1", "2"]),
-      }),
-    );
-  const running: ServiceProcess[] = [];
-  for (let nth = 0; nth < SERVICES; nth++) running.push(await spawn());
-  const fork = (): Random => createRandom(random.below(2 ** 31));
-  const choosing = fork();
-  const findUrl = (): string => choosing.pick(running).started.url;
-  await using clients = new Contest(CLIENTS, { findUrl }, fork());
-  const startedAtMs = performance.now();
-  const hasPassed = (share: number): boolean =>
-    performance.now() - startedAtMs > seconds * 1_000 * share;
-  let kills = 0;
-  let isFailedOver = place.failOver === undefined;
+async function runOn(engine: Engine, { seconds, random, tell }: Budget): Promise<Finding> {
+  await using database = await openTestDatabase(engine);
+  await using fleet = new Fleet(undefined, database.url, environment);
+  await fleet.startOneByOne(2);
+  const choosing = fork(random);
+  const findUrl = (): string => fleet.findUrl(choosing);
+  await using clients = new Contest(CLIENTS, { findUrl }, fork(random));
+  const isOver = endsAfter(seconds);
   do {
     await Bun.sleep(random.below(KILL_MS_MAX));
-    const index = random.below(SERVICES);
-    (running[index] as ServiceProcess).kill("SIGKILL");
-    running[index] = await spawn();
-    kills++;
-    if (isFailedOver || !hasPassed(0.5)) continue;
-    await place.failOver?.();
-    isFailedOver = true;
-  } while (!isFailedOver || !hasPassed(1));
+    await fleet.replaceAny(random);
+  } while (!isOver());
   await clients.stop();
-  const faults = clients.compare(await place.readPlants());
+  const faults = clients.compare(await database.readPlants());
   const { falsified, missed } = falsify(clients.history.list(), random);
-  tell(`${kind}: ${clients.history.size} operations, ${kills} kills`);
+  tell(`${engine}: ${clients.history.size} operations, ${fleet.ended.length} kills`);
   if (missed > 0) faults.push(`${missed} of ${falsified} falsified histories were not noticed`);
   return {
     faults,
     figures: {
       operations: clients.history.size,
-      "services killed": kills,
+      "services killed": fleet.ended.length,
       "falsified histories noticed": falsified - missed,
       ...clients.counts,
     },

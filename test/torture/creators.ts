@@ -3,7 +3,8 @@
 import { catalogue } from "../../src/domain/errors.ts";
 import type { Ledger } from "../support/model.ts";
 import { type StoredPlant, toBody } from "../support/plants.ts";
-import { type Answer, Connection, formatRequest, readBody } from "./connection.ts";
+import type { WireAnswer } from "../support/wire.ts";
+import { Connection, formatRequest, readBody } from "./connection.ts";
 
 /** New plants, with ids that ascend from here. */
 export function* makePlantsFrom(firstId: number): Generator<StoredPlant, never> {
@@ -79,12 +80,12 @@ export class Creators {
       }
       if (answer.status === 200) {
         this.#acceptedMs.push(tookMs);
-        const isReplay = /^idempotent-replayed: *true$/im.test(answer.head);
+        const isReplay = answer.headers.get("idempotent-replayed") === "true";
         settle({ status: 200, body: readBody(answer), isReplay });
         continue;
       }
       const reason = findDeliberateRefusal(answer);
-      if (reason === undefined) this.faults.push(`${plant.id}: ${answer.head}\n${answer.body}`);
+      if (reason === undefined) this.faults.push(`${plant.id}: ${answer.status} ${answer.body}`);
       else this.#refusedMs.push(tookMs);
       if (reason !== undefined && reason !== "store_unavailable") settle("refused");
     }
@@ -96,8 +97,11 @@ const deliberate = (["overloaded", "store_busy", "store_unavailable"] as const).
 );
 
 /** What the catalogue calls a 503 that says when to come again; undefined for anything else. */
-export function findDeliberateRefusal(answer: Answer): (typeof deliberate)[number][0] | undefined {
-  if (answer.status !== 503 || !/^retry-after: *\d+$/im.test(answer.head)) return undefined;
+export function findDeliberateRefusal(
+  answer: WireAnswer,
+): (typeof deliberate)[number][0] | undefined {
+  if (answer.status !== 503 || !/^\d+$/.test(answer.headers.get("retry-after") ?? ""))
+    return undefined;
   try {
     const { error, message } = JSON.parse(readBody(answer)) as Record<string, unknown>;
     if (typeof message !== "string") return undefined;

@@ -76,17 +76,20 @@ export class Disk {
     return this.seen.get(name)?.pending.length ?? 0;
   }
 
-  /** What is there when the power is back: one of many possibilities, which leaves this disk as it is. */
-  lose(fates: Fates): Files {
-    const names = new Map(this.kept);
-    for (const naming of this.namings) if (fates.keepsName()) rename(names, naming);
-    const files = new Map<string, Buffer>();
-    for (const [name, { bytes, pending }] of names) {
-      const copy = bytes.clone();
-      for (const operation of pending) keepPartly(copy, operation, fates, bytes.length);
-      files.set(name, copy.toBuffer());
+  /** What is there when the power is back: so many of the possibilities, which leave this disk as it is. */
+  *lose(count: number): Generator<Files> {
+    for (let nth = 0; nth < count; nth++) {
+      const fates = chooseFates(this.random);
+      const names = new Map(this.kept);
+      for (const naming of this.namings) if (fates.keeps()) rename(names, naming);
+      const files = new Map<string, Buffer>();
+      for (const [name, { bytes, pending }] of names) {
+        const copy = bytes.clone();
+        for (const operation of pending) keepPartly(copy, operation, fates, bytes.length);
+        files.set(name, copy.toBuffer());
+      }
+      yield files;
     }
-    return files;
   }
 
   /** What is there as long as the power is. */
@@ -120,7 +123,7 @@ export class Disk {
     if (file === undefined) return;
     const { bytes } = file;
     const lengthBefore = bytes.length;
-    const fates = succeeded ? undefined : choosePieces(this.random);
+    const fates = succeeded ? undefined : chooseFates(this.random);
     for (const operation of file.pending) {
       if (operation.number >= begun) continue;
       if (fates === undefined) keep(bytes, operation);
@@ -149,7 +152,7 @@ function keep(bytes: Bytes, { data, offset }: Operation): void {
 function keepPartly(bytes: Bytes, operation: Operation, fates: Fates, keptLength: number): void {
   const { data, offset } = operation;
   if (data === undefined) {
-    if (fates.keepsTruncation()) bytes.truncate(offset);
+    if (fates.keeps()) bytes.truncate(offset);
     return;
   }
   for (const piece of fates.tear(offset, data, keptLength)) bytes.write(piece.offset, piece.data);
@@ -210,50 +213,30 @@ interface Piece {
   readonly data: Uint8Array;
 }
 
-export interface Fates {
-  readonly kept: number;
-  readonly dropped: number;
-  readonly torn: number;
-  keepsName(): boolean;
-  keepsTruncation(): boolean;
+interface Fates {
+  /** Whether a name or a truncation reaches the disk. */
+  keeps(): boolean;
   /** What reaches the disk of a write; `keptLength` is how long the file is for certain. */
   tear(offset: number, data: Buffer, keptLength: number): readonly Piece[];
 }
 
 /** Each operation has its own fate: a later one may be kept and an earlier one lost. */
-export function choosePieces(random: Random): Fates {
+function chooseFates(random: Random): Fates {
   const keptPercent = random.pick(KEPT_PERCENTS);
   const tornPercent = random.pick(TORN_PERCENTS);
   const leavesGarbage = random.chance(30);
-  const counts = { kept: 0, dropped: 0, torn: 0 };
-  const decide = (): boolean => {
-    const isKept = random.chance(keptPercent);
-    counts[isKept ? "kept" : "dropped"]++;
-    return isKept;
-  };
   return {
-    get kept() {
-      return counts.kept;
-    },
-    get dropped() {
-      return counts.dropped;
-    },
-    get torn() {
-      return counts.torn;
-    },
-    keepsName: decide,
-    keepsTruncation: decide,
+    keeps: () => random.chance(keptPercent),
     tear(offset, data, keptLength) {
       const sectors = cut(offset, data);
       if (sectors.length > 1 && random.chance(tornPercent)) {
-        counts.torn++;
         const survives = chooseSectors(random, sectors.length);
         return sectors.flatMap((sector, index) => {
           if (survives(index)) return [sector];
           return leavesGarbage ? replaceWithGarbage(random, sector, keptLength) : [];
         });
       }
-      if (decide()) return [{ offset, data }];
+      if (random.chance(keptPercent)) return [{ offset, data }];
       // A file that has grown, without what it has grown for.
       return leavesGarbage && random.chance(50)
         ? sectors.flatMap((sector) => replaceWithGarbage(random, sector, keptLength))

@@ -5,18 +5,16 @@ import { idOf, type Ledger, type Operation } from "../support/model.ts";
 import { findPlantByOracle } from "../support/oracle.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { type Answer, readBody } from "./connection.ts";
+import type { WireAnswer } from "../support/wire.ts";
+import { readBody } from "./connection.ts";
 import { findDeliberateRefusal } from "./creators.ts";
-import { isOwnId } from "./fuzz-requests.ts";
-import { valuesOf, type WireRequest } from "./fuzz-framing.ts";
+import { isOwnId, type SoundRequest, valuesOf } from "./fuzz-requests.ts";
 
-export interface Circumstances {
+interface Circumstances {
   readonly ledger: Ledger;
   /** The connection: it alone writes to its own ids. */
   readonly owner: number;
   readonly bodyBytesMax: number;
-  /** Nothing but body and values are odd: whatever comes back is the service's own. */
-  readonly isSound: boolean;
 }
 
 /** A batch, a write, a write of what is no plant, or anything else. */
@@ -24,12 +22,15 @@ type Asked = Operation | "batch" | "no plant" | "other";
 
 /** What is wrong; the ledger knows afterwards what came of it. */
 export function judge(
-  request: WireRequest,
-  answer: Answer | undefined,
+  request: SoundRequest,
+  answer: WireAnswer | undefined,
   circumstances: Circumstances,
 ): string[] {
   const asked = findOperation(request);
-  const faults = answer === undefined ? [] : judgeForm(request, answer, circumstances);
+  const isHead = request.method === "HEAD";
+  const faults = answer === undefined ? [] : judgeForm(answer, isHead);
+  if (answer !== undefined && !isHead && isOfRuntime(answer))
+    faults.push(`the runtime's own ${answer.status}`);
   const isAccepted = answer !== undefined && answer.status < 300;
   if (asked !== "other" && isAccepted && !isEntitled(request))
     faults.push(`${answer.status} for a request without a right to it`);
@@ -42,7 +43,7 @@ export function judge(
 
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
-function findOperation({ method, target, body }: WireRequest): Asked {
+function findOperation({ method, target, body }: SoundRequest): Asked {
   const path = target.replace(/^https?:\/\/[^/?]*/, "").replace(/\?.*$/s, "");
   if (path === "/plants" && method === "POST") return asWrite("create", findPlantByOracle(body));
   if (path === "/plants/batch" && method === "POST") return "batch";
@@ -70,28 +71,24 @@ function findReplacement(body: Uint8Array, id: bigint): StoredPlant | undefined 
   return plant?.id === id ? plant : undefined;
 }
 
-const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
-
-function isEntitled(request: WireRequest): boolean {
-  const tokens = valuesOf(request, "authorization");
-  const hosts = valuesOf(request, "host");
-  const isFound = hosts.length === 0 ? request.version === "HTTP/1.0" : HOST.test(hosts.join());
-  return isFound && tokens.length === 1 && /^bearer +/i.test(tokens[0] ?? "")
-    ? (tokens[0] ?? "").replace(/^bearer +/i, "") === TEST_TOKEN
-    : false;
+function isEntitled(request: SoundRequest): boolean {
+  const [token = "", ...more] = valuesOf(request, "authorization");
+  const isBearer = more.length === 0 && /^bearer +/i.test(token);
+  return isBearer && token.replace(/^bearer +/i, "") === TEST_TOKEN;
 }
 
 /** The parser's own answers, which have no body and end the connection. */
 const RUNTIME_STATUSES: ReadonlySet<number> = new Set([400, 413, 431, 505]);
 
-export const isOfRuntime = ({ status, body }: Answer): boolean =>
+const isOfRuntime = ({ status, body }: WireAnswer): boolean =>
   body === "" && RUNTIME_STATUSES.has(status);
 
-function judgeForm(request: WireRequest, answer: Answer, { isSound }: Circumstances): string[] {
+/** Whether it is an answer of the catalogue, or of the runtime. */
+export function judgeForm(answer: WireAnswer, isHead: boolean): string[] {
   const { status } = answer;
   if (status < 400) return [];
-  if (request.method === "HEAD") return status === 500 ? ["500"] : [];
-  if (!isSound && isOfRuntime(answer)) return [];
+  if (isHead) return status === 500 ? ["500"] : [];
+  if (isOfRuntime(answer)) return [];
   if (status >= 500 && findDeliberateRefusal(answer) === undefined)
     return [`${status}: ${answer.body.slice(0, 200)}`];
   return isCatalogued(readBody(answer), status)
@@ -114,9 +111,9 @@ function isCatalogued(body: string, status: number): boolean {
 
 function settle(
   operation: Operation,
-  request: WireRequest,
-  answer: Answer | undefined,
-  { ledger, owner, bodyBytesMax, isSound }: Circumstances,
+  request: SoundRequest,
+  answer: WireAnswer | undefined,
+  { ledger, owner, bodyBytesMax }: Circumstances,
 ): string[] {
   const id = idOf(operation);
   const isUnknown =
@@ -134,10 +131,7 @@ function settle(
     return fault === undefined ? [] : [fault];
   }
   const isDue =
-    isSound &&
-    operation.kind !== "remove" &&
-    request.body.length <= bodyBytesMax &&
-    isPlain(request);
+    operation.kind !== "remove" && request.body.length <= bodyBytesMax && isPlain(request);
   if (!isDue || answer.status === 503) {
     settled("refused");
     return [];
@@ -154,33 +148,26 @@ const REASONS: ReadonlySet<string> = new Set([
 ]);
 
 /** No condition, encoding or type that could be a reason to refuse. */
-function isPlain(request: WireRequest): boolean {
+function isPlain(request: SoundRequest): boolean {
   return (
     valuesOf(request, "content-type").join() === "application/json" &&
     request.fields.every(([name]) => !REASONS.has(name))
   );
 }
 
-interface LineResult {
-  readonly line: number;
-  readonly status: number;
-}
-
 function settleBatch(
-  request: WireRequest,
-  answer: Answer | undefined,
+  request: SoundRequest,
+  answer: WireAnswer | undefined,
   { ledger, owner }: Circumstances,
 ): string[] {
   if (answer !== undefined && answer.status !== 200) return [];
-  const results = new Map<number, LineResult>();
-  for (const text of answer === undefined ? [] : readBody(answer).split("\n")) {
-    if (text === "") continue;
-    const result = JSON.parse(text) as LineResult;
-    results.set(result.line, result);
-  }
-  return splitLines(request.body).flatMap((line, index) => {
-    const plant = findPlantByOracle(line);
-    const status = results.get(index + 1)?.status;
+  const told = Bun.JSONL.parse(answer === undefined ? "" : readBody(answer));
+  const results = told as { line: number; status: number }[];
+  const statusOf = new Map(results.map(({ line, status }) => [line, status]));
+  const lines = Buffer.from(request.body).toString("latin1").split("\n");
+  return lines.flatMap((line, index) => {
+    const plant = findPlantByOracle(Buffer.from(line, "latin1"));
+    const status = statusOf.get(index + 1);
     if (plant === undefined)
       return status === 200 ? [`line ${index + 1} is no plant, and 200`] : [];
     const isUnknown = answer === undefined || status === 503;
@@ -193,15 +180,4 @@ function settleBatch(
     const fault = isUnknown ? undefined : settled({ status: status ?? 0 });
     return fault === undefined ? [] : [`line ${index + 1}: ${fault}`];
   });
-}
-
-function splitLines(body: Uint8Array): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  let start = 0;
-  for (let end = body.indexOf(10); end !== -1; end = body.indexOf(10, start)) {
-    lines.push(body.subarray(start, end));
-    start = end + 1;
-  }
-  lines.push(body.subarray(start));
-  return lines;
 }

@@ -1,8 +1,8 @@
-/** Requests that are sound as HTTP, about ids of a connection's own, with anything in their values. */
+/** Requests that are sound as HTTP, with anything in their values; and bytes that are nearly requests. */
 
 import * as fc from "fast-check";
 import { anyAttempt, anyBody } from "../support/arbitrary.ts";
-import { mutate, randomBytes } from "../support/mutate.ts";
+import { mutate } from "../support/mutate.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 
@@ -28,8 +28,30 @@ function formatSound(line: string, fields: readonly string[], body?: Uint8Array)
   return Buffer.concat([Buffer.from(`${head}\r\n\r\n`, "latin1"), body ?? Buffer.alloc(0)]);
 }
 
-export const formatCreate = (id: bigint): Buffer =>
-  formatSound("POST /plants", [TOKEN, JSON_TYPE], Buffer.from(`{"id":${id},"name":"sound"}`));
+export const formatCreate = (id: bigint, name = "sound"): Buffer =>
+  formatSound("POST /plants", [TOKEN, JSON_TYPE], Buffer.from(`{"id":${id},"name":"${name}"}`));
+
+export interface SoundRequest {
+  readonly method: string;
+  readonly target: string;
+  /** Names in lower case; each byte of a value a character. */
+  readonly fields: readonly (readonly [name: string, value: string])[];
+  readonly body: Uint8Array;
+}
+
+export function parseSound(bytes: Buffer): SoundRequest {
+  const headEnd = bytes.indexOf("\r\n\r\n");
+  const [line = "", ...lines] = bytes.toString("latin1", 0, headEnd).split("\r\n");
+  const [method = "", target = ""] = line.split(" ");
+  const fields = lines.map((field): [string, string] => {
+    const colon = field.indexOf(":");
+    return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
+  });
+  return { method, target, fields, body: bytes.subarray(headEnd + 4) };
+}
+
+export const valuesOf = ({ fields }: SoundRequest, name: string): string[] =>
+  fields.flatMap(([other, value]) => (other === name ? [value] : []));
 
 /** A body about this id, in any notation or nearly so, or about anything. */
 function makePlantBody(id: bigint, random: Random): Buffer {
@@ -97,20 +119,7 @@ const makes: readonly (readonly [weight: number, make: Make])[] = [
 ];
 
 const paths = ["/plants", "/livez", "/token", "/nowhere", "/plants/1", "/openapi.json"];
-const odd = [
-  "",
-  "%31",
-  ".0",
-  "e0",
-  "/",
-  "?",
-  "%00",
-  " ".trim(),
-  "0000000000000000",
-  "%",
-  "+",
-  "#1",
-];
+const odd = ["", ..."%31 .0 e0 / ? %00 0000000000000000 % + #1".split(" ")];
 const weightOfAll = makes.reduce((sum, [weight]) => sum + weight, 0);
 
 export function makeSound(own: bigint, id: bigint, random: Random): Buffer {
@@ -124,18 +133,8 @@ export function makeSound(own: bigint, id: bigint, random: Random): Buffer {
 
 function makeConditions(random: Random): string[] {
   if (random.chance(70)) return [];
-  const value = random.pick([
-    "*",
-    '"a"',
-    'W/"a"',
-    "a",
-    '"',
-    ",,,",
-    "",
-    '*, "a"',
-    '"a",'.repeat(99),
-    '"\xff"',
-  ]);
+  const values = `*|"a"|W/"a"|a|"|,,,||*, "a"|"\xff"`.split("|");
+  const value = random.pick([...values, '"a",'.repeat(99)]);
   return [`${random.pick(["If-Match", "If-None-Match"])}: ${value}`];
 }
 
@@ -180,236 +179,69 @@ function makeAccept(random: Random): string {
 
 /** About few plants, whatever form they are asked for in. */
 function makeQuery(own: bigint, random: Random): string {
-  const known = [
-    "limit=3",
-    `after=${own}`,
-    "order=desc",
-    "tag=none",
-    "prefix=T",
-    "name=zzz",
-    "limit=0",
-    "limit=1001",
-    "limit=1&limit=2",
-    "after=9223372036854775808",
-    "after=",
-    "order=up",
-    "tag=%00",
-    "tag=%ff",
-    "tag=%ED%A0%80",
-    "tag=%",
-    "x=1",
-    "&&=&",
-    "tag=a+b%20c",
-    "\xe9=\xe9",
-  ];
-  const asked = Array.from({ length: random.below(4) }, () => random.pick(known));
+  const known =
+    "limit=3 order=desc tag=none prefix=T name=zzz limit=0 limit=1001 limit=1&limit=2 after= order=up " +
+    "after=9223372036854775808 tag=%00 tag=%ff tag=%ED%A0%80 tag=% x=1 &&=& tag=a+b%20c \xe9=\xe9";
+  const asked = Array.from({ length: random.below(4) }, () =>
+    random.pick([`after=${own}`, ...known.split(" ")]),
+  );
   return ["tag=nobody has it".replaceAll(" ", "%20"), ...asked]
     .slice(random.below(2))
     .concat("limit=3")
     .join("&");
 }
 
+const framings =
+  "Content-Length: 0|Content-Length: 5|Content-Length: +5|Content-Length: 5, 5|Content-Length: 0x5|" +
+  "Content-Length: -1|Content-Length: 99999999999999999999|Content-Length : 5|Content_Length: 5|" +
+  "Transfer-Encoding: chunked|Transfer-Encoding: chunked, chunked|Transfer-Encoding: identity|" +
+  "Transfer-Encoding: gzip, chunked|Transfer-Encoding:\tchunked|Transfer-Encoding: \x0bchunked|" +
+  "Transfer-Encoding: xchunked|Transfer-Encoding : chunked|Transfer-Encoding\t: chunked|" +
+  "\nTransfer-Encoding: chunked|Transfer-Encoding:\r\n chunked|Connection: close|" +
+  "Connection: keep-alive, Upgrade\r\nUpgrade: h2c|Connection: content-length|Upgrade: websocket|" +
+  "Expect: 100-continue|Host: other.example|Trailer: a";
+
 const pieces = [
-  "\r\n",
-  "\r\n\r\n",
-  "\n",
-  "\r",
-  "\0",
-  " ",
-  "\t",
-  ":",
-  ": ",
-  ",",
-  ";",
-  "\r\n ",
-  "\r\n\t",
-  "0\r\n\r\n",
-  "5\r\n",
-  "5;a=b\r\n",
-  "\x0b",
-  "\x7f",
-  "\xa0",
-  "Content-Length: 0\r\n",
-  "Content-Length: 5\r\n",
-  "Content-Length: +5\r\n",
-  "Content-Length: 5, 5\r\n",
-  "Content-Length: 0x5\r\n",
-  "Content-Length: -1\r\n",
-  "Content-Length: 99999999999999999999\r\n",
-  "Content-Length : 5\r\n",
-  "Content_Length: 5\r\n",
-  "Transfer-Encoding: chunked\r\n",
-  "Transfer-Encoding: chunked, chunked\r\n",
-  "Transfer-Encoding: identity\r\n",
-  "Transfer-Encoding: gzip, chunked\r\n",
-  "Transfer-Encoding:\tchunked\r\n",
-  "Transfer-Encoding: \x0bchunked\r\n",
-  "Transfer-Encoding: xchunked\r\n",
-  "Transfer-Encoding : chunked\r\n",
-  "Transfer-Encoding\t: chunked\r\n",
-  "\nTransfer-Encoding: chunked\r\n",
-  "Transfer-Encoding:\r\n chunked\r\n",
-  "Connection: close\r\n",
-  "Connection: keep-alive, Upgrade\r\nUpgrade: h2c\r\n",
-  "Connection: content-length\r\n",
-  "Upgrade: websocket\r\n",
-  "Expect: 100-continue\r\n",
-  "Host: other.example\r\n",
-  "Trailer: a\r\n",
-  " HTTP/1.0",
-  " HTTP/1.1\r\n",
-  "HTTP/2.0",
-  "GET / HTTP/1.1\r\n\r\n",
-  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-  "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+  ...framings.split("|").map((line) => `${line}\r\n`),
+  ..."\r\n|\r\n\r\n|\n|\r|\0|\t|:|,|;|\r\n |\x0b|\x7f|0\r\n\r\n|5\r\n|5;a=b\r\n".split("|"),
+  ..." HTTP/1.0|HTTP/2.0|GET / HTTP/1.1\r\n\r\n|PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".split("|"),
 ].map((text) => Buffer.from(text, "latin1"));
 
-export interface WireCase {
-  /** Sent one after the other, each in a segment of its own. */
-  readonly segments: readonly Buffer[];
-  readonly bytes: Buffer;
-}
+/** Of plants that are hidden in the bodies of other requests, and must never be stored. */
+export const HIDDEN_NAME = "hidden";
 
-export function makeWireCase(index: number, random: Random): WireCase {
-  const own = firstIdOf(index);
-  const parts: Buffer[] = [];
-  for (let count = 1 + random.below(2), nth = 1; nth <= count; nth++)
-    parts.push(makeBase(own + BigInt(nth), random));
-  // A parser that misjudges where the others end executes this one.
-  if (random.chance(60)) parts.push(formatCreate(own + 90n));
-  let bytes: Buffer = Buffer.concat(parts);
-  if (random.chance(2)) bytes = Buffer.concat([randomBytes(random, random.below(400)), bytes]);
-  for (let left = random.below(4); left > 0; left--) bytes = mutate(bytes, random, pieces);
-  return { bytes, segments: cut(bytes, random) };
+/** A request that hides another, or bytes that were one or two requests before they were mutated. */
+export function makeRaw(id: bigint, random: Random): Buffer {
+  if (random.chance(40)) return hideInBody(id, random);
+  let bytes: Buffer = random.chance(30) ? makeSound(id, id, random) : formatChunked(id, random);
+  if (random.chance(40)) bytes = Buffer.concat([bytes, formatCreate(id + 1n)]);
+  for (let left = 1 + random.below(3); left > 0; left--) bytes = mutate(bytes, random, pieces);
+  return bytes;
 }
-
-function makeBase(id: bigint, random: Random): Buffer {
-  switch (random.below(10)) {
-    case 0:
-      return makeSound(id, id, random);
-    case 1:
-    case 2:
-    case 3:
-      return formatChunked(id, random);
-    case 4:
-    case 5:
-      return hideInBody(id, random);
-    case 6:
-      return repeatField(formatCreate(id), random);
-    case 7:
-      return misstateLength(formatCreate(id), random);
-    default:
-      return formatCreate(id);
-  }
-}
-
-const chunkedFields = [
-  `Authorization: Bearer ${TEST_TOKEN}`,
-  "Content-Type: application/json",
-  "Transfer-Encoding: chunked",
-];
 
 function formatChunked(id: bigint, random: Random): Buffer {
   const body = `{"id":${id},"name":"in chunks"}`;
-  const chunks: string[] = [];
-  for (let at = 0; at < body.length;) {
-    const chunk = body.slice(at, at + 1 + random.below(body.length));
-    const size = random.chance(90) ? chunk.length : Math.max(0, chunk.length + random.below(5) - 2);
-    const extension = random.chance(80)
-      ? ""
-      : random.pick([";", ";a", ';a="b;c"', ";a=\n", " ", ";\r"]);
-    const end = random.chance(95) ? "\r\n" : random.pick(["\n", "\r", "", "\r\n\r\n"]);
-    chunks.push(`${"0".repeat(random.below(3))}${size.toString(16)}${extension}\r\n${chunk}${end}`);
-    at += chunk.length;
-  }
-  const last = random.chance(90)
-    ? "0\r\n\r\n"
-    : random.pick([
-        "0\r\n",
-        "0\r\nX: 1\r\n\r\n",
-        "0\r\nContent-Length: 5\r\n\r\n",
-        "00\r\n\r\n",
-        "-0\r\n\r\n",
-        "0 \r\n\r\n",
-      ]);
-  return Buffer.concat([
-    formatSound("POST /plants", chunkedFields),
-    Buffer.from(chunks.join("") + last, "latin1"),
-  ]);
+  const at = random.below(body.length);
+  const chunks = [body.slice(0, at), body.slice(at), ""];
+  const text = chunks.map((chunk) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join("");
+  const fields = [TOKEN, JSON_TYPE, "Transfer-Encoding: chunked"];
+  return Buffer.concat([formatSound("POST /plants", fields), Buffer.from(text)]);
 }
 
-/** A request in the body of another, under lengths that do not agree. */
+/**
+ * A request in the body of another, whose length is right: under a second length, or anything else that casts doubt on
+ * it, both are to be refused.
+ */
 function hideInBody(id: bigint, random: Random): Buffer {
-  const hidden = formatCreate(id + 40n);
+  const hidden = formatCreate(id, HIDDEN_NAME);
+  const size = Buffer.from(`${hidden.length.toString(16)}\r\n`);
   const body = random.pick([
-    hidden,
-    Buffer.concat([Buffer.from("0\r\n\r\n"), hidden]),
-    Buffer.concat([Buffer.from(`{"id":${id},"name":"a"}`), hidden]),
-    Buffer.concat([
-      Buffer.from(`${hidden.length.toString(16)}\r\n`),
-      hidden,
-      Buffer.from("\r\n0\r\n\r\n"),
-    ]),
+    [hidden],
+    [Buffer.from("0\r\n\r\n"), hidden],
+    [Buffer.from(`{"id":${id},"name":"a"}`), hidden],
+    [size, hidden, Buffer.from("\r\n0\r\n\r\n")],
   ]);
-  const line = random.pick([
-    "POST /plants",
-    "GET /livez",
-    "POST /nowhere",
-    "PUT /plants",
-    "DELETE /livez",
-  ]);
-  const doubt = random.chance(50)
-    ? []
-    : [random.pick(pieces).toString("latin1").replace(/\r\n$/, "")];
-  const sound = formatSound(line, [...chunkedFields.slice(0, 2), ...doubt], body);
-  return random.chance(80) ? sound : misstateLength(sound, random);
-}
-
-function repeatField(request: Buffer, random: Random): Buffer {
-  const lines = request.toString("latin1").split("\r\n");
-  const index = 1 + random.below(lines.length - 3);
-  const line = lines[index] ?? "";
-  const repeated = random.pick([
-    line,
-    line.toLowerCase(),
-    line.replace(":", " :"),
-    ` ${line}`,
-    line.replace(/: .*/, ": 0"),
-    line.replace(": ", ":"),
-  ]);
-  lines.splice(1 + random.below(lines.length - 3), 0, repeated);
-  return Buffer.from(lines.join("\r\n"), "latin1");
-}
-
-function misstateLength(request: Buffer, random: Random): Buffer {
-  const text = request.toString("latin1");
-  return Buffer.from(
-    text.replace(/(?<=Content-Length: )\d+/, (length) =>
-      random.pick([
-        String(Math.max(0, Number(length) + random.below(9) - 4)),
-        "0",
-        `0${length}`,
-        `+${length}`,
-        `${length}.0`,
-        `${length} ${length}`,
-        `${length},${length}`,
-        `${2n ** 64n + BigInt(length)}`,
-        Number(length).toString(16),
-        "",
-      ]),
-    ),
-    "latin1",
-  );
-}
-
-function cut(bytes: Buffer, random: Random): Buffer[] {
-  if (random.chance(60)) return [bytes];
-  const ends = Array.from({ length: 1 + random.below(4) }, () => random.below(bytes.length + 1));
-  const segments: Buffer[] = [];
-  let start = 0;
-  for (const end of [...ends.toSorted((one, other) => one - other), bytes.length]) {
-    if (end > start) segments.push(bytes.subarray(start, end));
-    start = end;
-  }
-  return segments;
+  const line = random.pick(["POST /plants", "GET /livez", "POST /nowhere", "DELETE /livez"]);
+  const doubt = random.pick(pieces).toString("latin1").replace(/\r\n$/, "");
+  return formatSound(line, [TOKEN, JSON_TYPE, doubt], Buffer.concat(body));
 }

@@ -4,17 +4,14 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import type { StoredPlant } from "../support/plants.ts";
-import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { MixedLoad } from "./mixed-load.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
-import { compareAnswers, examineFiles, readFiles, STORE_NAME } from "./shimmed-disk.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
+import { compareAnswers, KILLED, readFiles, STORE_NAME } from "./shimmed-disk.ts";
+import { type End, Wear, type Worn } from "./wear.ts";
 
-const ROUNDS_MAX = 20;
+const TERMS = { nameLengths: [0, 0, 300, 50_000], roundsMax: 20, bytesMax: 60_000_000 };
 /** However little time there is: some happen before anything is acknowledged. */
 const KILLS_MIN = 4;
-const STORE_BYTES_MAX = 60_000_000;
 const START_MS = 300;
 const LOAD_MS_MAX = 300;
 /** At this size of the log it is folded into the file, which takes a few moments. */
@@ -23,107 +20,71 @@ const CHECKPOINT_MS = 40;
 const FILL_MS_MAX = 5_000;
 /** For clients that were answered in the last moment to notice. */
 const HEAR_MS = 25;
-const KILLED = 137;
 
 type Moment = "start" | "load" | "checkpoint";
 
-class Kills {
-  readonly faults: string[] = [];
-  readonly figures = {
-    kills: 0,
-    "kills before the service listened": 0,
-    "kills around a checkpoint": 0,
-    "kills of several threads": 0,
-    "stores begun": 0,
-    "writes acknowledged": 0,
-    "writes cut off": 0,
-    "plants compared": 0,
+async function run({ seconds, random }: Budget): Promise<Finding> {
+  const wear = new Wear(random, TERMS);
+  const isTimeOver = endsAfter(seconds);
+  let kills = 0;
+  const isOver = (): boolean => isTimeOver() && kills >= KILLS_MIN;
+  const live = async (folder: string, worn: Worn): Promise<End> => {
+    const isLarge = worn.nameLengthMax > 10_000 && random.chance(50);
+    const moment = random.chance(20) ? "start" : isLarge ? "checkpoint" : "load";
+    wear.count("kills");
+    kills++;
+    wear.faults.push(...(await killOnce(wear, moment, folder, worn)));
+    return { images: [readFiles(folder)], when: `kill ${kills}, ${moment}` };
   };
-  private readonly random: Random;
-
-  constructor(random: Random) {
-    this.random = random;
-  }
-
-  /** From a store that is not there yet, until it is large or something is wrong with it. */
-  async wearOut(isOver: () => boolean): Promise<void> {
-    const { random, figures } = this;
+  while (!isOver()) {
+    // The files stay where they are: a service has to recover what the last one left.
     using folder = makeTemporaryFolder();
-    const nameLengthMax = random.pick([0, 0, 300, 50_000]);
-    const load = new MixedLoad(random, { nameLengthMax });
-    let rows: readonly StoredPlant[] = [];
-    let faults: readonly string[] = [];
-    let bytes = 0;
-    figures["stores begun"]++;
-    try {
-      for (let round = 0; round < ROUNDS_MAX && !isOver(); round++) {
-        const moment = this.chooseMoment(nameLengthMax);
-        faults = await this.kill(moment, folder.path, load, rows);
-        const files = readFiles(folder.path);
-        bytes = files.values().reduce((sum, content) => sum + content.length, 0);
-        const examined = examineFiles(files, load);
-        rows = examined.rows;
-        figures["plants compared"] += load.plants;
-        faults = [...faults, ...examined.faults];
-        this.faults.push(...faults.map((fault) => `${fault} (kill ${figures.kills}, ${moment})`));
-        if (faults.length > 0 || bytes > STORE_BYTES_MAX) break;
-      }
-    } finally {
-      await load[Symbol.asyncDispose]();
-      figures["writes acknowledged"] += load.acknowledged;
-      figures["writes cut off"] += load.unsettled;
-    }
+    await wear.wearOut(isOver, (worn) => live(folder.path, worn));
   }
+  return wear;
+}
 
-  private chooseMoment(nameLengthMax: number): Moment {
-    if (this.random.chance(20)) return "start";
-    return nameLengthMax > 10_000 && this.random.chance(50) ? "checkpoint" : "load";
+/** What was wrong before the kill. Afterwards no request is under way. */
+async function killOnce(
+  wear: Wear,
+  moment: Moment,
+  folder: string,
+  { load, rows }: Worn,
+): Promise<readonly string[]> {
+  const { random } = wear;
+  const path = join(folder, STORE_NAME);
+  const settings = {
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    DATABASE_URL: `sqlite:${path}`,
+    PLANTSTORE_WORKERS: random.pick(["1", "2"]),
+  };
+  const wrapper = moment === "start" ? dyingAfter(random.below(START_MS)) : [];
+  const service = await spawnOrDie(settings, wrapper);
+  if (service === undefined) {
+    wear.count("kills before the service listened");
+    return [];
   }
-
-  /** What was wrong before the kill. Afterwards no request is under way. */
-  private async kill(
-    moment: Moment,
-    folder: string,
-    load: MixedLoad,
-    rows: readonly StoredPlant[],
-  ): Promise<readonly string[]> {
-    const { random, figures } = this;
-    const path = join(folder, STORE_NAME);
-    const settings = {
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-      DATABASE_URL: `sqlite:${path}`,
-      PLANTSTORE_WORKERS: random.pick(["1", "2"]),
-    };
-    if (settings.PLANTSTORE_WORKERS !== "1") figures["kills of several threads"]++;
-    const wrapper = moment === "start" ? dyingAfter(random.below(START_MS)) : [];
-    figures.kills++;
-    const service = await spawnOrDie(settings, wrapper);
-    if (service === undefined) {
-      figures["kills before the service listened"]++;
-      return [];
-    }
-    await using _ = service;
-    const { url } = service.started;
-    try {
-      const differences = await compareAnswers(url, rows).catch((error: unknown) => {
-        if (moment === "start") return [];
-        throw error;
-      });
-      load.resume(url);
-      if (moment === "checkpoint") {
-        await untilLarge(`${path}-wal`);
-        figures["kills around a checkpoint"]++;
-        await Bun.sleep(random.below(CHECKPOINT_MS));
-      } else if (moment === "load") await Bun.sleep(random.below(LOAD_MS_MAX));
-      if (moment !== "start") service.kill("SIGKILL");
-      const exitCode = await service.exited;
-      return exitCode === KILLED
-        ? differences
-        : [...differences, `exited with ${exitCode}: ${lastLine(await service.stderr)}`];
-    } finally {
-      load.pause();
-      await Bun.sleep(HEAR_MS);
-    }
+  await using _ = service;
+  const { url } = service.started;
+  try {
+    const differences = await compareAnswers(url, rows).catch((error: unknown) => {
+      if (moment === "start") return [];
+      throw error;
+    });
+    load.resume(url);
+    if (moment === "checkpoint") {
+      await untilLarge(`${path}-wal`);
+      wear.count("kills around a checkpoint");
+      await Bun.sleep(random.below(CHECKPOINT_MS));
+    } else if (moment === "load") await Bun.sleep(random.below(LOAD_MS_MAX));
+    if (moment !== "start") service.kill("SIGKILL");
+    const exitCode = await service.exited;
+    return exitCode === KILLED
+      ? differences
+      : [...differences, `exited with ${exitCode}: ${(await service.stderr).slice(-500)}`];
+  } finally {
+    load.pause();
+    await Bun.sleep(HEAR_MS);
   }
 }
 
@@ -149,24 +110,12 @@ async function spawnOrDie(
 }
 
 async function untilLarge(path: string): Promise<void> {
-  const endsAtMs = performance.now() + FILL_MS_MAX;
-  while (performance.now() < endsAtMs) {
-    if ((statSync(path, { throwIfNoEntry: false })?.size ?? 0) > CHECKPOINT_BYTES) return;
+  const isOver = endsAfter(FILL_MS_MAX / 1_000);
+  while (!isOver() && (statSync(path, { throwIfNoEntry: false })?.size ?? 0) <= CHECKPOINT_BYTES)
     await Bun.sleep(1);
-  }
-}
-
-const lastLine = (text: string): string => text.trimEnd().split("\n").at(-1) ?? "";
-
-async function run({ seconds, random }: Budget): Promise<Finding> {
-  const kills = new Kills(random);
-  const endsAtMs = performance.now() + seconds * 1000;
-  const isOver = (): boolean => performance.now() > endsAtMs && kills.figures.kills >= KILLS_MIN;
-  while (!isOver()) await kills.wearOut(isOver);
-  return kills;
 }
 
 export const kill: Scenario = {
-  title: "the process is killed at any moment, under all kinds of load",
+  title: "a service that is killed at any moment loses nothing and stores nothing half",
   run,
 };

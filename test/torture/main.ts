@@ -15,16 +15,15 @@ import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { kill } from "./kill.ts";
-import { memory } from "./memory.ts";
+import { memory, slowClients } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
-import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
 import { webhooks, webhooksCheat } from "./webhooks.ts";
 
-const scenarios: Readonly<Record<string, Scenario>> = {
+export const scenarios: Readonly<Record<string, Scenario>> = {
   kill,
   contest,
   changes,
@@ -59,29 +58,19 @@ function refuse(reason: string): never {
   process.exit(2);
 }
 
-function parseArguments(): { names: string[]; seconds: number; seed: number } {
-  try {
-    const { values, positionals } = parseArgs({
-      allowPositionals: true,
-      options: { seconds: { type: "string" }, seed: { type: "string" } },
-    });
-    const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
-    const unknown = names.filter((name) => scenarios[name] === undefined);
-    if (unknown.length > 0)
-      refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
-    return {
-      names,
-      seconds: parseCount("--seconds", values.seconds ?? String(SECONDS), 1),
-      seed: parseCount("--seed", values.seed ?? String(Math.trunc(Math.random() * 2 ** 31)), 0),
-    };
-  } catch (error) {
-    refuse((error as Error).message);
-  }
-}
+const options = { seconds: { type: "string" }, seed: { type: "string" } } as const;
 
-function parseCount(flag: string, text: string, least: number): number {
-  if (/^\d{1,10}$/.test(text) && Number(text) >= least) return Number(text);
-  refuse(`${flag} takes a whole number from ${least} on, and not “${text}”.`);
+function parseArguments(): { names: string[]; seconds: number; seed: number } {
+  const { values, positionals } = parseArgs({ allowPositionals: true, options, strict: false });
+  const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
+  const unknown = names.filter((name) => scenarios[name] === undefined);
+  if (unknown.length > 0)
+    refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
+  const seconds = Number(values.seconds ?? SECONDS);
+  const seed = Number(values.seed ?? Math.trunc(Math.random() * 2 ** 31));
+  if (!(seconds > 0) || !Number.isSafeInteger(seed))
+    refuse("--seconds and --seed take whole numbers.");
+  return { names, seconds, seed };
 }
 
 function report({ figures, faults }: Finding, replay: string): void {
@@ -96,29 +85,33 @@ function report({ figures, faults }: Finding, replay: string): void {
 const round = (figure: number): string =>
   (Number.isInteger(figure) ? figure : Number(figure.toPrecision(3))).toLocaleString("en");
 
-const { names, seconds, seed } = parseArguments();
-print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
-let broken = 0;
-let skipped = 0;
-for (const name of names) {
-  const { title, missing, run } = scenarios[name] as Scenario;
-  print(`\n${name}: ${title}`);
-  const lacking = missing?.();
-  if (lacking !== undefined) {
-    print(`  skipped: ${lacking}`);
-    skipped++;
-    continue;
+async function main(): Promise<number> {
+  const { names, seconds, seed } = parseArguments();
+  print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
+  let broken = 0;
+  let skipped = 0;
+  for (const name of names) {
+    const { title, missing, run } = scenarios[name] as Scenario;
+    print(`\n${name}: ${title}`);
+    const lacking = missing?.();
+    if (lacking !== undefined) {
+      print(`  skipped: ${lacking}`);
+      skipped++;
+      continue;
+    }
+    const finding = await run({
+      seconds,
+      random: createRandom(seed),
+      tell: (line) => print(`  ${line}`),
+    });
+    report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
+    if (finding.faults.length > 0) broken++;
   }
-  const finding = await run({
-    seconds,
-    random: createRandom(seed),
-    tell: (line) => print(`  ${line}`),
-  });
-  report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
-  if (finding.faults.length > 0) broken++;
+  const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
+  print(
+    `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
+  );
+  return broken === 0 ? 0 : 1;
 }
-const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
-print(
-  `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
-);
-process.exit(broken === 0 ? 0 : 1);
+
+if (import.meta.main) process.exit(await main());

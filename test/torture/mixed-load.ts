@@ -46,10 +46,6 @@ export class MixedLoad implements AsyncDisposable {
     return this.clients.unsettled;
   }
 
-  get answerMsMax(): number {
-    return this.clients.answerMsMax;
-  }
-
   get plants(): number {
     return this.clients.ledger.size;
   }
@@ -75,11 +71,7 @@ export class MixedLoad implements AsyncDisposable {
 
   /** Everything in which these rows differ from what was acknowledged, and all that was answered wrongly. */
   compare(rows: readonly StoredPlant[]): string[] {
-    return [
-      ...this.searchFaults,
-      ...this.clients.compare(rows.filter(({ id }) => id >= 0n)),
-      ...this.contest.compare(rows.filter(({ id }) => id < 0n)),
-    ];
+    return [...this.searchFaults, ...compareBoth(this.clients, this.contest, rows)];
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -106,3 +98,13 @@ export class MixedLoad implements AsyncDisposable {
     }
   }
 }
+
+/** The ids of a contest are negative, and those of other clients are not. */
+export const compareBoth = (
+  clients: Clients,
+  contest: Contest,
+  rows: readonly StoredPlant[],
+): string[] => [
+  ...clients.compare(rows.filter(({ id }) => id >= 0n)),
+  ...contest.compare(rows.filter(({ id }) => id < 0n)),
+];

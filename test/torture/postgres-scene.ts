@@ -2,6 +2,7 @@
 
 import { Clients } from "../support/clients.ts";
 import type { ServiceProcess } from "../support/command.ts";
+import type { Engine } from "../support/database.ts";
 import { Fleet } from "../support/fleet.ts";
 import { limits } from "../support/limits.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
@@ -13,8 +14,12 @@ import {
 } from "../support/postgres-server.ts";
 import { type Proxy, startProxy } from "../support/proxy.ts";
 import { Contest } from "../support/history.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
+import { compareBoth } from "./mixed-load.ts";
+import { type Budget, type Finding, runEach } from "./scenario.ts";
+import { ask } from "./service.ts";
+import { compareAnswers } from "./shimmed-disk.ts";
 
 const INSTANCES = 3;
 const CLIENTS = 12;
@@ -59,8 +64,7 @@ export async function openScene(
   const fleet = opened.use(new Fleet(server, url, environment));
   await fleet.start(INSTANCES);
   const faults: string[] = [];
-  const fork = (): Random => createRandom(random.below(2 ** 31));
-  const choosing = fork();
+  const choosing = fork(random);
   const surroundings = {
     findUrl: () => fleet.findUrl(choosing),
     untilQuiet: () => fleet.untilQuiet(),
@@ -70,8 +74,8 @@ export async function openScene(
         faults.push(`a connection to ${lostUrl} was lost although the service was not ended`);
     },
   };
-  const clients = opened.use(new Clients(CLIENTS, surroundings, fork()));
-  const contest = opened.use(new Contest(CONTENDERS, surroundings, fork()));
+  const clients = opened.use(new Clients(CLIENTS, surroundings, fork(random)));
+  const contest = opened.use(new Contest(CONTENDERS, surroundings, fork(random)));
   const scene = opened.move();
   return {
     server,
@@ -94,8 +98,20 @@ export function findMissingPostgres(): string | undefined {
   }
 }
 
+/** On PostgreSQL too, where it is here. */
+export const runOnEngines = (
+  budget: Budget,
+  run: (engine: Engine, budget: Budget) => Promise<Finding>,
+  onOne = false,
+): Promise<Finding> =>
+  runEach<Engine>(
+    onOne || findMissingPostgres() !== undefined ? ["sqlite"] : ["sqlite", "postgres"],
+    budget,
+    run,
+  );
+
 /** Beyond the time that a write may wait, on a busy machine. */
-const ANSWER_SLACK_MS = 30_000;
+const ANSWER_SLACK_MS = 60_000;
 
 /** After the load has stopped: all in which what is stored, or shown, differs from what the clients were told. */
 export async function compare(scene: Scene): Promise<string[]> {
@@ -105,17 +121,16 @@ export async function compare(scene: Scene): Promise<string[]> {
     database,
   );
   const shown = await Promise.all(
-    fleet.services.map(async ({ started: { url } }) => {
-      const plants = await readAll(url).catch(() => []);
-      const isSame =
-        plants.length === rows.length &&
-        plants.every((plant, index) => isSamePlant(plant, rows[index] as StoredPlant));
-      return isSame ? [] : [`${url} shows ${plants.length} plants, and not those of the database`];
-    }),
+    fleet.services.map(({ started: { url } }) =>
+      compareAnswers(url, rows).catch(() => [`${url} does not answer`]),
+    ),
   );
   return [
-    ...clients.compare(rows.filter(({ id }) => id >= 0n)),
-    ...contest.compare(rows.filter(({ id }) => id < 0n && id !== probe.id)),
+    ...compareBoth(
+      clients,
+      contest,
+      rows.filter(({ id }) => id !== probe.id),
+    ),
     ...(rows.some((row) => isSamePlant(row, probe))
       ? []
       : ["the probe was acknowledged, and lost"]),
@@ -123,36 +138,18 @@ export async function compare(scene: Scene): Promise<string[]> {
   ];
 }
 
-async function readAll(url: string): Promise<StoredPlant[]> {
-  const response = await fetch(`${url}/plants`, {
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
-  });
-  // No id here is beyond what a number can hold.
-  return Bun.JSONL.parse(await response.text()).map((line) => {
-    const { id, name, tag = null } = line as { id: number; name: string; tag?: string };
-    return { id: BigInt(id), name, tag };
-  });
-}
-
 /** After all that: whether the services are sound, in time, and quiet. Ends them. */
 export async function examine({ fleet, clients }: Scene): Promise<string[]> {
   const faults = await Promise.all([
-    ...fleet.services.map(async (service) => [
-      ...((await isReady(service))
-        ? []
-        : [`${service.started.url} is not ready when all is well again`]),
-      ...(await findUnsound(service)),
-    ]),
+    ...fleet.services.map(async (service) => {
+      const { status } = await ask(`${service.started.url}/readyz`);
+      const ready = status === 200 ? [] : [`readiness is ${status} when all is well again`];
+      return [...ready, ...(await findUnsound(service))];
+    }),
     ...fleet.ended.map(async ({ stderr }) => findErrors(await stderr)),
   ]);
   return [...faults.flat(), ...findDelays(clients)];
 }
-
-const isReady = ({ started }: ServiceProcess): Promise<boolean> =>
-  fetch(`${started.url}/readyz`).then(
-    ({ status }) => status === 200,
-    () => false,
-  );
 
 /** Tells it to stop, which only the very process does that was started. */
 export async function findUnsound(service: ServiceProcess): Promise<string[]> {

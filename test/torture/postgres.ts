@@ -4,7 +4,7 @@ import type { StoredPlant } from "../support/plants.ts";
 import type { PostgresServer } from "../support/postgres-server.ts";
 import { signal } from "../support/processes.ts";
 import type { Proxy } from "../support/proxy.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { fork, type Random } from "../support/random.ts";
 import { sendPlant } from "../support/service.ts";
 import {
   compare,
@@ -14,15 +14,23 @@ import {
   probe,
   type Scene,
 } from "./postgres-scene.ts";
-import { type Budget, deal, type Finding, type Scenario, Times, within } from "./scenario.ts";
+import {
+  type Budget,
+  deal,
+  endsAfter,
+  type Finding,
+  type Scenario,
+  Times,
+  within,
+} from "./scenario.ts";
 
 const WRITES_BETWEEN_MAX = 300;
 const CALM_PERCENT = 75;
 const ENDS_BETWEEN_MS_MAX = 3_000;
 /** From the end of a mishap to a write that every service has acknowledged, on a busy machine. */
-const RECOVERY_MS_MAX = 60_000;
+const RECOVERY_MS_MAX = 120_000;
 /** For the load to flow as before. */
-const FLOW_MS_MAX = 60_000;
+const FLOW_MS_MAX = 120_000;
 const PROBE_MS = 20;
 
 /** How a service ends. A killed one promises nothing; one that gets SIGTERM exits with 0. */
@@ -38,10 +46,7 @@ export const postgres: Scenario = {
     const { random } = budget;
     await using scene = await openScene(random);
     const course = new Course(scene, budget);
-    await Promise.all([
-      course.troubleServer(createRandom(random.below(2 ** 31))),
-      course.troubleInstances(createRandom(random.below(2 ** 31))),
-    ]);
+    await Promise.all([course.troubleServer(fork(random)), course.troubleInstances(fork(random))]);
     await course.recover("in the end");
     await Promise.all([scene.clients.stop(), scene.contest.stop()]);
     // Not without waiting: the scene would be over.
@@ -54,21 +59,22 @@ class Course {
   readonly times = new Times();
   readonly #scene: Scene;
   readonly #budget: Budget;
-  readonly #startedAtMs = performance.now();
+  readonly #isTimeOver: () => boolean;
   #isServerDone = false;
 
   constructor(scene: Scene, budget: Budget) {
     this.#scene = scene;
     this.#budget = budget;
+    this.#isTimeOver = endsAfter(budget.seconds);
   }
 
   async troubleServer(random: Random): Promise<void> {
     for (const { kind, haveAllCome } of deal(Object.keys(mishaps), random)) {
-      this.#tell(kind);
+      this.#budget.tell(kind);
       await mishaps[kind]?.({ ...this.#scene, random });
       // Every now and then the next one comes before all is well again.
       const isCalm = random.chance(CALM_PERCENT);
-      this.times.add(kind, isCalm ? await this.recover(kind) : undefined);
+      this.times.add(kind, isCalm ? await this.recover(kind) : 0);
       if (isCalm) await this.#flow(kind, 1 + random.below(WRITES_BETWEEN_MAX));
       if ((haveAllCome || this.#budget.isShort) && this.#isTimeOver()) break;
     }
@@ -78,7 +84,7 @@ class Course {
   async troubleInstances(random: Random): Promise<void> {
     for (const { kind, haveAllCome } of deal(Object.keys(ends), random)) {
       await Bun.sleep(random.below(ENDS_BETWEEN_MS_MAX));
-      this.#tell(kind);
+      this.#budget.tell(kind);
       const endedAtMs = performance.now();
       const { exited, started } = await this.#scene.fleet.replaceAny(random, ends[kind]);
       this.times.add(kind, performance.now() - endedAtMs);
@@ -110,18 +116,8 @@ class Course {
 
   async #flow(kind: string, writes: number): Promise<void> {
     const { clients, faults } = this.#scene;
-    const flow = clients.untilAcknowledged(writes).then(() => true);
-    if (!(await within(FLOW_MS_MAX, flow)))
+    if ((await within(FLOW_MS_MAX, clients.untilAcknowledged(writes))) === undefined)
       faults.push(`${kind}: the load does not flow as before`);
-  }
-
-  #isTimeOver(): boolean {
-    return performance.now() - this.#startedAtMs > this.#budget.seconds * 1_000;
-  }
-
-  #tell(kind: string): void {
-    const seconds = (performance.now() - this.#startedAtMs) / 1_000;
-    this.#budget.tell(`${seconds.toFixed(1).padStart(7)} s  ${kind}`);
   }
 }
 

@@ -1,23 +1,21 @@
 /** The power goes at any moment, and what was not synced is gone, there, or torn: nothing acknowledged is missed. */
 
 import { lackOfShim, type Trouble } from "../support/disk-shim.ts";
-import { isSamePlant, type StoredPlant } from "../support/plants.ts";
+import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
-import { choosePieces, Disk, type Files, Kind } from "./disk-model.ts";
-import { MixedLoad } from "./mixed-load.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { Disk, Kind } from "./disk-model.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 import {
   compareAnswers,
   compareModel,
-  examineFiles,
   readAnswers,
   ShimmedDisk,
   STORE_NAME,
 } from "./shimmed-disk.ts";
+import { type End, Wear, type Worn } from "./wear.ts";
 
+const TERMS = { nameLengths: [0, 300, 300, 40_000], roundsMax: 15, bytesMax: 50_000_000 };
 const ROUND_MS_MAX = 5_000;
-const ROUNDS_MAX = 15;
-const STORE_BYTES_MAX = 50_000_000;
 /** Of one loss: what it leaves is a matter of chance. */
 const IMAGES = 4;
 /** However little time there is: some happen before anything is acknowledged. */
@@ -27,110 +25,69 @@ const LOOK_PERCENT = 50;
 /** For clients that were answered in the last moment to notice. */
 const HEAR_MS = 25;
 
-class PowerLosses {
-  readonly faults: string[] = [];
-  readonly figures = {
-    losses: 0,
-    "losses before the service listened": 0,
-    "losses within a sync": 0,
-    "losses within a checkpoint": 0,
-    "losses after a crash and a look": 0,
-    "checkpoints finished": 0,
-    "stores begun": 0,
-    "images of the disk examined": 0,
-    "operations kept": 0,
-    "operations dropped": 0,
-    "operations torn": 0,
-    "writes acknowledged": 0,
-    "writes cut off": 0,
-    "plants compared": 0,
-  };
-  private readonly random: Random;
+class PowerLosses implements Disposable {
+  readonly wear: Wear;
+  losses = 0;
+  readonly #random: Random;
   /** How the same disk would be without what it promises. */
-  private readonly cheat: Trouble;
-  private readonly disk = new ShimmedDisk();
+  readonly #cheat: Trouble;
+  readonly #disk = new ShimmedDisk();
 
   constructor(random: Random, cheat: Trouble = {}) {
-    this.random = random;
-    this.cheat = cheat;
+    this.#random = random;
+    this.#cheat = cheat;
+    this.wear = new Wear(random, TERMS);
   }
 
-  /** From a store that is not there yet, until it is large or something is wrong with it. */
-  async wearOut(isOver: () => boolean): Promise<void> {
-    const { random, figures } = this;
-    const nameLengthMax = random.pick([0, 300, 300, 40_000]);
-    const load = new MixedLoad(random, { nameLengthMax });
-    let files: Files = new Map();
-    let rows: readonly StoredPlant[] = [];
-    const faultsBefore = this.faults.length;
-    figures["stores begun"]++;
-    try {
-      for (let round = 0; round < ROUNDS_MAX && !isOver(); round++) {
-        const moment = this.chooseMoment(round, nameLengthMax);
-        const lost = await this.losePower(files, moment, load, rows);
-        const shown = random.chance(LOOK_PERCENT) ? await this.lookAgain(lost) : [];
-        const when = `loss ${figures.losses}, ${tell(moment)}`;
-        ({ files, rows } = this.examine(lost, load, shown, when));
-        if (this.faults.length > faultsBefore || sizeOf(files) > STORE_BYTES_MAX) break;
-      }
-    } finally {
-      await load[Symbol.asyncDispose]();
-      figures["writes acknowledged"] += load.acknowledged;
-      figures["writes cut off"] += load.unsettled;
-    }
+  wearOut(isOver: () => boolean): Promise<void> {
+    return this.wear.wearOut(isOver, async (worn): Promise<End> => {
+      const moment = this.#chooseMoment(worn);
+      const lost = await this.#losePower(moment, worn);
+      const shown = this.#random.chance(LOOK_PERCENT) ? await this.#lookAgain(lost) : [];
+      const when = `loss ${this.losses}, ${JSON.stringify(moment)}`;
+      return { images: lost.lose(IMAGES), shown, when };
+    });
   }
 
   [Symbol.dispose](): void {
-    this.disk[Symbol.dispose]();
+    this.#disk[Symbol.dispose]();
   }
 
   /** Soon after the start, at any time, within a sync on either side of its effect, or when the log is folded in. */
-  private chooseMoment(round: number, nameLengthMax: number): Trouble {
-    const { random } = this;
+  #chooseMoment({ round, nameLengthMax }: Worn): Trouble {
+    const random = this.#random;
     // Not twice running, or nothing would be acknowledged for long.
     if (round % 2 === 0 && random.chance(80))
       return { dieAfter: 1 + random.below(random.pick([6, 30, 100])) };
-    // Long names fill the log soon, with few plants to compare.
     if (nameLengthMax > 10_000) return { dieAfter: 1 + random.below(28_000) };
     const dieIn = random.pick([0, 0, Kind.syncBegun, Kind.synced]);
     return { dieAfter: 1 + random.below(2_500), dieIn };
   }
 
-  private async losePower(
-    files: Files,
-    moment: Trouble,
-    load: MixedLoad,
-    rows: readonly StoredPlant[],
-  ): Promise<Disk> {
-    const { disk, figures, random } = this;
+  async #losePower(moment: Trouble, { files, rows, load }: Worn): Promise<Disk> {
+    const disk = this.#disk;
     disk.put(files);
-    disk.control.set({ ...moment, ...this.cheat });
-    const workers = random.pick(["1", "2"]);
-    const service = await disk.start({ PLANTSTORE_WORKERS: workers });
+    disk.control.set({ ...moment, ...this.#cheat });
+    const service = await disk.start({ PLANTSTORE_WORKERS: this.#random.pick(["1", "2"]) });
     let isWhole = true;
-    if (service === undefined) figures["losses before the service listened"]++;
+    if (service === undefined) this.wear.count("losses before the service listened");
     else {
       await using _ = service;
       const { url } = service.started;
-      const differences = await compareAnswers(url, rows).catch(() => []);
-      this.faults.push(...differences);
+      this.wear.faults.push(...(await compareAnswers(url, rows).catch(() => [])));
       load.resume(url);
-      const isLost = await Promise.race([service.exited, Bun.sleep(ROUND_MS_MAX)]);
-      isWhole = isLost !== undefined;
+      const exitCode = await Promise.race([service.exited, Bun.sleep(ROUND_MS_MAX)]);
+      isWhole = exitCode !== undefined;
     }
     load.pause();
     await Bun.sleep(HEAR_MS);
-    figures.losses++;
-    if (moment.dieIn !== undefined && moment.dieIn !== 0) figures["losses within a sync"]++;
-    const lost = new Disk(files, random);
-    for (const record of disk.readLog()) {
-      lost.apply(record);
-      if (record.kind === Kind.synced && record.name === STORE_NAME)
-        figures["checkpoints finished"]++;
-    }
-    if (lost.countPending(STORE_NAME) > 0) figures["losses within a checkpoint"]++;
+    this.losses++;
+    this.wear.count("losses");
+    const lost = new Disk(files, this.#random);
+    for (const record of disk.readLog()) lost.apply(record);
+    if (lost.countPending(STORE_NAME) > 0) this.wear.count("losses within a checkpoint");
     // Killed from outside, it may have been between an operation and its record.
-    if (isWhole) this.faults.push(...compareModel(lost, disk.readFiles()));
+    if (isWhole) this.wear.faults.push(...compareModel(lost, disk.readFiles()));
     return lost;
   }
 
@@ -138,12 +95,11 @@ class PowerLosses {
    * The process was killed, and the power stays: a new one is started on the files as they are, is asked for its
    * plants, and only then the power goes. What it has shown must be there afterwards.
    */
-  private async lookAgain(lost: Disk): Promise<readonly StoredPlant[]> {
-    const { disk, figures, random } = this;
+  async #lookAgain(lost: Disk): Promise<readonly StoredPlant[]> {
+    const disk = this.#disk;
     disk.put(lost.show());
-    disk.control.set(this.cheat);
-    const workers = random.pick(["1", "2"]);
-    const service = await disk.start({ PLANTSTORE_WORKERS: workers });
+    disk.control.set(this.#cheat);
+    const service = await disk.start({ PLANTSTORE_WORKERS: this.#random.pick(["1", "2"]) });
     if (service === undefined) return [];
     await using _ = service;
     const shown = await readAnswers(service.started.url);
@@ -151,68 +107,23 @@ class PowerLosses {
     await service.exited;
     lost.startAgain();
     for (const record of disk.readLog()) lost.apply(record);
-    figures["losses after a crash and a look"]++;
+    this.wear.count("losses after a crash and a look");
     if (typeof shown !== "number") return shown;
-    this.faults.push(`after a crash the list was answered ${shown}`);
+    this.wear.faults.push(`after a crash the list was answered ${shown}`);
     return [];
   }
-
-  /** The last of several possibilities is the one to go on with. */
-  private examine(
-    lost: Disk,
-    load: MixedLoad,
-    shown: readonly StoredPlant[],
-    when: string,
-  ): { files: Files; rows: readonly StoredPlant[] } {
-    const { figures, random } = this;
-    for (let image = 1; ; image++) {
-      const fates = choosePieces(random);
-      const files = lost.lose(fates);
-      const { rows, faults: wrong } = examineFiles(files, load);
-      const faults = [...wrong, ...findMissing(shown, rows)];
-      figures["images of the disk examined"]++;
-      figures["operations kept"] += fates.kept;
-      figures["operations dropped"] += fates.dropped;
-      figures["operations torn"] += fates.torn;
-      figures["plants compared"] += load.plants;
-      this.faults.push(...faults.map((fault) => `${fault} (${when})`));
-      if (image === IMAGES || faults.length > 0) return { files, rows };
-    }
-  }
-}
-
-/** Plants that a service has shown, and that are no longer there. */
-function findMissing(shown: readonly StoredPlant[], rows: readonly StoredPlant[]): string[] {
-  const found = new Map(rows.map((row) => [row.id, row]));
-  return shown
-    .filter((plant) => {
-      const row = found.get(plant.id);
-      return row === undefined || !isSamePlant(row, plant);
-    })
-    .map(({ id }) => `${id}: lost after it was shown`);
-}
-
-const sizeOf = (files: Files): number =>
-  files.values().reduce((sum, content) => sum + content.length, 0);
-
-function tell({ dieAfter, dieIn }: Trouble): string {
-  const moments: Record<number, string> = {
-    [Kind.syncBegun]: "before the effect of a sync",
-    [Kind.synced]: "after the effect of a sync",
-  };
-  return `${moments[dieIn ?? 0] ?? "at any operation"} from the ${dieAfter}th on`;
 }
 
 async function run({ seconds, random }: Budget): Promise<Finding> {
   using losses = new PowerLosses(random);
-  const endsAtMs = performance.now() + seconds * 1000;
-  const isOver = (): boolean => performance.now() > endsAtMs && losses.figures.losses >= LOSSES_MIN;
+  const isTimeOver = endsAfter(seconds);
+  const isOver = (): boolean => isTimeOver() && losses.losses >= LOSSES_MIN;
   while (!isOver()) await losses.wearOut(isOver);
-  return losses;
+  return losses.wear;
 }
 
 export const powerLoss: Scenario = {
-  title: "the power goes, and whatever was not synced is gone, there or torn",
+  title: "the power goes, unsynced writes are gone, there or torn, and no acknowledged one is lost",
   missing: lackOfShim,
   run,
 };
@@ -235,18 +146,18 @@ async function runCheats({ seconds, random }: Budget): Promise<Finding> {
   const faults: string[] = [];
   for (const [name, cheat] of Object.entries(cheats)) {
     using losses = new PowerLosses(random, cheat);
-    const endsAtMs = performance.now() + (seconds * 1000) / 2;
+    const isTimeOver = endsAfter(seconds / 2);
     let found = 0;
     const isOver = (): boolean =>
-      performance.now() > endsAtMs && (found > 0 || losses.figures.losses >= CHEATED_LOSSES_MIN);
+      isTimeOver() && (found > 0 || losses.losses >= CHEATED_LOSSES_MIN);
     while (!isOver()) {
       await losses.wearOut(isOver);
-      const reported = losses.faults.splice(0);
+      const reported = losses.wear.faults.splice(0);
       if (reported.some(isLossOfWrites)) found++;
       // The model of the disk has to be right about those, too.
       faults.push(...reported.filter((fault) => !isLossOfWrites(fault)));
     }
-    figures[`${name}: losses of power`] = losses.figures.losses;
+    figures[`${name}: losses of power`] = losses.losses;
     figures[`${name}: found out`] = found;
     if (found === 0) faults.push(`${name} has lost nothing that was noticed`);
   }

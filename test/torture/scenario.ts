@@ -43,36 +43,29 @@ export function* deal<Kind>(kinds: readonly Kind[], random: Random): Generator<D
   }
 }
 
+/** How often each kind of mishap came, and how long it took at most until all was well again. */
 export class Times {
-  readonly #countOf = new Map<string, number>();
-  readonly #msOf = new Map<string, readonly number[]>();
+  readonly #msOf = new Map<string, number[]>();
 
-  /** Without a time if the end was not waited for. */
-  add(kind: string, ms?: number): void {
-    this.#countOf.set(kind, (this.#countOf.get(kind) ?? 0) + 1);
-    if (ms !== undefined) this.#msOf.set(kind, [...(this.#msOf.get(kind) ?? []), ms]);
+  /** Zero if the end was not waited for. */
+  add(kind: string, ms: number): void {
+    this.#msOf.set(kind, [...(this.#msOf.get(kind) ?? []), ms]);
   }
 
-  /** One for each kind. */
   figures(): Record<string, string> {
     return Object.fromEntries(
-      [...this.#countOf].map(([kind, count]) => [
+      [...this.#msOf].map(([kind, all]) => [
         kind,
-        [count === 1 ? "once" : `${count} times`, ...describe(this.#msOf.get(kind) ?? [])].join(),
+        `${all.length} times, well again within ${Math.max(...all).toFixed(0)} ms`,
       ]),
     );
   }
 }
 
-function describe(all: readonly number[]): string[] {
-  if (all.length === 0) return [];
-  const sorted = all.toSorted((one, other) => one - other);
-  const median = sorted[Math.floor(sorted.length / 2)] as number;
-  const max = sorted.at(-1) as number;
-  return [
-    ` well again after ${median.toFixed(0)} ms in the median`,
-    ` ${max.toFixed(0)} ms at most`,
-  ];
+/** Whether so many seconds have passed since the call. */
+export function endsAfter(seconds: number): () => boolean {
+  const endsAtMs = performance.now() + seconds * 1_000;
+  return () => performance.now() > endsAtMs;
 }
 
 /** Undefined where it takes longer. */

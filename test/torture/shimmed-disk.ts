@@ -6,13 +6,15 @@ import { join } from "node:path";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { DiskShim } from "../support/disk-shim.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "../support/folder.ts";
+import { isSameState } from "../support/model.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { checkIntegrity, readPlants } from "../support/stores.ts";
 import { type Disk, type DiskRecord, type Files, readDiskLog } from "./disk-model.ts";
 import type { MixedLoad } from "./mixed-load.ts";
 
-const KILLED = 137;
+/** The exit code after a SIGKILL. */
+export const KILLED = 137;
 
 export class ShimmedDisk implements Disposable {
   readonly control: DiskShim;
@@ -101,8 +103,12 @@ interface Examination {
   readonly faults: readonly string[];
 }
 
-/** Looks at a copy: the service has to recover the files itself. */
-export function examineFiles(files: Files, load: MixedLoad): Examination {
+/** Looks at a copy: the service has to recover the files itself. What was shown has to be there. */
+export function examineFiles(
+  files: Files,
+  load: MixedLoad,
+  shown: readonly StoredPlant[],
+): Examination {
   using folder = makeTemporaryFolder();
   const copy = join(folder.path, "copy");
   placeFiles(copy, files);
@@ -110,11 +116,19 @@ export function examineFiles(files: Files, load: MixedLoad): Examination {
   try {
     const integrity = existsSync(path) ? checkIntegrity(path) : "ok";
     const rows = hasPlants(path) ? readPlants(path) : [];
-    const faults = load.compare(rows);
+    const faults = [...load.compare(rows), ...findMissing(shown, rows)];
     return { rows, faults: integrity === "ok" ? faults : [`integrity: ${integrity}`, ...faults] };
   } catch (error) {
     return { rows: [], faults: [`the file cannot be read: ${(error as Error).message}`] };
   }
+}
+
+/** Plants that a service has shown, and that are no longer there. */
+function findMissing(shown: readonly StoredPlant[], rows: readonly StoredPlant[]): string[] {
+  const found = new Map(rows.map((row) => [row.id, row]));
+  return shown
+    .filter((plant) => !isSameState(found.get(plant.id), plant))
+    .map(({ id }) => `${id}: lost after it was shown`);
 }
 
 /** False for a store that was never finished: whether that is allowed, what was acknowledged tells. */
@@ -135,10 +149,11 @@ export async function readAnswers(url: string): Promise<StoredPlant[] | number> 
   });
   const text = await response.text();
   if (response.status !== 200) return response.status;
-  return text
-    .split("\n")
-    .filter((line) => line !== "")
-    .map(parseLine);
+  // No id here is beyond what a number can hold.
+  return Bun.JSONL.parse(text).map((line) => {
+    const { id, name, tag = null } = line as { id: number; name: string; tag?: string };
+    return { id: BigInt(id), name, tag };
+  });
 }
 
 /** Every difference between what the service shows and its file. Nothing may write meanwhile. */
@@ -150,9 +165,4 @@ export async function compareAnswers(url: string, rows: readonly StoredPlant[]):
   return rows
     .filter((row, index) => !isSamePlant(row, told[index] as StoredPlant))
     .map(({ id }) => `${id}: shown differently than it is in the file`);
-}
-
-function parseLine(line: string): StoredPlant {
-  const { id, name, tag } = JSON.parse(line) as { id: number; name: string; tag?: string };
-  return { id: BigInt(id), name, tag: tag ?? null };
 }

@@ -2,17 +2,16 @@
 
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { Clients, sendOperation, toAnswer } from "../support/clients.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { fork, type Random } from "../support/random.ts";
 import { readPlants } from "../support/stores.ts";
-import { type Answer, Connection, formatRequest, readBody } from "./connection.ts";
+import { Connection, endsConnection, formatRequest, readBody } from "./connection.ts";
 import { findDeliberateRefusal } from "./creators.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 import {
   countDescriptors,
   measureGrowth,
   measureMemoryBytes,
   missingFigures,
-  type Sample,
   startTorturedService,
 } from "./service.ts";
 
@@ -63,12 +62,12 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
   );
   const nuisances = Array.from(
     { length: NUISANCES },
-    () => new Nuisance(service.url, createRandom(random.below(2 ** 31))),
+    () => new Nuisance(service.url, fork(random)),
   );
   clients.ledger.begin({ kind: "create", plant: known })(
     await toAnswer(await sendOperation(service.url, { kind: "create", plant: known })),
   );
-  const samples: Sample[] = [];
+  const memory: number[] = [];
   const descriptors: number[] = [];
   const countRequests = (): number =>
     nuisances.reduce((sum, { requests }) => sum + requests, clients.requests);
@@ -76,11 +75,11 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
     if (!isAlive()) return;
     const bytes = measureMemoryBytes(service.pid);
     descriptors.push(countDescriptors(service.pid));
-    if (samples.push({ requests: countRequests(), bytes }) % TELL_EVERY === 0)
+    if (memory.push(bytes) % TELL_EVERY === 0)
       tell(`${countRequests()} requests, ${Math.round(bytes / 1e6)} MB`);
   }, SAMPLE_MS);
-  const endMs = performance.now() + seconds * 1000;
-  const isOver = (): boolean => performance.now() > endMs || !isAlive();
+  const isTimeOver = endsAfter(seconds);
+  const isOver = (): boolean => isTimeOver() || !isAlive();
   await Promise.all(nuisances.map((nuisance) => nuisance.work(isOver)));
   await clients.stop();
   clearInterval(watch);
@@ -91,16 +90,12 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
     faults.push(...complaints, ...clients.compare(readPlants(service.path)));
     if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
   } else faults.push("the process died");
-  const growth = measureGrowth(samples);
-  if (growth.bytes > (isShort ? SHORT_MEMORY_BYTES_MORE_MAX : MEMORY_BYTES_MORE_MAX))
-    faults.push(
-      `memory grew by ${growth.bytes} bytes in ${growth.requests} requests, ${growth.bytesPerRequest.toFixed(1)} each`,
-    );
-  const descriptorGrowth = measureGrowth(
-    descriptors.map((bytes, requests) => ({ requests, bytes })),
-  );
-  if (descriptorGrowth.bytes > DESCRIPTORS_MORE_MAX)
-    faults.push(`${descriptorGrowth.bytes} descriptors more were open in the end`);
+  const growth = measureGrowth(memory);
+  if (growth > (isShort ? SHORT_MEMORY_BYTES_MORE_MAX : MEMORY_BYTES_MORE_MAX))
+    faults.push(`memory grew by ${growth} bytes after the warm-up`);
+  const descriptorGrowth = measureGrowth(descriptors);
+  if (descriptorGrowth > DESCRIPTORS_MORE_MAX)
+    faults.push(`${descriptorGrowth} descriptors more were open in the end`);
   return {
     faults,
     figures: {
@@ -108,10 +103,8 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
       "requests a second": countRequests() / seconds,
       "put off by 503": clients.unsettled,
       "plants in the end": clients.ledger.listCertain().length,
-      "memory in the end, MB": (samples.at(-1)?.bytes ?? 0) / 1e6,
-      "memory growth after the warm-up, bytes": growth.bytes,
-      "in so many requests": growth.requests,
-      "bytes a request": growth.bytesPerRequest,
+      "memory in the end, MB": (memory.at(-1) ?? 0) / 1e6,
+      "memory growth after the warm-up, bytes": growth,
       "descriptors in the end": descriptors.at(-1) ?? 0,
     },
   };
@@ -135,26 +128,10 @@ class Nuisance {
       if (this.#random.chance(20)) await this.#leave(connection);
       else
         while (connection.isOpen && !isOver() && this.#random.chance(95))
-          await (this.#random.chance(40) ? this.#look(connection) : this.#beRefused(connection));
+          await this.#ask(connection);
       connection.abort();
       await connection.closed;
     }
-  }
-
-  async #look(connection: Connection): Promise<void> {
-    const target = this.#random.pick(LOOKS);
-    const method = this.#random.chance(80) ? "GET" : "HEAD";
-    await this.#ask(connection, formatRequest(method, target), ({ status }) => status === 200);
-  }
-
-  async #beRefused(connection: Connection): Promise<void> {
-    const [due, request] = this.#random.pick(REFUSED);
-    const { status, code } = catalogue[due];
-    await this.#ask(
-      connection,
-      request,
-      (answer) => answer.status === status && readBody(answer).startsWith(`{"error":${code},`),
-    );
   }
 
   /** Half of a request, on a connection that is gone before the rest. */
@@ -165,23 +142,28 @@ class Nuisance {
     this.requests++;
   }
 
-  async #ask(
-    connection: Connection,
-    request: string,
-    isDue: (answer: Answer) => boolean,
-  ): Promise<void> {
+  async #ask(connection: Connection): Promise<void> {
+    const isLook = this.#random.chance(40);
+    const [due, request] = isLook
+      ? [undefined, formatRequest(this.#random.pick(["GET", "HEAD"]), this.#random.pick(LOOKS))]
+      : this.#random.pick(REFUSED);
     this.requests++;
     const answer = await connection.ask(request);
     // A body that is too large is not sent to its end, so its connection is of no more use.
-    if (answer?.endsConnection || answer?.status === catalogue.body_too_large.status) {
+    if (answer && (endsConnection(answer) || answer.status === catalogue.body_too_large.status)) {
       connection.abort();
       await connection.closed;
     }
-    const reason = answer === undefined ? undefined : findDeliberateRefusal(answer);
-    const isPutOff = reason === "overloaded" || reason === "store_busy";
-    if (answer === undefined || !(isDue(answer) || isPutOff))
+    const reason = answer && findDeliberateRefusal(answer);
+    if (reason === "overloaded" || reason === "store_busy") return;
+    const isDue =
+      due === undefined
+        ? answer?.status === 200
+        : answer?.status === catalogue[due].status &&
+          readBody(answer).startsWith(`{"error":${catalogue[due].code},`);
+    if (!isDue)
       this.faults.push(
-        `${answer?.status ?? "no answer"} ${answer?.body.slice(0, 200)} to ${request.slice(0, 200)}`,
+        `${answer?.status} ${answer?.body.slice(0, 200)} to ${request.slice(0, 200)}`,
       );
   }
 }

@@ -4,21 +4,20 @@
  */
 
 import { Webhook as Verifier } from "standardwebhooks";
-import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { type Engine, openTestDatabase } from "../support/database.ts";
+import { Fleet } from "../support/fleet.ts";
 import { Contest } from "../support/history.ts";
 import { limits } from "../support/limits.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { findFaults, findNewest, parse, type Seen } from "./changes.ts";
-import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import { asCheat, type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
+import { PATIENCE_MS } from "../support/until.ts";
+import { findFaults, findNewest, parse, type Seen, SIGNALS } from "./changes.ts";
+import { environment, runOnEngines } from "./postgres-scene.ts";
+import { asCheat, type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 8;
 const MISHAP_MS_MAX = 700;
 const DOWN_MS_MAX = 200;
-/** Without an event, although there are some to come. */
-const SILENCE_MS_MAX = 60_000;
 const POLL_MS = 20;
 
 const settings = {
@@ -33,7 +32,7 @@ const settings = {
 };
 
 /** Keeps what it answers 2xx to; as a cheat, it does not keep all of it. */
-class Receiver {
+class Receiver implements AsyncDisposable {
   readonly seen: Seen[] = [];
   readonly faults: string[] = [];
   repeated = 0;
@@ -67,7 +66,7 @@ class Receiver {
     this.server = this.listen(port ?? 0);
   }
 
-  async stop(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     await this.server.stop(true);
   }
 
@@ -119,69 +118,53 @@ async function runOn(
   { seconds, random, tell }: Budget,
 ): Promise<Finding> {
   await using database = await openTestDatabase(engine);
-  await using services = new AsyncDisposableStack();
-  const spawn = async (): Promise<ServiceProcess> => {
-    const workers = random.pick(["1", "2"]);
-    const env = { ...settings, DATABASE_URL: database.url, PLANTSTORE_WORKERS: workers };
-    return services.use(await spawnService(env));
-  };
-  const running: ServiceProcess[] = [await spawn(), await spawn()];
-  const fork = (): Random => createRandom(random.below(2 ** 31));
-  const choosing = fork();
-  const findUrl = (): string => choosing.pick(running).started.url;
-  const receiver = new Receiver(fork(), isCheating);
-  services.defer(() => receiver.stop());
+  await using fleet = new Fleet(undefined, database.url, settings);
+  await fleet.startOneByOne(2);
+  const choosing = fork(random);
+  const findUrl = (): string => fleet.findUrl(choosing);
+  await using receiver = new Receiver(fork(random), isCheating);
   receiver.secret = await addWebhook(findUrl(), receiver.url);
-  await using clients = new Contest(CLIENTS, { findUrl }, fork());
-  const endsAtMs = performance.now() + seconds * 1_000;
-  let kills = 0;
+  await using clients = new Contest(CLIENTS, { findUrl }, fork(random));
+  const isOver = endsAfter(seconds);
   do {
     await Bun.sleep(random.below(MISHAP_MS_MAX));
     await receiver.restart();
-    const index = random.below(running.length);
-    (running[index] as ServiceProcess).kill(random.pick(["SIGKILL", "SIGKILL", "SIGTERM"]));
-    running[index] = await spawn();
-    kills++;
-  } while (performance.now() < endsAtMs);
+    await fleet.replaceAny(random, random.pick(SIGNALS));
+  } while (!isOver());
   await clients.stop();
   const newest = Number(await findNewest(findUrl()));
   // As a cheat it may have dropped the last one.
   const isBehind = (): boolean => receiver.last < newest && !isCheating;
-  let last = receiver.last;
-  for (let sinceMs = performance.now(); isBehind(); await Bun.sleep(POLL_MS)) {
-    if (receiver.last > last) sinceMs = performance.now();
-    if (performance.now() - sinceMs > SILENCE_MS_MAX) break;
-    last = receiver.last;
+  // Without an event for so long, although there are some to come.
+  let [last, isSilent] = [receiver.last, endsAfter(PATIENCE_MS / 1_000)];
+  for (; isBehind() && !isSilent(); await Bun.sleep(POLL_MS)) {
+    if (receiver.last === last) continue;
+    [last, isSilent] = [receiver.last, endsAfter(PATIENCE_MS / 1_000)];
   }
   const faults = [...receiver.faults];
   if (isBehind()) faults.push(`the receiver has ${receiver.last}, and the newest is ${newest}`);
   faults.push(...findFaults(receiver.seen, await database.readPlants()));
-  tell(`${engine}: ${receiver.seen.length} changes, ${kills} services ended`);
+  tell(`${engine}: ${receiver.seen.length} changes, ${fleet.ended.length} services ended`);
   return {
     faults,
     figures: {
       "changes received": receiver.seen.length,
       "received again": receiver.repeated,
-      "services ended": kills,
+      "services ended": fleet.ended.length,
       "receivers ended": receiver.stops,
     },
   };
 }
 
-function run(isCheating: boolean, budget: Budget): Promise<Finding> {
-  // What a cheat loses does not depend on the engine. For some seconds one is enough: test/postgres has the other.
-  const isOnBoth = findMissingPostgres() === undefined && !isCheating && budget.isShort !== true;
-  const engines: readonly Engine[] = isOnBoth ? ["sqlite", "postgres"] : ["sqlite"];
-  return runEach(engines, budget, (engine, its) => runOn(engine, isCheating, its));
-}
-
 export const webhooks: Scenario = {
   title: "services and a receiver of webhooks are killed, and it gets every change, in order",
-  run: (budget) => run(false, budget),
+  // For some seconds one engine is enough: test/postgres has the other.
+  run: (budget) =>
+    runOnEngines(budget, (engine, its) => runOn(engine, false, its), budget.isShort === true),
 };
 
 /** A receiver that does not keep what it has taken misses changes. */
 export const webhooksCheat = asCheat(
   "a receiver that drops what it has taken does miss changes, and this is noticed",
-  (budget) => run(true, budget),
+  (budget) => runOn("sqlite", true, budget),
 );

@@ -125,7 +125,6 @@ async function expectAnswers(client: string, sent: readonly Group[]): Promise<vo
   );
 }
 
-// test/wire/proxies.test.ts has it through proxies.
 test("every early answer, the 503 without room and the 408 reach every client", async () => {
   for (const client of installed) await expectAnswers(client, groups);
 });

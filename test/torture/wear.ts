@@ -1,0 +1,89 @@
+/** Stores that are worn out: each lives through rounds of load that end badly, and is compared after every one. */
+
+import type { StoredPlant } from "../support/plants.ts";
+import type { Random } from "../support/random.ts";
+import type { Files } from "./disk-model.ts";
+import { MixedLoad } from "./mixed-load.ts";
+import type { Finding } from "./scenario.ts";
+import { examineFiles } from "./shimmed-disk.ts";
+
+interface Terms {
+  /** One is chosen for each store. Long names fill the log soon, with few plants to compare. */
+  readonly nameLengths: readonly number[];
+  readonly roundsMax: number;
+  readonly bytesMax: number;
+}
+
+/** A store before a round. */
+export interface Worn {
+  /** As the round before left them; none at first. */
+  readonly files: Files;
+  readonly rows: readonly StoredPlant[];
+  readonly load: MixedLoad;
+  readonly round: number;
+  readonly nameLengthMax: number;
+}
+
+/** How a round ended. No request is under way then. */
+export interface End {
+  /** All that the files may be afterwards. Each is examined, and the last one is gone on with. */
+  readonly images: Iterable<Files>;
+  /** Plants that a service has shown, and that have to be there. */
+  readonly shown?: readonly StoredPlant[];
+  /** Added to each fault. */
+  readonly when: string;
+}
+
+export class Wear implements Finding {
+  readonly faults: string[] = [];
+  readonly figures: Record<string, number | string> = {};
+  readonly random: Random;
+  readonly #terms: Terms;
+
+  constructor(random: Random, terms: Terms) {
+    this.random = random;
+    this.#terms = terms;
+  }
+
+  count(name: string, by = 1): void {
+    this.figures[name] = Number(this.figures[name] ?? 0) + by;
+  }
+
+  /** From a store that is not there yet, until it is large or something is wrong with it. */
+  async wearOut(isOver: () => boolean, live: (worn: Worn) => Promise<End>): Promise<void> {
+    const { roundsMax, bytesMax, nameLengths } = this.#terms;
+    const nameLengthMax = this.random.pick(nameLengths);
+    const load = new MixedLoad(this.random, { nameLengthMax });
+    const faultsBefore = this.faults.length;
+    let files: Files = new Map();
+    let rows: readonly StoredPlant[] = [];
+    this.count("stores begun");
+    try {
+      for (let round = 0; round < roundsMax && !isOver(); round++) {
+        const end = await live({ files, rows, load, round, nameLengthMax });
+        ({ files, rows } = this.#examine(end, load));
+        const bytes = files.values().reduce((sum, content) => sum + content.length, 0);
+        if (this.faults.length > faultsBefore || bytes > bytesMax) break;
+      }
+    } finally {
+      await load[Symbol.asyncDispose]();
+      this.count("writes acknowledged", load.acknowledged);
+      this.count("writes cut off", load.unsettled);
+    }
+  }
+
+  #examine({ images, shown = [], when }: End, load: MixedLoad): Pick<Worn, "files" | "rows"> {
+    let files: Files = new Map();
+    let rows: readonly StoredPlant[] = [];
+    for (const image of images) {
+      const examined = examineFiles(image, load, shown);
+      files = image;
+      rows = examined.rows;
+      this.count("images of the disk examined");
+      this.count("plants compared", load.plants);
+      this.faults.push(...examined.faults.map((fault) => `${fault} (${when})`));
+      if (examined.faults.length > 0) break;
+    }
+    return { files, rows };
+  }
+}
