@@ -39,7 +39,7 @@ const BLOCK_CHARACTERS_MAX = 1_000_000;
 const BLOCK_MS_MAX = 50;
 
 /** Groups the caller's plants into blocks. */
-export class Feed<Given extends NewPlant> {
+export class Upload<Given extends NewPlant> {
   private readonly iterator: Iterator<Given> | AsyncIterator<Given>;
   private readonly isAsync: boolean;
   /** The pending `next()`. It outlives a block that is sent before it resolves. */

@@ -3,7 +3,7 @@
 import {
   type Created,
   type Entry,
-  Feed,
+  Upload,
   findOutcome,
   findResult,
   isSummary,
@@ -356,11 +356,11 @@ export class Client extends Manager {
     options: RetryOptions,
   ): AsyncGenerator<Settled<Given>[], void> {
     const given = { ...this.options, ...options };
-    const feed = new Feed(plants);
+    const upload = new Upload(plants);
     const backoff = new Backoff(given, findWaitMs);
     try {
       for (;;) {
-        let left = await feed.takeBlock(given.signal);
+        let left = await upload.takeBlock(given.signal);
         if (left.length === 0) return;
         while (left.length > 0) {
           const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
@@ -376,7 +376,7 @@ export class Client extends Manager {
         }
       }
     } finally {
-      feed.close();
+      upload.close();
     }
   }
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { findChanges } from "../client/changes.ts";
 import type { ChangeQuery } from "../src/domain/change.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { type BlockRow, createChangePage, Entries, partOf } from "../src/store/sql-store.ts";
+import { type BlockRow, createChangePage, JournalBlock, partOf } from "../src/store/sql-store.ts";
 import { reasonOf } from "./support/expect.ts";
 
 const plant = (id: bigint, name = "n", tag?: string): Plant => ({ id, name, tag });
@@ -12,7 +12,7 @@ const all: ChangeQuery = { after: 0, limit: 5, id: undefined, types: undefined }
 
 /** Of creates, with numbers from the first one on. */
 function block(first: number, ...ids: number[]): BlockRow {
-  const entries = new Entries();
+  const entries = new JournalBlock();
   for (const id of ids) entries.add(BigInt(id), undefined, plant(BigInt(id)));
   const last = BigInt(first + ids.length - 1);
   return { first: BigInt(first), last, at_ms: 1n, entries: entries.format() };
@@ -23,7 +23,7 @@ const breakAt = (last: number): BlockRow => block(last + 1);
 
 describe("a block", () => {
   test("has all entries as one text, and a name only where it is another than before", () => {
-    const entries = new Entries();
+    const entries = new JournalBlock();
     const [fern, moss] = [plant(1n, "fern", "x"), plant(2n ** 53n, "moss")];
     entries.add(fern.id, "till", fern);
     entries.add(moss.id, "till", moss, plant(moss.id, "tree", ""));
@@ -54,7 +54,7 @@ describe("a block", () => {
   });
 
   test("is full with 1 MiB of text", () => {
-    const entries = new Entries();
+    const entries = new JournalBlock();
     entries.add(1n, undefined, plant(1n, "x".repeat(1_048_570), "12345"));
     expect(entries.isFull).toBe(false);
     entries.add(2n, undefined, undefined, plant(2n, "x"));

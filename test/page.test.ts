@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { array, assert, constantFrom, property } from "fast-check";
-import { findHint, isSearch } from "../src/domain/filter.ts";
+import { findHint, needsScan } from "../src/domain/filter.ts";
 import {
   createPage,
   firstIdOf,
@@ -169,7 +169,7 @@ describe("a page", () => {
     [{ q: "花 ab" }, "AB"],
   ])("%j has the hint %p", (asked, hint) => {
     expect(findHint(asked)).toBe(hint);
-    expect(isSearch(asked)).toBe(Object.keys(asked).length > 0);
+    expect(needsScan(asked)).toBe(Object.keys(asked).length > 0);
   });
 
   test.each<[name: string, tag: string | undefined, found: string[], missed: string[]]>([

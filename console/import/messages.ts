@@ -57,7 +57,7 @@ export interface Progress {
 }
 
 /** The worker's task: compare the file with the store, or import it. */
-export interface Order {
+export interface ImportRequest {
   readonly file: File;
   /** Guessed if not given. */
   readonly reading?: Reading | undefined;
@@ -71,7 +71,7 @@ export interface Order {
 /** The progress is undefined until the comparison or the import begins. */
 export interface Import
   extends
-    Pick<Order, "file" | "reading" | "updates">,
+    Pick<ImportRequest, "file" | "reading" | "updates">,
     Partial<Omit<Preview, "reading"> & Progress> {
   /** The preview is stale. */
   readonly isReading?: boolean;

@@ -6,7 +6,7 @@ import { formatCount } from "../state/format.ts";
 import { gaps } from "../state/feed.ts";
 import { mayRead, token } from "../state/session.ts";
 import { announce, toast } from "../state/toasts.ts";
-import type { Difference, Import, Order, Reading } from "./messages.ts";
+import type { Difference, Import, ImportRequest, Reading } from "./messages.ts";
 
 /** Undefined until a file is chosen. */
 export const current = signal<Import | undefined>(undefined);
@@ -42,7 +42,13 @@ function start(begun: Import): void {
   const { file, reading, updates } = begun;
   const isAllowed = updates !== undefined || mayRead.value;
   const used = isAllowed ? token.value : undefined;
-  started.postMessage({ file, reading, updates, url: baseUrl, token: used } satisfies Order);
+  started.postMessage({
+    file,
+    reading,
+    updates,
+    url: baseUrl,
+    token: used,
+  } satisfies ImportRequest);
   worker = started;
 }
 

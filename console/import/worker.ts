@@ -5,7 +5,7 @@ import { Refusal } from "../../src/domain/errors.ts";
 import { INT64_MAX, INT64_MIN, isSame, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
-import type { Difference, Import, Order, Progress } from "./messages.ts";
+import type { Difference, Import, ImportRequest, Progress } from "./messages.ts";
 import { explainFile, position, previewFile, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
@@ -19,12 +19,12 @@ const PAGE_LENGTH_MAX = 1000;
 
 const post = (change: Partial<Import>): void => postMessage(change);
 
-addEventListener("message", ({ data }: MessageEvent<Order>) => {
+addEventListener("message", ({ data }: MessageEvent<ImportRequest>) => {
   void (data.updates === undefined ? show(data) : run(data));
 });
 
 /** Posts the first rows, then compares the file with the store. */
-async function show(order: Order): Promise<void> {
+async function show(order: ImportRequest): Promise<void> {
   const preview = await previewFile(order.file, order.reading);
   post({ ...preview, isReading: false });
   if (order.token !== undefined && preview.rows.length > 0)
@@ -38,7 +38,7 @@ interface Result {
 }
 
 /** Reads the file block by block, compares or stores its plants, and counts the results. */
-async function run({ file, reading, updates, url, token = "" }: Order): Promise<void> {
+async function run({ file, reading, updates, url, token = "" }: ImportRequest): Promise<void> {
   if (reading === undefined) return;
   const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
   const differences: Difference[] = [];

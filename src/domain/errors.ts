@@ -72,7 +72,7 @@ const table = {
 export type ErrorName = keyof typeof table;
 type Words<Text> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 type Answers<Text> = Text extends `${infer Head}: ${string}` ? Words<Head> : never;
-export type Failure = Exclude<Answers<(typeof table)[ErrorName]>, `${number}`>;
+export type FailureName = Exclude<Answers<(typeof table)[ErrorName]>, `${number}`>;
 
 function parseEntry(name: string, text: string) {
   const [head = "", meaning = ""] = text.split(/: (.*)/);

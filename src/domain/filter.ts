@@ -68,7 +68,7 @@ export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
 /** Whether plants have to be looked at to know whether they match. */
-export const isSearch = (filter: Filter): boolean =>
+export const needsScan = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
 
 export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {

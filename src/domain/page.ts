@@ -1,6 +1,6 @@
 /** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
 
-import { createFilter, type Filter, isSearch } from "./filter.ts";
+import { createFilter, type Filter, needsScan } from "./filter.ts";
 import { INT64_MAX, INT64_MIN, lengthOf, type ListedPlant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
@@ -54,7 +54,7 @@ export function createPage(
   now = () => performance.now(),
 ) {
   const { limit, charactersMax = CHARACTERS_MAX } = query;
-  const accepts = isSearch(query) ? createFilter(query) : undefined;
+  const accepts = needsScan(query) ? createFilter(query) : undefined;
   const endsAtMs = now() + searchMsMax;
   const plants: ListedPlant[] = [];
   let last: ListedPlant | undefined;

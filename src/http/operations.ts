@@ -13,14 +13,14 @@ import {
   describeOperation,
   describeParameters,
   describeShared,
-  type Entries,
-  type Entry,
+  type Endpoints,
+  type Endpoint,
   json,
   jsonAndLines,
   jsonWith,
   ok,
   operation,
-} from "./entry.ts";
+} from "./endpoint.ts";
 import { JSON_TYPE } from "./exchange.ts";
 import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
@@ -134,7 +134,7 @@ const batchResults = [
 export const listOperations = (
   config: Config,
   description = "",
-): Readonly<Record<string, Entries>> => ({
+): Readonly<Record<string, Endpoints>> => ({
   plants: listPlantOperations(config),
   webhooks: webhookOperations,
   operation: {
@@ -148,13 +148,13 @@ export const listOperations = (
   },
 });
 
-const splitPlace = ({ at }: Entry) => at.split(" ") as [Method, string];
+const splitPlace = ({ at }: Endpoint) => at.split(" ") as [Method, string];
 
 export function createRoutes(operations: ReturnType<typeof listOperations>): readonly Route[] {
   const routes = new Map<string, Route["operations"]>();
-  for (const entry of Object.values(operations).flatMap(Object.values<Entry>)) {
-    const [method, path] = splitPlace(entry);
-    const { scope, handle, query, bodyTypes } = entry;
+  for (const endpoint of Object.values(operations).flatMap(Object.values<Endpoint>)) {
+    const [method, path] = splitPlace(endpoint);
+    const { scope, handle, query, bodyTypes } = endpoint;
     // The same members for each, because every request reads them.
     const served: Operation = { scope, handle, hasQuery: query !== undefined, bodyTypes };
     routes.set(path, { ...routes.get(path), [method]: served });
@@ -172,7 +172,7 @@ const changeConditions = {
   "If-None-Match": text(undefined, "Answers 412 if the plant has this entity tag."),
 };
 
-const listPlantOperations = (config: Config): Entries => ({
+const listPlantOperations = (config: Config): Endpoints => ({
   createPlant: operation("POST /plants", "plants:write", createPlant, {
     summary: "Create a plant",
     bodyTypes: [JSON_TYPE],
@@ -366,11 +366,11 @@ const openParts: Readonly<Record<string, Shape>> = {
 function describePaths(operations: ReturnType<typeof listOperations>): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const [tag, entries] of Object.entries(operations))
-    for (const [operationId, entry] of Object.entries(entries)) {
-      const [method, path] = splitPlace(entry);
+    for (const [operationId, endpoint] of Object.entries(entries)) {
+      const [method, path] = splitPlace(endpoint);
       const [, start = "", name = ""] = /^(.*\{(\w+)\})/.exec(path) ?? [];
       const { [start]: shape } = openParts;
-      const described = describeOperation(operationId, tag, entry);
+      const described = describeOperation(operationId, tag, endpoint);
       paths[path] = {
         ...paths[path],
         ...(shape && { parameters: describeParameters("path", { [name]: shape }, true) }),

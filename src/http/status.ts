@@ -5,7 +5,7 @@ import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { SAMPLES_MAX } from "../observe/reporter.ts";
 import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
-import { type Entries, json, ok, operation } from "./entry.ts";
+import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
@@ -106,7 +106,7 @@ const METRICS_EXAMPLE =
 const describeStatus = (value: string) =>
   ok("Yes.", json(object({ status: text(value, undefined, { enum: [value] }) })));
 
-export const listStatusOperations = ({ sampleSeconds }: Config): Entries => ({
+export const listStatusOperations = ({ sampleSeconds }: Config): Endpoints => ({
   showActivity: operation("GET /activity", "plants:read", showActivity, {
     summary: "Show what this instance did lately",
     description: `The last ${(SAMPLES_MAX * sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,

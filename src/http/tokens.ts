@@ -11,7 +11,7 @@ import {
 } from "../auth/token.ts";
 import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes } from "../domain/token.ts";
-import { type Entries, json, ok, operation, toEntry } from "./entry.ts";
+import { type Endpoints, json, ok, operation, toEndpoint } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 import { answerJson, requireScope } from "./handle.ts";
 import { linkNext, parseQuery, tokenParameters } from "./query.ts";
@@ -90,8 +90,8 @@ const GrantShape = object(
   { optional: ["expires", "rate"], additionalProperties: false },
 );
 
-export const tokenOperations: Entries = {
-  describeToken: toEntry({
+export const tokenOperations: Endpoints = {
+  describeToken: toEndpoint({
     at: "GET /token",
     scope: "any",
     run: ({ token }) => ({
@@ -112,7 +112,7 @@ export const tokenOperations: Entries = {
     query: tokenParameters,
     answers: ok("The tokens.", json(list(Token)), "Link"),
   }),
-  createToken: toEntry({
+  createToken: toEndpoint({
     at: "POST /tokens",
     scope: MANAGE,
     body: GrantShape,
@@ -127,7 +127,7 @@ export const tokenOperations: Entries = {
     shows: object({ token: text("pst_…"), ...tokenMembers }),
     fails: ["TokenNameTaken"],
   }),
-  revokeToken: toEntry({
+  revokeToken: toEndpoint({
     at: "DELETE /tokens/{id}",
     scope: MANAGE,
     run: revokeToken,

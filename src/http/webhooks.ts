@@ -3,7 +3,7 @@
 import { changeTypes } from "../domain/change.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
-import { describeParameters, type Entries, type Entry, json, toEntry } from "./entry.ts";
+import { describeParameters, type Endpoints, type Endpoint, json, toEndpoint } from "./endpoint.ts";
 import {
   component,
   define,
@@ -76,9 +76,9 @@ type Action = keyof typeof webhookActions;
 
 const manage = (
   action: Action,
-  operation: Omit<Parameters<typeof toEntry>[0], "scope" | "run">,
-): Entry =>
-  toEntry({
+  operation: Omit<Parameters<typeof toEndpoint>[0], "scope" | "run">,
+): Endpoint =>
+  toEndpoint({
     ...operation,
     scope: "webhooks:manage",
     run: ({ request, service }, given) => {
@@ -91,10 +91,10 @@ const manage = (
     ],
   });
 
-const act = (action: Action, summary: string, description: string, shows = Webhook): Entry =>
+const act = (action: Action, summary: string, description: string, shows = Webhook): Endpoint =>
   manage(action, { at: `POST /webhooks/{name}/${action}`, summary, description, shows });
 
-export const webhookOperations: Entries = {
+export const webhookOperations: Endpoints = {
   listWebhooks: manage("list", {
     at: "GET /webhooks",
     summary: "List the webhooks",

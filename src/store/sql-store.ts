@@ -4,7 +4,7 @@
  */
 
 import {
-  type Change as Entry,
+  type Change,
   type ChangePage,
   type ChangeQuery,
   type ChangeType,
@@ -33,13 +33,13 @@ export interface Create extends About {
   readonly plant: Plant;
 }
 
-export interface Change extends About {
+export interface Update extends About {
   readonly kind: "replace" | "remove";
   readonly plant: Plant | undefined;
   readonly condition: Condition;
 }
 
-export type PlantWrite = Create | Change;
+export type PlantWrite = Create | Update;
 
 export interface PlantRow<Id = bigint> {
   readonly id: Id;
@@ -196,7 +196,7 @@ const BLOCK_CHARACTERS_MAX = 1_048_576;
 
 type EntryValue = string | number | null;
 
-export class Entries {
+export class JournalBlock {
   count = 0;
   private readonly values: EntryValue[] = [];
   private characters = 0;
@@ -246,11 +246,11 @@ export interface BlockRow {
   readonly kept?: string | null;
 }
 
-export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Entry[] {
+export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
   if (entries === null) return [];
   const values = JSON.parse(entries) as EntryValue[];
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
-  const changes: Entry[] = [];
+  const changes: Change[] = [];
   let seq = Number(first);
   let by: string | undefined;
   for (let at = 0; at < values.length;) {

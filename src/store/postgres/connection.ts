@@ -35,10 +35,10 @@ export class LostAnswerError extends TransientError {
 }
 
 /** `retry` may succeed on the same connection, `reconnect` on another one. `refused` stays until an operator acts. */
-type Failure = "retry" | "reconnect" | "bad row" | "refused" | "defect";
+type ErrorClass = "retry" | "reconnect" | "bad row" | "refused" | "defect";
 
 /** By SQLSTATE, or by the client's own code. The first that fits counts. */
-const failures: readonly (readonly [codes: RegExp, failure: Failure])[] = [
+const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
   // A cancelled query, a lock that was not available, serialization failures, deadlocks, unknown completions.
   [/^(57014|55P03|40)/, "retry"],
   // Data exceptions, constraints, and limits such as the size of a row.
@@ -59,7 +59,7 @@ const UNKNOWN_OUTCOME = /^(08|40003|53100|57P|58|XX)/;
 export const sqlStateOf = (error: unknown): string | undefined =>
   error instanceof SQL.PostgresError && typeof error.errno === "string" ? error.errno : undefined;
 
-export function classify(error: unknown): Failure {
+export function classify(error: unknown): ErrorClass {
   if (error instanceof TransientError) return "retry";
   if (error instanceof StoreOpenError) return "refused";
   const code = sqlStateOf(error) ?? String((error as { code?: unknown } | undefined)?.code);

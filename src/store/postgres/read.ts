@@ -1,6 +1,6 @@
 /** Plants by id, pages of plants and pages of tags. */
 
-import { isSearch } from "../../domain/filter.ts";
+import { needsScan } from "../../domain/filter.ts";
 import {
   createPage,
   firstIdOf,
@@ -31,7 +31,7 @@ const SEARCH_MS_MAX = 100;
 const TICK_MS = 5;
 
 export async function listPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
-  const searches = isSearch(query);
+  const searches = needsScan(query);
   const page = createPage(query, searches ? scanRowsMax : query.limit, SEARCH_MS_MAX);
   const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
@@ -123,7 +123,7 @@ const FIND_SOME = `SELECT id, name, tag FROM (
 const COUNT_ROWS = 50_000;
 
 export async function countPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
-  if (isSearch(query)) {
+  if (needsScan(query)) {
     const { plants, next } = await listPlants(connection, query, scanRowsMax);
     return { count: plants.length, next };
   }

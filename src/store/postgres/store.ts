@@ -1,7 +1,7 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { isSearch } from "../../domain/filter.ts";
+import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
@@ -132,7 +132,7 @@ class PostgresStore extends SqlStore implements Store {
   readonly findPlant: Store["findPlant"] = (id) => this.lookUps.submit(id);
 
   readonly listPlants: Store["listPlants"] = (query) => {
-    if (isSearch(query) || query.limit > SMALL_PAGE_LENGTH) return this.longReads.submit(query);
+    if (needsScan(query) || query.limit > SMALL_PAGE_LENGTH) return this.longReads.submit(query);
     const { scanRowsMax } = this.limits;
     return this.readers.run((connection) => listPlants(connection, query, scanRowsMax));
   };

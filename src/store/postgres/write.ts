@@ -4,7 +4,7 @@ import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import type { Value } from "../records.ts";
-import { type Change, type Create, Entries, type PlantWrite, toPlant } from "../sql-store.ts";
+import { type Update, type Create, JournalBlock, type PlantWrite, toPlant } from "../sql-store.ts";
 import {
   classify,
   type Connection,
@@ -183,7 +183,7 @@ class Batch {
     if (first === undefined) return;
     try {
       if (first.kind === "create") await this.create(connection, piece as Create[]);
-      else await this.change(connection, piece as Change[]);
+      else await this.change(connection, piece as Update[]);
     } catch (error) {
       if (error instanceof LostAnswerError) return this.giveUp(piece, error);
       if (classify(error) !== "bad row") throw error;
@@ -244,12 +244,12 @@ class Batch {
       throw new TransientError("neither created nor found");
   }
 
-  private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
+  private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
     const before = new Map<bigint, Plant>();
     // What is not looked up now stays open, for the next piece.
     const ids = idsOf(changes.slice(0, FIND_LENGTH_MAX));
     for (const [index, seen] of (await findPlants(connection, ids)).entries()) {
-      const change = changes[index] as Change;
+      const change = changes[index] as Update;
       const judged = judgeChange(seen, change.condition);
       if (judged instanceof Refusal) this.settle(change, judged, seen);
       else before.set(change.id, judged);
@@ -282,7 +282,7 @@ class Batch {
     const { hasJournal } = this.accounts;
     const values = [...parameters];
     if (hasJournal) {
-      const entries = new Entries();
+      const entries = new JournalBlock();
       for (const { id, by, plant } of writes) entries.add(id, by, plant, before?.get(id));
       values.push(entries.format());
     }

@@ -30,7 +30,7 @@ import {
 } from "./database.ts";
 import { startThread } from "./thread.ts";
 
-export interface CopyOrder {
+export interface CopyRequest {
   readonly from: string;
   readonly to: string;
   /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
@@ -42,7 +42,7 @@ export interface CopyOrder {
 }
 
 /** Appends to the change log of a copy. */
-export interface AppendOrder {
+export interface AppendRequest {
   readonly from: string;
   readonly copy: string;
 }
@@ -63,7 +63,7 @@ interface Backup extends Transfer {
   readonly beforeNaming?: () => Promise<void>;
 }
 
-type Restore = Transfer & Pick<CopyOrder, "replay" | "sameAs">;
+type Restore = Transfer & Pick<CopyRequest, "replay" | "sameAs">;
 
 export interface Transferred extends StoreFacts {
   readonly path: string;
@@ -119,7 +119,7 @@ function findFree(to: string, advice: string): string {
 /** Into a file beside it first. Readable by its owner alone, because it holds hashes of tokens. */
 async function copyInto(
   path: string,
-  source: Omit<CopyOrder, "to">,
+  source: Omit<CopyRequest, "to">,
   signal: AbortSignal,
   beforeNaming?: () => Promise<void>,
 ): Promise<Transferred> {
@@ -145,7 +145,7 @@ async function copyInto(
 const DESCRIPTORS_NEEDED = 32;
 
 /** On a thread of its own: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
-export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
+export async function copyOnThread(order: CopyRequest, signal: AbortSignal): Promise<StoreFacts> {
   signal.throwIfAborted();
   requireDescriptors();
   const thread = startThread("reader-worker");
@@ -167,7 +167,7 @@ export function startAppender() {
   const thread = startThread("reader-worker");
   return {
     /** False if a new copy is needed. */
-    append: (order: AppendOrder) => thread.ask(order) as Promise<boolean>,
+    append: (order: AppendRequest) => thread.ask(order) as Promise<boolean>,
     end: thread.end,
   };
 }
@@ -199,7 +199,7 @@ function giveName(file: string, path: string): void {
 }
 
 /** One read transaction: the copy has every plant that was acknowledged before it began, and writes continue. */
-export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyOrder): StoreFacts {
+export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyRequest): StoreFacts {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
     getSchemaVersion(db, from);

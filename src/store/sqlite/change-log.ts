@@ -19,7 +19,7 @@ import {
 import { dirname } from "node:path";
 import type { Change } from "../../domain/change.ts";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type BlockRow, Entries, parseBlock } from "../sql-store.ts";
+import { type BlockRow, JournalBlock, parseBlock } from "../sql-store.ts";
 import { getSchemaVersion, openReadOnly, readStore, syncFile, watchFiles } from "./database.ts";
 
 export const logOf = (copy: string): string => copy.replace(/\.db$/, ".changes");
@@ -307,7 +307,7 @@ export function replayLog(copy: string, log: string, until: Until): Replayed {
 function replayBlock(db: Database, block: Block, last: number, log: string): number {
   const [first, at] = [BigInt(block.first), BigInt(block.at)];
   const row = { first, last: BigInt(last), at_ms: at, entries: JSON.stringify(block.entries) };
-  const kept = new Entries();
+  const kept = new JournalBlock();
   for (const change of parseBlock(row)) {
     if (change.seq > last) break;
     if (!applyChange(db, change))

@@ -5,9 +5,9 @@
 
 import { type MessagePort, workerData } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type AppendOrder, type CopyOrder, copyStore } from "./backup.ts";
+import { type AppendRequest, type CopyRequest, copyStore } from "./backup.ts";
 import { ChangeLog, logOf } from "./change-log.ts";
-import { type ReadOrder, SqliteReader } from "./reader.ts";
+import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { type ThreadSetup, toAnswer } from "./thread.ts";
 
 const { orders, path, limits, ports } = workerData as ThreadSetup;
@@ -17,15 +17,15 @@ let reader: SqliteReader | undefined;
 
 let log: ChangeLog | undefined;
 
-function perform(order: "open" | "close" | CopyOrder | AppendOrder): unknown {
+function perform(order: "open" | "close" | CopyRequest | AppendRequest): unknown {
   if (typeof order === "object") return "to" in order ? copyStore(order) : append(order);
   if (order === "close") return reader?.close();
   const opened = (reader = new SqliteReader(path, limits.scanRowsMax));
-  for (const port of ports) port.on("message", (read: ReadOrder) => answer(port, opened, read));
+  for (const port of ports) port.on("message", (read: ReadRequest) => answer(port, opened, read));
   return undefined;
 }
 
-function append({ from, copy }: AppendOrder): boolean {
+function append({ from, copy }: AppendRequest): boolean {
   try {
     if (log?.copy !== copy) {
       log?.close();
@@ -40,7 +40,7 @@ function append({ from, copy }: AppendOrder): boolean {
 }
 
 /** A text goes as bytes, which are not copied on the way. */
-function answer(port: MessagePort, opened: SqliteReader, order: ReadOrder): void {
+function answer(port: MessagePort, opened: SqliteReader, order: ReadRequest): void {
   const made = toAnswer(() => opened.perform(order));
   if (order.kind !== "plants" || !("value" in made)) return port.postMessage(made);
   const page = made.value as ReturnType<SqliteReader["readPlants"]>;

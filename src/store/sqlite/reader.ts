@@ -3,7 +3,7 @@
 import type { Database } from "bun:sqlite";
 import type { ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
-import { findHint, isSearch } from "../../domain/filter.ts";
+import { findHint, needsScan } from "../../domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/plant.ts";
 import {
   type CountPage,
@@ -26,7 +26,7 @@ import { type BlockRow, createChangePage, partOf, type PlantRow, toPlant } from 
 import { openReadOnly, runOn, translate, watchFiles } from "./database.ts";
 
 /** What may take long. It is data, so another thread can do it. */
-export type ReadOrder =
+export type ReadRequest =
   | { readonly kind: "plants"; readonly query: PlantQuery; readonly form: PageForm }
   | { readonly kind: "count"; readonly query: PlantQuery }
   | { readonly kind: "tags"; readonly query: TagQuery }
@@ -92,14 +92,14 @@ function connect(db: Database) {
   };
 }
 
-type Connection = ReturnType<typeof connect>;
+type ReadConnection = ReturnType<typeof connect>;
 
-const walkOf = ({ all, tagged }: Connection, { tag, order }: PlantQuery) =>
+const walkOf = ({ all, tagged }: ReadConnection, { tag, order }: PlantQuery) =>
   (tag === undefined ? all : tagged)[order];
 
 /** Every method throws what `translate` makes of an error. */
 export class SqliteReader {
-  private connection: Connection | undefined;
+  private connection: ReadConnection | undefined;
   private readonly scanRowsMax: number;
   private readonly assertFileNotMoved: () => void;
   private lastBreak: number | undefined;
@@ -118,7 +118,7 @@ export class SqliteReader {
 
   /** In the order of the ids, as far as the plants are not too large together. */
   findPlants(ids: readonly bigint[]): (Plant | undefined)[] {
-    const find = ({ findPlant }: Connection): (Plant | undefined)[] => {
+    const find = ({ findPlant }: ReadConnection): (Plant | undefined)[] => {
       const found: (Plant | undefined)[] = [];
       let characters = 0;
       for (const id of ids) {
@@ -135,7 +135,7 @@ export class SqliteReader {
   }
 
   listPlants(query: PlantQuery): PlantPage {
-    return isSearch(query)
+    return needsScan(query)
       ? this.readSnapshot((connection) => this.searchPlants(connection, query))
       : this.read((connection) => readPage(connection, query));
   }
@@ -144,7 +144,7 @@ export class SqliteReader {
     return formatPage(this.listPlants(query), form);
   }
 
-  perform(order: ReadOrder) {
+  perform(order: ReadRequest) {
     if (order.kind === "plants") return this.readPlants(order.query, order.form);
     if (order.kind === "count")
       return this.readSnapshot((connection) => this.countPlants(connection, order.query));
@@ -157,7 +157,7 @@ export class SqliteReader {
     return this.read(({ db }) => runOn(db, statement));
   }
 
-  private searchPlants(connection: Connection, query: PlantQuery): PlantPage {
+  private searchPlants(connection: ReadConnection, query: PlantQuery): PlantPage {
     const { tag = null, order } = query;
     const { last, candidates } = walkOf(connection, query);
     const hint = findHint(query);
@@ -180,8 +180,8 @@ export class SqliteReader {
     return { plants: page.plants, next: undefined };
   }
 
-  private countPlants(connection: Connection, query: PlantQuery): CountPage {
-    if (isSearch(query)) {
+  private countPlants(connection: ReadConnection, query: PlantQuery): CountPage {
+    if (needsScan(query)) {
       const { plants, next } = this.searchPlants(connection, query);
       return { count: plants.length, next };
     }
@@ -205,7 +205,7 @@ export class SqliteReader {
     });
   }
 
-  private readSnapshot<Result>(query: (connection: Connection) => Result): Result {
+  private readSnapshot<Result>(query: (connection: ReadConnection) => Result): Result {
     return this.read((connection) => {
       connection.begin.run();
       try {
@@ -216,7 +216,7 @@ export class SqliteReader {
     });
   }
 
-  private read<Result>(query: (connection: Connection) => Result): Result {
+  private read<Result>(query: (connection: ReadConnection) => Result): Result {
     if (this.connection === undefined) throw new Refusal("shutting_down");
     try {
       this.assertFileNotMoved();
@@ -227,7 +227,7 @@ export class SqliteReader {
   }
 }
 
-function readPage(connection: Connection, query: PlantQuery): PlantPage {
+function readPage(connection: ReadConnection, query: PlantQuery): PlantPage {
   const { tag = null, limit } = query;
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], next: undefined };
@@ -246,7 +246,7 @@ function readPage(connection: Connection, query: PlantQuery): PlantPage {
 }
 
 /** The different tags. Each costs one step down the index, however many plants have it. */
-function* walkTags({ nextTag }: Connection, query: TagQuery): Generator<TagPrefix> {
+function* walkTags({ nextTag }: ReadConnection, query: TagQuery): Generator<TagPrefix> {
   for (let after = query.after ?? null; ;) {
     const row = nextTag.get(query.prefix, after);
     if (row === null || !row.head.startsWith(query.prefix)) return;

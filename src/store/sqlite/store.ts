@@ -2,7 +2,7 @@
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
-import { isSearch } from "../../domain/filter.ts";
+import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
@@ -11,7 +11,7 @@ import { Batcher, type Commit } from "../batcher.ts";
 import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore, trimBlocks } from "../sql-store.ts";
 import { fileBytesOf, findDiskFree } from "./database.ts";
-import { type ReadOrder, SqliteReader } from "./reader.ts";
+import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { callThreads, type StoreLink } from "./thread.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
@@ -23,7 +23,7 @@ const TRIM = trimBlocks("changes", "at_ms");
 /** Where a store writes, and where it reads at length: on this thread without a `read`. */
 interface Engine {
   readonly commit: Commit<Write, unknown>;
-  readonly read?: (order: ReadOrder) => Promise<unknown>;
+  readonly read?: (order: ReadRequest) => Promise<unknown>;
   readonly isDurable: () => boolean;
   readonly close: () => unknown;
 }
@@ -56,7 +56,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   protected readonly writes: Batcher<Write, unknown>;
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   /** Each takes a bounded time, so those of all clients take turns. */
-  private readonly longReads: Batcher<ReadOrder, unknown>;
+  private readonly longReads: Batcher<ReadRequest, unknown>;
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
@@ -66,11 +66,11 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
     this.description = { engine: "SQLite", location: path, durability };
     const reader = (this.reader = new SqliteReader(path, limits.scanRowsMax));
-    const read = engine.read ?? ((order: ReadOrder) => reader.perform(order));
+    const read = engine.read ?? ((order: ReadRequest) => reader.perform(order));
     this.writes = new Batcher(engine.commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Batcher((ids) => reader.findPlants(ids), limits);
     this.longReads = new Batcher(
-      async ([order]) => [await read(order as ReadOrder)],
+      async ([order]) => [await read(order as ReadRequest)],
       { ...limits, batchLengthMax: 1 },
       { commitMsMin: READ_MS_MIN },
     );
@@ -82,7 +82,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     this.whenDurable(async () => this.reader.listPlants(query));
 
   readonly readPlants: Store["readPlants"] = (query, form) => {
-    const isSmall = form === "json" && query.limit <= SMALL_PAGE_LENGTH && !isSearch(query);
+    const isSmall = form === "json" && query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
     if (!isSmall) return this.readLong({ kind: "plants", query, form });
     return this.whenDurable(async () => this.reader.readPlants(query, form));
   };
@@ -143,7 +143,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     }
   }
 
-  private readLong<Result>(order: ReadOrder): Promise<Result> {
+  private readLong<Result>(order: ReadRequest): Promise<Result> {
     return this.whenDurable(() => this.longReads.submit(order) as Promise<Result>);
   }
 

@@ -6,9 +6,9 @@ import { judgeChange, judgeCreate } from "../../domain/plant.ts";
 import type { Created, OnMigrate, StoreLimits } from "../../domain/store.ts";
 import type { Statement, Value } from "../records.ts";
 import {
-  type Change,
+  type Update,
   type Create,
-  Entries,
+  JournalBlock,
   type PlantRow,
   type PlantWrite,
   toPlant,
@@ -85,7 +85,7 @@ interface Room {
 interface Transaction extends WriteConnection {
   readonly room: Room;
   /** For the journal; undefined without one. */
-  readonly entries: Entries | undefined;
+  readonly entries: JournalBlock | undefined;
 }
 
 const LOCK_RETRY_MS = 1;
@@ -149,7 +149,7 @@ export class SqliteWriter {
     connection.assertFilesNotMoved();
     const concernsPlants = batch.some((write) => write.kind !== "run" || write.concernsPlants);
     if (concernsPlants) this.requireDurable(connection, "writes");
-    const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
+    const entries = this.limits.changesDays > 0 ? new JournalBlock() : undefined;
     const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
     begin.run();
     try {
@@ -281,7 +281,7 @@ function createPlant(
 
 function changePlant(
   { findPlant, deletePlant, updatePlant, room, entries }: Transaction,
-  { id, plant, condition, by }: Change,
+  { id, plant, condition, by }: Update,
 ): Refusal | undefined {
   const row = findPlant.get(id);
   const before = judgeChange(row === null ? undefined : toPlant(row), condition);

@@ -1,6 +1,6 @@
 /** An operation as it is served and described: the parts of the description that operations share. */
 
-import { catalogue, type ErrorName, type Failure } from "../domain/errors.ts";
+import { catalogue, type ErrorName, type FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/plant.ts";
 import type { Scope } from "../domain/token.ts";
 import { type Exchange, JSON_TYPE, NDJSON_TYPES, readJson } from "./exchange.ts";
@@ -36,7 +36,7 @@ type Header = keyof typeof headers;
 
 type Responses = Readonly<Record<string, object>>;
 
-export type Entry = Operation & {
+export type Endpoint = Operation & {
   readonly at: `${Method} ${string}`;
   readonly summary: string;
   readonly description?: string;
@@ -46,31 +46,31 @@ export type Entry = Operation & {
   /** The responses that are not failures. */
   readonly answers: Responses;
   /** Besides those of every operation, and of every body. */
-  readonly fails?: readonly Failure[];
+  readonly fails?: readonly FailureName[];
 };
 
-export type Entries = Readonly<Record<string, Entry>>;
+export type Endpoints = Readonly<Record<string, Endpoint>>;
 
 export const operation = (
-  at: Entry["at"],
-  scope: Entry["scope"],
-  handle: Entry["handle"],
-  described: Omit<Entry, "at" | "scope" | "handle">,
-): Entry => ({ at, scope, handle, ...described });
+  at: Endpoint["at"],
+  scope: Endpoint["scope"],
+  handle: Endpoint["handle"],
+  described: Omit<Endpoint, "at" | "scope" | "handle">,
+): Endpoint => ({ at, scope, handle, ...described });
 
 const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
-export function describeOperation(operationId: string, tag: string, entry: Entry) {
-  const { scope, summary, description, query, headers: sent, takes, answers } = entry;
+export function describeOperation(operationId: string, tag: string, endpoint: Endpoint) {
+  const { scope, summary, description, query, headers: sent, takes, answers } = endpoint;
   const isOpen = scope === undefined;
-  const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = entry;
+  const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = endpoint;
   const needs = isOpen
     ? "Needs no token."
     : scope === "any"
       ? "Needs a token, of any scope."
       : `Needs the scope \`${scope}\`.`;
-  const all: readonly Failure[] = [
+  const all: readonly FailureName[] = [
     ...fails,
     ...(takes === undefined ? [] : bodyFailures),
     ...(isOpen ? [] : tokenFailures),
@@ -183,7 +183,7 @@ export function describeCatalogue(): string {
 }
 
 /** Takes and answers small values: tokens and webhooks. */
-interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
+interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "description" | "fails"> {
   readonly scope: Scope | "any";
   readonly needs?: Scope;
   readonly body?: Shape;
@@ -193,11 +193,11 @@ interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "
   readonly shows?: Shape;
 }
 
-export function toEntry(asked: JsonOperation): Entry {
+export function toEndpoint(asked: JsonOperation): Endpoint {
   const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = asked;
-  const { status = shows === undefined ? 204 : 200, ...entry } = described;
+  const { status = shows === undefined ? 204 : 200, ...endpoint } = described;
   return {
-    ...entry,
+    ...endpoint,
     handle: async (exchange) => {
       const { request, service, token } = exchange;
       if (needs !== undefined) requireScope(token, needs);
