@@ -6,19 +6,17 @@ import {
   change,
   createToken,
   describeInBrowser,
-  edit,
-  fillNew,
   openRow,
   revoke,
   rowOf,
   signIn,
-  signOut,
   startJourneys,
   toastOf,
   uncover,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { edit, fillNew, signOut } from "../support/steps.ts";
 
 const { it, test } = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Yew", "Ash", "Box"].entries())

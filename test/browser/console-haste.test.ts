@@ -2,18 +2,9 @@
 
 import { expect } from "bun:test";
 import type { Page } from "playwright-core";
-import {
-  describeInBrowser,
-  edit,
-  fillNew,
-  openRow,
-  press,
-  rowOf,
-  startJourneys,
-  toastOf,
-} from "../support/browser.ts";
+import { describeInBrowser, openRow, rowOf, startJourneys, toastOf } from "../support/browser.ts";
 import { sendPlant } from "../support/service.ts";
-import { untilAt } from "../support/steps.ts";
+import { edit, fillNew, press, untilAt } from "../support/steps.ts";
 
 const { it, test } = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())

@@ -4,11 +4,9 @@ import { describe, expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import {
-  chooseFile,
   createToken,
   describeInBrowser,
   revoke,
-  saveFile,
   signIn,
   startJourneys,
 } from "../support/browser.ts";
@@ -16,6 +14,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeWorkbook, rowsOf } from "../support/workbook.ts";
 import { until } from "../support/until.ts";
+import { chooseFile, saveFile } from "../support/steps.ts";
 
 const { it, test } = await startJourneys();
 

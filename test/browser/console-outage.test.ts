@@ -3,17 +3,16 @@
 import { expect, test } from "bun:test";
 import {
   describeInBrowser,
-  fillNew,
   looks,
   openConsole,
   openRow,
-  press,
   rowOf,
   startConsole,
   toastOf,
 } from "../support/browser.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { sendPlant } from "../support/service.ts";
+import { fillNew, press } from "../support/steps.ts";
 
 describeInBrowser("a service that is stopped and started again", () => {
   test.each(looks)(

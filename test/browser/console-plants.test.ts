@@ -6,13 +6,9 @@ import { openWorkbook } from "../../src/format/workbook.ts";
 import {
   change,
   describeInBrowser,
-  edit,
-  fillNew,
   holdFeed,
   openRow,
-  press,
   rowOf,
-  saveFile,
   startJourneys,
   storeLines,
   toastOf,
@@ -20,7 +16,7 @@ import {
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
-import { untilAt, untilSo } from "../support/steps.ts";
+import { edit, fillNew, press, saveFile, untilAt, untilSo } from "../support/steps.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
 const { it, test } = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {

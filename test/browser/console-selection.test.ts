@@ -6,21 +6,18 @@ import {
   change,
   createToken,
   describeInBrowser,
-  edit,
   holdFeed,
   openRow,
-  press,
   rowOf,
-  saveFile,
   setHidden,
   signIn,
-  signOut,
   startJourneys,
   storeLines,
   toastOf,
 } from "../support/browser.ts";
 import { sendPlant, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { edit, press, saveFile, signOut } from "../support/steps.ts";
 
 const COUNT = 10_001;
 const lines = Array.from({ length: COUNT }, (_, index) => {

@@ -4,17 +4,15 @@ import { expect } from "bun:test";
 import {
   createToken,
   describeInBrowser,
-  fillNew,
   openRow,
   revoke,
   rowOf,
   signIn,
-  signOut,
   startJourneys,
   type TestPage,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { untilAt, untilSo } from "../support/steps.ts";
+import { fillNew, signOut, untilAt, untilSo } from "../support/steps.ts";
 
 const { it, test } = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),

@@ -4,20 +4,17 @@ import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import {
   change,
-  chooseFile,
   describeInBrowser,
-  edit,
   looks,
   openConsole,
   openRow,
-  press,
   rowOf,
   signIn,
   startConsole,
   toastOf,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { untilSo } from "../support/steps.ts";
+import { chooseFile, edit, press, untilSo } from "../support/steps.ts";
 
 const empty = await startConsole();
 const service = await startConsole();

@@ -9,7 +9,6 @@ import {
   type BrowserContext,
   type BrowserContextOptions,
   chromium,
-  type Download,
   type Locator,
   type Page,
 } from "playwright-core";
@@ -378,12 +377,6 @@ export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByRole("navigation").waitFor();
 }
 
-export async function signOut(page: Page): Promise<void> {
-  await page.getByRole("button", { name: /Signed in as/ }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByRole("heading", { name: "Sign in" }).waitFor();
-}
-
 /** Revokes the token of this name behind everyone's back. */
 export async function revoke({ store }: TestService, tokenName: string): Promise<void> {
   const record = (await readTokens(store)).find(({ name }) => name === tokenName);
@@ -407,33 +400,6 @@ export async function storeLines({ url }: TestService, lines: readonly string[])
   });
   await stored.text();
 }
-
-/** The name of the open plant becomes this, and is not saved yet. */
-export async function edit(page: Page, name: string): Promise<void> {
-  await page.getByRole("button", { name: "Edit" }).click();
-  await page.getByLabel("Name", { exact: true }).fill(name);
-}
-
-/** The form for a new plant. */
-export async function fillNew(page: Page, id: string, name: string): Promise<void> {
-  await page.getByLabel("Id", { exact: true }).fill(id);
-  await page.getByLabel("Name", { exact: true }).fill(name);
-}
-
-export async function press(page: Page, ...keys: readonly string[]): Promise<void> {
-  for (const key of keys) await page.keyboard.press(key);
-}
-
-/** What a click on this saves. */
-export async function saveFile(page: Page, target: Locator): Promise<Download> {
-  const [download] = await Promise.all([page.waitForEvent("download"), target.click()]);
-  return download;
-}
-
-export const chooseFile = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
-  page
-    .locator("#import-file")
-    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
 
 /** The row of the list that has this in it. */
 export const rowOf = (page: Page, text: string): Locator =>

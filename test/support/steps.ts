@@ -2,7 +2,7 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { BrowserContext, Locator, Page } from "playwright-core";
+import type { BrowserContext, Download, Locator, Page } from "playwright-core";
 import { until } from "./until.ts";
 
 /** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
@@ -63,6 +63,39 @@ export const untilSo = (page: Page, expression: string): Promise<void> =>
   until(expression, () => page.evaluate<boolean>(expression)).catch((error: Error) =>
     tell(page, error),
   );
+
+export async function signOut(page: Page): Promise<void> {
+  await page.getByRole("button", { name: /Signed in as/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+}
+
+/** The name of the open plant becomes this, and is not saved yet. */
+export async function edit(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: "Edit" }).click();
+  await page.getByLabel("Name", { exact: true }).fill(name);
+}
+
+/** The form for a new plant. */
+export async function fillNew(page: Page, id: string, name: string): Promise<void> {
+  await page.getByLabel("Id", { exact: true }).fill(id);
+  await page.getByLabel("Name", { exact: true }).fill(name);
+}
+
+export async function press(page: Page, ...keys: readonly string[]): Promise<void> {
+  for (const key of keys) await page.keyboard.press(key);
+}
+
+/** What a click on this saves. */
+export async function saveFile(page: Page, target: Locator): Promise<Download> {
+  const [download] = await Promise.all([page.waitForEvent("download"), target.click()]);
+  return download;
+}
+
+export const chooseFile = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
+  page
+    .locator("#import-file")
+    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
 
 /** What the pages have written last. */
 const consoles = new WeakMap<BrowserContext, string[]>();

@@ -19,6 +19,8 @@ const WRITERS = 8;
 const ACKNOWLEDGED_MIN = 20;
 /** Of each kind, while the disk hangs. */
 const LOOKS = 20;
+/** Each takes as long as the probe of the store may. */
+const READINESS_LOOKS = 3;
 const ASK_EVERY_MS = 25;
 
 /** Whether the hang passes, or the service is told to stop during it. */
@@ -131,7 +133,7 @@ class DiskHangs implements Finding {
     // It may be ready for a moment, by an earlier probe. Then it is not, until the end.
     const refused = until("GET /readyz is answered 503", isRefused).then(() => true);
     await this.#time("GET /readyz turned 503", PROMISED_MS.ready, refused);
-    for (let look = 0; look < LOOKS; look++)
+    for (let look = 0; look < READINESS_LOOKS; look++)
       if (!(await isRefused())) this.faults.push("GET /readyz was not answered 503 to the end");
   }
 
