@@ -241,13 +241,13 @@ describe("plantstore import", () => {
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
   });
 
-  describe.skipIf(Bun.which("prlimit") === null)("--rejects, no room being left for it", () => {
+  describe.skipIf(Bun.which("prlimit") === null)("with no room left", () => {
     const bad = "not json\n".repeat(5_000);
 
     test.each([
       ["plants.ndjson", bad],
       ["plants.json", `[${Array<string>(5_000).fill("{}").join(",")}]`],
-    ])("%s: the file ends with a whole record, and is named", async (name, text) => {
+    ])("%s: the file of --rejects ends with a whole record, and is named", async (name, text) => {
       using at = makeWorkplace({ [name]: text });
       const rejects = at.file(`rejects-${name}`);
       const args = ["import", at.file(name), "--rejects", rejects];
@@ -262,7 +262,7 @@ describe("plantstore import", () => {
       expect(whole.refused).toBeWithin(1, 5_000);
     });
 
-    test("not even for the first: no file is left", async () => {
+    test("not even for the first of --rejects: no file is left", async () => {
       using at = makeWorkplace({ "plants.ndjson": bad });
       const args = ["import", at.file("plants.ndjson"), "--rejects", at.file("rejects.ndjson")];
       const wrapper = ["prlimit", "--fsize=50000"];
@@ -270,7 +270,7 @@ describe("plantstore import", () => {
       expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
     });
 
-    test("nor for a new store: the next import makes it", async () => {
+    test("for a new store, the next import makes it", async () => {
       using at = makeWorkplace({ "plants.ndjson": ndjson });
       const args = ["import", at.file("plants.ndjson")];
       const wrapper = ["prlimit", "--fsize=6000"];

@@ -26,6 +26,7 @@ interface Activity {
   readonly backups: {
     readonly failed: number;
     readonly last: { readonly atMs: number; readonly bytes: number } | null;
+    readonly loggedAtMs: number | null;
   } | null;
   readonly failures: readonly Readonly<
     Record<"atMs" | "status", number> &
@@ -45,6 +46,15 @@ function describeBackups(backups: Activity["backups"]): string {
   if (last === null) return `none yet${failures}`;
   const age = formatSeconds((Date.now() - last.atMs) / 1000);
   return `${age} ago, ${formatBytes(last.bytes)}${failures}`;
+}
+
+/** Appended once a second: a little more is no cause for alarm. */
+const LAG_SECONDS_MAX = 10;
+
+function describeLog({ loggedAtMs }: { readonly loggedAtMs: number | null }): string {
+  if (loggedAtMs === null) return "off: the service keeps no changes";
+  const seconds = (Date.now() - loggedAtMs) / 1000;
+  return seconds <= LAG_SECONDS_MAX ? "up to date" : `${formatSeconds(seconds)} behind`;
 }
 
 async function readOn(before: Activity | undefined): Promise<Activity> {
@@ -83,6 +93,7 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
           ["Version:", now.version],
           ["Running for:", formatSeconds((Date.now() - now.startedAtMs) / 1000)],
           ["Last backup:", describeBackups(now.backups)],
+          ...(now.backups === null ? [] : [["Changes since:", describeLog(now.backups)] as const]),
         ]}
       />
       <div class="charts">

@@ -10,8 +10,15 @@ import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.t
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import { backUpStore, restoreStore, type Transferred } from "../store/sqlite/backup.ts";
+import {
+  backUpStore,
+  restoreStore,
+  startAppender,
+  type Transferred,
+} from "../store/sqlite/backup.ts";
+import { findPosition, findReach, logOf, type Until } from "../store/sqlite/change-log.ts";
 import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
+import { within } from "../tick.ts";
 import { CommandError, explain, type Flags, untilInterrupted, UsageError } from "./command.ts";
 import { printReport } from "./terminal.ts";
 
@@ -32,7 +39,12 @@ export async function backUp(config: Config, flags: Flags, file: string): Promis
 
 export async function restore(config: Config, flags: Flags, file: string): Promise<void> {
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
-  await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
+  const isFolder = from !== "-" && statSync(from, { throwIfNoEntry: false })?.isDirectory();
+  const until = parseUntil(flags);
+  if (until !== undefined && !isFolder)
+    throw new UsageError("--at and --at-change need a folder of plantstore serve --backup-to");
+  const source = isFolder ? chooseBackup(from, storeNameOf(to), until) : { from };
+  await transfer("restored", "Restored, and the store verified.", source.from, flags, (signal) =>
     from === "-"
       ? withTemporaryFile(async (path) => {
           await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal).catch(
@@ -42,21 +54,111 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
           );
           return restoreStore({ from: path, to, signal });
         })
-      : restoreStore({ from, to, signal }),
+      : restoreStore({ ...source, to, signal }),
   );
 }
 
+function parseUntil({ at, atChange }: Flags): Until | undefined {
+  if (at === undefined && atChange === undefined) return undefined;
+  if (at !== undefined && atChange !== undefined)
+    throw new UsageError("--at and --at-change: give one of them");
+  const atMs = at === undefined ? undefined : parseTime(at);
+  if (Number.isNaN(atMs))
+    throw new UsageError(
+      `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
+    );
+  const change = atChange === undefined ? undefined : Number(atChange);
+  if (change !== undefined && !(/^\d+$/.test(atChange as string) && Number.isSafeInteger(change)))
+    throw new UsageError(
+      `--at-change: ${JSON.stringify(atChange)} is not allowed; expected the number of a change`,
+    );
+  return { atMs, change };
+}
+
+/** NaN for anything else than a time with its zone: the runtime takes the 31st of February for a day in March. */
+function parseTime(text: string): number {
+  const [, day = ""] =
+    /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
+  const isDay = day !== "" && new Date(Date.parse(day) || 0).toISOString().startsWith(day);
+  return isDay ? Date.parse(text) : Number.NaN;
+}
+
+/** The copy to start from, and the log to replay. */
+function chooseBackup(folder: string, store: string, until: Until | undefined) {
+  const complete = readBackups(folder).filter(({ isComplete }) => isComplete);
+  const names = [...new Set(complete.map((one) => one.store))];
+  if (names.length > 1 && !names.includes(store))
+    throw new CommandError(
+      `${resolve(folder)} holds backups of several stores: ${names.join(", ")}. Name the file to restore.`,
+    );
+  const own = complete.filter((one) => names.length === 1 || one.store === store).toReversed();
+  if (own.length === 0) throw noBackup(folder);
+  const chosen = until === undefined ? findFurthest(own) : findBefore(own, until);
+  const next = chosen && own[own.indexOf(chosen) - 1];
+  if (until !== undefined && chosen !== undefined && next !== undefined)
+    requireReach(chosen, next, until);
+  if (chosen === undefined)
+    throw new CommandError(
+      `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(own.at(-1)?.atMs)}, with change ${findPosition((own.at(-1) as Backup).file).change}.`,
+    );
+  return { from: chosen.file, replay: { log: logOf(chosen.file), until: until ?? {} } };
+}
+
+/** The log of the newest copy may not have begun when that of the one before ended. */
+function findFurthest(newestFirst: readonly Backup[]): Backup | undefined {
+  const [newest, before] = newestFirst;
+  if (newest === undefined || before === undefined) return newest;
+  return findReach(before.file).change > findReach(newest.file).change ? before : newest;
+}
+
+/** The newest copy that was made before the moment. */
+const findBefore = (newestFirst: readonly Backup[], { atMs, change }: Until): Backup | undefined =>
+  newestFirst.find((backup) => {
+    if (atMs !== undefined && backup.atMs > atMs) return false;
+    const position = findPosition(backup.file);
+    return atMs === undefined ? position.change <= (change as number) : position.atMs <= atMs;
+  });
+
+/** Between two copies the log of the first has every change, unless the service or its folder failed. */
+function requireReach(chosen: Backup, next: Backup, { atMs, change }: Until): void {
+  const reach = findReach(chosen.file);
+  const isBehind = atMs === undefined ? reach.change < Number(change) : reach.atMs < atMs;
+  if (isBehind && reach.change < findPosition(next.file).change)
+    throw new CommandError(
+      `${logOf(chosen.file)} ends at ${formatMoment(reach.atMs)}, before that moment. To restore its last state: --at-change ${reach.change}.`,
+    );
+}
+
+const formatMoment = (atMs = 0): string => new Date(atMs).toISOString();
+
+const noBackup = (folder: string): CommandError =>
+  new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
+
 export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
-  const newest = readBackups(requirePath(folder)).findLast(({ isComplete }) => isComplete);
-  if (newest === undefined)
-    throw new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
-  const sentence = `The newest backup, of ${new Date(newest.atMs).toISOString()}, can be restored: every row was compared.`;
-  await transfer("verified", sentence, newest.file, flags, (signal) =>
-    withTemporaryFile(async (to) => ({
-      ...(await restoreStore({ from: newest.file, to, signal })),
+  const complete = readBackups(requirePath(folder)).filter(({ isComplete }) => isComplete);
+  const newest = complete.at(-1);
+  if (newest === undefined) throw noBackup(folder);
+  const before = complete.findLast((one) => one.store === newest.store && one !== newest);
+  const sentence = `The newest backup, of ${formatMoment(newest.atMs)}, can be restored: every row was compared.`;
+  await transfer("verified", sentence, newest.file, flags, async (signal) => {
+    // The log of the copy before has to lead to the newest one.
+    const position = findPosition(newest.file);
+    if (before !== undefined && findReach(before.file).change >= position.change)
+      await withTemporaryFile((to) =>
+        restoreStore({
+          from: before.file,
+          to,
+          signal,
+          replay: { log: logOf(before.file), until: { change: position.change } },
+          sameAs: newest.file,
+        }),
+      );
+    const replay = { log: logOf(newest.file), until: {} };
+    return withTemporaryFile(async (to) => ({
+      ...(await restoreStore({ from: newest.file, to, signal, replay })),
       path: undefined,
-    })),
-  );
+    }));
+  });
 }
 
 const explainTemporary = (error: unknown): CommandError =>
@@ -104,11 +206,17 @@ async function transfer(
   make: (signal: AbortSignal) => Promise<Omit<Transferred, "path"> & { path: string | undefined }>,
 ): Promise<void> {
   const startedAtMs = performance.now();
-  const { path, schemaVersion, plants, tokens, bytes } = await untilInterrupted(make);
+  const { path, schemaVersion, plants, tokens, bytes, replayed } = await untilInterrupted(make);
   const seconds = Math.round(performance.now() - startedAtMs) / 1000;
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
   const source = from === "-" ? from : resolve(from);
-  const facts = { from: source, to: path, plants, tokens, schema, bytes, seconds };
+  const { changes, reached } = replayed ?? {};
+  // As of the last change that it has.
+  const moment = reached && { change: reached.change, at: formatMoment(reached.atMs) };
+  const state = json
+    ? { changes, moment }
+    : { changes, moment: moment && `${moment.at}, change ${moment.change}` };
+  const facts = { from: source, to: path, plants, tokens, ...state, schema, bytes, seconds };
   const output = path === "-" ? process.stderr : process.stdout;
   printReport(sentence, facts, { isJson: json, more: { event }, output });
 }
@@ -142,22 +250,59 @@ function readBackups(folder: string) {
     .toSorted((one, other) => one.atMs - other.atMs);
 }
 
-/** Backups while the service runs, each with the time in its name. */
+type Backup = ReturnType<typeof readBackups>[number];
+
+const storeNameOf = (path: string): string => basename(path).replace(/\.db$/, "");
+
+/** For people: what is left if the disk of the store is lost now; undefined without backups. */
+export function describeBackups({ databaseUrl, backupTo }: Config): string | undefined {
+  const url = parseStoreUrl(databaseUrl);
+  if (backupTo === "" || url.engine !== "sqlite") return undefined;
+  const own = readBackups(backupTo).filter(
+    ({ store, isComplete }) => isComplete && store === storeNameOf(url.path),
+  );
+  const best = findFurthest(own.toReversed());
+  if (best === undefined) return `none yet in ${backupTo}`;
+  const { change, atMs } = findReach(best.file);
+  return `up to change ${change} of ${formatMoment(atMs)}; a lost disk loses what was acknowledged later`;
+}
+
+/** How often changes are appended to the log of the newest copy. */
+const APPEND_MS = 1_000;
+/** An append that takes longer is logged. */
+const APPEND_MS_MAX = 10_000;
+/** What the last append of a stop may take. */
+const STOP_MS_MAX = 2_000;
+
+/** Copies while the service runs, each with the time in its name, and a change log beside the newest. */
 export function scheduleBackups(config: Config, log: Log) {
-  const { databaseUrl, backupTo: folder, backupEvery, backupKeep } = config;
+  const { databaseUrl, backupTo: folder, backupEvery, backupKeep, changesDays } = config;
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite")
     throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/operations.md");
   const { path: from } = url;
-  const store = basename(from).replace(/\.db$/, "");
+  const store = storeNameOf(from);
   const everyMs = findDurationMs(backupEvery) as number;
-  const state: BackupState = { everyMs, made: 0, failed: 0, last: undefined };
+  const state: BackupState = {
+    everyMs,
+    made: 0,
+    failed: 0,
+    last: undefined,
+    loggedAtMs: undefined,
+  };
   const stopping = new AbortController();
   const { signal } = stopping;
-  let running: Promise<void> | undefined;
+  let running: Promise<unknown> | undefined;
+  /** The newest one, whose log is appended to. */
+  let copy: string | undefined;
+  /** Resolved when a new copy is needed before it is due. */
+  let called = Promise.withResolvers<void>();
 
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
+
+  /** The log of the copy before has to reach this one: otherwise the moments in between are lost. */
+  const beforeNaming = async (): Promise<void> => (changesDays > 0 ? append() : undefined);
 
   const run = async (): Promise<void> => {
     const startedAt = new Date();
@@ -165,18 +310,24 @@ export function scheduleBackups(config: Config, log: Log) {
       if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
     const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
     const to = join(folder, `${store}-${time}.db`);
-    const { plants, bytes } = await backUpStore({ from, to, signal });
+    const { plants, bytes } = await backUpStore({ from, to, signal, beforeNaming });
     const durationMs = Date.now() - startedAt.getTime();
     log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
     state.made++;
     state.last = { atMs: startedAt.getTime(), bytes };
-    for (const { file } of listOwn(true).slice(0, -backupKeep)) rmSync(file);
+    copy = to;
+    for (const { file } of listOwn(true).slice(0, -backupKeep)) {
+      rmSync(file);
+      rmSync(logOf(file), { force: true });
+    }
   };
 
   /** Until it is stopped. The first backup is due when the newest one is old enough: a restart alone makes none. */
   const repeat = async (): Promise<void> => {
     for (let dueMs = (state.last?.atMs ?? 0) + everyMs; ;) {
-      await sleep(Math.max(0, dueMs - Date.now()), undefined, { signal });
+      const waited = sleep(Math.max(0, dueMs - Date.now()), undefined, { signal });
+      await Promise.race([called.promise, waited]);
+      called = Promise.withResolvers();
       dueMs = Date.now() + everyMs;
       try {
         await run();
@@ -189,21 +340,70 @@ export function scheduleBackups(config: Config, log: Log) {
     }
   };
 
+  let appender: ReturnType<typeof startAppender> | undefined;
+  let failure: string | undefined;
+
+  /** One step: what was committed before it began is in the log when it has ended. */
+  const append = async (): Promise<void> => {
+    if (copy === undefined) return;
+    const startedAtMs = Date.now();
+    const late = setTimeout(() => noteFailure("it takes more than 10 s"), APPEND_MS_MAX).unref();
+    try {
+      appender ??= startAppender();
+      if (!(await appender.append({ from, copy }))) return called.resolve();
+      if (failure !== undefined)
+        log.info("change_log_resumed", {
+          to: folder,
+          lagMs: startedAtMs - (state.loggedAtMs ?? 0),
+        });
+      failure = undefined;
+      state.loggedAtMs = startedAtMs;
+    } catch (error) {
+      noteFailure(explain(error));
+      appender?.end();
+      appender = undefined;
+    } finally {
+      clearTimeout(late);
+    }
+  };
+
+  const noteFailure = (reason: string): void => {
+    if (failure !== reason) log.error("change_log_failed", { to: folder, reason });
+    failure = reason;
+  };
+
+  const follow = async (): Promise<void> => {
+    for (;;) {
+      await sleep(APPEND_MS, undefined, { signal });
+      await append();
+    }
+  };
+
   return {
     state,
     start(): void {
       try {
         const newest = listOwn(true).at(-1);
+        copy = newest?.file;
         if (newest !== undefined)
           state.last = { atMs: newest.atMs, bytes: statSync(newest.file).size };
       } catch {
         // The first backup fails for the same reason, and says so.
       }
-      running = repeat().catch(() => undefined);
+      const tasks = [repeat()];
+      // Without a journal there is nothing to append.
+      if (changesDays > 0) {
+        state.loggedAtMs = Date.now();
+        tasks.push(follow());
+      }
+      running = Promise.allSettled(tasks);
     },
+    /** When nothing writes any more: the last append has everything. */
     async stop(): Promise<void> {
       stopping.abort();
-      await running;
+      await within(STOP_MS_MAX, Promise.resolve(running));
+      if (changesDays > 0) await within(STOP_MS_MAX, append());
+      appender?.end();
     },
   };
 }

@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { type Inspection, inspectStore, type PlantCounts } from "../store/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
-import { describeSchema } from "./backup.ts";
+import { describeBackups, describeSchema } from "./backup.ts";
 import {
   CommandError,
   describeMigration,
@@ -27,6 +27,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
     const sizes = Object.entries(bytes).map(
       ([part, size]) => `${part} ${formatBytes(Number(size))}`,
     );
+    const backups = describeBackups(config);
     printTable(
       ["CHECK", "RESULT", "FOUND"],
       [
@@ -34,6 +35,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
         ...(plants === undefined ? [] : describePlants(plants)),
         ...(tokens === undefined ? [] : [["tokens", "", formatFact("", tokens)]]),
         ...(sizes.length === 0 ? [] : [["size", "", sizes.join(", ")]]),
+        ...(backups === undefined ? [] : [["backups", "", backups]]),
         [kind, "", location],
       ],
     );

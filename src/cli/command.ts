@@ -176,7 +176,17 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
   return { location: resolve(path), version, newest: migrations.length };
 }
 
-type Texts = "after" | "databaseUrl" | "delimiter" | "expires" | "from" | "map" | "output" | "rate";
+type Texts =
+  | "after"
+  | "at"
+  | "atChange"
+  | "databaseUrl"
+  | "delimiter"
+  | "expires"
+  | "from"
+  | "map"
+  | "output"
+  | "rate";
 type MoreTexts = "rejects" | "scopes" | "sheet" | "to" | "types" | "url" | "wait";
 
 /** The flags of all commands, besides those of settings. */

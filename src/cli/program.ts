@@ -272,14 +272,18 @@ function addStoreCommands(program: Command): void {
   backup
     .enablePositionalOptions()
     .command("verify")
-    .description("Restore the newest backup of a folder into TMPDIR, and compare every row.")
+    .description(
+      "Restore the newest backup of a folder into TMPDIR, replay it, and compare every row.",
+    )
     .argument("<folder>", "the folder of plantstore serve --backup-to")
     .option("--json", "as JSON")
     // Without the settings: it uses none.
     .action(async (folder, options) => (await import("./backup.ts")).verifyBackup(folder, options));
   addStore(program.command("restore"))
     .description("Verify a backup, and make it the store. A store that exists is not overwritten.")
-    .argument("<file|->", "the backup, or - for standard input")
+    .argument("<file|folder|->", "a backup, a folder of serve --backup-to, or - for standard input")
+    .option("--at <time>", "from a folder: as it was then, as in 2026-11-15T10:00:00Z")
+    .option("--at-change <number>", "from a folder: as it was after this change")
     .option("--json", "as JSON")
     .action(load(async () => (await import("./backup.ts")).restore));
   addStore(program.command("check"))

@@ -63,9 +63,10 @@ export async function serve(config: Config): Promise<void> {
   served.onEnd((error) => {
     throw error;
   });
-  stopOnSignal(log, stderr, config, store, () =>
-    Promise.all([server.stop(), backups?.stop(), sender?.stop()]),
-  );
+  stopOnSignal(log, stderr, config, store, async () => {
+    await Promise.all([server.stop(), sender?.stop()]);
+    await backups?.stop();
+  });
   const { workers } = config;
   const started = { url: server.url, store: store.description, workers, ...first };
   const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);

@@ -68,6 +68,12 @@ const BackupsShape = object({
   made: integer(1),
   failed: integer(0),
   last: maybe(object({ atMs: integer(1_767_225_600_000), bytes: integer(4_096_000) })),
+  loggedAtMs: maybe(
+    integer(
+      1_767_225_600_000,
+      "What was committed before is in the backups; null without a journal.",
+    ),
+  ),
 });
 
 const FailureShape = object({

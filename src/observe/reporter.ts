@@ -38,6 +38,8 @@ export interface BackupState {
   made: number;
   failed: number;
   last: { readonly atMs: number; readonly bytes: number } | undefined;
+  /** Everything committed before this time is in the newest backup or its change log; undefined without a journal. */
+  loggedAtMs: number | undefined;
 }
 
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {
@@ -149,6 +151,10 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],
+        backup_lag_seconds: [
+          "Age of the oldest change that may not be in the backups.",
+          backups?.loggedAtMs && (Date.now() - backups.loggedAtMs) / 1000,
+        ],
         feed_readers: ["Open change streams.", gauges.feedReaders],
         webhook_lag_seconds: [
           "Age of the oldest undelivered change, by webhook.",

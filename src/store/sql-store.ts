@@ -246,7 +246,7 @@ export interface BlockRow {
   readonly kept?: string | null;
 }
 
-function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Entry[] {
+export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Entry[] {
   if (entries === null) return [];
   const values = JSON.parse(entries) as EntryValue[];
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;

@@ -16,6 +16,9 @@ const backups = {
   get last() {
     return { atMs: Date.now() - 300_000, bytes: 6_170_000 };
   },
+  get loggedAtMs() {
+    return Date.now() - 120_000;
+  },
 };
 const journeys = await startJourneys(
   { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },

@@ -11,6 +11,7 @@ import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { diskHang, diskHangCheat } from "./disk-hang.ts";
+import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { kill } from "./kill.ts";
@@ -35,6 +36,8 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   "disk-faults": diskFaults,
   "disk-hang": diskHang,
   "disk-hang-cheat": diskHangCheat,
+  "disk-lost": diskLost,
+  "disk-lost-cheat": diskLostCheat,
   postgres,
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,

@@ -7,6 +7,7 @@ import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { diskHang, diskHangCheat } from "./disk-hang.ts";
+import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { kill } from "./kill.ts";
@@ -107,6 +108,13 @@ torture(
     "plants compared": 0,
   },
 );
+
+torture("when the disk is lost, its backups have everything up to the last append", diskLost, 0, {
+  "moments compared": 0,
+  "writes acknowledged": 0,
+});
+
+tortureLong("a change log that lacks lines is found out", diskLostCheat, 0);
 
 torture("while a sync hangs only writes wait, and none is stored after its refusal", diskHang, 0, {
   hangs: 1,

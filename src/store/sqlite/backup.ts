@@ -16,6 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
+import { type Replayed, replayLog, type Until } from "./change-log.ts";
 import {
   adviseOnTemporaryFiles,
   fileBytesOf,
@@ -34,9 +35,21 @@ export interface CopyOrder {
   readonly to: string;
   /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
   readonly verifyFirst: boolean;
+  /** The change log to replay into the copy, and up to which moment. */
+  readonly replay?: { readonly log: string; readonly until: Until } | undefined;
+  /** A store that has to have the same plants afterwards. */
+  readonly sameAs?: string | undefined;
 }
 
-type StoreFacts = ReturnType<typeof verifyStore>;
+/** Appends to the change log of a copy. */
+export interface AppendOrder {
+  readonly from: string;
+  readonly copy: string;
+}
+
+interface StoreFacts extends ReturnType<typeof verifyStore> {
+  readonly replayed?: Replayed | undefined;
+}
 
 interface Transfer {
   readonly from: string;
@@ -44,6 +57,13 @@ interface Transfer {
   /** An abort before the copy is complete leaves everything as it was. */
   readonly signal: AbortSignal;
 }
+
+interface Backup extends Transfer {
+  /** Called when the copy is complete, before it gets its name. */
+  readonly beforeNaming?: () => Promise<void>;
+}
+
+type Restore = Transfer & Pick<CopyOrder, "replay" | "sameAs">;
 
 export interface Transferred extends StoreFacts {
   readonly path: string;
@@ -53,7 +73,12 @@ export interface Transferred extends StoreFacts {
 export const companions = ["-wal", "-shm", "-journal"] as const;
 
 /** Copies the store at `from` to the new file `to`. The service may be running. */
-export async function backUpStore({ from, to, signal }: Transfer): Promise<Transferred> {
+export async function backUpStore({
+  from,
+  to,
+  signal,
+  beforeNaming,
+}: Backup): Promise<Transferred> {
   requireStore(from);
   const folder = dirname(resolve(to));
   // Not created: it may be the mount point of a disk that is not mounted.
@@ -61,17 +86,18 @@ export async function backUpStore({ from, to, signal }: Transfer): Promise<Trans
   const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
-  return copyInto(path, from, false, signal);
+  return copyInto(path, { from, verifyFirst: false }, signal, beforeNaming);
 }
 
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
-export async function restoreStore({ from, to, signal }: Transfer): Promise<Transferred> {
+export async function restoreStore({ to, signal, ...source }: Restore): Promise<Transferred> {
+  const { from } = source;
   requireStore(from);
   makeDirectoryDurably(dirname(resolve(to)));
   const advice =
     "Stop the service and move it away first, or restore to another file with --database-url.";
   const path = findFree(to, advice);
-  return copyInto(path, from, true, signal);
+  return copyInto(path, { ...source, verifyFirst: true }, signal);
 }
 
 const requireStore = (path: string): unknown => readStore(path, (db) => getSchemaVersion(db, path));
@@ -91,14 +117,21 @@ function findFree(to: string, advice: string): string {
 }
 
 /** Into a file beside it first. Readable by its owner alone, because it holds hashes of tokens. */
-async function copyInto(path: string, from: string, isRestored: boolean, signal: AbortSignal) {
+async function copyInto(
+  path: string,
+  source: Omit<CopyOrder, "to">,
+  signal: AbortSignal,
+  beforeNaming?: () => Promise<void>,
+): Promise<Transferred> {
   const to = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   closeSync(openSync(to, "wx", 0o600));
   try {
     // A store that root restores must still belong to the service.
     const { uid, gid } = statSync(dirname(path));
+    const isRestored = source.verifyFirst;
     if (isRestored && process.getuid?.() === 0) chownSync(to, uid, gid);
-    const facts = await copyOnThread({ from, to, verifyFirst: isRestored }, signal);
+    const facts = await copyOnThread({ ...source, to }, signal);
+    await beforeNaming?.();
     signal.throwIfAborted();
     giveName(to, path);
     syncFile(dirname(path));
@@ -128,6 +161,17 @@ export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promi
   }
 }
 
+/** A thread that appends to change logs: a folder on a network may hang. */
+export function startAppender() {
+  requireDescriptors();
+  const thread = startThread("reader-worker");
+  return {
+    /** False if a new copy is needed. */
+    append: (order: AppendOrder) => thread.ask(order) as Promise<boolean>,
+    end: thread.end,
+  };
+}
+
 function requireDescriptors(): void {
   const opened: number[] = [];
   try {
@@ -155,7 +199,7 @@ function giveName(file: string, path: string): void {
 }
 
 /** One read transaction: the copy has every plant that was acknowledged before it began, and writes continue. */
-export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
+export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyOrder): StoreFacts {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
     getSchemaVersion(db, from);
@@ -171,11 +215,13 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
       throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${why}`);
     }
   });
-  syncFile(to);
-  const facts = verifyStore(to, `The copy of ${from}`);
   if (verifyFirst && digestStore(from) !== digestStore(to))
     throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
-  return facts;
+  const replayed = replay && replayLog(to, replay.log, replay.until);
+  syncFile(to);
+  if (sameAs !== undefined && digestStore(to, "plants") !== digestStore(sameAs, "plants"))
+    throw new StoreOpenError(`${from} with its change log has other plants than ${sameAs}.`);
+  return { ...verifyStore(to, `The copy of ${from}`), replayed };
 }
 
 const COUNT =
@@ -193,10 +239,12 @@ function verifyStore(path: string, calledAs = path) {
   });
 }
 
-function digestStore(path: string): string {
+/** Over every row of every table, or of one. */
+function digestStore(path: string, table?: string): string {
   return readStore(path, (db) => {
     const hasher = new Bun.CryptoHasher("sha256");
-    for (const { name } of db.query<{ name: string }, []>(TABLES).all())
+    const tables = db.query<{ name: string }, []>(TABLES).all();
+    for (const { name } of tables.filter((one) => table === undefined || one.name === table))
       for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
         hasher.update(`${name} ${JSON.stringify(row, writeExactly)}\n`);
     return hasher.digest("hex");

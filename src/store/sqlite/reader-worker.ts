@@ -1,7 +1,12 @@
-/** The thread that reads at length: searches, counts, large pages, exports, tags, the journal. Or it copies a store. */
+/**
+ * The thread that reads at length: searches, counts, large pages, exports, tags, the journal. Or it copies a store, or
+ * appends to a change log.
+ */
 
 import { type MessagePort, workerData } from "node:worker_threads";
-import { type CopyOrder, copyStore } from "./backup.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
+import { type AppendOrder, type CopyOrder, copyStore } from "./backup.ts";
+import { ChangeLog, logOf } from "./change-log.ts";
 import { type ReadOrder, SqliteReader } from "./reader.ts";
 import { type ThreadSetup, toAnswer } from "./thread.ts";
 
@@ -10,12 +15,28 @@ const encoder = new TextEncoder();
 
 let reader: SqliteReader | undefined;
 
-function perform(order: "open" | "close" | CopyOrder): unknown {
-  if (typeof order === "object") return copyStore(order);
+let log: ChangeLog | undefined;
+
+function perform(order: "open" | "close" | CopyOrder | AppendOrder): unknown {
+  if (typeof order === "object") return "to" in order ? copyStore(order) : append(order);
   if (order === "close") return reader?.close();
   const opened = (reader = new SqliteReader(path, limits.scanRowsMax));
   for (const port of ports) port.on("message", (read: ReadOrder) => answer(port, opened, read));
   return undefined;
+}
+
+function append({ from, copy }: AppendOrder): boolean {
+  try {
+    if (log?.copy !== copy) {
+      log?.close();
+      log = undefined;
+      log = new ChangeLog(from, copy);
+    }
+    return log.append();
+  } catch (error) {
+    if (error instanceof StoreOpenError) throw error;
+    throw new StoreOpenError(`${logOf(copy)} cannot be written: ${(error as Error).message}`);
+  }
 }
 
 /** A text goes as bytes, which are not copied on the way. */
@@ -27,6 +48,6 @@ function answer(port: MessagePort, opened: SqliteReader, order: ReadOrder): void
   port.postMessage({ value: { ...page, text } }, [text.buffer]);
 }
 
-orders.on("message", (order: "open" | "close" | CopyOrder) =>
+orders.on("message", (order: Parameters<typeof perform>[0]) =>
   orders.postMessage(toAnswer(() => perform(order))),
 );

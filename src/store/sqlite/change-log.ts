@@ -1,0 +1,373 @@
+/**
+ * The change log of a backup: every change since the copy, so a restore reaches any moment after it.
+ *
+ * A line is a CRC-32 and JSON: a block of the journal with the number of the block before it, or tokens and webhooks
+ * that differ from the lines before. A last line without a newline was cut off by a crash, and is left out.
+ */
+
+import { Database } from "bun:sqlite";
+import {
+  closeSync,
+  existsSync,
+  fdatasyncSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  writeSync,
+} from "node:fs";
+import { dirname } from "node:path";
+import type { Change } from "../../domain/change.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
+import { type BlockRow, Entries, parseBlock } from "../sql-store.ts";
+import { getSchemaVersion, openReadOnly, readStore, syncFile, watchFiles } from "./database.ts";
+
+export const logOf = (copy: string): string => copy.replace(/\.db$/, ".changes");
+
+interface Block {
+  /** The number of the last change before this block. */
+  readonly after: number;
+  readonly first: number;
+  readonly last: number;
+  readonly at: number;
+  readonly entries: readonly unknown[];
+}
+
+type Row = Readonly<Record<string, string | number | null>>;
+
+/** Tokens and webhooks are not in the journal. */
+interface Records {
+  readonly at: number;
+  readonly tokens: readonly Row[];
+  readonly webhooks: readonly Row[];
+  /** The names of all webhooks. */
+  readonly names: readonly string[];
+}
+
+/** The newest change in a store. */
+export interface Position {
+  readonly change: number;
+  readonly atMs: number;
+}
+
+/** The moment to restore. Without either, the newest. */
+export interface Until {
+  readonly atMs?: number | undefined;
+  readonly change?: number | undefined;
+}
+
+const readPosition = (db: Database): Position => {
+  const newest = db
+    .query<{ last: bigint; at_ms: bigint }, []>(
+      "SELECT last, at_ms FROM changes ORDER BY last DESC LIMIT 1",
+    )
+    .get() as { last: bigint; at_ms: bigint };
+  return { change: Number(newest.last), atMs: Number(newest.at_ms) };
+};
+
+export const findPosition = (copy: string): Position =>
+  readStore(copy, (db) => {
+    getSchemaVersion(db, copy);
+    return readPosition(db);
+  });
+
+/** What a copy and its log reach together. */
+export function findReach(copy: string): Position {
+  let reached = findPosition(copy);
+  for (const { line } of readLog(logOf(copy), reached.change))
+    if ("entries" in line) reached = { change: line.last, atMs: line.at };
+  return reached;
+}
+
+const CHUNK_BYTES = 1_048_576;
+const NEWLINE = 10;
+
+/** Each line with the offset behind it. A log that does not exist is empty. */
+function* readLog(
+  file: string,
+  after: number,
+): Generator<{ readonly line: Block | Records; readonly end: number }> {
+  if (!existsSync(file)) return;
+  const descriptor = openSync(file, "r");
+  try {
+    let rest = Buffer.alloc(0);
+    let end = 0;
+    let last = after;
+    for (;;) {
+      const chunk = Buffer.alloc(CHUNK_BYTES);
+      const length = readSync(descriptor, chunk);
+      if (length === 0) return;
+      rest = Buffer.concat([rest, chunk.subarray(0, length)]);
+      let start = 0;
+      for (let at = rest.indexOf(NEWLINE); at !== -1; at = rest.indexOf(NEWLINE, start)) {
+        const line = parseLine(rest.toString("utf8", start, at));
+        if (line === undefined || ("entries" in line && line.after !== last))
+          throw new StoreOpenError(
+            `${file} is damaged ${end} bytes from its start. What comes before can be restored with --at-change ${last}.`,
+          );
+        if ("entries" in line) last = line.last;
+        end += at + 1 - start;
+        start = at + 1;
+        yield { line, end };
+      }
+      rest = rest.subarray(start);
+    }
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function parseLine(text: string): Block | Records | undefined {
+  const json = text.slice(CRC_DIGITS + 1);
+  return text === formatLine(json) ? (JSON.parse(json) as Block | Records) : undefined;
+}
+
+const CRC_DIGITS = 8;
+
+const formatLine = (json: string): string =>
+  `${Bun.hash.crc32(json).toString(16).padStart(CRC_DIGITS, "0")} ${json}`;
+
+/** Text that is written at once. */
+const WRITE_CHARACTERS = 4_194_304;
+
+/** Appends what happened in a store to the log of one of its copies. It blocks, so it has a thread of its own. */
+export class ChangeLog {
+  readonly copy: string;
+  private readonly file: string;
+  private readonly db: Database;
+  private readonly assertNotMoved: () => void;
+  /** The number of the last change in the log, and where its line ends. */
+  private last: number;
+  private end = 0;
+  /** What the log has of each: when the token was revoked, and the version of the webhook. */
+  private readonly tokens = new Map<string, unknown>();
+  private readonly webhooks = new Map<string, unknown>();
+  private tokensCount = "";
+
+  /** Continues a log that exists. Throws if it does not belong to the copy. */
+  constructor(from: string, copy: string) {
+    this.copy = copy;
+    this.file = logOf(copy);
+    const version = readStore(copy, (db) => getSchemaVersion(db, copy));
+    this.last = findPosition(copy).change;
+    for (const { line, end } of readLog(this.file, this.last)) {
+      this.end = end;
+      if ("entries" in line) this.last = line.last;
+    }
+    this.db = openReadOnly(from);
+    this.assertNotMoved = watchFiles([from]);
+    if (getSchemaVersion(this.db, from) !== version) this.last = Number.NaN;
+  }
+
+  /** Returns false if the journal does not continue the log: a new copy is needed. */
+  append(): boolean {
+    try {
+      return this.appendAll();
+    } catch (error) {
+      // It is not known what was written.
+      this.tokens.clear();
+      this.webhooks.clear();
+      this.tokensCount = "";
+      throw error;
+    }
+  }
+
+  private appendAll(): boolean {
+    this.assertNotMoved();
+    if (!existsSync(dirname(this.copy)))
+      throw new StoreOpenError(`The folder ${dirname(this.copy)} does not exist.`);
+    if (!existsSync(this.copy) || (this.end > 0 && !existsSync(this.file))) return false;
+    for (let hasMore = true; hasMore;) {
+      const page = this.readPage();
+      if (page === undefined) return false;
+      if (page.text !== "") this.write(page.text);
+      this.last = page.last;
+      hasMore = page.hasMore;
+    }
+    return true;
+  }
+
+  close(): void {
+    this.db.close(true);
+  }
+
+  private readPage(): { text: string; last: number; hasMore: boolean } | undefined {
+    let { last } = this;
+    let text = "";
+    const blocks = this.db.prepare<BlockRow, [number]>(
+      "SELECT first, last, at_ms, entries FROM changes WHERE last >= ? ORDER BY last",
+    );
+    let isFirst = true;
+    for (const row of blocks.iterate(this.last)) {
+      const isBreak = row.first > row.last;
+      if (isFirst ? Number(row.last) !== this.last : isBreak) return undefined;
+      if (isFirst) {
+        isFirst = false;
+        continue;
+      }
+      text += `${formatLine(
+        `{"after":${last},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`,
+      )}\n`;
+      last = Number(row.last);
+      if (text.length >= WRITE_CHARACTERS) return { text, last, hasMore: true };
+    }
+    return isFirst ? undefined : { text: text + this.readRecords(), last, hasMore: false };
+  }
+
+  private readRecords(): string {
+    const { count } = this.db
+      .query<{ count: string }, []>(
+        "SELECT count(*) || ' ' || count(revoked_at_ms) AS count FROM tokens",
+      )
+      .get() as { count: string };
+    // A token is added or revoked, and never changed otherwise. Its last use is not kept up to date.
+    const tokens =
+      this.tokensCount === count ? [] : this.readNews("tokens", "revoked_at_ms", this.tokens);
+    const webhooks = this.readNews("webhooks", "version", this.webhooks);
+    const names = this.db
+      .query<{ name: string }, []>("SELECT name FROM webhooks")
+      .all()
+      .map(({ name }) => name);
+    const hasRemoved = names.length < this.webhooks.size;
+    for (const name of this.webhooks.keys()) if (!names.includes(name)) this.webhooks.delete(name);
+    this.tokensCount = count;
+    if (tokens.length + webhooks.length === 0 && !hasRemoved) return "";
+    return `${formatLine(JSON.stringify({ at: Date.now(), tokens, webhooks, names }))}\n`;
+  }
+
+  /** The rows that `known` does not have, or has with another version. The first column is the key. */
+  private readNews(table: string, version: string, known: Map<string, unknown>): Row[] {
+    const rows = this.db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
+    return rows.filter((row) => {
+      const key = String(Object.values(row)[0]);
+      if (known.has(key) && known.get(key) === row[version]) return false;
+      known.set(key, row[version]);
+      return true;
+    });
+  }
+
+  /** At the end of what is known to be whole: an attempt that failed may have left a part of a line. */
+  private write(text: string): void {
+    const isNew = this.end === 0;
+    const descriptor = openSync(this.file, isNew ? "w" : "r+", 0o600);
+    try {
+      if (fstatSync(descriptor).size < this.end)
+        throw new StoreOpenError(`${this.file} was cut short.`);
+      ftruncateSync(descriptor, this.end);
+      const bytes = Buffer.from(text);
+      for (let written = 0; written < bytes.length;)
+        written += writeSync(
+          descriptor,
+          bytes,
+          written,
+          bytes.length - written,
+          this.end + written,
+        );
+      fdatasyncSync(descriptor);
+      this.end += bytes.length;
+    } finally {
+      closeSync(descriptor);
+    }
+    if (isNew) syncFile(dirname(this.file));
+  }
+}
+
+export interface Replayed {
+  readonly changes: number;
+  readonly reached: Position;
+}
+
+/** Brings a copy up to the moment. Throws a StoreOpenError if a change does not fit the plant that it changes. */
+export function replayLog(copy: string, log: string, until: Until): Replayed {
+  const { atMs = Number.POSITIVE_INFINITY, change = Number.POSITIVE_INFINITY } = until;
+  using db = new Database(copy, { readwrite: true, create: false, safeIntegers: true });
+  // The copy is synced as a whole afterwards.
+  db.run("PRAGMA journal_mode = OFF");
+  db.run("PRAGMA synchronous = OFF");
+  let reached = readPosition(db);
+  let changes = 0;
+  db.run("BEGIN");
+  for (const { line } of readLog(log, reached.change)) {
+    if (line.at > atMs) break;
+    if (!("entries" in line)) {
+      storeRecords(db, line);
+      continue;
+    }
+    const last = Math.min(line.last, change);
+    if (last < line.first) break;
+    changes += replayBlock(db, line, last, log);
+    reached = { change: last, atMs: line.at };
+    if (last === change) break;
+  }
+  db.run("COMMIT");
+  return { changes, reached };
+}
+
+/** Returns how many changes it had up to `last`. */
+function replayBlock(db: Database, block: Block, last: number, log: string): number {
+  const [first, at] = [BigInt(block.first), BigInt(block.at)];
+  const row = { first, last: BigInt(last), at_ms: at, entries: JSON.stringify(block.entries) };
+  const kept = new Entries();
+  for (const change of parseBlock(row)) {
+    if (change.seq > last) break;
+    if (!applyChange(db, change))
+      throw new StoreOpenError(
+        `${log} does not fit the copy: change ${change.seq} found another plant ${change.id} than it changed.`,
+      );
+    kept.add(change.id, change.by, change.plant, change.before);
+  }
+  db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)").run(
+    row.last,
+    first,
+    at,
+    kept.format(),
+  );
+  return kept.count;
+}
+
+/** False if the plant is not as it was before the change. */
+function applyChange(db: Database, { id, plant, before }: Change): boolean {
+  const tag = plant?.tag ?? null;
+  const was = [before?.name ?? "", before?.tag ?? null] as const;
+  const done =
+    plant === undefined
+      ? db.query("DELETE FROM plants WHERE id = ? AND name = ? AND tag IS ?").run(id, ...was)
+      : before === undefined
+        ? db
+            .query("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
+            .run(id, plant.name, tag)
+        : db
+            .query("UPDATE plants SET name = ?, tag = ? WHERE id = ? AND name = ? AND tag IS ?")
+            .run(plant.name, tag, id, ...was);
+  return done.changes === 1;
+}
+
+/** A name may have passed from a revoked token to another, so all of them go first. */
+function storeRecords(db: Database, { tokens, webhooks, names }: Records): void {
+  const remove = (table: string, condition: string, keys: readonly unknown[]): void =>
+    void db
+      .query(`DELETE FROM ${table} WHERE ${condition} (SELECT value FROM json_each(?))`)
+      .run(JSON.stringify(keys));
+  remove(
+    "tokens",
+    "hash IN",
+    tokens.map((row) => row["hash"]),
+  );
+  remove(
+    "webhooks",
+    "name IN",
+    webhooks.map((row) => row["name"]),
+  );
+  remove("webhooks", "name NOT IN", names);
+  for (const [table, rows] of [
+    ["tokens", tokens],
+    ["webhooks", webhooks],
+  ] as const)
+    for (const row of rows) {
+      const columns = Object.keys(row);
+      const places = columns.map(() => "?").join(", ");
+      db.query(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${places})`).run(
+        ...Object.values(row),
+      );
+    }
+}
