@@ -11,10 +11,7 @@ const CHUNK_BYTES = 256 * 1024;
 const NOT_READY_RETRY_MS = 5;
 
 /** All chunks share one memory: each is valid until the next is asked for. The runtime's own streams read ahead. */
-export async function* readDescriptor(
-  descriptor: number,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+export async function* readDescriptor(descriptor: number, signal: AbortSignal) {
   const memory = new Uint8Array(CHUNK_BYTES);
   for (;;) {
     const begin = (done: Done): void => read(descriptor, memory, 0, memory.length, null, done);

@@ -28,11 +28,7 @@ export const pause = (ms: number): Promise<void> =>
   beginWait(ms, (end) => setTimeout(end, ms)).ended;
 
 /** Resolves to undefined after that time, or when the signal aborts. */
-export async function within<Value>(
-  msMax: number,
-  result: Promise<Value>,
-  signal?: AbortSignal,
-): Promise<Value | undefined> {
+export async function within<Value>(msMax: number, result: Promise<Value>, signal?: AbortSignal) {
   const over = Promise.withResolvers<undefined>();
   const giveUp = (): void => over.resolve(undefined);
   const timer = setTimeout(giveUp, msMax);

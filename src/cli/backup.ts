@@ -134,7 +134,6 @@ const formatMoment = (atMs = 0): string => new Date(atMs).toISOString();
 const noBackup = (folder: string): CommandError =>
   new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
 
-/** Leaves nothing behind. */
 export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
   const complete = readBackups(requirePath(folder)).filter(({ isComplete }) => isComplete);
   const newest = complete.at(-1);

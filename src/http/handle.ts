@@ -215,7 +215,7 @@ export function requireRoomToAnswer(exchange: Exchange, characters: number): voi
 }
 
 /** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
-export async function requireAnswerable(exchange: Exchange, characters: number): Promise<void> {
+export async function requireSendable(exchange: Exchange, characters: number): Promise<void> {
   if (characters <= SMALL_CHARACTERS_MAX) return;
   requireRoomToAnswer(exchange, characters);
   await requireOpen(exchange.request);

@@ -12,13 +12,7 @@ import {
 } from "../domain/plant.ts";
 import { CSV_HEAD } from "../format/csv.ts";
 import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES, readJson } from "./exchange.ts";
-import {
-  answer,
-  answerJson,
-  answerText,
-  requireAnswerable,
-  requireRoomToAnswer,
-} from "./handle.ts";
+import { answer, answerJson, answerText, requireSendable, requireRoomToAnswer } from "./handle.ts";
 import {
   chooseForm,
   filterParameters,
@@ -37,7 +31,7 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   const { service, startedAtMs, token } = exchange;
   const text = await readJson(exchange);
   const plant = parseNewPlant(text);
-  await requireAnswerable(exchange, text.length);
+  await requireSendable(exchange, text.length);
   const outcome = await service.store.createPlant(plant, token?.name);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreates(performance.now() - startedAtMs);
@@ -64,7 +58,7 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   const condition = parseCondition(request.headers);
   const text = await readJson(exchange);
   const plant = parseReplacement(text, id);
-  await requireAnswerable(exchange, text.length);
+  await requireSendable(exchange, text.length);
   await service.store.replacePlant(plant, condition, token?.name);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });

@@ -3,19 +3,8 @@
 import { changeTypes } from "../domain/change.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
-import { describeParameters, type Endpoints, type Endpoint, json, toEndpoint } from "./endpoint.ts";
-import {
-  component,
-  define,
-  explained,
-  int64,
-  integer,
-  list,
-  maybe,
-  object,
-  text,
-  time,
-} from "./shape.ts";
+import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
+import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
 
 /** Longer than a receiver has time to answer a test. */
 const IDLE_SECONDS = 30;
@@ -77,7 +66,7 @@ type Action = keyof typeof webhookActions;
 const manage = (
   action: Action,
   operation: Omit<Parameters<typeof toEndpoint>[0], "scope" | "run">,
-): Endpoint =>
+) =>
   toEndpoint({
     ...operation,
     scope: "webhooks:manage",
@@ -162,7 +151,10 @@ export function describeEvents(example: object): object {
     const event = object({
       type: text(type, undefined, { enum: [type] }),
       timestamp: time(CREATED),
-      data: { schema: component("schemas", "Change"), example: { ...example, type: change } },
+      data: {
+        schema: { $ref: "#/components/schemas/Change" },
+        example: { ...example, type: change },
+      },
     });
     const post = {
       operationId: `onPlant${change[0]?.toUpperCase()}${change.slice(1)}`,
