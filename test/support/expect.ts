@@ -2,6 +2,9 @@
 
 import { expect } from "bun:test";
 import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
+import { resolveConfig } from "../../src/config.ts";
+import { describeApi } from "../../src/http/operations.ts";
+import { askedOf } from "./service.ts";
 import { readRefusal } from "./plants.ts";
 
 /** Asks `/livez` again and again until the promise settles, and at least once. */
@@ -55,6 +58,13 @@ export async function expectRefusal(response: Response, ...names: string[]): Pro
   return name;
 }
 
+const described = describeApi(resolveConfig({}, {}).config) as {
+  readonly paths: Record<
+    string,
+    Record<string, { readonly responses?: Record<string, { readonly $ref?: string }> }>
+  >;
+};
+
 /** Any refusal of the catalogue; its message has these parts. */
 export async function expectError(
   response: Response,
@@ -65,4 +75,17 @@ export async function expectError(
   const { status, code } = catalogue[reason];
   expect([response.status, error]).toEqual([status, code]);
   for (const part of says) expect(message).toContain(part);
+  const [method = "", path = ""] = askedOf.get(response) ?? [];
+  const [, operations] =
+    Object.entries(described.paths).find(([pattern]) =>
+      new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path),
+    ) ?? [];
+  const responses = operations?.[method.toLowerCase()]?.responses;
+  if (responses === undefined) return;
+  const named = responses[status]?.$ref?.replace(/.*\//, "") ?? "";
+  expect([method, path, catalogue[reason].failures]).toEqual([
+    method,
+    path,
+    expect.arrayContaining([named]),
+  ]);
 }

@@ -109,7 +109,10 @@ export interface Sent {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-export function send(
+/** The operation that answered, for `expectError`. */
+export const askedOf = new WeakMap<Response, readonly [method: string, path: string]>();
+
+export async function send(
   service: TestService,
   method: string,
   path: string,
@@ -117,11 +120,13 @@ export function send(
 ): Promise<Response> {
   const type: Record<string, string> =
     sent.body === undefined ? {} : { "content-type": "application/json" };
-  return fetch(service.url + path, {
+  const response = await fetch(service.url + path, {
     method,
     headers: { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers },
     ...(sent.body === undefined ? {} : { body: sent.body }),
   });
+  askedOf.set(response, [method, path.replace(/[?#].*/s, "")]);
+  return response;
 }
 
 /** What a refusal has to look like on the wire. */
