@@ -2,7 +2,7 @@
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
-import { createFilter } from "../../src/domain/filter.ts";
+import { createFilter, pickFilter } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { createPlant, type Filter, removePlant, Taken } from "../api/plants.ts";
@@ -10,7 +10,7 @@ import type { Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
-import { findPlace, linkTo, openPlant, route } from "./route.ts";
+import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast } from "./toasts.ts";
 
@@ -83,14 +83,13 @@ class PlantList {
 
   /** Reuses the total unless `isAgain`: a search must not recount all plants at every keystroke. */
   async readCount(isAgain: boolean): Promise<void> {
-    const { q, tag } = this.filter;
-    const isWhole = q === undefined && tag === undefined;
+    const isAll = isWhole(this.filter);
     try {
-      if (isWhole || isAgain || total.value === undefined)
+      if (isAll || isAgain || total.value === undefined)
         total.value = await call((client) => client.countPlants({}, this.options));
-      this.count.value = isWhole
+      this.count.value = isAll
         ? total.value
-        : await call((client) => client.countPlants({ q, tag }, this.options));
+        : await call((client) => client.countPlants(pickFilter(this.filter), this.options));
     } catch {
       // The list works without counts.
     }

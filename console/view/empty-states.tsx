@@ -1,9 +1,10 @@
 /** The status below the rows of the list, or in place of them: why it is empty, and what to do. */
 
 import type { ComponentChildren, JSX } from "preact";
+import { type FilterName, filterNames } from "../../src/domain/filter.ts";
 import { explain, isStatus } from "../api/service.ts";
 import { list } from "../state/plants.ts";
-import { everything, linkTo, refine } from "../state/route.ts";
+import { everything, isWhole, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button, Icon, type IconName } from "./controls.tsx";
 
@@ -37,9 +38,15 @@ function readStatus(): Status {
   }
 }
 
+const missing: Readonly<Record<FilterName, (given: string) => string>> = {
+  tag: (tag) => (tag === "" ? "the empty tag" : `the tag “${tag}”`),
+  name: (part) => `“${part}” in its name`,
+  q: (words) => `“${words}” in its name or tag`,
+};
+
 function explainEmptiness(): Status {
-  const { q, tag, order } = list.value.filter;
-  if (q === undefined && tag === undefined)
+  const { filter } = list.value;
+  if (isWhole(filter))
     return {
       icon: "plants",
       title: "No plants yet",
@@ -57,15 +64,19 @@ function explainEmptiness(): Status {
         </>
       ),
     };
-  const parts = [
-    ...(q === undefined ? [] : [`“${q}” in its name or tag`]),
-    ...(tag === undefined ? [] : [tag === "" ? "the empty tag" : `the tag “${tag}”`]),
-  ];
+  const parts = filterNames.flatMap((name) => {
+    const given = filter[name];
+    return given === undefined ? [] : missing[name](given);
+  });
   return {
     icon: "search",
     title: "No match",
     text: `No plant has ${parts.join(" and ")}.`,
-    action: <Button onClick={() => refine({ ...everything, order })}>Show all plants</Button>,
+    action: (
+      <Button onClick={() => refine({ ...everything, order: filter.order })}>
+        Show all plants
+      </Button>
+    ),
   };
 }
 

@@ -2,6 +2,7 @@
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
+import { filterNames, filters } from "../domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/plant.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
@@ -167,6 +168,11 @@ const counted = {
   exact: flag(true, "False if there may be more."),
 };
 
+const searchNames = filterNames
+  .filter((name) => !filters[name].isIndexed)
+  .map((name) => `\`${name}\``)
+  .join(" or ");
+
 const changeConditions = {
   "If-Match": text(undefined, "Answers 412 if the plant no longer has this entity tag."),
   "If-None-Match": text(undefined, "Answers 412 if the plant has this entity tag."),
@@ -193,7 +199,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
       "page does not have. With `Accept: application/x-ndjson` or `text/csv` the whole (filtered) store comes as a " +
       "stream instead, and `limit` is not allowed. To know that a stream is complete, ask for what comes after its last " +
       "plant: `?after=<id>&limit=1`, with the same filters. " +
-      `A page of very long names may end before its limit. A search by \`name\` or \`q\` looks for a page for a bounded time, and at most at ${config.scanRowsMax} plants, so a page may end early or be empty. Both have a next link.`,
+      `A page of very long names may end before its limit. A search by ${searchNames} looks for a page for a bounded time, and at most at ${config.scanRowsMax} plants, so a page may end early or be empty. Both have a next link.`,
     query: plantParameters,
     answers: ok(
       "The plants.",
