@@ -1,4 +1,4 @@
-/** Webhooks over HTTP: the operations, how they are described, and what receivers are sent. */
+/** Webhooks over HTTP: the operations, their description, and the events that receivers get. */
 
 import { changeTypes } from "../domain/change.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
@@ -6,7 +6,7 @@ import { webhookActions } from "../webhooks/manage.ts";
 import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
 import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
 
-/** Longer than a receiver has time to answer a test. */
+/** Longer than a receiver may take to answer a test. */
 const IDLE_SECONDS = 30;
 
 const AttemptShape = object({
