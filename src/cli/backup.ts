@@ -264,7 +264,7 @@ export function describeBackups({ databaseUrl, backupTo }: Config): string | und
   const best = findFurthest(own.toReversed());
   if (best === undefined) return `none yet in ${backupTo}`;
   const { change, atMs } = findReach(best.file);
-  return `up to change ${change} of ${formatMoment(atMs)}; a lost disk loses what was acknowledged later`;
+  return `up to change ${change} of ${formatMoment(atMs)}; later writes would be lost with the disk`;
 }
 
 /** How often changes are appended to the log of the newest copy. */

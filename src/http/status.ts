@@ -122,7 +122,7 @@ export const listStatusOperations = ({ sampleSeconds }: Config): Endpoints => ({
     scope: undefined,
     handle: () => answer(200, '{"status":"alive"}'),
     summary: "Is the process alive?",
-    description: "Answers while the process does.",
+    description: "Answers as long as the process runs.",
     answers: describeStatus("alive"),
   },
   isReady: {

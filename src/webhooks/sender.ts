@@ -162,7 +162,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     const waitSeconds = limits.webhookRetrySeconds[failures - 1];
     const what = attempt.error ?? `It answered ${attempt.status}.`;
     log.warn("webhook_failed", { webhook: webhook.name, change: change.seq, failures, what });
-    if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more.");
+    if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more events.");
     else if (waitSeconds === undefined)
       pause(receiver, `${failures} attempts failed. The last one: ${what}`);
     else {
@@ -269,4 +269,4 @@ async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Prom
 
 const explainGone = ({ name, cursor }: Webhook): string =>
   `The changes after ${cursor} are not kept any more, so some were not sent. ` +
-  `Bring the receiver in step with the plants, then: plantstore webhook replay ${name} --from newest`;
+  `Sync the receiver with the plants, then run: plantstore webhook replay ${name} --from newest`;

@@ -103,7 +103,7 @@ function* readLog(
         const line = parseLine(rest.toString("utf8", start, at));
         if (line === undefined || ("entries" in line && line.after !== last))
           throw new StoreOpenError(
-            `${file} is damaged ${end} bytes from its start. What comes before can be restored with --at-change ${last}.`,
+            `${file} is damaged ${end} bytes from its start. The changes before that can be restored with --at-change ${last}.`,
           );
         if ("entries" in line) last = line.last;
         end += at + 1 - start;
@@ -314,7 +314,7 @@ function replayBlock(db: Database, block: Block, last: number, log: string): num
     if (change.seq > last) break;
     if (!applyChange(db, change))
       throw new StoreOpenError(
-        `${log} does not fit the copy: change ${change.seq} found another plant ${change.id} than it changed.`,
+        `${log} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
       );
     kept.add(change.id, change.by, change.plant, change.before);
   }
