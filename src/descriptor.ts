@@ -1,4 +1,4 @@
-/** Files, pipes and terminals, read and written piece by piece. */
+/** Reads and writes files, pipes and terminals in chunks. */
 
 import { closeSync, read, write } from "node:fs";
 
@@ -7,17 +7,17 @@ export const STANDARD_OUTPUT = 1;
 export const STANDARD_ERROR = 2;
 
 const CHUNK_BYTES = 256 * 1024;
-/** Another process that shares the pipe has made it non-blocking. */
+/** EAGAIN: another process that shares the pipe has made it non-blocking. */
 const NOT_READY_RETRY_MS = 5;
 
-/** All chunks share one memory: each is valid until the next is asked for. The runtime's own streams read ahead. */
+/** All chunks share one buffer: each is valid until the next is requested. The runtime's own streams read ahead. */
 export async function* readDescriptor(descriptor: number, signal: AbortSignal) {
   const memory = new Uint8Array(CHUNK_BYTES);
   for (;;) {
     const begin = (done: Done): void => read(descriptor, memory, 0, memory.length, null, done);
     const length = await operate(begin, signal);
     if (length === 0) {
-      // A Ctrl-C also ends the process that writes into our pipe. Its end is not the end of the data.
+      // Ctrl-C also ends the process that writes into our pipe. Then the end of the pipe is not the end of the data.
       await new Promise(setImmediate);
       signal.throwIfAborted();
       return;
@@ -26,7 +26,7 @@ export async function* readDescriptor(descriptor: number, signal: AbortSignal) {
   }
 }
 
-/** The runtime's own streams hide a failed write. The system does not say where it failed, so `path` is added. */
+/** The runtime's own streams hide a failed write. The system does not name the file, so `path` is added. */
 export async function writeDescriptor(
   descriptor: number,
   content: string | Uint8Array,
@@ -52,7 +52,7 @@ export async function copyDescriptor(from: number, to: number, signal: AbortSign
 
 type Done = (error: NodeJS.ErrnoException | null, length: number) => void;
 
-/** Begins again while the descriptor is not ready. An abort does not wait for it. */
+/** Retries while the descriptor is not ready. An abort does not wait for it. */
 async function operate(begin: (done: Done) => void, signal?: AbortSignal): Promise<number> {
   for (;;) {
     signal?.throwIfAborted();

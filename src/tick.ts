@@ -1,6 +1,6 @@
 /**
- * Waits that end even when a tick does not: with more than a thousand ready connections the runtime polls dozens of
- * times before it runs a timer, an immediate or a message. So every request calls `flushOverdue`.
+ * Waits that end even in a long tick: with more than 1,000 ready connections the runtime polls dozens of times before
+ * it runs a timer, an immediate or a message. So every request calls `flushOverdue`.
  */
 
 interface Wait {
@@ -12,12 +12,15 @@ interface Wait {
 /** Longer than an ordinary tick, and short for a client. */
 const TICK_MS_MAX = 10;
 
-/** The oldest first. */
+/** Oldest first. */
 const waits = new Set<Wait>();
 
 let tick: Wait | undefined;
 
-/** Resolves when every request that the runtime has received was looked at. All callers of a tick share one wait. */
+/**
+ * Resolves when every request that the runtime has received has reached its handler. All callers in a tick share one
+ * wait.
+ */
 export function endOfTick(): Promise<void> {
   if (tick === undefined || !waits.has(tick))
     tick = beginWait(TICK_MS_MAX, (end) => setImmediate(end));
@@ -27,7 +30,7 @@ export function endOfTick(): Promise<void> {
 export const pause = (ms: number): Promise<void> =>
   beginWait(ms, (end) => setTimeout(end, ms)).ended;
 
-/** Resolves to undefined after that time, or when the signal aborts. */
+/** Resolves to undefined after `msMax`, or when the signal aborts. */
 export async function within<Value>(msMax: number, result: Promise<Value>, signal?: AbortSignal) {
   const over = Promise.withResolvers<undefined>();
   const giveUp = (): void => over.resolve(undefined);
@@ -41,7 +44,7 @@ export async function within<Value>(msMax: number, result: Promise<Value>, signa
   }
 }
 
-/** Requests between two looks at the clock. What a look ends may take longer than a tick should. */
+/** Requests between two looks at the clock. The work that a look resumes may take longer than a tick should. */
 export const FLUSH_REQUESTS = 64;
 
 let requestsSinceFlush = 0;
@@ -49,7 +52,7 @@ let requestsSinceFlush = 0;
 export function flushOverdue(nowMs: number): void {
   if (++requestsSinceFlush < FLUSH_REQUESTS) return;
   requestsSinceFlush = 0;
-  // The oldest alone: what it resumes may be joined by requests that the next call finds.
+  // Only the oldest: requests that arrive before the next call may join what it resumes.
   for (const { dueMs, end } of waits) if (dueMs <= nowMs) return end();
 }
 
@@ -65,5 +68,5 @@ function beginWait(ms: number, schedule: (end: () => void) => unknown): Wait {
   return wait;
 }
 
-/** One clock for all threads: `performance.now()` counts from the start of each. It is never set back. */
+/** One monotonic clock for all threads: `performance.now()` counts from the start of each. */
 export const sharedNow = (): number => performance.timeOrigin + performance.now();

@@ -1,4 +1,4 @@
-/** How much a token may ask for. */
+/** Rate limits: a token bucket for each token. */
 
 import { setTimeout } from "node:timers/promises";
 import { Refusal } from "../domain/errors.ts";
@@ -24,7 +24,7 @@ export class RateLimited extends Refusal {
   }
 }
 
-/** Each slot holds a token's key, and the time at which its bucket is full again, in nanoseconds. */
+/** Each slot holds a token's key and the time when its bucket is full again, in nanoseconds. */
 const SLOT_BITS = 13;
 const SLOTS = 2 ** SLOT_BITS;
 const SLOT_LENGTH = 2;
@@ -42,14 +42,14 @@ interface Bucket extends Rate {
   readonly unitNs: number;
 }
 
-/** Of one token with a rate, at a time. One that waits holds memory, which batches of other tokens would lack. */
+/** Batches in flight for one token with a rate. A batch that waits for its rate holds memory that others would lack. */
 const BATCHES_MAX = 4;
 const BATCHES_TAKEN = `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`;
 const BATCH_RETRY_SECONDS = 1;
 
 /**
- * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on. The times
- * are in memory that threads can share. `fallback` is for tokens without a rate of their own; "" is none.
+ * One token bucket for each token, stored as the time when it will be full: taking a unit postpones that time. Threads
+ * can share the memory. `fallback` is the rate of tokens without their own; "" is none.
  */
 export function createRateLimiter(
   fallback: string,
@@ -58,10 +58,10 @@ export function createRateLimiter(
 ) {
   const slots = new BigInt64Array(memory);
   const closing = new AbortController();
-  /** The slot of each batch with a rate that is under way in this thread. */
+  /** The slot of each rate-limited batch in flight on this thread. */
   const batches: number[] = [];
 
-  /** Throws if the bucket is empty. Returns what is left, if that is less than a tenth. */
+  /** Throws if the bucket is empty. Returns what is left if that is less than a tenth. */
   function take(token: Limited): RateState | undefined {
     const bucket = bucketOf(token);
     if (bucket === undefined) return undefined;
@@ -88,7 +88,7 @@ export function createRateLimiter(
     requireBatch(token);
     batches.push(bucket.slot);
     const ending = AbortSignal.any([signal, closing.signal]);
-    // Enough to share a commit, and little enough to leave something for the token's other requests.
+    // Large enough to share a commit, small enough to leave units for the token's other requests.
     const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
     try {
       for await (const block of blocks)
@@ -102,7 +102,10 @@ export function createRateLimiter(
     }
   }
 
-  /** What the bucket lacks is owed: single requests are refused until it is paid. Then they have some time to themselves. */
+  /**
+   * Borrows what the bucket lacks: single requests are refused until it is paid back. The random pause then leaves them
+   * some time.
+   */
   async function payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
       const tried = tryTake(bucket, units, units);
@@ -123,7 +126,7 @@ export function createRateLimiter(
     return { ...rate, slot: findSlot(hash), windowNs, unitNs: windowNs / rate.units };
   }
 
-  /** `waitNs` is the time until the units can be taken, or until those that were taken are paid. */
+  /** `waitNs` is the time until the units can be taken, or until borrowed units are paid back. */
   function tryTake(bucket: Bucket, units: number, unitsOwed = 0) {
     const { slot, windowNs, unitNs, windowSeconds } = bucket;
     for (;;) {
@@ -145,7 +148,7 @@ export function createRateLimiter(
     }
   }
 
-  /** The place of a token's time. With as many tokens as slots, some would share one. */
+  /** The slot of a token's time. Once all slots are taken, tokens share them. */
   function findSlot(hash: string): number {
     const key = BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)) || 1n;
     const first = Number(BigInt.asUintN(SLOT_BITS, key));
@@ -157,7 +160,7 @@ export function createRateLimiter(
     return first * SLOT_LENGTH + 1;
   }
 
-  /** Batches that wait for their rate end with `shutting_down`. */
+  /** Batches that wait for their rate fail with `shutting_down`. */
   const close = (): void => closing.abort(new Refusal("shutting_down"));
   return { take, requireBatch, pace, close };
 }

@@ -1,4 +1,4 @@
-/** Tokens: how a request's token is found and judged, their form, `pst_<random>_<checksum>`, and how they are granted. */
+/** Tokens: authenticating a request, their format `pst_<random>_<checksum>`, and granting new ones. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
@@ -13,18 +13,18 @@ interface CheckedToken {
   readonly checkedAtMs: number;
 }
 
-/** The time of day can be set back, so the cache ages by a clock that cannot. */
+/** The wall clock can be set back, so the cache ages by a monotonic one. */
 const systemClocks = { nowMs: Date.now, monotonicMs: () => performance.now() };
 
-/** Every instance obeys a revocation after this, well within the promised 5 seconds. */
+/** Every instance sees a revocation after this, well within the promised 5 seconds. */
 const CACHE_MS = 2_000;
 const CACHED_TOKENS_MAX = 10_000;
-/** Whose uses are kept while they cannot be written. */
+/** Uses that are buffered while the store cannot be written. */
 const USED_TOKENS_MAX = 10_000;
-/** A header may have any number of spaces before the token: one client could fill the cache with its variants. */
+/** A header may have any number of spaces before the token: one client could fill the cache with variants. */
 const CACHED_HEADER_CHARACTERS_MAX = 256;
 
-/** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
+/** A revocation ends a stream within the promised 5 seconds, even if its client reads nothing. */
 const WATCH_MS = 300;
 
 interface Watch {
@@ -39,7 +39,10 @@ export class Authenticator {
   private readonly tokens: UsedTokens;
   private readonly environment: TokenRecord | undefined;
   private readonly clocks: typeof systemClocks;
-  /** By header: a returning client is not hashed. Only one whose hash matched gets in, so timing tells an attacker nothing. */
+  /**
+   * Keyed by header, so a known token is not hashed again. Only a token whose hash matched is cached, so timing tells
+   * an attacker nothing.
+   */
   private readonly cache = new Map<string, CheckedToken>();
   private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
   private used = new Map<string, number>();
@@ -51,7 +54,7 @@ export class Authenticator {
     this.clocks = clocks;
     if (environmentToken === undefined) return;
     const grant = { name: ENVIRONMENT_NAME, scopes, createdAtMs: 0 };
-    // It may be any text, so no part of it is shown.
+    // It may be any text, so no prefix of it is shown.
     this.environment = { ...toRecord(environmentToken, grant), prefix: "" };
   }
 
@@ -69,7 +72,7 @@ export class Authenticator {
     return this.lookUp(header ?? "", hash, ageMsMax);
   }
 
-  /** Calls back, again and again, when the token is no longer good. Returns what ends it. */
+  /** Calls back every WATCH_MS while the token is invalid. Returns a function that stops watching. */
   watch(watch: Watch): () => void {
     this.watched.add(watch);
     this.watching ??= setInterval(this.checkAll, WATCH_MS).unref();
@@ -81,18 +84,18 @@ export class Authenticator {
     };
   }
 
-  /** Not made where a stream is known: the timer would keep it in memory. */
+  /** Not a closure inside `watch`: the timer would keep a stream in memory. */
   private readonly checkAll = (): void => {
     for (const watch of this.watched) void this.check(watch);
   };
 
   private async check({ header, onInvalid }: Watch): Promise<void> {
     try {
-      // One look for all streams with the token.
+      // All streams with the token share one look-up.
       await this.authenticate(header, WATCH_MS / 2);
     } catch (error) {
       const refusal = toRefusal(error);
-      // A store that cannot be asked says nothing about the token.
+      // A failing store says nothing about the token.
       if (refusal.reason === "token_invalid" || refusal.reason === "token_expired")
         onInvalid(refusal);
     }
@@ -106,7 +109,7 @@ export class Authenticator {
     try {
       await this.tokens.touchTokens(used);
     } catch (error) {
-      // For the next call. A later use of the same token wins, and the newest are kept.
+      // Retried by the next call. A later use of a token wins, and only the newest uses are kept.
       const kept = [...new Map([...used, ...this.used])].toSorted(([, one], [, two]) => one - two);
       this.used = new Map(kept.slice(-USED_TOKENS_MAX));
       throw error;
@@ -120,7 +123,8 @@ export class Authenticator {
   }
 
   private async lookUp(header: string, hash: string, ageMsMax: number): Promise<TokenRecord> {
-    // A look-up that is under way may not see a revocation. If it began before the token was made, it does not find it.
+    // A look-up in flight may miss a revocation, so `ageMsMax` 0 skips it. It may also miss a new token, so that is
+    // read again.
     const begun = ageMsMax > 0 ? this.lookUps.get(hash) : undefined;
     const found = (begun && (await begun)) ?? (await this.read(hash));
     if (found !== undefined) return this.remember(header, found);
@@ -129,7 +133,7 @@ export class Authenticator {
   }
 
   private read(hash: string): Promise<CheckedToken | undefined> {
-    // The record may have changed since the question was sent.
+    // Taken before the read: the record may change while it is in flight.
     const checkedAtMs = this.clocks.monotonicMs();
     const lookUp = this.tokens
       .findToken(hash)
@@ -207,13 +211,13 @@ export async function issueToken(store: Tokens, grant: TokenGrant): Promise<Issu
   );
 }
 
-/** Also those that are revoked or expired. */
+/** Revoked and expired tokens count too. */
 export const hasTokens = async (tokens: Tokens): Promise<boolean> =>
   (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
 
 /**
- * A store that has never had a token gets one. If several services start first, one makes it: a name is unique. `keep` gets
- * the token before the store does; what it has kept is disposed of if no token is made.
+ * Makes a token for a store that has never had one. If several services start at once, one makes it: names are unique.
+ * `keep` gets the token before the store does; what it kept is disposed of if no token is made.
  */
 export async function makeFirstToken(tokens: Tokens, keep?: (token: string) => Disposable) {
   if (await hasTokens(tokens)) return undefined;
@@ -241,7 +245,7 @@ export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-/** In logs and in the journal. No other token can pass for it. */
+/** Its name in logs and in the journal. No other token can have it. */
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
@@ -252,7 +256,7 @@ const isDay = (text: string): boolean =>
 
 const isScope = (value: unknown): boolean => scopes.includes(value as Scope);
 
-/** What each part of a new token has to be. `find` gives undefined for anything else. */
+/** The rules for a new token. `find` gives undefined for anything else. */
 export const grantRules = {
   name: {
     expected: `1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit, not ${ENVIRONMENT_NAME}`,
@@ -268,7 +272,7 @@ export const grantRules = {
         ? scopes.filter((scope) => value.includes(scope))
         : undefined,
   },
-  /** A duration from now, or a date, which means its first moment in UTC, or a full time. */
+  /** A duration from now, a date (its first moment in UTC), or a full time. */
   expires: {
     optional: true,
     expected:
@@ -302,7 +306,10 @@ export function parseGrant(given: unknown): TokenGrant {
   return { ...grant, expiresAtMs, createdAtMs };
 }
 
-/** What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's may hand out anything. */
+/**
+ * What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's token may grant
+ * anything.
+ */
 export function findExcess(
   grant: TokenGrant,
   { name, expiresAtMs = Infinity, rate }: TokenRecord,
@@ -316,7 +323,7 @@ export function findExcess(
   return `rate: at most ${rate ?? allRate}, the rate of the token that asks for it`;
 }
 
-/** Neither at once nor in the long run. */
+/** Neither the burst nor the sustained rate is higher. */
 const isWithin = (asked: Rate, own: Rate): boolean =>
   asked.units <= own.units && asked.units * own.windowSeconds <= own.units * asked.windowSeconds;
 
@@ -347,7 +354,7 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** Every character is as likely as the others, to within 2^-26. */
+/** Uniform to within 2^-26. */
 const randomText = (length: number): string =>
   Array.from(crypto.getRandomValues(new Uint32Array(length)), (random) =>
     ALPHABET.charAt(random % ALPHABET.length),

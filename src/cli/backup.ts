@@ -75,7 +75,7 @@ function parseUntil({ at, atChange }: Flags): Until | undefined {
   return { atMs, change };
 }
 
-/** NaN for anything else than a time with its zone: the runtime takes the 31st of February for a day in March. */
+/** NaN for anything but a time with its zone: the runtime takes 31 February for a day in March. */
 function parseTime(text: string): number {
   const [, day = ""] =
     /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
@@ -104,14 +104,14 @@ function chooseBackup(folder: string, store: string, until: Until | undefined) {
   return { from: chosen.file, replay: { log: logOf(chosen.file), until: until ?? {} } };
 }
 
-/** The log of the newest copy may not have begun when that of the one before ended. */
+/** The log of the newest copy may start later than the log of the one before ended. */
 function findFurthest(newestFirst: readonly Backup[]): Backup | undefined {
   const [newest, before] = newestFirst;
   if (newest === undefined || before === undefined) return newest;
   return findReach(before.file).change > findReach(newest.file).change ? before : newest;
 }
 
-/** The newest copy that was made before the moment. */
+/** The newest copy made before the moment. */
 const findBefore = (newestFirst: readonly Backup[], { atMs, change }: Until): Backup | undefined =>
   newestFirst.find((backup) => {
     if (atMs !== undefined && backup.atMs > atMs) return false;
@@ -119,7 +119,7 @@ const findBefore = (newestFirst: readonly Backup[], { atMs, change }: Until): Ba
     return atMs === undefined ? position.change <= (change as number) : position.atMs <= atMs;
   });
 
-/** Between two copies the log of the first has every change, unless the service or its folder failed. */
+/** The log of a copy has every change up to the next copy, unless the service or its folder failed. */
 function requireReach(chosen: Backup, next: Backup, { atMs, change }: Until): void {
   const reach = findReach(chosen.file);
   const isBehind = atMs === undefined ? reach.change < Number(change) : reach.atMs < atMs;
@@ -141,7 +141,7 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
   const before = complete.findLast((one) => one.store === newest.store && one !== newest);
   const sentence = `The newest backup, of ${formatMoment(newest.atMs)}, can be restored: every row was compared.`;
   await transfer("verified", sentence, newest.file, flags, async (signal) => {
-    // The log of the copy before has to lead to the newest one.
+    // Replaying the previous copy's log must give the newest copy.
     const position = findPosition(newest.file);
     if (before !== undefined && findReach(before.file).change >= position.change)
       await withTemporaryFile((to) =>
@@ -164,7 +164,7 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
 const explainTemporary = (error: unknown): CommandError =>
   new CommandError(`${explain(error)} ${adviseOnTemporaryFiles(tmpdir())}`, { cause: error });
 
-/** SQLite needs a file to read and write at any place, which a pipe is not. */
+/** SQLite needs a seekable file, which a pipe is not. */
 async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {
   let folder: string;
   try {
@@ -202,7 +202,7 @@ async function transfer(
   sentence: string,
   from: string,
   { json }: Flags,
-  /** Resolves without a path if the copy was removed again. */
+  /** Resolves without a path if the copy was temporary. */
   make: (signal: AbortSignal) => Promise<Omit<Transferred, "path"> & { path: string | undefined }>,
 ): Promise<void> {
   const startedAtMs = performance.now();
@@ -211,7 +211,7 @@ async function transfer(
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
   const source = from === "-" ? from : resolve(from);
   const { changes, reached } = replayed ?? {};
-  // As of the last change that it has.
+  // The state of the last change in it.
   const moment = reached && { change: reached.change, at: formatMoment(reached.atMs) };
   const state = json
     ? { changes, moment }
@@ -226,17 +226,17 @@ export const describeSchema = (version: number, newest: number): string =>
     ? `${version}, the newest`
     : `${version}, will be migrated to ${newest} at the next start`;
 
-/** A backup that failed is tried again after this time, or after the interval if that is shorter. */
+/** A failed backup is retried after this time, or after the interval if that is shorter. */
 const RETRY_MS_MAX = 300_000;
-/** A younger one may be the backup that another service is making now. */
+/** A younger leftover may be a backup in progress by another service. */
 const LEFTOVER_MS_MIN = 3_600_000;
-/** Clocks of two machines that share a folder may differ by this much. */
+/** Clock skew between machines that share a folder. */
 const CLOCK_MS_MAX = 60_000;
 
-/** The store's name, the time at which the backup began, and what a killed backup leaves behind. */
+/** The store's name, when the backup began, and the suffix of a killed backup. */
 const namePattern = /^(.+)-(\d{8}T\d{6}Z)\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
 
-/** Oldest first. A name with a time in the future comes from a wrong clock, and counts as the oldest. */
+/** Oldest first. A name with a future time comes from a wrong clock, and counts as the oldest. */
 function readBackups(folder: string) {
   return readdirSync(folder, { withFileTypes: true })
     .flatMap((entry) => {
@@ -254,7 +254,7 @@ type Backup = ReturnType<typeof readBackups>[number];
 
 const storeNameOf = (path: string): string => basename(path).replace(/\.db$/, "");
 
-/** For people: what is left if the disk of the store is lost now; undefined without backups. */
+/** For people: what survives if the store's disk is lost now; undefined without backups. */
 export function describeBackups({ databaseUrl, backupTo }: Config): string | undefined {
   const url = parseStoreUrl(databaseUrl);
   if (backupTo === "" || url.engine !== "sqlite") return undefined;
@@ -264,17 +264,20 @@ export function describeBackups({ databaseUrl, backupTo }: Config): string | und
   const best = findFurthest(own.toReversed());
   if (best === undefined) return `none yet in ${backupTo}`;
   const { change, atMs } = findReach(best.file);
-  return `up to change ${change} of ${formatMoment(atMs)}; a lost disk loses what was acknowledged later`;
+  return `up to change ${change} of ${formatMoment(atMs)}; later writes would be lost with the disk`;
 }
 
 /** How often changes are appended to the log of the newest copy. */
 const APPEND_MS = 1_000;
-/** An append that takes longer is logged. */
+/** An append slower than this is logged. */
 const APPEND_MS_MAX = 10_000;
-/** What the last append of a stop may take. */
+/** The deadline of the last append at shutdown. */
 const STOP_MS_MAX = 2_000;
 
-/** Copies while the service runs, each with the time in its name, and a change log beside the newest. */
+/**
+ * Copies the store while the service runs, each with the time in its name, and appends to a change log beside the
+ * newest.
+ */
 export function scheduleBackups(config: Config, log: Log) {
   const { databaseUrl, backupTo: folder, backupEvery, backupKeep, changesDays } = config;
   const url = parseStoreUrl(databaseUrl);
@@ -293,15 +296,15 @@ export function scheduleBackups(config: Config, log: Log) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let running: Promise<unknown> | undefined;
-  /** The newest one, whose log is appended to. */
+  /** The newest copy, whose log is appended to. */
   let copy: string | undefined;
-  /** Resolved when a new copy is needed before it is due. */
+  /** Resolved when a new copy is needed early. */
   let called = Promise.withResolvers<void>();
 
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 
-  /** The log of the copy before has to reach this one: otherwise the moments in between are lost. */
+  /** The previous copy's log has to reach this copy: otherwise the moments in between are lost. */
   const beforeNaming = async (): Promise<void> => (changesDays > 0 ? append() : undefined);
 
   const run = async (): Promise<void> => {
@@ -322,7 +325,7 @@ export function scheduleBackups(config: Config, log: Log) {
     }
   };
 
-  /** Until it is stopped. The first backup is due when the newest one is old enough: a restart alone makes none. */
+  /** Runs until stopped. The first backup is due when the newest is old enough: a restart alone makes none. */
   const repeat = async (): Promise<void> => {
     for (let dueMs = (state.last?.atMs ?? 0) + everyMs; ;) {
       const waited = sleep(Math.max(0, dueMs - Date.now()), undefined, { signal });
@@ -343,7 +346,7 @@ export function scheduleBackups(config: Config, log: Log) {
   let appender: ReturnType<typeof startAppender> | undefined;
   let failure: string | undefined;
 
-  /** One step: what was committed before it began is in the log when it has ended. */
+  /** What was committed before an append began is in the log when it ends. */
   const append = async (): Promise<void> => {
     if (copy === undefined) return;
     const startedAtMs = Date.now();
@@ -388,7 +391,7 @@ export function scheduleBackups(config: Config, log: Log) {
         if (newest !== undefined)
           state.last = { atMs: newest.atMs, bytes: statSync(newest.file).size };
       } catch {
-        // The first backup fails for the same reason, and says so.
+        // The first backup will fail for the same reason and log it.
       }
       const tasks = [repeat()];
       // Without a journal there is nothing to append.
@@ -398,7 +401,7 @@ export function scheduleBackups(config: Config, log: Log) {
       }
       running = Promise.allSettled(tasks);
     },
-    /** When nothing writes any more: the last append has everything. */
+    /** Call it when writes have stopped: the last append then has everything. */
     async stop(): Promise<void> {
       stopping.abort();
       await within(STOP_MS_MAX, Promise.resolve(running));

@@ -1,4 +1,4 @@
-/** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
+/** plantstore check, migrate and health: a store's content, faults and schema, and whether the service is ready. */
 
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
@@ -41,7 +41,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
     );
   }
   if (ok) return;
-  // Not a store of this version, or none at all: that is no damage.
+  // An unknown schema, or no store at all, is not damage.
   const other = faults.find((fault) => fault.check === "schema");
   if (other !== undefined) throw new CommandError(other.message);
   throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
@@ -86,7 +86,7 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
   );
 }
 
-/** The runtime's own sentences are about browsing. */
+/** The runtime's messages are written for browsers. */
 function explainSilence(error: unknown, host: string): string {
   const { name, code } = error as NodeJS.ErrnoException;
   if (name === "TimeoutError") return `it took more than ${HEALTH_MS_MAX / 1000} seconds`;
@@ -96,7 +96,7 @@ function explainSilence(error: unknown, host: string): string {
 
 const HEALTH_MS_MAX = 5_000;
 
-/** For container engines and systemd: a minimal image has no other client. */
+/** For container engines and systemd: a minimal image has no other HTTP client. */
 export async function checkHealth({ host, port, basePath }: Config, { wait = "" }: Flags) {
   if (!/^\d{1,4}$/.test(wait))
     throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);

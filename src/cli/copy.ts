@@ -1,4 +1,4 @@
-/** plantstore copy: all plants, webhooks and tokens of one store into another, of any engine. Running it again is safe. */
+/** plantstore copy: copies all plants, webhooks and tokens to another store, of any engine. Idempotent. */
 
 import type { RetryOptions } from "../../client/client.ts";
 import { readTokens } from "../auth/token.ts";
@@ -27,7 +27,7 @@ import { countOf, formatCount, printError, printReport, showProgress } from "./t
 
 type Sum = Awaited<ReturnType<typeof sumUp>>;
 
-/** Right at any time, also if the copy ends early. */
+/** Correct at any time, also if the copy ends early. */
 export const createReport = () => ({
   plants: { copied: 0, present: 0 },
   webhooks: undefined as { copied: number; present: number } | undefined,
@@ -55,7 +55,7 @@ export async function copyStore(
   const report = createReport();
   let ends: { from: string; to: string } | undefined;
   const { seconds, error } = await timeUntilInterrupted((signal) =>
-    // The source first: if it cannot be opened, no target is made.
+    // The source first: if it cannot be opened, no target is created.
     withStore(from, (source) =>
       withStore(to, async (target) => {
         ends = { from: source.description.location, to: target.description.location };
@@ -93,7 +93,7 @@ export async function copyStore(
   }
 }
 
-/** Paused, because the source may still send to the receiver. One whose name is in the target is left as it is. */
+/** Copies are paused, because the source may still send. A name that the target has is left as it is. */
 export async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
   const webhooks = await retryBusy(() => source.listWebhooks());
   if (webhooks.length === 0) return;
@@ -179,7 +179,7 @@ export async function copyPlants(
   report.verification = { equal, from: again, to: arrived };
 }
 
-/** Over all plants by ascending id, each as a line of JSON: the checksum of `plantstore export`. */
+/** SHA-256 over all plants by ascending id as NDJSON: the checksum of `plantstore export`. */
 async function sumUp(
   store: Store,
   retrying: RetryOptions,
@@ -195,7 +195,7 @@ async function sumUp(
   return { count, sha256: hasher.digest("hex") };
 }
 
-/** DATABASE_URL stands in for the end that is left out. It is not judged if it is not used. */
+/** DATABASE_URL is the default of the missing end. It is not validated if it is not used. */
 function parseEnds({ from, to }: Flags, resolveConfig: Parameters<typeof copyStore>[1]) {
   if (from === undefined && to === undefined)
     throw new UsageError(
@@ -209,7 +209,7 @@ function parseEnds({ from, to }: Flags, resolveConfig: Parameters<typeof copySto
   if (ends.from.databaseUrl === ends.to.databaseUrl)
     throw new UsageError("--from, --to: both are the same store");
   const target = parseStoreUrl(ends.to.databaseUrl);
-  // SQLite would take a file beside the source for its log.
+  // SQLite would use a file beside the source as its WAL.
   if (target.engine === "sqlite") requireOutsideStore("--to", target.path, ends.from.databaseUrl);
   return ends;
 }

@@ -1,4 +1,4 @@
-/** plantstore export: all plants that match, from the store or a running service, as one file. */
+/** plantstore export: writes all matching plants, from the store or a running service, to one file. */
 
 import type { Config } from "../config.ts";
 import { type Filter, filterNames, filters, pickFilter } from "../domain/filter.ts";

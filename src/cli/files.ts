@@ -1,4 +1,4 @@
-/** Files that commands write: complete or not there, and never written over by mistake. */
+/** Output files of commands: complete or absent, and never overwritten by mistake. */
 
 import { randomBytes } from "node:crypto";
 import {
@@ -21,7 +21,7 @@ import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 
-/** A file that appears, on the disk, when it is finished; else nothing is left. - is standard output. */
+/** The file appears, synced, when it is finished; otherwise nothing is left. `-` is standard output. */
 export function openOutput(
   flag: string,
   path: string,
@@ -37,15 +37,15 @@ export function openOutput(
     };
   if (url === undefined) requireOutsideStore(flag, path, databaseUrl);
   requireFree(flag, path, force);
-  // Through a symbolic link: the file behind it is replaced, not the link.
+  // Resolves symlinks: the file behind the link is replaced, not the link.
   const target = realPath(path);
-  // By chance: in a container every process may have the same number as one that was killed.
+  // Random, not the process id: in a container that may be the id of a process that was killed.
   const chance = randomBytes(6).toString("hex");
   const temporary = join(dirname(target), `.${basename(target)}.${chance}.partial`);
   const descriptor = openSync(temporary, "ax");
   let bytes = 0;
   return {
-    /** The whole text, or on a failure none of it. */
+    /** Writes the whole text or, on a failure, none of it. */
     write: async (text: string): Promise<void> => {
       try {
         await writeDescriptor(descriptor, text, signal, path);
@@ -73,7 +73,7 @@ function requireFree(flag: string, path: string, force = false): void {
   if (path === "") throw new UsageError(`${flag}: expected a path, got nothing`);
   const folder = dirname(path);
   if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);
-  // Not stat: a link that leads nowhere is in use, too.
+  // Not stat: a dangling symlink counts as existing.
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return;
   if (!statSync(path, { throwIfNoEntry: false })?.isFile())
     throw new CommandError(`${path} exists and is not a regular file.`);
@@ -92,13 +92,13 @@ export function requireOutsideStore(flag: string, path: string, databaseUrl: str
 export const isSameFile = (path: string, other: string): boolean =>
   identify(path) === identify(other);
 
-/** The same for all names of a file: SQLite damages one that is open under two of them. */
+/** The same for all hard links of a file: SQLite corrupts a file that is open under two names. */
 function identify(path: string): string {
   const found = statSync(path, { bigint: true, throwIfNoEntry: false });
   return found === undefined ? realPath(path) : `${found.dev}:${found.ino}`;
 }
 
-/** The place of the file, or where it would be made. */
+/** The real path of the file, or of where it would be created. */
 function realPath(path: string): string {
   if (existsSync(path)) return realpathSync(path);
   const folder = dirname(resolve(path));

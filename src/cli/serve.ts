@@ -1,4 +1,4 @@
-/** plantstore serve: from the configuration to a running service, and from a signal to a clean end. */
+/** plantstore serve: starts the service from its configuration, and shuts it down on a signal. */
 
 import { rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
@@ -48,7 +48,7 @@ export async function serve(config: Config): Promise<void> {
   let server: RunningServer;
   let first: FirstToken;
   try {
-    // The port first: a token that is made by a start that fails is never shown on a terminal.
+    // The port first: if the start failed after making a token, the token would never be shown.
     holdPort(config).release();
     first = await giveFirstToken(store, config, log);
     server = await startHttp({ config, served, metrics, log, writeLog, facts });
@@ -73,7 +73,7 @@ export async function serve(config: Config): Promise<void> {
   Bun.write(Bun.stdout, text).catch(failOutput);
 }
 
-/** The system's code for a name that cannot be resolved varies, so it is what is left. */
+/** The error code of an unknown host varies, so it is the default. */
 function explainStart(error: NodeJS.ErrnoException, { host, port }: Config): Error {
   if (error instanceof Refusal && error.cause instanceof Error)
     return new CommandError(`${error.message} ${error.cause.message}.`, { cause: error });
@@ -87,7 +87,7 @@ function explainStart(error: NodeJS.ErrnoException, { host, port }: Config): Err
   return new CommandError(message, { cause: error });
 }
 
-/** Everything together takes no longer than a request may: a disk that hangs does not keep the process. */
+/** The whole shutdown is bounded by the drain time: a hanging disk does not keep the process. */
 function stopOnSignal(
   log: Log,
   stderr: Stderr,
@@ -109,14 +109,14 @@ function stopOnSignal(
     });
     const durationMs = Math.round(performance.now() - sinceMs);
     if (hasStopped) log.info("stopped", { durationMs });
-    // Their clients were answered 503, or not at all.
+    // The clients of these writes got 503, or no answer.
     if (hasStopped === undefined)
       log.error("stop_incomplete", { durationMs, writesInDoubt: store.writesWaiting });
     await stderr.flush();
     process.exit(hasStopped ? code : 1);
   };
   onSignal((name, isSecond) => (isSecond ? process.exit(1) : void begin(name, 0)));
-  // A defect that nothing caught: requests in flight may finish, but the process cannot be trusted.
+  // An uncaught defect: requests in flight may finish, but the process cannot be trusted.
   for (const event of ["uncaughtException", "unhandledRejection"] as const)
     process.on(event, (cause: unknown) => {
       log.error(event, { cause });
@@ -127,7 +127,7 @@ function stopOnSignal(
 type Started = FirstToken & Readonly<{ url: string; store: StoreDescription; workers: number }>;
 
 export function formatForPeople({ url, store, workers, token }: Started): string {
-  const threads = workers === 1 ? "" : `\n  Threads     ${workers} answer`;
+  const threads = workers === 1 ? "" : `\n  Threads     ${workers} HTTP threads`;
   const first = `  Your first token. It is shown only now; keep it:
     ${token}
   Open the console with it:
@@ -153,14 +153,14 @@ ${token === undefined ? "" : first}  Ctrl-C stops it.
 `;
 }
 
-/** The same facts on one line. A log may keep it, so it has no token. */
+/** The same facts as one JSON line. A log may keep it, so it has no token. */
 function formatAsJson({ url, store, workers, tokenFile }: Started): string {
   const line = { time: new Date().toISOString(), level: "info", event: "listening" };
   const { version } = packageJson;
   return `${JSON.stringify({ ...line, version, url, store, workers, tokenFile })}\n`;
 }
 
-/** One JSON line of the log, for a terminal: time, level, event and fields; the stack of an error below. */
+/** Formats a JSON log line for a terminal: time, level, event and fields; an error's stack below. */
 export function formatLogLine(line: string): string {
   const { time, level, event, cause, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const { message, stack } = (cause ?? {}) as { message?: string; stack?: string };
@@ -172,21 +172,21 @@ export function formatLogLine(line: string): string {
   return `${String(time).slice(11, 19)} ${String(level).padEnd(5)} ${String(event)}${shown}\n${below}`;
 }
 
-/** Of a new store: shown on a terminal, or kept in a file beside the store, and never in a log. */
+/** The first token of a new store: shown on a terminal, or written to a file beside the store, never logged. */
 type FirstToken = Readonly<{ token?: string | undefined; tokenFile?: string }>;
 
-/** Nothing if the store has had a token, or the service has PLANTSTORE_TOKEN. */
+/** Makes none if the store has ever had a token, or PLANTSTORE_TOKEN is set. */
 async function giveFirstToken(store: Store, config: Config, log: Log): Promise<FirstToken> {
   if (config.token !== undefined) return {};
   if (isTerminal("stdout")) return { token: await makeFirstToken(store) };
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "sqlite") {
     const tokenFile = `${resolve(url.path)}.token`;
-    // Kept first: a store gets only one, so it must be readable.
+    // Written before it is stored: a store gets only one first token, so it must be readable.
     const token = await makeFirstToken(store, (made) => keep(tokenFile, made));
     return token === undefined ? {} : { tokenFile };
   }
-  // A pipe is kept by a log, and there is no folder that belongs to the store.
+  // A pipe may end in a log, and no folder belongs to the store.
   if (!(await hasTokens(store)))
     log.warn("no_token", {
       warning: `The store has no token. Create one: plantstore token create --name me --scopes ${scopes.join()}`,
@@ -194,7 +194,7 @@ async function giveFirstToken(store: Store, config: Config, log: Log): Promise<F
   return {};
 }
 
-/** Readable by its owner alone. A file that is there belongs to a store that was here before. */
+/** Mode 0600. An existing file belongs to an earlier store. */
 function keep(file: string, token: string): Disposable {
   try {
     unlinkSync(file);

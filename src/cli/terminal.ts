@@ -2,7 +2,7 @@
 
 import { fstatSync } from "node:fs";
 
-/** Looks at the descriptor first: asking the runtime's stream loads all streams. */
+/** Checks the descriptor first: process.stdout loads all of the runtime's streams. */
 export function isTerminal(output: "stdout" | "stderr"): boolean {
   const isDevice = fstatSync(output === "stdout" ? 1 : 2).isCharacterDevice();
   return isDevice && process[output].isTTY;
@@ -37,7 +37,7 @@ export const formatJson = (value: unknown, indent?: number): string =>
 export const printJson = (value: unknown, indent = 2): void =>
   void process.stdout.write(`${formatJson(value, indent)}\n`);
 
-/** What a command did: one line of JSON, or a sentence, and below it one fact a line. */
+/** Reports what a command did: one line of JSON, or a sentence with one fact per line. */
 export function printReport(
   sentence: string,
   facts: Readonly<Record<string, unknown>>,
@@ -67,7 +67,7 @@ export function formatFact(name: string, value: unknown): string {
   return parts.map(([part, count]) => `${formatFact("", count)} ${part}`).join(", ");
 }
 
-/** Resolves when the line is out. A reader that is gone is no failure. */
+/** Resolves when the line is written. A closed pipe is no failure. */
 export const printLine = (line: string): Promise<void> =>
   new Promise((resolve) => process.stdout.write(`${line}\n`, () => resolve()));
 
@@ -106,7 +106,7 @@ export const describeRetry = ({ message }: Error, waitMs: number): string =>
 
 const CLEAR_LINE = "\r\u001b[K";
 
-/** `part` is how much is done, from 0 to 1, if that is known. */
+/** `part` is the share done, from 0 to 1, if known. */
 type Reading = Readonly<{
   stage?: string;
   plants: number;
@@ -114,7 +114,7 @@ type Reading = Readonly<{
   part?: number | undefined;
 }>;
 
-/** One moving line on a terminal; nothing elsewhere. */
+/** One progress line on a terminal; nothing elsewhere. */
 export function showProgress(read: () => Reading, isShown = true) {
   const isMoving = isShown && process.stderr.isTTY && process.env["TERM"] !== "dumb";
   const startedAtMs = performance.now();
@@ -125,7 +125,7 @@ export function showProgress(read: () => Reading, isShown = true) {
   };
   const timer = isMoving ? setInterval(draw, 200) : undefined;
   const clear = isMoving ? CLEAR_LINE : "";
-  /** A line that stays. The moving one is soon drawn below it. */
+  /** Prints a permanent line. The progress line is redrawn below it. */
   const print = (line: string): void => void process.stderr.write(`${clear}${line}\n`);
   return {
     print,

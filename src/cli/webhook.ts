@@ -1,4 +1,4 @@
-/** plantstore webhook: who is told of changes, in the store or through a running service. */
+/** plantstore webhook: manages webhooks, in the store or through a running service. */
 
 import type { Config } from "../config.ts";
 import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
@@ -23,7 +23,7 @@ import { printJson, printLine, printTable } from "./terminal.ts";
 
 export type WebhookAction = keyof typeof webhookActions;
 
-/** The path of all other actions names them. */
+/** The other actions are POST, with the action in the path. */
 const methods: Readonly<Record<string, string>> = {
   list: "GET",
   show: "GET",
@@ -31,7 +31,7 @@ const methods: Readonly<Record<string, string>> = {
   remove: "DELETE",
 };
 
-/** `target` is the URL of a new webhook, or the name of one there is. */
+/** `target` is the URL of a new webhook, or the name of an existing one. */
 export const manageWebhook =
   (action: WebhookAction) =>
   async (config: Config, flags: Flags, target?: string): Promise<void> => {
@@ -108,7 +108,7 @@ function printWebhook(webhook: ShownWebhook): void {
   );
 }
 
-/** In quotes, because an answer may hold what a terminal takes for a command. */
+/** Quoted, because an answer may contain terminal escape sequences. */
 const quote = (answer: string | null): string => (answer ? JSON.stringify(answer) : "");
 
 const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): string =>

@@ -1,4 +1,4 @@
-/** Addresses and networks, and what proxies say of a request. node:net takes long to load, so it is loaded when one of them has to be judged. */
+/** IP addresses, networks, and the headers of proxies. node:net loads slowly, so it is loaded on first use. */
 
 import type { BlockList } from "node:net";
 
@@ -11,7 +11,7 @@ const toType = (address: string): "ipv4" | "ipv6" => (familyOf(address) === 6 ? 
 
 const lists = new WeakMap<readonly string[], BlockList>();
 
-/** Whether it is one of these addresses, or in one of these networks, as in 10.0.0.0/8. */
+/** Whether the address is one of these, or in one of these networks, as in 10.0.0.0/8. */
 export function isIn(networks: readonly string[], address: string): boolean {
   const list = lists.get(networks) ?? createList(networks);
   lists.set(networks, list);
@@ -28,7 +28,7 @@ function createList(networks: readonly string[]): BlockList {
   return list;
 }
 
-/** The last address that is not of a trusted proxy: each proxy adds one at the end, and a client can send any. */
+/** The last address that is not a trusted proxy's: each proxy appends one, and a client can send any. */
 export function findClientAddress(
   headers: Headers,
   peer: string | undefined,
@@ -45,11 +45,11 @@ export function findClientAddress(
   return address;
 }
 
-/** Without "." and "..", which lead elsewhere. */
+/** Without "." and "..", which would resolve to another path. */
 export const isBasePath = (text: string): boolean =>
   /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)*$/.test(text);
 
-/** What proxies have taken away from the path, the outermost first. A client that is no proxy is not believed. */
+/** The path prefix that proxies have stripped, the outermost first. Only trusted proxies are believed. */
 export function findForwardedPrefix(
   headers: Headers,
   findPeer: () => string | undefined,
@@ -62,10 +62,10 @@ export function findForwardedPrefix(
   return isBasePath(prefix) && peer !== undefined && isIn(trustedProxies, peer) ? prefix : "";
 }
 
-/** RFC 7239, or what came before it. */
+/** `Forwarded` (RFC 7239), or else `X-Forwarded-For`. */
 function listForwarded(headers: Headers): string[] {
   const forwarded = headers.get("forwarded");
-  // To split a crafted one would take a second. No chain of proxies writes as much.
+  // Parsing a crafted one would take a second. No real chain of proxies is as long.
   if (forwarded !== null && forwarded.length > 1_000) return [];
   const addresses =
     forwarded === null

@@ -1,13 +1,13 @@
-/** Every filter on plants: what it means, how its text is read, and which plants it lets through. */
+/** Every filter on plants: its meaning, how it is parsed, and which plants match. */
 
 import type { ListedPlant } from "./plant.ts";
 
 interface FilterRule {
   readonly meaning: string;
   readonly expected: string;
-  /** Undefined if the text is not allowed; null if it counts as left out. */
+  /** Undefined if the text is not allowed; null if it counts as absent. */
   readonly find: (given: string) => string | null | undefined;
-  /** Whether every engine has an index that finds the plants, so none has to be looked at. */
+  /** Whether every engine has an index for it, so no plant has to be scanned. */
   readonly isIndexed: boolean;
   readonly match: (given: string) => (plant: ListedPlant) => boolean;
 }
@@ -19,7 +19,7 @@ const WORDS_MAX = 16;
 
 const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
 
-/** The parameters of a query, the options of `export`, the client's type and the console's address have exactly these. */
+/** Query parameters, options of `export`, the client's type and the console's URL have exactly these. */
 export const filters = {
   tag: {
     meaning: "Exactly this tag.",
@@ -67,7 +67,7 @@ export type Filter = { readonly [Name in FilterName]?: string | undefined };
 export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
-/** Whether plants have to be looked at to know whether they match. */
+/** Whether plants have to be scanned for a match. */
 export const needsScan = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
 
@@ -79,19 +79,19 @@ export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
   return (plant) => matches.every((match) => match(plant));
 }
 
-/** ASCII in upper case: a database can pass over a plant whose name and tag are ASCII and do not contain it. */
+/** An upper-case ASCII substring: a database can skip a plant whose name and tag are ASCII and lack it. */
 export function findHint({ name, q = "" }: Filter): string | undefined {
   const parts = [...splitWords(q).map(foldAccents), ...(name === undefined ? [] : [fold(name)])];
   const plain = parts.filter((part) => part !== "" && !BEYOND_ASCII.test(part));
-  // The longest is the rarest. It is cut because a database compares it at every character.
+  // The longest is the rarest. Truncated, because a database compares it at every character.
   const longest = plain.toSorted((one, other) => other.length - one.length)[0];
   return longest?.slice(0, SHORT_PART_MAX);
 }
 
-/** String.includes takes up to this many steps a character. */
+/** String.includes takes up to this many steps per character. */
 const SHORT_PART_MAX = 8;
 
-/** Takes time in proportion to the text. With a long part, String.includes would take more. */
+/** Linear in the text. With a long part, String.includes would not be. */
 const isPartOf = (part: string, text: string): boolean =>
   part.length <= SHORT_PART_MAX ? text.includes(part) : Buffer.from(text).includes(part);
 
@@ -100,14 +100,14 @@ const BEYOND_ASCII = /[\u0080-\uffff]/;
 const COMPOSABLE = /[\u0300-\uffff]/;
 /** The marks of Latin, Greek and Cyrillic. Those of other scripts tell words apart. */
 const ACCENTS = /[\u0300-\u036f]/g;
-/** Composing orders the marks on a letter, which takes a square of their number. */
+/** Composing sorts the marks on a letter, in quadratic time. */
 const TOO_MANY_MARKS = /\p{M}{32}/u;
-/** Composing takes up to half a microsecond a character. */
+/** Composing takes up to 0.5 µs per character. */
 const COMPOSED_CHARACTERS_MAX = 4_096;
 
 /**
- * Case folding, for every engine: composed (NFC), then in Unicode upper case, which depends neither on a locale nor, as
- * lower case does for Σ, on the letters around. A name that would take long to compose is taken as it is written.
+ * Case folding, the same on every engine: NFC, then Unicode upper case, which depends neither on a locale nor, as lower
+ * case does for Σ, on the letters around. A name that would be slow to compose is used as it is.
  */
 const fold = (text: string): string =>
   (COMPOSABLE.test(text) && isNormalized(text) ? text.normalize("NFC") : text).toUpperCase();

@@ -1,4 +1,4 @@
-/** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
+/** Pages of plants and tags: their queries, and how a page is built from rows in key order. */
 
 import { createFilter, type Filter, needsScan } from "./filter.ts";
 import { INT64_MAX, INT64_MIN, lengthOf, type ListedPlant } from "./plant.ts";
@@ -10,7 +10,7 @@ export interface PlantQuery extends Filter {
   readonly after: bigint | undefined;
   readonly limit: number;
   readonly order: Order;
-  /** Ends the page after this many characters; by default, after the limit of every page. */
+  /** Ends the page after this many characters; by default CHARACTERS_MAX. */
   readonly charactersMax?: number | undefined;
 }
 
@@ -22,10 +22,10 @@ export interface PlantPage {
 
 export type PageForm = "json" | "ndjson" | "csv";
 
-/** A page as it is sent, without the heading of a table. Bytes if another thread has made it. */
+/** The body of a page, without a table's heading. Bytes if another thread made it. */
 export type PageText = Readonly<{ text: string | Uint8Array; next: bigint | undefined }>;
 
-/** How many plants a bounded piece of work has found. */
+/** The count of a bounded scan, and where the next one continues. */
 export type CountPage = Readonly<{ count: number; next: bigint | undefined }>;
 
 /** `exact` is false if there may be more. */
@@ -39,13 +39,13 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
   return isUp ? after + 1n : after - 1n;
 }
 
-/** Names may be long: a page of long names is a shorter page, whatever its limit. */
+/** Bounds a page of long names, whatever its limit. */
 const CHARACTERS_MAX = 2_097_152;
 const SEARCH_MS_MAX = 50;
 
 /**
- * A page that grows row by row, in key order. It ends at the limit, or early: at a bound on rows and characters, and
- * in a search on time. It holds at least one row if there is one, or has looked at one.
+ * Builds a page row by row, in key order. The page ends at its limit, or early: at a bound on rows and characters and,
+ * for a search, on time. It scans at least one row, if there is one.
  */
 export function createPage(
   query: PlantQuery,
@@ -67,7 +67,7 @@ export function createPage(
       return last && BigInt(last.id);
     },
 
-    /** False if the page is over before this row. */
+    /** False if the page ended before this row. */
     add(row: ListedPlant): boolean {
       if (plants.length === limit || seen >= scanRowsMax) return false;
       if (characters > charactersMax) return false;
@@ -79,21 +79,21 @@ export function createPage(
       return true;
     },
 
-    /** Rows that the database has looked at, and that do not match. */
+    /** Counts rows that the database has scanned without a match. */
     skip(rows: number): void {
       seen += rows;
     },
 
-    /** How many rows a search may still look at: one at least, to know whether there are others. */
+    /** Rows that a search may still scan: at least one, to know whether there are more. */
     rowsLeft: (rowsMax: number): number => Math.max(1, Math.min(rowsMax, scanRowsMax - seen)),
   };
 }
 
-/** Every engine indexes the first 100 characters of a tag. A longer tag is not listed: it does not fit into a link. */
+/** Every engine indexes the first 100 characters of a tag. Longer tags are not listed: they do not fit into a link. */
 export const TAG_PREFIX_CHARACTERS = 100;
-/** Prefixes that one page looks at, listed or not. */
+/** Prefixes that one page scans, listed or not. */
 export const TAG_PREFIXES_MAX = 2_000;
-/** Looking at a prefix reads its whole tag. */
+/** Scanning a prefix reads its whole tag. */
 const BYTES_MAX = 4_194_304;
 
 export interface TagQuery {
@@ -110,10 +110,10 @@ export interface TagPage {
   readonly next: string | undefined;
 }
 
-/** The first characters of one or more tags, and how many bytes it takes to look at them. */
+/** The first characters of one or more tags, and the bytes read to find them. */
 export type TagPrefix = Readonly<{ head: string; bytes: number | bigint }>;
 
-/** Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. */
+/** Builds a page from prefixes in order. It ends at the limit, or early when it has scanned enough, listed or not. */
 export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
   const tags: string[] = [];
   let seen = 0;
@@ -125,7 +125,7 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
     seen++;
     bytesSeen += Number(bytes);
     last = head;
-    // The whole tag. An emoji is two units of a string, and one character.
+    // This is the whole tag. An emoji is two UTF-16 units, but one character.
     if (Array.from(head).length < TAG_PREFIX_CHARACTERS) tags.push(head);
   }
   return { tags, next: undefined };

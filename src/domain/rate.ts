@@ -1,7 +1,7 @@
-/** Rates and durations, as settings and tokens have them. */
+/** Rates and durations, as in settings and tokens. */
 
 export interface Rate {
-  /** What a token may use at once, and again in each window. */
+  /** The burst that a token may use, refilled in each window. */
   readonly units: number;
   readonly windowSeconds: number;
 }

@@ -1,4 +1,4 @@
-/** Where a store is: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq. */
+/** The URL of a store: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq. */
 
 /** A name, an address, or, if it begins with a slash, the folder of a local socket. */
 export type Host = Readonly<{ name: string; port: number }>;
@@ -10,13 +10,13 @@ export interface Target extends Readonly<
   Record<"user" | "password" | "database" | "applicationName", string>
 > {
   readonly hosts: readonly Host[];
-  /** Undefined if it depends on the host: certificates are verified, except on this very machine. */
+  /** Undefined if it depends on the host: certificates are verified, except on this machine. */
   readonly sslMode: SslMode | undefined;
   readonly rootCertificate: string | undefined;
   readonly certificate: string | undefined;
   readonly key: string | undefined;
   readonly connectSeconds: number;
-  /** Whether statements are prepared; undefined if that depends on what answers, a server or a pooler. */
+  /** Whether statements are prepared; undefined if that depends on whether a server or a pooler answers. */
   readonly prepare: boolean | undefined;
 }
 
@@ -25,7 +25,7 @@ const DEFAULT_PORT = 5432;
 
 export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
 
-/** What a parameter must match, and what is wrong with it otherwise. Any other is refused, so none is ignored. */
+/** The pattern of each parameter, and the message otherwise. Unknown parameters are refused, never ignored. */
 const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
   host: [/^/, ""],
   sslmode: [new RegExp(`^(${sslModes.join("|")})$`), `is none of ${sslModes.join(", ")}`],
@@ -49,7 +49,7 @@ export function parsePostgresUrl(url: string): Target {
   const query = new URLSearchParams(groups["query"] ?? "");
   for (const [name, value] of query) {
     const [allowed, otherwise] = (Object.hasOwn(parameters, name) && parameters[name]) || [];
-    // The name is not shown: it may be the end of a password that has a bare ? in it.
+    // The name is not shown: it may be the rest of a password with a bare ? in it.
     if (allowed === undefined)
       throw new TypeError(`a parameter is none of ${Object.keys(parameters).join(", ")}`);
     if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} comes twice`);
@@ -87,7 +87,7 @@ export const describeHost = ({ name, port }: Host): string =>
 
 const isSocket = ({ name }: Host): boolean => name.startsWith("/");
 
-/** The file that a local server listens on. */
+/** The socket of a local server. */
 export const findSocketPath = (host: Host): string | undefined =>
   isSocket(host) ? `${host.name}/.s.PGSQL.${host.port}` : undefined;
 
@@ -133,7 +133,7 @@ const SQLITE_SCHEME = "sqlite:";
 function parseSqlitePath(url: string): string {
   if (!url.startsWith(SQLITE_SCHEME)) throw new TypeError("unknown scheme");
   const path = url.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
-  // A host, options or a store in memory would be accepted and ignored.
+  // A host, options or an in-memory store would be accepted and ignored.
   if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
     throw new TypeError("not the path of a file");
   return path;

@@ -1,4 +1,4 @@
-/** Who may do what: scopes, and what is kept of a token. */
+/** Scopes, and what is stored of a token. */
 
 export const scopes = ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"] as const;
 
@@ -6,7 +6,7 @@ export type Scope = (typeof scopes)[number];
 
 export const plantScopes: readonly Scope[] = ["plants:read", "plants:write"];
 
-/** What the store keeps of a token: enough to recognise and to judge it, never the token itself. */
+/** What the store keeps of a token: enough to authenticate it, never the token itself. */
 export interface TokenRecord {
   /** SHA-256 of the token, as hexadecimal digits. */
   readonly hash: string;
@@ -19,11 +19,11 @@ export interface TokenRecord {
   readonly expiresAtMs: number | undefined;
   readonly lastUsedAtMs: number | undefined;
   readonly revokedAtMs: number | undefined;
-  /** How much it may ask for, as in 100/s, or none; undefined for what the service allows every token. */
+  /** Its rate, as in 100/s, or none; undefined for the default of the service. */
   readonly rate: string | undefined;
 }
 
-/** A page of tokens, in the order of their hashes. It begins with the first hash behind `after`. */
+/** A page of tokens in the order of their hashes, after the hash `after`. */
 export type TokenQuery = Readonly<{ after: string; limit: number }>;
 
 /** A token as people see it: with an id, and without its secret. */

@@ -1,8 +1,8 @@
-/** Receivers of changes, as the store keeps them. */
+/** Webhooks, as the store keeps them. */
 
 import type { ChangeType } from "./change.ts";
 
-/** Each may have a page of changes in memory and an event on its way, and has metrics of its own. */
+/** Each may hold a page of changes and an event in flight, and has its own metrics. */
 export const WEBHOOKS_MAX = 32;
 
 export interface Attempt
@@ -25,20 +25,22 @@ export interface Webhook {
   readonly name: string;
   readonly url: string;
   readonly types: readonly ChangeType[];
-  /** In clear, because every event is signed with it. */
+  /** In plain text, because every event is signed with it. */
   readonly secret: string;
-  /** Signs too until then, so a receiver can be given the new one. */
+  /** Signs too until `untilMs`, so a receiver can switch to the new one. */
   readonly oldSecret: { readonly secret: string; readonly untilMs: number } | undefined;
   readonly createdAtMs: number;
-  /** The number of the last change that it needs no more. */
+  /** The last change that was sent, skipped or not wanted. */
   readonly cursor: number;
   /** Why nothing is sent to it; undefined if it is active. */
   readonly paused: string | undefined;
   readonly failures: number;
   readonly nextAttemptAtMs: number;
   readonly attempts: readonly Attempt[];
-  /** The instance that is sending. It writes the record again and again; if it stops doing so, another one takes over. */
+  /**
+   * The instance that holds the lease. It renews the lease by writing the record; if it stops, another one takes over.
+   */
   readonly holder: string | undefined;
-  /** Another one after every write. */
+  /** Changes with every write. */
   readonly version: string;
 }

@@ -10,7 +10,7 @@ export const CSV_HEAD = "id,name,tag\r\n";
 export const formatCsv = (plants: readonly ListedPlant[]): string =>
   plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
 
-/** Spreadsheets run a cell that begins like a formula, so an apostrophe is put in front. Restoring is exact. */
+/** Spreadsheets run a cell that begins like a formula, so it is prefixed with an apostrophe. Restoring is exact. */
 export function formatCell(text: string | undefined): string {
   if (text === undefined) return "";
   const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
@@ -23,24 +23,24 @@ const NEWLINE = 10;
 const RETURN = 13;
 const QUOTE = 34;
 
-/** The first line by which a file tells Excel its delimiter. */
+/** A first line that tells Excel the delimiter. */
 const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
 const EMPTY_ROW = /^[\s,;|]*$/;
 
 /**
- * Rows without those of empty cells that spreadsheets write around their data. A row ends at a line break that no
- * quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other row. Throws a
- * MalformedFile if a quote is never closed. A first line `sep=;` is left out and changes the delimiter.
+ * Rows, without the empty ones that spreadsheets write around their data. A row ends at a line break outside quotes.
+ * Its cells are parsed later, so a misplaced quote affects no other row. Throws a MalformedFile if a quote is never
+ * closed. A first line `sep=;` is skipped and sets the delimiter.
  */
 export class RowReader extends RecordReader {
-  /** Known for certain with the first block. */
+  /** Final once the first block is read. */
   delimiter: string;
   private readonly countsRows: boolean;
-  /** A quote opens at the start of a cell, and after one that seemed to close: two of them stand for one. */
+  /** A quote opens at the start of a cell, and after one that seemed to close: two quotes stand for one. */
   private place: "quote may open" | "plain cell" | "quoted cell" = "quote may open";
   private wasReturn = false;
 
-  /** The rows of a workbook are counted, whatever lines their cells have. */
+  /** For a workbook, `line` counts rows, whatever line breaks their cells have. */
   constructor(format: { readonly kind: string; readonly delimiter?: string }, bytesMax: number) {
     super(bytesMax);
     this.delimiter = format.delimiter ?? ",";
@@ -54,7 +54,7 @@ export class RowReader extends RecordReader {
       const byte = chunk[at] as number;
       const isQuoted = this.place === "quoted cell";
       const isBreak = byte === NEWLINE || byte === RETURN;
-      // The first half of a break has ended the line and the row.
+      // CR LF is one break: the CR has ended the row.
       const isRest = byte === NEWLINE && this.wasReturn;
       this.wasReturn = byte === RETURN;
       if (isBreak && !isRest && !(this.countsRows && isQuoted)) this.line++;
@@ -109,10 +109,12 @@ const refuse = (message: string): Refusal => new Refusal("invalid_plant", messag
 export const plantFields = ["id", "name", "tag"] as const;
 export type PlantField = (typeof plantFields)[number];
 
-/** The heading of each column: the field by default. The column of tags may be missing unless named; null ignores it. */
+/**
+ * The heading of each column; by default the field's name. The tag column may be missing unless named; null ignores it.
+ */
 export type Headings = Readonly<Partial<Record<PlantField, string | null | undefined>>>;
 
-/** Begins a cell of a workbook that shows something other than what it was given. XML has no such character. */
+/** Marks a workbook cell that does not show what was entered. XML has no such character. */
 export const UNUSABLE = "\0";
 
 function explainUnusable(shown: string): string {
@@ -126,7 +128,7 @@ export class MissingColumn extends MalformedFile {
   override readonly name = "MissingColumn";
 }
 
-/** Parses the rows below these headings, each alone, to a plant or a Refusal that it throws. Throws a MissingColumn. */
+/** Returns a parser of rows below these headings. It throws a Refusal for a bad row. Throws a MissingColumn. */
 export function createRowParser(found: readonly string[], headings: Headings, delimiter: string) {
   const parseCells = createCellParser(delimiter);
   const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
@@ -163,7 +165,7 @@ export function parseHeading({ text }: Line, delimiter: string): string[] {
 export const numberColumns = (first: readonly string[]): string[] =>
   first.map((_cell, at) => `Column ${at + 1}`);
 
-/** Undefined for a tag that may be missing. The error names the columns there are. */
+/** Undefined for a tag column that may be missing. The error lists the columns there are. */
 function findColumn(found: readonly string[], field: PlantField, headings: Headings) {
   const heading = headings[field] === undefined ? field : headings[field];
   const columns = found.flatMap((one, column) => (one === heading ? [column] : []));

@@ -1,4 +1,4 @@
-/** Which encoding a file has, and its bytes as UTF-8. */
+/** Detects the encoding of a file and converts it to UTF-8. */
 
 import { Bytes, MalformedFile } from "./records.ts";
 
@@ -21,8 +21,8 @@ export interface DecodeOptions {
 }
 
 /**
- * As UTF-8, without a byte order mark. Where `mayGuess`, the first character beyond ASCII decides between UTF-8 and
- * Windows-1252, which throws a WrongEncoding. Throws a MalformedFile for a workbook or an archive.
+ * Converts to UTF-8, without a byte order mark. With `mayGuess`, the first character beyond ASCII decides between UTF-8
+ * and Windows-1252, which throws a WrongEncoding. Throws a MalformedFile for a workbook or an archive.
  */
 export async function* toUtf8(
   chunks: AsyncIterable<Uint8Array>,
@@ -37,7 +37,7 @@ export async function* toUtf8(
     if (found === undefined) {
       refuseBinary(chunk, false);
       const isMarked = beginsWith(chunk, UTF8_MARK);
-      // Rejects have the mark, whatever the encoding of their file was.
+      // Rejects files have the mark, whatever encoding their source had.
       found = isMarked ? "utf-8" : (encoding ?? findUnicode(chunk));
       if (isMarked) bytes = chunk.subarray(UTF8_MARK.length);
       if (found !== "utf-8") {
@@ -48,7 +48,7 @@ export async function* toUtf8(
     }
     const first = isDecided ? -1 : bytes.findIndex((byte) => byte >= 0x80);
     if (first !== -1) {
-      // Where the bytes end too soon to tell, a character begins.
+      // If the bytes end too soon to tell, they start a UTF-8 character.
       const start = bytes.subarray(first, first + 4);
       const [character] = new TextDecoder().decode(start, { stream: true });
       if (character === "\ufffd" && !beginsWith(start, [0xef, 0xbf, 0xbd]))
@@ -64,7 +64,7 @@ const passOn = (bytes: Uint8Array = new Uint8Array()): Uint8Array => bytes;
 
 const START_BYTES = 4;
 
-/** Each chunk but the last is long enough to recognise a file by. */
+/** Makes each chunk but the last long enough for its file signature. */
 async function* joinShort(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const short = new Bytes();
   for await (const chunk of chunks)
@@ -91,7 +91,7 @@ const binaries: readonly (readonly [signature: readonly number[], message: strin
   [[0x1f, 0x8b], "The file is compressed with gzip. Unpack it and import what is inside."],
 ];
 
-/** Throws a MalformedFile if the file is neither text nor, where it may be one, an archive. */
+/** Throws a MalformedFile if the file is neither text nor, with `mayBeArchive`, an archive. */
 export function refuseBinary(start: Uint8Array, mayBeArchive: boolean): void {
   const refused = mayBeArchive ? binaries.slice(1) : binaries;
   const found = refused.find(([signature]) => beginsWith(start, signature));
@@ -110,7 +110,7 @@ function findUnicode(start: Uint8Array): Encoding {
   return "utf-8";
 }
 
-/** The function is called without a chunk at the end of the file. */
+/** Call the decoder without a chunk at the end of the file. */
 function createDecoder(encoding: Encoding): (chunk?: Uint8Array) => Uint8Array {
   const decoder = new TextDecoder(encoding, { fatal: true });
   const encoder = new TextEncoder();

@@ -1,4 +1,4 @@
-/** A page of plants as text: JSON, lines of JSON, or CSV. */
+/** A page of plants as text: JSON, NDJSON or CSV. */
 
 import type { PageForm, PageText, PlantPage } from "../domain/page.ts";
 import { formatNdjson, formatStoredPlants } from "../domain/plant.ts";

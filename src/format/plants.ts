@@ -1,4 +1,4 @@
-/** From the bytes of a file to plants, in constant memory, each judged alone; refused ones back into a file. */
+/** Parses files to plants in constant memory, each record on its own; writes refused records back to a file. */
 
 import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
@@ -14,7 +14,7 @@ import {
 import { type DecodeOptions, toUtf8 } from "./encoding.ts";
 import { ElementReader, type Line, LineReader } from "./records.ts";
 
-/** What follows the kind is about tables. */
+/** All but `kind` is about tables. */
 export interface FileFormat {
   readonly kind: "ndjson" | "json" | "csv" | "xlsx";
   readonly headings?: Headings;
@@ -45,7 +45,7 @@ export async function* readPlants(
   format: FileFormat,
   { recordBytesMax, blockLengthMax, onHeading, ...decoding }: ReadOptions,
 ): AsyncGenerator<PlantRecord[]> {
-  // JSON is UTF-8 by definition, so a bad byte there spoils one record and says nothing about the rest.
+  // JSON is UTF-8 by definition, so a bad byte there makes one record bad and says nothing about the rest.
   const bytes = toUtf8(chunks, decoding, isTable(format));
   if (!isTable(format)) {
     const Reader = format.kind === "json" ? ElementReader : LineReader;
@@ -85,7 +85,7 @@ function toRecord({ number: line, text }: Line, parse: (text: string) => Plant):
 
 export type Rejected = Omit<PlantRecord, "plant"> & { readonly reason: string };
 
-/** Refused records as they were, each with its line and reason in front. Import ignores both, or replaces them. */
+/** Refused records as they were, each prefixed with its line and reason. Import ignores or replaces both. */
 export function createRejectsFormat(format: FileFormat) {
   const isArray = format.kind === "json";
   const between = isArray ? ",\n" : "\n";
@@ -100,7 +100,7 @@ export function createRejectsFormat(format: FileFormat) {
         row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
       const columns = strip(heading, "line", "reason");
       const named = delimiter === (format.delimiter ?? ",") ? "" : `sep=${delimiter}\n`;
-      // Without the mark, spreadsheets take UTF-8 for another encoding.
+      // Without a byte order mark, spreadsheets take UTF-8 for another encoding.
       before = `\ufeff${named}${["line", "reason", columns].join(delimiter)}\n`;
       formatOne = ({ line, text = "", reason }) => {
         const row = columns === heading ? text : strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)');

@@ -1,4 +1,4 @@
-/** Cuts streams of bytes into texts, in constant memory: lines, and the elements of a JSON array. */
+/** Splits byte streams into records, in constant memory: lines, and the elements of a JSON array. */
 
 import { Refusal } from "../domain/errors.ts";
 
@@ -21,7 +21,7 @@ export function decodeUtf8(bytes: Uint8Array, message?: string): string {
   }
 }
 
-/** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
+/** Splits a stream into records: lines, rows or elements. A record over `bytesMax` is replaced by a Refusal. */
 export abstract class RecordReader {
   protected line = 1;
   protected begunOn = 1;
@@ -33,7 +33,7 @@ export abstract class RecordReader {
     this.bytesMax = bytesMax;
   }
 
-  /** The records in blocks of at most `blockLengthMax`. The memory of a chunk may be used again after it is read. */
+  /** Yields blocks of at most `blockLengthMax` records. The memory of a chunk may be reused after it is read. */
   async *read(chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, blockLengthMax: number) {
     for await (const chunk of chunks) {
       let block: Line[] = [];
@@ -45,7 +45,7 @@ export abstract class RecordReader {
           block = [];
         }
       } catch (error) {
-        // The records before the fault count.
+        // The records before the fault are still valid.
         if (block.length > 0) yield block;
         throw error;
       }
@@ -56,7 +56,7 @@ export abstract class RecordReader {
     if (this.accept(last)) yield [last];
   }
 
-  /** The records that this chunk completes. One at a time: a chunk may have a million of them. */
+  /** Yields the records that this chunk completes, one at a time: a chunk may have a million of them. */
   private *cut(chunk: Uint8Array): Generator<Line> {
     let start = 0;
     for (let end = this.findEnd(chunk, 0); end !== -1; end = this.findEnd(chunk, start)) {
@@ -67,10 +67,10 @@ export abstract class RecordReader {
     this.keep(chunk.subarray(start));
   }
 
-  /** The place of the byte that ends the record under way, or -1. Counts the lines up to it. */
+  /** The index of the byte that ends the current record, or -1. Counts the lines up to it. */
   protected abstract findEnd(chunk: Uint8Array, from: number): number;
 
-  /** Whether it is a record. Empty ones are left out. */
+  /** Whether it is a record. Empty ones are skipped. */
   protected accept({ text }: Line): boolean {
     return typeof text !== "string" || text.trim() !== "";
   }
@@ -115,15 +115,15 @@ const [SPACE, QUOTE, COMMA, BACKSLASH] = [32, 34, 44, 92];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
 /**
- * The elements of a JSON array, as they are written. Only the end of an element is looked for, so a bad element spoils no
- * other. One that is missing between two commas is left out. Throws a MalformedFile without an array, or its end.
+ * The raw elements of a JSON array. It looks only for the end of each element, so a bad one affects no other. A missing
+ * element between two commas is skipped. Throws a MalformedFile if there is no array, or it has no end.
  */
 export class ElementReader extends RecordReader {
   /** Open brackets of either kind. The first is the array's own. */
   private depth = 0;
   private isOver = false;
   private string: "none" | "open" | "escaping" = "none";
-  /** So far the record is white space. */
+  /** The record so far is white space. */
   private isBlank = true;
 
   protected override findEnd(chunk: Uint8Array, from: number): number {
@@ -194,7 +194,7 @@ export class Bytes {
     this.used = needed;
   }
 
-  /** All bytes, and a last piece, which is returned as it is if it is the only one. The next assembly begins. */
+  /** Returns all bytes and a last piece, uncopied if it is the only one, and starts over. */
   take(last: Uint8Array = new Uint8Array()): Uint8Array {
     if (this.used === 0) return last;
     this.add(last);

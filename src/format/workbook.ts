@@ -6,15 +6,15 @@ import { formatCell, UNUSABLE } from "./csv.ts";
 import { refuseBinary } from "./encoding.ts";
 import { MalformedFile } from "./records.ts";
 
-/** A small archive can unpack to almost anything, and it is unpacked in memory. */
+/** A zip bomb unpacks to almost any size, and a workbook is unpacked in memory. */
 export const UNPACKED_BYTES_MAX = 250_000_000;
 
-/** 128 columns: the library keeps a place for every cell before one that is read, which could take all memory. */
+/** 128 columns: the library allocates every cell before one that is read, which could take all memory. */
 const RANGE = "A1:DX9999999";
 
 export interface Workbook {
   readonly sheets: readonly string[];
-  /** The sheet as CSV with commas, or the first one. Its rows all have as many cells as the longest. */
+  /** The sheet, by default the first, as CSV with commas. All rows have as many cells as the longest. */
   readonly readRows: (
     sheet?: string,
     onProgress?: (share: number) => void,
@@ -42,7 +42,7 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
       const known = sheets.map((one) => JSON.stringify(one)).join(", ");
       throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
     }
-    // Once for all readers: a sheet may have a million rows.
+    // Parsed once for all readers: a sheet may have a million rows.
     const fault = `The sheet ${JSON.stringify(sheet)} is damaged, is a chart, or has more than 20 million cells.`;
     const read = async (): Promise<Sheet> =>
       (await readXlsx(bytes, { sheets: [sheet], range: RANGE })).sheets[0] as Sheet;
@@ -92,7 +92,10 @@ function refuseLarge(bytes: number, bytesMax: number): void {
 /** PKWARE's APPNOTE.TXT, section 4.3.12. */
 const ENTRY = { signature: 0x02014b50, bytes: 46, isDeflated: 8, sizesFollow: 8 };
 
-/** Of all entries: an archive can have several directories. A size that is 0 or follows the data is not believed. */
+/**
+ * Sums all entries, because an archive can have several directories. A size that is 0 or follows the data is not
+ * trusted.
+ */
 function countUnpacked(archive: Uint8Array): number {
   const view = new DataView(archive.buffer);
   let bytes = 0;
@@ -108,11 +111,11 @@ function countUnpacked(archive: Uint8Array): number {
   return bytes;
 }
 
-/** A cell that has the number of a text, and that number. */
+/** A cell that refers to a shared string, and the string's index. */
 const TEXT_CELL =
   /<(?:\w+:)?c(?=\s(?:[^<>]*\s)?t=["']s["'])(?:[^<>]*\/>|[^<>]*>[\s\S]*?<\/?(?:\w+:)?[cv](?:\s[^<>]*)?>\s*(\d*))/g;
 
-/** The library takes a missing number for the first text, and a text that is not there for an empty cell. */
+/** The library reads a missing index as the first string, and a missing string as an empty cell. */
 function refuseMissingTexts(archive: Uint8Array): void {
   const parts = unzipSync(archive, {
     filter: ({ name }) => /(sharedStrings|worksheets\/[^/]+)\.xml$/i.test(name),
@@ -134,7 +137,7 @@ function refuseMissingTexts(archive: Uint8Array): void {
 const lengthOf = (row: readonly CellValue[]): number =>
   row.findLastIndex((value) => value !== null && value !== "") + 1;
 
-/** Digits stay bare: an id is not text that a spreadsheet could run. */
+/** Digits stay unquoted: a spreadsheet cannot run an id. */
 const quote = (text: string): string => (/^-?\d+$/.test(text) ? text : formatCell(text));
 
 /** What the cell shows, as CSV. */
@@ -143,7 +146,7 @@ function toText(value: CellValue): string {
   if (typeof value === "string") return quote(value);
   if (typeof value === "boolean") return value ? "TRUE" : "FALSE";
   if (value instanceof Date) return formatDate(value);
-  // Spreadsheets keep 15 digits. A longer number has lost its last ones already.
+  // Spreadsheets keep 15 digits: a longer number has already lost the rest.
   if (Math.abs(value) >= 1e15) return quote(UNUSABLE + value.toExponential().toUpperCase());
   return String(Number(value.toPrecision(15)));
 }
@@ -154,7 +157,7 @@ function formatDate(shown: Date): string {
   const atMs = Math.round(shown.getTime() / 1000) * 1000;
   if (!(atMs >= FIRST_DAY && atMs < END_OF_DAYS)) return quote(`${UNUSABLE}########`);
   const [date = "", time = ""] = new Date(atMs).toISOString().split(/[T.]/);
-  // A time alone is a part of the day before the first.
+  // A time without a date is on the day before the first.
   if (atMs < FIRST_DAY + 86_400_000) return time;
   return time === "00:00:00" ? date : `${date} ${time}`;
 }

@@ -178,7 +178,7 @@ async function* createAll(
 async function createBlock(lines: readonly Line[], exchange: Exchange, report: Report) {
   const { service, requestId, token } = exchange;
   const startedAtMs = performance.now();
-  const parsed = lines.map(parseLine);
+  const parsed = lines.map((line) => parseLine(line));
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
   const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name);
   const outcomes = stored.values();

@@ -1,4 +1,4 @@
-/** An operation as it is served and described: the parts of the description that operations share. */
+/** An operation with its description, and the parts of the description that operations share. */
 
 import { catalogue, type ErrorName, type FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/plant.ts";
@@ -45,7 +45,7 @@ export type Endpoint = Operation & {
   readonly takes?: object;
   /** The responses that are not failures. */
   readonly answers: Responses;
-  /** Besides those of every operation, and of every body. */
+  /** In addition to those of every operation and of every body. */
   readonly fails?: readonly FailureName[];
 };
 
@@ -96,7 +96,7 @@ export function describeOperation(operationId: string, tag: string, endpoint: En
   };
 }
 
-/** What a parameter means is said beside its schema. */
+/** OpenAPI puts a parameter's description beside its schema. */
 export const describeParameters = (place: string, parameters: Members = {}, required?: true) =>
   Object.entries(parameters).map(([name, { schema, example, more }]) => {
     const { description, ...type } = schema;
@@ -106,7 +106,7 @@ export const describeParameters = (place: string, parameters: Members = {}, requ
 
 type Content = Readonly<Record<string, Shape>>;
 
-/** An answer with this status, and with these headers besides the one that every answer may have. */
+/** An answer with this status, and with these headers besides X-Request-Id. */
 export const answering = (
   status: number,
   description: string,
@@ -130,9 +130,9 @@ export const jsonWith = (
   "application/json": { schema, examples: mapValues(examples, (value) => ({ value })) },
 });
 
-/** An array of these as JSON, and one of them a line. */
+/** A JSON array of these, and NDJSON with one per line. */
 export function jsonAndLines(name: string, examples: readonly unknown[]): Content {
-  // OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text.
+  // OpenAPI 3.1 has no schema for NDJSON: to validators and generators it is text.
   const lines = text(
     examples.map((line) => `${JSON.stringify(line)}\n`).join(""),
     `One ${name} a line, as JSON.`,
@@ -182,7 +182,7 @@ export function describeCatalogue(): string {
   return ["| error | status | meaning | retry |", "| --- | --- | --- | --- |", ...rows].join("\n");
 }
 
-/** Takes and answers small values: tokens and webhooks. */
+/** An operation with small JSON bodies: tokens and webhooks. */
 interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "description" | "fails"> {
   readonly scope: Scope | "any";
   readonly needs?: Scope;
@@ -203,7 +203,7 @@ export function toEndpoint(asked: JsonOperation): Endpoint {
       if (needs !== undefined) requireScope(token, needs);
       if (body === undefined) await request.body?.cancel();
       const given = body && parseJson(await readJson(exchange));
-      // A token that was revoked just before, or while the body came, must not leave a token or a webhook behind.
+      // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.
       if (request.method !== "GET")
         await service.authenticator.authenticate(request.headers.get("authorization"), 0);
       const result = await run(exchange, given);

@@ -1,4 +1,4 @@
-/** One request under way: what it holds in memory, and how its body is read, within bounds of size and time. */
+/** One request in flight: the memory it holds, and reading its body within bounds of size and time. */
 
 import type { Authenticator } from "../auth/token.ts";
 import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
@@ -19,7 +19,7 @@ export interface Service {
   readonly authenticator: Authenticator;
   readonly rates: ReturnType<typeof createRateLimiter>;
   readonly budget: Budget;
-  /** For lines of batches that are with the store. */
+  /** For batch lines in flight to the store. */
   readonly lines: Budget;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
@@ -38,16 +38,16 @@ export class Exchange {
   readonly request: RoutedRequest;
   readonly startedAtMs: number;
   readonly sentId: string | null;
-  /** What it holds in memory of its body, and of what its answer is made from. */
+  /** Bytes held for its body, and for the source of its answer. */
   bytesKept = 0;
-  /** What it holds of a streamed answer that has left for the client. */
+  /** Bytes of a streamed answer in flight to the client. */
   private bytesLeaving = 0;
-  /** It holds memory until its stream ends. */
+  /** Memory is held until the stream ends. */
   isStreamed = false;
-  /** What is left of a body that is not read to its end. */
+  /** The unread rest of a body. */
   rest: Rest | undefined;
   token: TokenRecord | undefined;
-  /** What is left of the token's rate, if that is little. */
+  /** The token's rate state, if little is left. */
   rate: RateState | undefined;
   private id: string | undefined;
 
@@ -58,7 +58,7 @@ export class Exchange {
     this.sentId = request.headers.get("x-request-id");
   }
 
-  /** Keeps this much from now on. Throws a Refusal if there is no room beside others, or if they hold that share. */
+  /** Sets the bytes held. Throws a Refusal if they do not fit beside others, or others hold more than that share. */
   reserve(bytesKept: number, share = 1): void {
     const { budget } = this.service;
     const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
@@ -70,7 +70,7 @@ export class Exchange {
     this.hold(bytesKept);
   }
 
-  /** The same for what is in memory already. */
+  /** The same without a check, for bytes that are in memory already. */
   hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
     const { budget } = this.service;
     const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
@@ -80,7 +80,7 @@ export class Exchange {
     this.bytesLeaving = bytesLeaving;
   }
 
-  /** Names the request in the log: the client's id if it is sane, else one of ours. */
+  /** The request's id in the log: the client's if it is sane, else ours. */
   get requestId(): string {
     this.id ??=
       this.sentId !== null && SANE_REQUEST_ID.test(this.sentId)
@@ -95,14 +95,14 @@ const requestIdPrefix = Math.random().toString(36).slice(2, 10);
 let requestCount = 0;
 
 export const JSON_TYPE = "application/json";
-/** One format under three names; the client gets the name that it asked for. */
+/** One format with three names; the client gets the name it asked for. */
 export const NDJSON_TYPES = [
   "application/x-ndjson",
   "application/ndjson",
   "application/jsonl",
 ] as const;
 
-/** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
+/** Returns the body's media type. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
   const contentType = headers.get("content-type") ?? "";
   const type = contentType === allowed[0] ? contentType : findUtf8Type(contentType, allowed);
@@ -117,7 +117,7 @@ export function requireType(headers: Headers, ...allowed: readonly string[]): st
   return type;
 }
 
-/** Any parameter of a media type but a charset other than UTF-8; RFC 9110, section 5.6.6. It may be empty. */
+/** Any media-type parameter except a charset other than UTF-8; RFC 9110, section 5.6.6. It may be empty. */
 const PARAMETER =
   /^(?:charset=(?:utf-8|"utf-8")|(?!charset=)[!#$%&'*+.^_`|~0-9a-z-]+=(?:[!#$%&'*+.^_`|~0-9a-z-]+|"(?:[^"\\]|\\.)*"))?$/;
 
@@ -128,18 +128,18 @@ function findUtf8Type(contentType: string, allowed: readonly string[]): string |
   return isUtf8 ? allowed.find((each) => each === type) : undefined;
 }
 
-/** Clients that do not read their answers leave half to those that write. */
+/** Unread answers may use this share; the rest is for writes. */
 export const ANSWERS_SHARE = 0.5;
-/** Of lines of batches that are with the store, in a budget of their own: unread answers do not hold them up. */
+/** For batch lines in flight to the store, in a budget of their own: unread answers do not delay them. */
 export const LINES_SHARE = 0.25;
-/** Of refused bodies whose rest is read. Any client can have one: they take no room from those with a token. */
+/** For draining refused bodies, in addition to the budget: clients without a token can cause these. */
 const LINGERING_SHARE = 0.125;
 
 const LARGE_BYTES = 262_144;
-/** A collection takes some 10 ms. Twice as often takes no less memory, and a quarter as often 60 MB more. */
+/** A GC takes about 10 ms. Collecting twice as often saved no memory; a quarter as often took 60 MB more. */
 const COLLECT_SHARE = 0.0625;
 
-/** Memory for bodies that are received and large answers that wait to be sent, within one bound. */
+/** The memory budget for request bodies and large unsent answers. */
 export class Budget {
   readonly bytesMax: number;
   bytesHeld = 0;
@@ -150,12 +150,12 @@ export class Budget {
     this.bytesMax = bytesMax;
   }
 
-  /** Whether it fits beside others, and they hold no more than that share. One alone always fits. */
+  /** Whether it fits beside others, and they hold at most that share. A request alone always fits. */
   hasRoom(bytes: number, others: number, share = 1): boolean {
     return others <= this.bytesMax * share && (others === 0 || others + bytes <= this.bytesMax);
   }
 
-  /** On a busy machine the collector is late for large texts: unread pages took 270 to 333 MB without this. */
+  /** On a busy machine GC is late for large strings: without this, unread pages took 270 to 333 MB. */
   noteDropped(bytes: number): void {
     if (bytes < LARGE_BYTES) return;
     this.bytesDropped += bytes;
@@ -165,21 +165,21 @@ export class Budget {
   }
 }
 
-/** The runtime takes up to this much of a body off the network before the service reads it, as measured. */
+/** The runtime buffers up to this much of a body before the service reads it (measured). */
 const UNREAD_BYTES_MAX = 1_572_864;
 
-/** What is left of a body: its reader, or the promise of the whole. */
+/** The rest of a body: its reader, or the promise of the whole. */
 type Rest = Reader | Promise<unknown>;
 export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
 
-/** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
+/** Bytes that the runtime may buffer of an unread body. One body fits, however small the budget. */
 export function countUnread({ request, service }: Exchange): number {
   const fallback = request.headers.has("transfer-encoding") ? Number.POSITIVE_INFINITY : 0;
   const length = findLength(request) ?? fallback;
   return Math.min(length, UNREAD_BYTES_MAX, service.budget.bytesMax / 2);
 }
 
-/** The length that the client declares. The runtime joins equal ones by a comma, and refuses ones that differ. */
+/** The declared length. The runtime joins equal ones with a comma, and refuses different ones. */
 export function findLength({ headers }: Request): number | undefined {
   const declared = headers.get("content-length");
   return declared === null ? undefined : Number.parseInt(declared, 10);
@@ -198,18 +198,18 @@ export function readJson(exchange: Exchange): string | Promise<string> {
   return readText(exchange);
 }
 
-/** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
+/** The text of the body: synchronously if it has arrived. A large body counts as held memory from now on. */
 export function readText(exchange: Exchange): string | Promise<string> {
   const { request } = exchange;
   const length = findLength(request);
   requireLength(length ?? 0, exchange);
-  // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
+  // Small bodies are read in one piece: a loop over chunks costs 45 % of the throughput.
   if (length === undefined || length > WHOLE_BYTES_MAX)
     return decodeLater(exchange, readLarge(exchange, length));
   const bytes = request.bytes();
   const arrived = Bun.peek(bytes);
   if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
-  // Before the budget is asked: a rejection that nothing handles ends the process.
+  // Before `reserve` can throw: an unhandled rejection ends the process.
   bytes.catch(() => undefined);
   exchange.rest = bytes;
   exchange.reserve(length);
@@ -219,7 +219,7 @@ export function readText(exchange: Exchange): string | Promise<string> {
 
 async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promise<string> {
   const bytes = await read.catch(explainAbort);
-  // A small one is bounded by the queue of writes.
+  // Small bodies are bounded by the write queue.
   if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
   return decodeUtf8(bytes);
 }
@@ -252,7 +252,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
     }
     bytes.add(chunk);
   }
-  // The runtime reads the trailer after the end of the body. A request with a malformed one must have no effect.
+  // The runtime reads the trailer after the body. A request with a malformed trailer must have no effect.
   await nextTick();
   exchange.rest = undefined;
   if (request.signal.aborted) throw new Refusal("body_incomplete");
@@ -262,7 +262,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
 /** The chunks of a body. Throws a Refusal if one does not come in time. */
 export async function* readChunks(reader: Reader, msLeft: () => number, signal?: AbortSignal) {
   let count = 0;
-  // Looked at before each chunk: one that has arrived would win against a timer.
+  // Checked before each chunk: a chunk that has arrived would win against a timer.
   for (let ms = msLeft(); ms > 0; ms = msLeft()) {
     signal?.throwIfAborted();
     const next = await within(ms, reader.read(), signal).catch(explainAbort);
@@ -297,17 +297,20 @@ function requireLength(bytes: number, { service }: Exchange): void {
  */
 const LINGER_BYTES_MAX = 67_108_864;
 const LINGER_MS_MAX = 10_000;
-/** The runtime's idle timer, which may end early, would cut off the end of the answer. */
+/** Must outlast LINGER_MS_MAX: the runtime's idle timer may fire early and would cut off the answer. */
 const LINGER_SECONDS_MAX = 20;
-/** A proxy that has an early answer may stop sending and wait for the end of the answer: this is what it waits. */
+/** After an early answer a proxy may stop sending and wait for the end of the answer. It waits this long. */
 const LINGER_IDLE_MS_MAX = 500;
-/** For a body whose end the service does not see. Most clients have sent theirs by then. */
+/** For a body whose end the service cannot see. Most clients have sent theirs by then. */
 const LINGER_BLIND_MS = 2_000;
 
 export const isClosing = ({ request, service }: Exchange): boolean =>
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
-/** A refusal, and whether the connection closes after it. Its end is sent after the rest of the body has come. */
+/**
+ * The body of a refusal, and whether the connection closes. The answer ends after the rest of the request body has
+ * arrived.
+ */
 export function linger(exchange: Exchange, text: string) {
   const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
@@ -330,21 +333,21 @@ export function linger(exchange: Exchange, text: string) {
 
 function findRest(request: Request, length: number, closes: boolean): Rest | undefined {
   if (request.bodyUsed || length === 0) return undefined;
-  // HTTP/1.0 closes unless the client says otherwise, and the runtime does not tell the version.
+  // HTTP/1.0 closes by default, and the runtime does not expose the version.
   if (!closes && /\bkeep-alive\b/i.test(request.headers.get("connection") ?? "")) return undefined;
   if (length > WHOLE_BYTES_MAX) return request.body?.getReader();
   const bytes = request.bytes();
-  // Before the look: the client may be gone already, and a rejection that nothing handles ends the process.
+  // Before the peek: the client may be gone already, and an unhandled rejection ends the process.
   bytes.catch(() => undefined);
   return Bun.peek(bytes) === bytes ? bytes : undefined;
 }
 
-/** Resolves when the body or the client's connection has ended, or at a bound. */
+/** Resolves when the body ends, the client disconnects, or a bound is reached. */
 export async function discard(rest: Rest, budget: Budget): Promise<void> {
   if (rest instanceof Promise)
     return void (await within(LINGER_IDLE_MS_MAX, rest).catch(() => undefined));
   if (budget.bytesLingering > budget.bytesMax * LINGERING_SHARE) {
-    // The runtime discards it without holding any, but does not tell when it ends.
+    // The runtime discards it without buffering, but does not report its end.
     await rest.cancel().catch(() => undefined);
     return Bun.sleep(LINGER_BLIND_MS);
   }
@@ -362,7 +365,9 @@ export async function discard(rest: Rest, budget: Budget): Promise<void> {
   }
 }
 
-/** Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices two ticks late. */
+/**
+ * Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices this two ticks late.
+ */
 export async function requireOpen({ signal }: Request): Promise<void> {
   await nextTick();
   await nextTick();

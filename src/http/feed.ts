@@ -1,11 +1,11 @@
-/** Watches the journal for all readers of GET /changes that follow it. Readers at one cursor share a read. */
+/** Polls the journal for all readers that follow GET /changes. Readers at one cursor share a read. */
 
 import type { ChangePage } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
 
-/** Changes that follow each other in the journal, and their events. */
+/** Consecutive changes, and their server-sent events. */
 interface Chunk extends Pick<ChangePage, "changes" | "last"> {
   readonly after: number;
   readonly events: Uint8Array;
@@ -19,7 +19,7 @@ export function toChunk(after: number, { changes, last }: Pick<ChangePage, "chan
 }
 
 const POLL_MS = 100;
-/** Readers that have left are forgotten after this time, also if there is no change for months. */
+/** Wakes readers even without a change, so those that have left are noticed. */
 const WAKE_MS = 10_000;
 const FAILED_POLL_MS = 1_000;
 const CHUNK_LENGTH = 1_000;
@@ -29,7 +29,7 @@ const CHUNKS_BYTES_MAX = 4_194_304;
 export class Feed {
   private readonly store: Pick<Store, "readChanges">;
   private readonly log: Log;
-  /** What readers were sent lately: those that are equally far want the same. The oldest come first. */
+  /** Cache of recent chunks, oldest first: readers at the same cursor want the same. */
   private chunks: Chunk[] = [];
   private readonly reading = new Map<number, Promise<Chunk>>();
   newest = 0;
@@ -38,7 +38,7 @@ export class Feed {
   private wokenAtMs = 0;
   readers = 0;
   private isPolling = false;
-  /** Whether the service is draining: readers end, and resume at another instance or later. */
+  /** The service is draining: readers end, and resume at another instance or later. */
   isClosed = false;
 
   constructor(store: Pick<Store, "readChanges">, log: Log) {
@@ -62,7 +62,7 @@ export class Feed {
     this.wokenAtMs = performance.now();
   }
 
-  /** The changes after this number. Readers that ask for the same at once share one read. */
+  /** The changes after this number. Concurrent reads of the same cursor are coalesced. */
   read(after: number): Chunk | Promise<Chunk> {
     const cached = this.find(after);
     if (cached !== undefined) return cached;
@@ -76,11 +76,11 @@ export class Feed {
     return reading;
   }
 
-  /** A reader whose cursor is inside a cached chunk gets the remainder: it is then as far as others. */
+  /** A reader whose cursor is inside a cached chunk gets the remainder, and then shares the cursor of others. */
   private find(after: number): Chunk | undefined {
     const cached = this.chunks.findLast(
       ({ after: begin, last, changes: [first] }) =>
-        // A chunk that begins at 0 lacks the changes that were no longer in the journal.
+        // A chunk from cursor 0 lacks the changes that were trimmed.
         begin === after || (first !== undefined && first.seq <= after && after < last),
     );
     if (cached === undefined || cached.after === after) return cached;

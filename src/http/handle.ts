@@ -19,12 +19,14 @@ import { parseQuery, pathOf } from "./query.ts";
 import { toStream } from "./stream.ts";
 
 export interface Operation {
-  /** What a token needs; with `any` it only has to be valid. Undefined: open to all, because it shows no plant. */
+  /**
+   * The scope that a token needs; `any` takes every valid token. Undefined: needs no token, because it shows no plant.
+   */
   readonly scope: Scope | "any" | undefined;
   readonly handle: (exchange: Exchange) => Response | Promise<Response>;
-  /** The operation reads the query itself. Without it, with a token, any parameter is refused. */
+  /** The operation parses the query itself. Otherwise, with a token, any parameter is refused. */
   readonly hasQuery?: boolean;
-  /** The media types that a POST takes, for the answer to another. */
+  /** The media types that a POST takes, for the 415 answer. */
   readonly bodyTypes?: readonly string[] | undefined;
 }
 
@@ -32,12 +34,12 @@ const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"] as const;
 export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
 
 export interface Route {
-  /** With its open parts in braces, as in the description. */
+  /** With its parameters in braces, as in the description. */
   readonly path: string;
   readonly operations: Readonly<Partial<Record<Method, Operation>>>;
 }
 
-/** The handler of a route; without one, of all unknown paths. */
+/** The handler of a route or, without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined) {
   const { config, metrics } = service;
   const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
@@ -60,7 +62,7 @@ export function createHandler(service: Service, route: Route | undefined) {
     if (refusal !== undefined || exchange.sentId !== null)
       headers.set("x-request-id", exchange.requestId);
     if (exchange.rate !== undefined) addRateHeaders(headers, exchange.rate);
-    // The runtime leaves it out of answers to HEAD.
+    // The runtime omits it in answers to HEAD.
     if (request.method === "HEAD") headers.set("date", new Date().toUTCString());
     if (config.corsOrigins.length > 0) addCorsHeaders(exchange, headers, allow);
     if (service.readiness.isDraining) headers.set("connection", "close");
@@ -85,12 +87,12 @@ export function createHandler(service: Service, route: Route | undefined) {
     const operation = operations.get(request.method);
     try {
       const host = request.headers.get("host");
-      // HTTP/1.0 allows a request without Host. The runtime refuses any other.
+      // HTTP/1.0 allows a request without Host. The runtime refuses any other one.
       if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
       if (request.url.length > config.urlBytesMax) throw new Refusal("url_too_long");
       if (operation === undefined)
         throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
-      // Awaiting a token that was checked lately would cost a microtask.
+      // Awaiting a cached token would cost a microtask.
       const authorized = authorize(exchange, operation);
       if (authorized !== undefined) await authorized;
       return finish(exchange, await operation.handle(exchange), undefined);
@@ -102,7 +104,7 @@ export function createHandler(service: Service, route: Route | undefined) {
   };
 }
 
-/** The token is good, within its rate, and has the scope. A promise if the store has to be asked. */
+/** Checks the token, its rate and its scope. A promise if the token is not cached. */
 function authorize(exchange: Exchange, operation: Operation): Promise<void> | undefined {
   const { request, service } = exchange;
   if (operation.scope === undefined) return undefined;
@@ -111,9 +113,9 @@ function authorize(exchange: Exchange, operation: Operation): Promise<void> | un
     admitToken(exchange, operation, found);
     return undefined;
   }
-  // If there is no room, the request does not wait for it.
+  // If `reserve` throws, nothing awaits this promise.
   found.catch(() => undefined);
-  // What the client has sent of a body meanwhile is in memory.
+  // The part of the body that has arrived meanwhile is in memory.
   exchange.reserve(countUnread(exchange));
   return found.then((token) => admitToken(exchange, operation, token));
 }
@@ -127,7 +129,7 @@ function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord
   if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
 }
 
-/** With an id if it is one: a client may send anything, even a token, in its place. */
+/** Shows the id only if it is one: a client may send anything in its place, even a token. */
 function showPath(path: string, { params }: RoutedRequest): string {
   const id = /^(-?\d{1,19}|[0-9a-f]{16})$/.exec(params?.["id"] ?? "")?.[0];
   return id === undefined ? path : path.replace("{id}", id);
@@ -136,7 +138,7 @@ function showPath(path: string, { params }: RoutedRequest): string {
 /** https://www.w3.org/TR/trace-context/#traceparent-header */
 const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** One line: what, how long, and who. Never a token, a body or a query. */
+/** One log line: what, how long, and who. Never a token, a body or a query. */
 function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
   const { request, requestId, startedAtMs, token, service } = exchange;
   const { log, config } = service;
@@ -159,10 +161,10 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   log[status === 500 ? "error" : "warn"]("request", { ...failed, cause: refusal.cause });
 }
 
-/** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
+/** RFC 9112, section 3.2: exactly one valid Host. The runtime joins several with commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
-/** The scope is also in a header of the answer. */
+/** The answer's WWW-Authenticate header names the scope. */
 export function requireScope(token: TokenRecord | undefined, scope: Scope): void {
   if (!token?.scopes.includes(scope))
     throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`, scope);
@@ -172,10 +174,10 @@ type MoreHeaders = Readonly<Record<string, string>>;
 
 const API_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 const emptyHeaders = new Headers(API_HEADERS);
-/** A template: copying it is cheaper than passing the runtime a plain object. */
+/** A template: copying Headers is cheaper than passing the runtime a plain object. */
 const jsonHeaders = new Headers({ "content-type": "application/json", ...API_HEADERS });
 
-/** An answer of the interface. A body is JSON, unless a header says otherwise. */
+/** An API answer. Its body is JSON unless a header says otherwise. */
 export function answer(
   status: number,
   body: string | Uint8Array | ReadableStream<Uint8Array> | null,
@@ -187,10 +189,13 @@ export function answer(
   return response;
 }
 
-/** The system takes an answer of this size from us even if the client does not read it. */
+/** The kernel buffers an answer of this size even if the client does not read it. */
 const SMALL_CHARACTERS_MAX = 65_536;
 
-/** A large text is held memory until the client has taken it, in slices: the runtime does not tell of the last. */
+/**
+ * A large text counts as held memory until the client has read it. It is sent in slices, because the runtime does not
+ * report the end of a whole one.
+ */
 export function answerText(exchange: Exchange, text: string | Uint8Array, headers?: MoreHeaders) {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
   const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
@@ -209,12 +214,14 @@ export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHea
   return answerText(exchange, json, headers);
 }
 
-/** Throws a Refusal if the answer is large and others hold half of the memory. */
+/** Throws a Refusal if the answer is large and others hold half of the budget. */
 export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
   if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
 }
 
-/** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
+/**
+ * For a plant that is echoed in the answer: refuses a large one before it is stored if its answer could not be sent.
+ */
 export async function requireSendable(exchange: Exchange, characters: number): Promise<void> {
   if (characters <= SMALL_CHARACTERS_MAX) return;
   requireRoomToAnswer(exchange, characters);
@@ -259,7 +266,7 @@ const EXPOSED_HEADERS =
 const ALLOWED_HEADERS =
   "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id";
 
-/** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
+/** Browsers send no credentials to the service on their own, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {
   const origins = service.config.corsOrigins;
   const origin = request.headers.get("origin");

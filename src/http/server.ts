@@ -1,4 +1,4 @@
-/** Listens, and stops without losing a request. */
+/** Listens, and shuts down without losing a request. */
 
 import { readdirSync, statSync } from "node:fs";
 import { createRateLimiter } from "../auth/rate-limit.ts";
@@ -24,7 +24,7 @@ const GAUGES_A_FLUSH = 30;
 export function startServer(given: Parts) {
   const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
   const readiness = createReadiness(store);
-  /** A failure to store when a token was last used fails nothing else. */
+  /** A failure to store last uses fails nothing else. */
   const flushUses = (): Promise<void> =>
     authenticator
       .flushUses()
@@ -53,9 +53,9 @@ export function startServer(given: Parts) {
     hostname: config.host,
     port: config.port,
     idleTimeout: config.idleSecondsMax,
-    // The error page of development would show our source.
+    // The development error page would show our source.
     development: false,
-    // Outside development the runtime silently shares a port that another process has.
+    // By default the runtime silently shares a port that another process has.
     reusePort: config.workers > 1,
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
@@ -109,23 +109,23 @@ export function startServer(given: Parts) {
 type Options = Parameters<typeof Bun.serve<undefined>>[0] & { port: number };
 
 const LOOK_MS = 100;
-/** It opens again below this, so it does not flap. */
+/** Reopens below this share, so it does not flap. */
 const OPEN_SHARE = 0.875;
-/** For files and threads that are opened later. */
+/** Reserved for files and threads opened later. */
 const DESCRIPTORS_SPARE = 64;
 
 /**
- * The runtime has no bound of its own, and spins at the limit of descriptors. So the listener closes before: a new
- * connection is refused then, those without a request are closed, and requests in flight are answered.
+ * The runtime has no connection limit, and spins when descriptors run out. So the listener closes before that: new
+ * connections are refused, idle ones are closed, and requests in flight are answered.
  */
 function listen(options: Options, { config, log }: Service) {
   const descriptorsOwn = countDescriptors();
   const descriptorsMax = (findDescriptorsMax() ?? Infinity) - descriptorsOwn - DESCRIPTORS_SPARE;
   const connectionsMax = Math.max(1, Math.min(config.connectionsMax, descriptorsMax));
-  /** Methods that concern a request work on any server. */
+  /** Methods on a request work on any of the servers. */
   let server = Bun.serve(options);
   const port = server.port ?? options.port;
-  /** Those that were closed may still have connections. */
+  /** Closed servers may still have connections. */
   const servers = new Set([server]);
   let isOpen = true;
   const look = (): void => {
@@ -140,7 +140,7 @@ function listen(options: Options, { config, log }: Service) {
         servers.add((server = Bun.serve({ ...options, port })));
         isOpen = true;
       } catch (cause) {
-        // Another process has the port now. It is tried again.
+        // Another process has the port now. The next look retries.
         log.error("port_lost", { cause });
       }
   };
@@ -159,14 +159,14 @@ function listen(options: Options, { config, log }: Service) {
   };
 }
 
-/** Sockets are nearly all of them. */
+/** Open descriptors; nearly all are sockets. */
 function countDescriptors(): number {
   const folder = process.platform === "linux" ? "/proc/self/fd" : "/dev/fd";
   try {
-    // Linux tells since 6.2.
+    // Linux reports the count since 6.2.
     return statSync(folder).size || readdirSync(folder).length;
   } catch {
-    // None is left to look with.
+    // No descriptor is left to read the folder.
     return Number.POSITIVE_INFINITY;
   }
 }

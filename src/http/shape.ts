@@ -1,4 +1,4 @@
-/** The values of the interface, as the description shows them. */
+/** Schemas and examples for the API description. */
 
 export const component = (kind: string, name: string): Schema => ({
   $ref: `#/components/${kind}/${name}`,
@@ -9,7 +9,7 @@ type Schema = Readonly<Record<string, unknown>>;
 export interface Shape {
   readonly schema: Schema;
   readonly example: unknown;
-  /** What else the description says of it as a parameter. */
+  /** More members of the parameter's description. */
   readonly more?: Schema;
 }
 
@@ -44,7 +44,7 @@ export const list = (item: Shape, description?: string, more?: Schema): Shape =>
 
 export type Members = Readonly<Record<string, Shape>>;
 
-/** Every member is required, except these. */
+/** Every member is required, except `optional`. */
 export const object = (
   members: Members,
   { optional = [], ...more }: Schema & { readonly optional?: readonly string[] } = {},
@@ -64,7 +64,7 @@ export const mapValues = <Value, Result>(
 ): Readonly<Record<string, Result>> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
 
-/** By name, what the description has once and refers to. */
+/** The shared schemas of the description, by name. */
 export const schemas: Record<string, Schema> = {};
 
 export function define(name: string, ...[members, options]: Parameters<typeof object>): Shape {

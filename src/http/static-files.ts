@@ -11,14 +11,14 @@ import { acceptsGzip, isUnmodified } from "./query.ts";
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
 
-/** A folder that has not been built has no routes. */
+/** No routes for a folder that has not been built. */
 export function createFileRoutes({ basePath }: Config, consoleFolder: string): readonly Route[] {
   const routes = [
     ...serve(consoleFolder, "/", "/console/{file}"),
     ...serve(DOCS_FOLDER, "/docs", "/docs/{file}"),
   ];
   const redirect = () => answer(308, null, { location: `${basePath}/` });
-  // Links in a page are relative: they work only if its path ends in a slash.
+  // A page's links are relative: they work only if its path ends in a slash.
   if (basePath !== "" && routes.some(({ path }) => path === "/"))
     routes.push({ path: "", operations: { GET: { scope: undefined, handle: redirect } } });
   return routes;
@@ -44,17 +44,17 @@ const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
 };
 
-/** The name has a hash of the content, so the content never changes. */
+/** The name has a content hash, so the file is immutable. */
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
 const GZIP = /\.gz$/;
 
-/** By their names, as they are at the start: no URL becomes a path, and a page finds the files of its build. */
+/** Keyed by name and read at the start: no URL becomes a path, and a page gets the files of its own build. */
 function readFiles(folder: string) {
   const entries = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
   return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name))]));
 }
 
-/** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
+/** One byte sequence, so one strong entity tag. All clients share the same copy. */
 function readFile(name: string, path: string) {
   const content = readFileSync(path);
   const plainName = name.replace(GZIP, "");

@@ -1,4 +1,4 @@
-/** How an instance is: health, activity and metrics. */
+/** The state of an instance: health, activity and metrics. */
 
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -11,7 +11,7 @@ import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
 
-/** Any client may ask, and a probe is a commit: the service makes at most one a second. */
+/** Any client may ask, and a probe is a commit, so it is throttled to one per second. */
 export function createReadiness(store: Pick<Store, "probe">) {
   let probedAtMs = Number.NEGATIVE_INFINITY;
   let probe: Promise<void> = Promise.resolve();
@@ -39,7 +39,7 @@ async function showActivity(exchange: Exchange): Promise<Response> {
   return answerText(exchange, shown);
 }
 
-/** It is answered also if memory is short: an operator has to see that. */
+/** Answered even if memory is short: an operator has to see that. */
 async function showMetrics(exchange: Exchange): Promise<Response> {
   const body = await exchange.service.reports.formatMetrics();
   return answerText(exchange, body, { "content-type": PROMETHEUS_TYPE });
@@ -122,7 +122,7 @@ export const listStatusOperations = ({ sampleSeconds }: Config): Endpoints => ({
     scope: undefined,
     handle: () => answer(200, '{"status":"alive"}'),
     summary: "Is the process alive?",
-    description: "Answers while the process does.",
+    description: "Answers as long as the process runs.",
     answers: describeStatus("alive"),
   },
   isReady: {

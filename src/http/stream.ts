@@ -1,14 +1,14 @@
-/** Answers that are made while they are sent. */
+/** Streamed answers. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { ANSWERS_SHARE, type Exchange } from "./exchange.ts";
 
 const encoder = new TextEncoder();
 
-/** The text of a page, and the place where the next one begins. */
+/** The text of a page, and the cursor of the next. */
 type PageText<Place> = Readonly<{ text: string | Uint8Array; next: Place | undefined }>;
 
-/** All pages from here on. The first is read before anything is sent, so what cannot be read has its own status. */
+/** Streams all pages from `start`. The first is read before anything is sent, so a failure gets its own status. */
 export async function streamPages<Place>(
   exchange: Exchange,
   start: Place,
@@ -27,7 +27,7 @@ export async function streamPages<Place>(
     if (heading !== "") yield heading;
     while (page !== undefined) {
       const { text, next }: PageText<Place> = page;
-      // What was sent is not kept until the next is asked for.
+      // Frees the page before the next is requested.
       page = undefined;
       exchange.hold(0);
       if (text.length > 0) yield text;
@@ -40,7 +40,7 @@ export async function streamPages<Place>(
   });
 }
 
-/** Gives up when a write would. */
+/** Gives up after as long as a write may be queued. */
 export async function retryWhileOverloaded<Result>(
   secondsMax: number,
   attempt: () => Promise<Result>,
@@ -57,18 +57,18 @@ export async function retryWhileOverloaded<Result>(
   }
 }
 
-/** For a client that goes away before its stream begins: the runtime does not tell. */
+/** Frees the memory of a client that left before its stream began: the runtime does not report it. */
 const UNBEGUN_MS_MAX = 1_000;
-/** Of the time after which a client that takes nothing is cut off: the runtime's timer may end early. */
+/** Share of the idle timeout after which a client counts as not reading: the runtime's timer may fire early. */
 const UNREAD_SHARE = 0.5;
-/** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
+/** The runtime's minimum. It checks its idle timer every four seconds, so a cut takes up to four. */
 const CUT_SECONDS = 1;
 
 /**
- * A body of these pieces, with backpressure: the next is made when the last has left for the client. The maker ends when
- * the client goes away or its token is no longer good; the exchange holds its memory until then. A feed's last piece has
- * left long before the next one is made.
- * With `onUnread` the maker goes on for a client that takes nothing: it is told so, and then makes one piece, at its end.
+ * Streams these pieces with backpressure: the next is made when the last has left for the client. The generator ends
+ * when the client disconnects or its token becomes invalid; the exchange holds its memory until then. A feed's last
+ * piece has left long before the next is made. With `onUnread`, the generator continues for a client that does not
+ * read: it is told, and then makes one last piece.
  */
 export function toStream(
   exchange: Exchange,
@@ -92,8 +92,8 @@ export function toStream(
     exchange.hold(bytesKept);
     const header = request.headers.get("authorization") ?? "";
     const onInvalid = (refusal: Refusal): void => {
-      // It is told again if the stream has not ended: a client that takes nothing is cut off. To one that waits, the
-      // last piece is still sent.
+      // Called again if the stream has not ended. A client that does not read is cut off. One that is waiting still
+      // gets the last piece.
       if (ending.signal.aborted && !isMaking) service.limitIdle(request, CUT_SECONDS);
       ending.abort(refusal);
     };
@@ -105,14 +105,14 @@ export function toStream(
     exchange.hold(0, 0);
   };
   const makeNext = async (): ReturnType<typeof pieces.next> => {
-    // Making a piece may take long. A client that does not take it is cut off, like any other.
+    // No idle timeout while a piece is made. A client that does not take it is cut off, like any other.
     service.limitIdle(request, 0);
     isMaking = true;
     try {
       return await pieces.next();
     } finally {
       isMaking = false;
-      // The client went while the piece was made.
+      // The client left while the piece was made.
       if (isGone) end();
       else service.limitIdle(request, service.config.idleSecondsMax);
     }
@@ -120,14 +120,14 @@ export function toStream(
   const makeAhead = (): void => {
     onUnread?.();
     madeAhead = makeNext();
-    // It is handled when the client takes the piece. A rejection that nothing handles ends the process.
+    // Handled when the client takes the piece. An unhandled rejection ends the process.
     madeAhead.catch(() => undefined);
   };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
       clearTimeout(unread);
       if (unwatch === undefined) begin();
-      // The runtime asks for a piece while it may still hold the last one.
+      // The runtime pulls while it may still hold the last piece.
       exchange.hold(exchange.bytesKept, bytesLast);
       try {
         const making = madeAhead ?? makeNext();
@@ -148,7 +148,7 @@ export function toStream(
         const { reason, cause } = toRefusal(error);
         if (reason !== "body_incomplete")
           service.log.warn("export_broken_off", { requestId, reason, cause });
-        // The answer has begun: it is cut off, so a client cannot take it for the whole.
+        // The answer has begun, so it is cut off: a client cannot take it for complete.
         throw error;
       }
       end();
@@ -157,7 +157,7 @@ export function toStream(
     async cancel(): Promise<void> {
       isGone = true;
       end();
-      // Set if the service has cut it off, because the token is no longer good.
+      // Set if the service cut the stream off because the token became invalid.
       const refusal = ending.signal.reason as Refusal | undefined;
       ending.abort(new Refusal("body_incomplete"));
       service.log.info("answer_cut_off", {

@@ -1,4 +1,4 @@
-/** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
+/** Tokens over HTTP: who am I, list, create, revoke. */
 
 import {
   findExcess,
@@ -30,7 +30,7 @@ async function createToken({ service, token }: Exchange, given: unknown): Promis
 async function listTokens(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const { limit, after } = parseQuery(request.url, tokenParameters);
-  // Tokens are listed by hash. Behind every hash that begins with the id: they have the digits 0 to f.
+  // Tokens are listed by hash. The cursor sorts after every hash that begins with this id: digits are 0 to f.
   const from = after === undefined ? "" : `${after}g`;
   const found = await service.store.listTokens({ after: from, limit: limit + 1 });
   const page = found.slice(0, limit).map(summarize);
@@ -44,7 +44,7 @@ async function revokeToken({ request, service }: Exchange): Promise<void> {
   if (id === undefined) throw new Refusal("token_not_found");
   const [token] = await store.listTokens({ after: id, limit: 1 });
   if (token === undefined || summarize(token).id !== id) throw new Refusal("token_not_found");
-  // The token of the environment manages tokens too, and cannot be revoked here.
+  // PLANTSTORE_TOKEN manages tokens too, and cannot be revoked here.
   const isManager = token.scopes.includes(MANAGE) && (token.expiresAtMs ?? Infinity) > Date.now();
   const unlessLast = config.token === undefined && isManager ? MANAGE : undefined;
   if (!(await store.revokeToken(token.hash, Date.now(), unlessLast)))

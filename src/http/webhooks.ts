@@ -1,4 +1,4 @@
-/** Webhooks over HTTP: the operations, how they are described, and what receivers are sent. */
+/** Webhooks over HTTP: the operations, their description, and the events that receivers get. */
 
 import { changeTypes } from "../domain/change.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
@@ -6,7 +6,7 @@ import { webhookActions } from "../webhooks/manage.ts";
 import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
 import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
 
-/** Longer than a receiver has time to answer a test. */
+/** Longer than a receiver may take to answer a test. */
 const IDLE_SECONDS = 30;
 
 const AttemptShape = object({
@@ -109,13 +109,13 @@ export const webhookOperations: Endpoints = {
   removeWebhook: manage("remove", {
     at: "DELETE /webhooks/{name}",
     summary: "Remove a webhook",
-    description: "An event that is on its way may still arrive.",
+    description: "An event in flight may still arrive.",
   }),
   testWebhook: act("test", "Send a test event", "Its type is `webhook.test`.", AttemptShape),
   replayWebhook: manage("replay", {
     at: "POST /webhooks/{name}/replay",
     summary: "Send changes again",
-    description: "Goes on after the change with that number, also if the webhook was paused.",
+    description: "Continues after the change with that number, even if the webhook was paused.",
     body: ReplayShape,
     shows: Webhook,
     fails: ["ChangesGone"],
@@ -123,11 +123,11 @@ export const webhookOperations: Endpoints = {
   skipWebhook: act(
     "skip",
     "Skip the change that fails",
-    "Skips the change that the receiver did not take, and resumes at once, also if the webhook was paused. Changes nothing if none has failed, so it is safe to repeat.",
+    "Skips the change that failed and resumes at once, even if the webhook was paused. Does nothing if none has failed, so it is safe to repeat.",
     withSkipped,
   ),
   pauseWebhook: act("pause", "Pause a webhook", "Nothing is sent until it is resumed."),
-  resumeWebhook: act("resume", "Resume a webhook", "Goes on where it was, at once."),
+  resumeWebhook: act("resume", "Resume a webhook", "Continues from its cursor at once."),
   rotateWebhook: act(
     "rotate",
     "Replace the secret",

@@ -1,4 +1,4 @@
-/** One JSON line an event, to standard error. Never a token, never a body. */
+/** One JSON line per event, to standard error. Never a token, never a body. */
 
 import type { LogLevel } from "../config.ts";
 import { STANDARD_ERROR, writeDescriptor } from "../descriptor.ts";
@@ -58,7 +58,7 @@ export class Stderr {
         this.reportedTotal = this.droppedTotal;
         this.write(formatLine("warn", "log_lines_dropped", { count }));
       } catch {
-        // A log that cannot be written is no reason to fail. The next line tries again.
+        // A log that cannot be written fails nothing. The next line tries again.
         this.droppedTotal += lines.split("\n").length - 1;
       }
     }

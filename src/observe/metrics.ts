@@ -1,4 +1,4 @@
-/** Counters since the start, in memory that threads share. Each counts in its own block; the reader adds them up. */
+/** Counters since the start, in shared memory. Each thread counts in its own block; the reader adds them up. */
 
 import { catalogue } from "../domain/errors.ts";
 
@@ -7,7 +7,7 @@ const STEPS = 8;
 const DOUBLING_MIN = -5;
 const DOUBLING_MAX = 17;
 const BUCKETS = (DOUBLING_MAX - DOUBLING_MIN) * STEPS + 1;
-/** Behind the buckets: the count and the sum of all durations. */
+/** After the buckets: the count and the sum of all durations. */
 const TOTAL = BUCKETS;
 const TOTAL_MS = BUCKETS + 1;
 const HISTOGRAM_LENGTH = BUCKETS + 2;
@@ -34,13 +34,13 @@ export class Histogram {
     this.increase(TOTAL_MS, ms * times);
   }
 
-  /** Adds the other one that many times; −1 subtracts it. */
+  /** Adds the other histogram `times` times; −1 subtracts it. */
   addAll({ memory }: Histogram, times = 1): this {
     for (const [index, value] of memory.entries()) this.increase(index, value * times);
     return this;
   }
 
-  /** The duration that this share of all durations does not exceed, to within 5 %; undefined without any. */
+  /** The duration at this quantile, to within 5 %; undefined without any. */
   quantile(share: number): number | undefined {
     if (this.count <= 0) return undefined;
     const rank = Math.max(1, Math.ceil(share * this.count));
@@ -50,7 +50,7 @@ export class Histogram {
     return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
   }
 
-  /** How many durations there are up to each doubling between these two, which are powers of two. */
+  /** Cumulative counts at each power of two between these two, which are powers of two. */
   buckets(fromMs: number, toMs: number) {
     const buckets: { readonly upToMs: number; readonly count: number }[] = [];
     let index = 0;
@@ -68,39 +68,39 @@ export class Histogram {
   }
 }
 
-/** All other methods share the last name; otherwise a client could create unlimited counters. */
+/** All other methods share the last label; otherwise a client could create unlimited counters. */
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
-/** Those that answers have. The first stands for any other. */
+/** The statuses of our answers. 0 stands for any other. */
 const statuses = [
   ...new Set([0, 200, 201, 204, 304, 308, ...Object.values(catalogue).map((each) => each.status)]),
 ];
 const placeOf = (status: number): number => Math.max(0, statuses.indexOf(status));
-/** The first is that of the lines of batches. */
+/** The first path counts the lines of batches. */
 const PATHS_MAX = 32;
 const LINES = "lines";
-/** A kind of request is a path and a method. Each has a count for every status, and its durations. */
+/** A kind is a path and a method. It has a count for each status, and a histogram of durations. */
 const KIND_LENGTH = statuses.length + HISTOGRAM_LENGTH;
 
 const gauges = ["bytesHeld", "requestsInFlight", "feedReaders", "writesWaiting"] as const;
 type Gauge = (typeof gauges)[number];
 
-/** In this order: the gauges, the changes of plants, commits by duration and by size, and the kinds of requests. */
+/** Layout: gauges, changes of plants, commit durations, commit sizes, kinds of requests. */
 const CHANGES = gauges.length;
 const COMMIT_DURATIONS = CHANGES + 1;
 const COMMIT_SIZES = COMMIT_DURATIONS + HISTOGRAM_LENGTH;
 const KINDS = COMMIT_SIZES + HISTOGRAM_LENGTH;
 
-/** The collector counts all of it as used, and lets garbage grow to four times what is used: so it is small. */
+/** Small, because GC counts all of it as live, and lets garbage grow to four times the live bytes. */
 export const METRICS_BYTES =
   (KINDS + PATHS_MAX * methods.length * KIND_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
-/** Counted from the start: an alert does not see the first burst of a counter that did not exist before. */
+/** These exist from the start: an alert misses the first burst of a counter that appears with it. */
 const FAILURE_STATUSES = [500, 503];
 const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
-/** A counter that exists and has counted nothing. It is so small that adding 1 makes 1 of it. */
+/** A counter that exists at zero: so small that adding 1 gives 1. */
 const NOTHING = Number.MIN_VALUE;
 
-/** Counts are by the place of the status. A counter that does not exist is 0. */
+/** Counts are indexed like `statuses`. A counter that does not exist is 0. */
 type Kind = Readonly<{ counts: Float64Array; times: Histogram }>;
 
 function increase({ counts }: Kind, status: number): void {
@@ -114,10 +114,10 @@ const listCounts = <Labels extends object>({ counts }: Kind, labels: Labels) =>
   );
 
 export class Metrics {
-  /** Their order numbers the kinds. */
+  /** A path's index numbers its kinds. */
   readonly paths: string[];
   private readonly memory: Float64Array;
-  /** No request is of the first kind. It counts the lines of batches, and has the durations of new plants. */
+  /** Not a kind of request: it counts the lines of batches, and has the durations of creates. */
   private readonly first: Kind;
   private readonly commitDurations: Histogram;
   private readonly commitSizes: Histogram;
@@ -144,7 +144,7 @@ export class Metrics {
     return new Histogram(this.memory.subarray(start, start + HISTOGRAM_LENGTH));
   }
 
-  /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
+  /** The counter of one path, labelled with its pattern, never with what a client sent, and the methods it serves. */
   counterOf(path: string, served: readonly string[]) {
     if (this.paths.length === PATHS_MAX) throw new RangeError(`more than ${PATHS_MAX} paths`);
     const first = (this.paths.push(path) - 1) * methods.length;
@@ -169,7 +169,7 @@ export class Metrics {
     increase(this.first, status);
   }
 
-  /** Of plants: how long it took, the writes in it, and how many of them changed a plant. */
+  /** For a commit of plants: its duration, its writes, and how many of them changed a plant. */
   readonly countCommit = (durationMs: number, writes: number, changes: number): void => {
     this.commitDurations.add(durationMs);
     this.commitSizes.add(writes);
@@ -180,11 +180,11 @@ export class Metrics {
     this.first.times.add(durationMs, count);
   }
 
-  /** The sum of blocks that count the same paths: those of the first. */
+  /** The sum of blocks that have the paths of the first. */
   static addUp(blocks: readonly Metrics[]) {
     const sum = new Metrics(undefined, blocks[0]?.paths);
     for (const { memory } of blocks)
-      // Not over its entries, which takes ten times as long.
+      // Not entries(), which is ten times slower.
       for (let at = 0; at < memory.length; at++)
         sum.memory[at] = (sum.memory[at] ?? 0) + (memory[at] ?? 0);
     const held = gauges.map((name, at) => [name, sum.memory[at]]);
@@ -193,15 +193,15 @@ export class Metrics {
       .map((labels, index) => ({ labels, kind: sum.kindAt(index) }))
       .filter(({ labels }) => labels.path !== LINES);
     return {
-      /** From the arrival of a new plant to its answer, so until it is on disk. */
+      /** From the arrival of a new plant until it is on disk and answered. */
       creates: sum.first.times,
       changes: sum.memory[CHANGES] ?? 0,
       commits: { durations: sum.commitDurations, sizes: sum.commitSizes },
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
       requests: kinds.flatMap(({ labels, kind }) => listCounts(kind, labels)),
-      /** A batch answers 200 whatever becomes of its lines. */
+      /** A batch answers 200 whatever the status of its lines. */
       batchLines: listCounts(sum.first, {}),
-      /** From the head of a request to its answer, or to the beginning of a stream. */
+      /** From the head of a request to its answer, or to the start of a stream. */
       durations: kinds
         .filter(({ kind }) => kind.times.count > 0)
         .map(({ labels, kind }) => [labels, kind.times] as const),

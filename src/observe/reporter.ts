@@ -14,14 +14,14 @@ const FAILURES_MAX = 20;
 
 export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
-/** What the command that runs the service knows. */
+/** Facts from the command that runs the service. */
 export interface ServiceFacts {
   readonly backups?: BackupState | undefined;
   readonly countDroppedLines?: () => number;
   readonly reportWebhooks?: () => Promise<readonly WebhookFacts[]> | undefined;
 }
 
-/** The number of webhooks is bounded, so that of their series is too. */
+/** The number of webhooks is bounded, and so is the number of their series. */
 export interface WebhookFacts extends Readonly<Record<"lagSeconds" | "sent" | "failed", number>> {
   readonly name: string;
   readonly isPaused: boolean;
@@ -50,7 +50,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const size = createFigure(() => store.measureBytes());
   const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS));
   const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
-  /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
+  /** 4xx and 5xx are kept apart, so refusals do not evict failures. */
   const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
   let last = summarize([]);
   let timers: Timer[] = [];
@@ -60,7 +60,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     samples.push({ atMs, ...compare(last, now, size.value) });
     last = now;
     if (samples.length > SAMPLES_MAX) samples.shift();
-    // The chart of the size shows the hour before a person opens it.
+    // So the chart of the size has the hour before a person opens it.
     void size.refresh(SIZE_SAMPLED_MS);
   };
 
@@ -83,9 +83,9 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     if (kept.push(failure) > FAILURES_MAX) kept.shift();
   };
 
-  /** With the samples after that time, oldest first, and the failures, newest first. */
+  /** Returns the samples after that time, oldest first, and the failures, newest first. */
   const readActivity = async (sinceMs: number) => {
-    // Measured for the next sample. This answer does not wait for a database server.
+    // For the next sample: this answer does not wait for a database server.
     void size.refresh();
     return {
       intervalMs,
@@ -195,7 +195,7 @@ export type Reporter = ReturnType<typeof createReporter>;
 type Labels = Readonly<Record<string, string | number | undefined>>;
 type Figure = number | boolean | Histogram | undefined;
 type Series = readonly (readonly [Labels, Figure])[];
-/** By name: what it means, and one figure, or one for each set of labels. docs/operations.md has the table. */
+/** By name: its meaning, and one figure, or one for each set of labels. docs/operations.md has the table. */
 type Families = Readonly<Record<string, readonly [string, Figure | Series]>>;
 
 const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {}): Series =>
@@ -213,7 +213,7 @@ const formatFamilies = (byType: Readonly<Record<string, Families>>): string =>
     )
     .join("");
 
-/** Seconds have one bucket for each doubling from a quarter of a millisecond to sixteen seconds. */
+/** Histograms of seconds have a bucket for each doubling from 0.25 ms to 16 s. */
 function formatFigure(name: string, labels: Labels, figure: Figure): string {
   if (figure === undefined) return "";
   if (figure instanceof Histogram) {
@@ -237,11 +237,11 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-/** A figure that fails, or does not come, as from a database that does not answer, must not hold up the others. */
+/** A figure that fails or times out must not delay the others. */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
-/** Undefined where the system does not tell, and if no file can be opened. */
+/** Undefined if the system does not tell, or no file can be opened. */
 export function findDescriptorsMax(): number | undefined {
   try {
     const [, most] =
@@ -252,7 +252,7 @@ export function findDescriptorsMax(): number | undefined {
   }
 }
 
-/** Those of a port that are established. Rejects where the system does not tell; the port has to be known. */
+/** Established connections to a port. Rejects where the system does not tell. */
 async function countConnections(port: number): Promise<number | undefined> {
   if (port === 0) return undefined;
   const lists = ["tcp", "tcp6"].map((name) => readFile(`/proc/self/net/${name}`, "latin1"));
@@ -261,10 +261,10 @@ async function countConnections(port: number): Promise<number | undefined> {
   return (await Promise.all(lists)).join("").match(established)?.length ?? 0;
 }
 
-/** An hour of the interval in the configuration. */
+/** One hour at the default interval. */
 export const SAMPLES_MAX = 720;
 
-/** A request that was refused or failed. It holds nothing that a client could have put a secret into. */
+/** A request that was refused or failed, without anything that a client could have put a secret into. */
 export interface FailedRequest
   extends
     Readonly<Record<"atMs" | "status", number>>,
@@ -272,7 +272,7 @@ export interface FailedRequest
   readonly token: string | undefined;
 }
 
-/** What happened from one summary to the next. The description of GET /activity says what each figure is. */
+/** The difference of two summaries. The description of GET /activity explains each figure. */
 function compare(last: Summary, now: Summary, storeBytes: number | undefined) {
   const creates = between(last.creates, now.creates);
   const reads = between(last.reads, now.reads);
@@ -305,7 +305,7 @@ function summarize(blocks: readonly Metrics[]) {
       (sum, [{ status }, more]) => sum + (status >= from && status <= to ? more : 0),
       0,
     );
-  // Of plants and tags. Batches and feeds last as long as their clients want.
+  // Plants and tags only: batches and feeds last as long as their clients want.
   const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
   for (const [{ method, path }, times] of durations)
     if (/GET|HEAD/.test(method) && /^\/(plants|tags)/.test(path)) reads.addAll(times);
@@ -326,7 +326,7 @@ const round = (ms: number | undefined): number | undefined =>
 
 const SIZE_FRESH_MS = 10_000;
 
-/** A figure of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
+/** A cached figure of the store: measuring it may need a database server. */
 export function createFigure<Value>(measure: () => Promise<Value>) {
   let measuredAtMs = Number.NEGATIVE_INFINITY;
   let measuring = Promise.resolve();

@@ -1,4 +1,6 @@
-/** The queue in front of a store: one commit, and so one sync, for all writes that arrived during the last one. */
+/**
+ * The write queue of a store, with group commit: writes that arrive during a commit share the next one, and its sync.
+ */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
@@ -9,7 +11,7 @@ type QueueLimits = Pick<
   "queueLengthMax" | "queueSecondsMax" | "batchLengthMax" | "bodyBytesTotalMax"
 >;
 
-/** A promise is an outcome that is known later. The next commit does not wait for it; writes with its key do. */
+/** A promise is an outcome not known yet. The next commit does not wait for it; writes with the same key do. */
 type Result<Outcome> = Outcome | Error | Promise<Outcome>;
 
 interface Pending<Write, Outcome> {
@@ -21,8 +23,8 @@ interface Pending<Write, Outcome> {
 }
 
 /**
- * Commits a batch and returns one outcome a write, in order; an Error fails that write alone, a throw all of them. Writes
- * behind the last outcome are part of the next batch. The callers are refused at the deadline.
+ * Commits a batch and returns one outcome per write, in order. An Error fails that write; a throw fails the batch.
+ * Writes without an outcome go back to the queue. Callers are refused at the deadline.
  */
 export type Commit<Write, Outcome> = (
   writes: readonly Write[],
@@ -31,9 +33,9 @@ export type Commit<Write, Outcome> = (
 
 interface Options<Write> {
   readonly inFlightMax?: number;
-  /** The least time that a commit gets, even if its first write has waited as long as it may. */
+  /** A commit gets at least this long, even if its first write is about to time out. */
   readonly commitMsMin?: number;
-  /** What a write is about. Two commits under way never hold writes about the same thing. */
+  /** Two commits in flight never hold writes with the same key. */
   readonly keyOf?: (write: Write) => unknown;
   readonly onCommit?: (
     durationMs: number,
@@ -45,19 +47,19 @@ interface Options<Write> {
 
 const defaults = { inFlightMax: 1, commitMsMin: 0, now: () => performance.now() };
 
-/** A batch waits for clients that were just answered for this share of the last commit. */
+/** A batch waits this share of the last commit's duration for clients that were just answered. */
 const GATHER_SHARE = 0.1;
 const GATHER_MS_MAX = 10;
-/** After a faster commit the next batch waits for the end of the tick only. */
+/** After a commit faster than this, the next batch waits only for the end of the tick. */
 const FAST_COMMIT_MS = 0.5;
-/** A commit that takes longer is not waited for by writes that another lane could take. */
+/** Writes do not wait behind a commit slower than this if another lane is free. */
 const LANE_MS = 5;
-/** Between two looks whether all writes are settled, when the store closes. */
+/** Poll interval of close() while the queue drains. */
 const CLOSE_MS = 2;
-/** Of the time in the queue, between two looks for what has waited too long. */
+/** Overdue writes are looked for every queueSecondsMax × this. */
 const WATCH_SHARE = 0.02;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
-/** Of the queue, for blocks of writes. The rest is left to single writes. */
+/** The share of the queue that blocks of writes may fill. The rest is for single writes. */
 const BLOCKS_SHARE = 0.5;
 
 export class Batcher<Write, Outcome> {
@@ -66,7 +68,7 @@ export class Batcher<Write, Outcome> {
   private readonly options: Options<Write> & typeof defaults;
   private queue: Pending<Write, Outcome>[] = [];
   private charactersQueued = 0;
-  /** Writes of blocks that wait for room in the queue. The oldest come first. */
+  /** Writes of blocks that wait for room in the queue, oldest first. */
   private readonly overflow: Pending<Write, Outcome>[] = [];
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
   private lanes = 0;
@@ -112,8 +114,8 @@ export class Batcher<Write, Outcome> {
   }
 
   /**
-   * Resolves when all are settled. They are queued in order, and wait for room in the queue. They have one deadline, so
-   * once one of them is late, all that follow are late too: a write never overtakes an earlier one of its block.
+   * Resolves when all are settled. The writes are queued in order and wait for room. They share a deadline, so once one
+   * is late, the rest are too: a write never overtakes an earlier one of its block.
    */
   submitAll(
     writes: readonly Write[],
@@ -165,7 +167,9 @@ export class Batcher<Write, Outcome> {
     void this.run();
   }
 
-  /** A batch costs about the same for one write as for many: fewer than those under way go with the next one. */
+  /**
+   * A batch of one costs about as much as a batch of many, so fewer writes than are in flight wait for the next batch.
+   */
   private isNextBatchSmall(): boolean {
     const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
     return isYoung && this.queued < this.writesInFlight;
@@ -176,7 +180,7 @@ export class Batcher<Write, Outcome> {
       if (this.queued < this.expected) await this.gather();
       if (this.lanes > 1 && this.isNextBatchSmall()) break;
       const batch = this.takeBatch();
-      // What is left has the keys of writes under way. It is taken when they are settled.
+      // The rest have keys that are in flight. They are taken when those writes are settled.
       if (batch.length === 0) break;
       await this.commitBatch(batch);
     }
@@ -184,8 +188,9 @@ export class Batcher<Write, Outcome> {
   }
 
   /**
-   * Clients that were just answered are about to send again. If the batch starts without them, each waits for two commits.
-   * While each tick brings a write, the batch waits: on a busy core the clock alone would end the wait at half of them.
+   * Clients that were just answered are about to send again. If the batch starts without them, each waits for two
+   * commits. The batch waits while each tick brings a write: on a busy core, the clock alone would end the wait with
+   * half of them missing.
    */
   private async gather(): Promise<void> {
     const endsAtMs = this.options.now() + GATHER_MS_MAX;
@@ -206,7 +211,7 @@ export class Batcher<Write, Outcome> {
     const deadlineMs = Math.max(firstMs, startedAtMs + this.options.commitMsMin);
     this.inFlight.set(batch, deadlineMs);
     this.committedAtMs = startedAtMs;
-    // There may be no later write to find out that it takes long.
+    // If this commit is slow, there may be no later write to start another lane.
     if (this.options.inFlightMax > 1) setTimeout(() => this.start(), LANE_MS + 1).unref();
     try {
       const writes = batch.map(({ write }) => write);
@@ -238,7 +243,7 @@ export class Batcher<Write, Outcome> {
     this.gatherUntilMs = performance.now() + waitMs;
   }
 
-  /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */
+  /** Up to batchLengthMax writes and COMMIT_CHARACTERS_MAX characters, to bound the time of one commit. */
   private takeBatch(): Pending<Write, Outcome>[] {
     this.refuseLate(this.options.now());
     this.fillQueue();
@@ -276,7 +281,7 @@ export class Batcher<Write, Outcome> {
     overflow.splice(0, moved);
   }
 
-  /** Every wait ends, even for a commit that has begun: that one may turn out to be stored. */
+  /** Refuses overdue writes, even those in flight, which may turn out to be stored. */
   private watch(): void {
     const now = this.options.now();
     for (const [batch, deadlineMs] of this.inFlight)
@@ -296,7 +301,7 @@ export class Batcher<Write, Outcome> {
     this.charactersQueued -= sumCharacters(late);
     const inTime = this.overflow.findIndex((pending) => !isLate(pending));
     const lateBlocks = this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime);
-    // One for all: to make a million takes seconds.
+    // One shared Refusal: creating a million takes seconds.
     let busy: Refusal | undefined;
     for (const { settle } of late.concat(lateBlocks)) settle((busy ??= new Refusal("store_busy")));
   }

@@ -1,4 +1,4 @@
-/** plantstore check: looks through a store, in use or not, and changes nothing. */
+/** plantstore check: inspects a store, which may be in use, and changes nothing. */
 
 import { Database, SQLiteError } from "bun:sqlite";
 import { resolve } from "node:path";
@@ -19,10 +19,10 @@ import {
 export interface Inspection {
   readonly kind: "file" | "database";
   readonly location: string;
-  /** Undefined if there is no store, or none that we know. Nothing else is looked at then. */
+  /** Undefined if there is no store, or none that we know. Then nothing else is checked. */
   readonly schemaVersion: number | undefined;
   readonly newestVersion: number;
-  /** What is said of each further check, in order, if it finds nothing. */
+  /** The sentence for each further check that finds no fault, in order. */
   readonly sound: Readonly<Record<string, string>>;
   readonly faults: readonly Fault[];
   /** Undefined if they cannot be counted. */
@@ -32,7 +32,7 @@ export interface Inspection {
 }
 
 interface Fault {
-  /** `schema`, or one of the others. */
+  /** `schema`, `counts`, or a key of `sound`. */
   readonly check: string;
   readonly message: string;
 }
@@ -65,7 +65,7 @@ export async function inspectStore(databaseUrl: string, limits: OpenLimits): Pro
 function inspectFile(path: string): Inspection {
   return readStore(path, (db) => {
     const faults: Fault[] = [];
-    /** What cannot be read is a fault of the store, unless a lock, a right or the room on a disk is missing. */
+    /** A read error is a fault of the store, unless a lock, a permission or the system caused it. */
     const attempt = <Result>(check: string, look: () => Result): Result | undefined => {
       try {
         return look();
@@ -99,7 +99,7 @@ function inspectFile(path: string): Inspection {
       faults,
       plants: count(COUNT_PLANTS) as PlantCounts | undefined,
       tokens: count(countTokens("tokens")) as TokenCounts | undefined,
-      // The newest part of the log is not in the file yet.
+      // The newest commits may be only in the WAL.
       bytes: { file: fileBytesOf(path), log: fileBytesOf(`${path}-wal`) },
     };
   });
@@ -121,13 +121,13 @@ const PARTS = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const readParts = (db: Database) =>
   db.query<Record<"type" | "name" | "sql", string>, []>(PARTS).all();
 
-/** The tables and indexes that the steps of the schema make. An index that could not be finished is not valid. */
+/** Which tables and indexes of the schema are missing. An index whose build failed is not valid. */
 const MISSING = `SELECT name FROM unnest($1::text[]) AS name
   WHERE to_regclass(name) IS NULL
     OR EXISTS (SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(name) AND NOT indisvalid)`;
 const SIZE = "SELECT pg_database_size(current_database()) AS database";
 
-/** Counting takes time in proportion to the plants. */
+/** Counting scans every plant. */
 const COUNT_MS_MAX = 3_600_000;
 
 const NO_STORE =
@@ -141,7 +141,7 @@ async function inspectDatabase(target: Target, limits: OpenLimits): Promise<Insp
     connection.deadlineMs = performance.now() + COUNT_MS_MAX;
     const schemaVersion = await findVersion(connection, location);
     const isMissing = schemaVersion === undefined;
-    // An older schema is for the migration to judge.
+    // Only the newest schema is checked: a migration adds what an older one lacks.
     const isNewest = schemaVersion === steps.length;
     const faults = isNewest ? await findAbsent(connection, steps.flat()) : [];
     const readOne = async <Row>(canRead: boolean, statement: string): Promise<Row | undefined> =>

@@ -1,4 +1,4 @@
-/** From a URL to a store. */
+/** Opens a store by its URL. */
 
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
@@ -7,7 +7,7 @@ import { startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
-/** For a command, or with a link for a further thread of a service. Rejects with a StoreOpenError. */
+/** For a command or, with a link, for another thread of the service. Rejects with a StoreOpenError. */
 export async function openStore(
   databaseUrl: string,
   limits: Limits,
@@ -24,11 +24,13 @@ export async function openStore(
 }
 
 export interface ServedStores {
-  /** For this thread. Closing it closes the store: the other threads have closed theirs by then. */
+  /** For this thread. Closing it closes the store, so the other threads close theirs first. */
   readonly store: Store;
-  /** What each further thread opens its store with. PostgreSQL needs none: each thread has connections of its own. */
+  /**
+   * For the other HTTP threads to open their stores with. Undefined on PostgreSQL: each thread has its own connections.
+   */
   readonly links: readonly (StoreLink | undefined)[];
-  /** Calls back if the store cannot work any more: the process has to end. */
+  /** Calls back if a thread of the store dies: the process has to exit. */
   readonly onEnd: (fail: (error: unknown) => void) => void;
 }
 

@@ -1,4 +1,4 @@
-/** Tokens and webhooks: small tables, which both engines keep alike. */
+/** Tokens and webhooks: small tables, the same on both engines. */
 
 import type { TokenStore } from "../domain/store.ts";
 import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
@@ -6,7 +6,7 @@ import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 
 export type Value = string | number | bigint | boolean | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
-/** Stores the record and its version in place of the last version. */
+/** Compare-and-set: stores the record and its new version if the stored version is `last`. */
 export type WebhookUpdate = readonly [name: string, last: string, version: string, record: string];
 
 const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
@@ -30,7 +30,7 @@ const GIVEN = Object.keys(tokenColumns)
 
 type TokenRow = Readonly<Record<keyof TokenRecord, string | bigint | null>>;
 
-/** A row has bigints in the place of numbers, and null in the place of undefined. */
+/** A row has bigints for numbers and null for undefined. */
 function toTokenRecord(row: TokenRow): TokenRecord {
   const fields = Object.entries(row).map(([field, value]) => [
     field,
@@ -48,15 +48,15 @@ const toValues = (token: TokenRecord): Value[] =>
 
 export interface Dialect {
   readonly prefix: string;
-  /** Ends a query whose rows stay locked until the statement is committed. */
+  /** The row-lock clause of a query; empty if the engine needs none. */
   readonly lock: string;
-  /** A row for each element of the JSON in the first parameter, in the column `value`. */
+  /** Expands the JSON array in $1 to rows with a column `value`. */
   readonly given: string;
-  /** Begins a statement with `turn`: one row, or none if another writer has taken a turn since the statement began. */
+  /** A CTE `turn`: one row, or none if another writer took a turn after this statement's snapshot. */
   readonly turn: string;
 }
 
-/** However many tokens there are, they are stored by one statement: on a server each has a way and a sync of its own. */
+/** One statement stores any number of tokens: on a server, each statement costs a round trip and a sync. */
 function statementsOf({ prefix, lock, given, turn }: Dialect) {
   const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
   return {
@@ -67,11 +67,11 @@ function statementsOf({ prefix, lock, given, turn }: Dialect) {
       AND expires_at_ms > CAST($1 AS bigint) AND expires_at_ms < CAST($2 AS bigint)`,
     insertTokens: `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN} FROM ${given} WHERE true
       ON CONFLICT DO NOTHING`,
-    // Of hash, revocation and use. A revocation that is there stays, and of two uses the later one.
+    // Takes [hash, revoked, used]. An existing revocation stays; the later use wins.
     mergeTokens: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST(value ->> 1 AS bigint)),
       last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST(value ->> 2 AS bigint)
         THEN CAST(value ->> 2 AS bigint) ELSE last_used_at_ms END FROM ${given} WHERE hash = value ->> 0`,
-    // The locks make two revocations wait for each other; otherwise each could count on the other's token.
+    // The locks serialize revocations: two at once could each count on the token that the other revokes.
     revokeToken: `WITH usable AS MATERIALIZED (
         SELECT t.hash FROM ${tokens} t WHERE t.revoked_at_ms IS NULL
           AND (t.expires_at_ms IS NULL OR t.expires_at_ms > CAST($2 AS bigint))
@@ -81,8 +81,8 @@ function statementsOf({ prefix, lock, given, turn }: Dialect) {
         AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
 
     listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
-    // Every write has a version of its own. Where that is found, the same statement has stored it, and its answer was lost.
-    // Those who insert take turns: each sees all that the others have inserted when it counts.
+    // Every write has a unique version. If the row has it, an earlier attempt stored it and its answer was lost. `turn`
+    // serializes inserts, so each counts the rows of all before it.
     insertWebhook: `WITH ${turn} INSERT INTO ${webhooks} (name, version, record)
       SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text) FROM turn
       WHERE (SELECT count(*) FROM ${webhooks} WHERE name <> $1) < ${WEBHOOKS_MAX}
@@ -104,7 +104,7 @@ export abstract class SqlRecords implements TokenStore {
 
   protected abstract readRecords<Row>(statement: Statement): Promise<readonly Row[]>;
 
-  /** Resolves to the rows of the last statement. They may be run twice: the second time they change nothing. */
+  /** Resolves to the rows of the last statement. The statements are idempotent: a retry changes nothing. */
   protected abstract writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]>;
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
@@ -144,7 +144,7 @@ export abstract class SqlRecords implements TokenStore {
     const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
     const given = JSON.stringify(records.map(toValues));
     const stored = await this.writeRecords<Pick<TokenRow, "hash">>(
-      // These first: a revocation frees a name that another token may have.
+      // Merge first: a revocation frees a name that an inserted token may have.
       [mergeTokens, JSON.stringify(known)],
       [insertTokens, given],
       [findHashes, given],
@@ -179,7 +179,7 @@ export abstract class SqlRecords implements TokenStore {
     return (await this.updateWebhooks([update]))[0] === true;
   }
 
-  /** In one statement. False for each that had another version by then. */
+  /** One statement for all. False for each whose version has changed. */
   protected async updateWebhooks(updates: readonly WebhookUpdate[]): Promise<boolean[]> {
     const update: Statement = [this.sql.updateWebhooks, JSON.stringify(updates)];
     const rows = await this.writeRecords<{ readonly version: string }>(update);

@@ -1,6 +1,6 @@
 /**
- * Plants, as both engines keep them: their writes go through one queue, and each transaction adds a block to the journal.
- * A block has all entries of its transaction as one text: a row for each would cost a create several times as much.
+ * What both engines share about plants: the write queue, and a journal block for each transaction. A block has all
+ * entries of its transaction as one text: a row for each would make a create several times as expensive.
  */
 
 import {
@@ -47,7 +47,7 @@ export interface PlantRow<Id = bigint> {
   readonly tag: string | null;
 }
 
-/** Field by field: a further column of a table never reaches a client. */
+/** Field by field, so a new column of the table never reaches a client. */
 export const toPlant = <Id>({ id, name, tag }: PlantRow<Id>): Plant<Id> => ({
   id,
   name,
@@ -63,12 +63,12 @@ const toCreate = (plant: Plant, by: string | undefined): Create => ({
 
 const TRIM_MORE_MS = 100;
 
-/** A larger page is not read beside other requests. */
+/** Larger pages are queued with the long reads. */
 export const SMALL_PAGE_LENGTH = 100;
-/** A long read that begins late gets this time too. */
+/** A long read gets at least this long, even if it was queued almost until its deadline. */
 export const READ_MS_MIN = 1_000;
 
-/** `Task` is what the queue takes beside plants. */
+/** `Task` is what the queue takes besides writes of plants. */
 export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
   protected abstract readonly writes: Batcher<PlantWrite | Task, unknown>;
   protected readonly limits: StoreLimits;
@@ -87,7 +87,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
 
   protected abstract readJournal(query: ChangeQuery): Promise<ChangePage>;
 
-  /** Removes some of the blocks that are older. Resolves to whether there may be more. */
+  /** Removes a batch of older blocks. Resolves to whether there may be more. */
   protected abstract trim(beforeMs: number): Promise<boolean>;
 
   createPlant(plant: Plant, by?: string): Promise<Created> {
@@ -139,19 +139,19 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     if (done.length > 0) this.limits.onCommit?.(durationMs, done.length, changes);
   };
 
-  /** In steps. What becomes too old meanwhile is left to the next round, so every round ends. */
+  /** Trims in batches. The cutoff is fixed at the start, so every round ends. */
   private async trimAll(): Promise<void> {
     if (this.isTrimming) return;
     this.isTrimming = true;
     const beforeMs = Math.floor(Date.now() - this.limits.changesDays * DAY_MS);
-    // A store that cannot write now is trimmed later.
+    // If the store cannot write now, the next round trims it.
     while (await this.trim(beforeMs).catch(() => false)) await pause(TRIM_MORE_MS);
     this.isTrimming = false;
   }
 }
 
 const COUNT_MS_MAX = 1_000;
-/** A count that took longer is used again for a while: pages that ask every few seconds would slow other reads. */
+/** A count slower than this is cached for REUSE_MS: pages that poll would slow other reads. */
 const CHEAP_MS = 100;
 const REUSE_MS = 1_000;
 
@@ -188,10 +188,10 @@ export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPa
   };
 }
 
-/** A letter in the text of a block for each of the types, in their order. */
+/** One letter per change type in a block's text, in the order of `changeTypes`. */
 const CODES = "crd";
 
-/** A block ends then, because a reader loads a whole block. */
+/** Bounds a block, because a reader loads it whole. */
 const BLOCK_CHARACTERS_MAX = 1_048_576;
 
 type EntryValue = string | number | null;
@@ -209,7 +209,7 @@ export class JournalBlock {
   /** `before` is undefined for a create, `plant` for a removal. */
   add(id: bigint, by: string | undefined, plant?: Plant, before?: Plant): void {
     const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
-    // An empty text stands for the name before it: most blocks have one.
+    // An empty string repeats the previous name: most blocks have only one.
     this.values.push(code, by === this.lastBy ? "" : (by ?? null), toExact(id));
     this.lastBy = by;
     if (plant !== undefined) this.push(plant);
@@ -227,13 +227,13 @@ export class JournalBlock {
   }
 }
 
-/** Exact: a number that a double cannot hold is a text. */
+/** A number, or a string if a double cannot hold it exactly. */
 export function toExact(id: bigint): EntryValue {
   const value = Number(id);
   return Number.isSafeInteger(value) ? value : String(id);
 }
 
-/** What the text of a block contains if it may have an entry about this plant; null for any. */
+/** A substring of every block that has an entry about this plant; null matches any block. */
 export const partOf = ({ id }: ChangeQuery): string | null =>
   id === undefined ? null : `,${JSON.stringify(toExact(id))},`;
 
@@ -275,10 +275,10 @@ const PAGE_MS_MAX = 5;
 const PAGE_CHARACTERS_MAX = 524_288;
 
 /**
- * A page that grows block by block. It ends at the limit, or early: at a bound on text, or with a filter on time. The first
- * block has the number that the query begins behind, or follows it at once; for a query from the oldest entry it is the
- * last break. A block without entries is a break: before it, changes were made that the journal does not have. `newest`
- * was looked up before the blocks: some may have come since.
+ * Builds a page block by block. The page ends at its limit, at PAGE_CHARACTERS_MAX or, with a filter, after msMax. The
+ * first block must contain the cursor or directly follow it; for a query from the oldest entry it is the last break. A
+ * block without entries is a break: changes were made that the journal does not have. `newest` was read before the
+ * blocks, so there may be newer ones.
  */
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
   const isFiltered = query.id !== undefined || query.types !== undefined;
@@ -299,7 +299,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       return last;
     },
 
-    /** False if the page is over. Throws a Refusal if the cursor is not in the journal. */
+    /** False if the page is complete. Throws a Refusal if the cursor is not in the journal. */
     add(row: BlockRow): boolean {
       const [first, lastOfRow] = [Number(row.first), Number(row.last)];
       // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
@@ -320,7 +320,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
         if (isWanted(query, change)) changes.push(listChange(change));
       }
       last = Math.max(last, lastOfRow);
-      // However slow the store is, each page gets further.
+      // Every page makes progress, however slow the store is.
       if (last === query.after) return true;
       return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
     },
@@ -339,8 +339,8 @@ const TRIM_BLOCKS = 1_000;
 const TRIM_BYTES = 4_194_304;
 
 /**
- * Removes blocks that are older than the time in $1. The newest one stays: numbers go on from it. What comes before an old
- * block is old too, whatever the clocks said: a reader would not notice a hole.
+ * Removes blocks older than $1. The newest block stays: numbering continues from it. All blocks before an old one go
+ * too, whatever their timestamps: a reader would not notice a gap.
  */
 export const trimBlocks = (table: string, atMs: string): string => `WITH oldest AS (
     SELECT last, ${atMs} AS at_ms, octet_length(entries) AS bytes FROM ${table}

@@ -1,4 +1,4 @@
-/** What can be done with webhooks, over HTTP and on the command line. */
+/** The actions on webhooks, over HTTP and on the command line. */
 
 import { grantRules, iso } from "../auth/token.ts";
 import { type ChangePage, changeTypes, findChangeTypes } from "../domain/change.ts";
@@ -17,7 +17,7 @@ import {
 } from "./send.ts";
 
 const ROTATION_MS = 86_400_000;
-/** The instance that sends writes the record once a second. */
+/** Compare-and-set attempts: the sending instance writes the record once a second. */
 const CHANGES_MAX = 20;
 
 export type WebhookStore = Pick<ServedStore, "listWebhooks" | "putWebhook" | "readChanges">;
@@ -48,7 +48,10 @@ type Action = (context: Context, name: string, given?: unknown) => Promise<unkno
 
 type Records = Pick<WebhookStore, "listWebhooks" | "putWebhook">;
 
-/** Throws a Refusal if the name is taken, or there are too many. Another that is added meanwhile is no reason. */
+/**
+ * Throws a Refusal if the name is taken or the store has WEBHOOKS_MAX. Retries if another one was added at the same
+ * time.
+ */
 export async function insertWebhook(store: Records, webhook: Webhook): Promise<void> {
   for (let tries = 0; tries < CHANGES_MAX; tries++) {
     if (await store.putWebhook(webhook, undefined)) return;
@@ -64,7 +67,7 @@ export const webhookActions = {
 
   show: async (context, name) => describe(await find(context, name)),
 
-  /** Begins behind the newest change. The secret is shown only here. */
+  /** Starts after the newest change. The secret is shown only here. */
   add: async ({ store, config }, _name, given): Promise<ShownSecret> => {
     const asked = parseNewWebhook(given);
     const literal = findLiteral(asked.url);
@@ -99,32 +102,32 @@ export const webhookActions = {
     return attempt;
   },
 
-  /** Skips the change that was not taken, and resumes at once. Idempotent: a second call skips no other change. */
+  /** Skips the change that failed, and resumes at once. Idempotent: a second call skips no other change. */
   skip: async (context, name): Promise<ShownSkip> => {
     const webhook = await find(context, name);
     const failed = webhook.failures === 0 ? undefined : await findNext(context.store, webhook);
     if (failed === undefined) return { ...describe(webhook), skipped: null };
     const shown = await update(context, name, ({ cursor }) => ({
-      // Otherwise it was taken meanwhile, or the webhook was sent back to another change.
+      // If the cursor has moved, the change was delivered meanwhile, or the webhook was replayed.
       cursor: cursor === webhook.cursor ? failed : cursor,
       paused: undefined,
     }));
     return { ...shown, skipped: shown.lastChange === failed ? failed : null };
   },
 
-  /** What has failed is kept, to be skipped. */
+  /** Keeps the failure count, so the failed change can be skipped. */
   pause: (context, name) =>
     update(context, name, ({ failures }) => ({ failures, paused: "Paused on request." })),
 
   resume: (context, name) => update(context, name, () => ({ paused: undefined })),
 
-  /** Goes on behind the change that is given, or behind the newest. */
+  /** Continues after the given change, or after the newest. */
   replay: async (context, name, given) => {
     const { from } = parseMembers(given, replayRules);
     await find(context, name);
     // Refuses a number that the journal does not have.
     const page = await readChanges(context.store, from === "newest" ? 0 : from, 1);
-    // Not 0: the oldest change may be removed before it is sent, and then that has to be said.
+    // Not 0: if the oldest change is trimmed before it is sent, the webhook must report the gap.
     const start = (page.changes[0]?.seq ?? page.last + 1) - 1;
     const cursor = from === "newest" ? page.newest : from || start;
     return update(context, name, () => ({ cursor, paused: undefined }));
@@ -191,7 +194,7 @@ export const readChanges = (
 export function parseNewWebhook(given: unknown) {
   const { url } = Object(given) as { readonly url?: unknown };
   const host = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");
-  // Without a host the URL is refused, and the name is not at fault.
+  // Without a host the URL is refused, not the name.
   const name = host?.slice(0, 64) || "webhook";
   return parseMembers(given, newRules, { name, types: changeTypes });
 }

@@ -1,4 +1,4 @@
-/** One event on its way to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
+/** Sends one event to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
 
 import { familyOf, isIn } from "../domain/address.ts";
 import type { ListedChange } from "../domain/change.ts";
@@ -12,13 +12,13 @@ export interface SendOptions {
 }
 
 export interface Event {
-  /** The same in every attempt, so a receiver can tell a repetition. */
+  /** The same in every attempt, so a receiver can dedupe. */
   readonly id: string;
   readonly body: string;
 }
 
 const ANSWER_BYTES_MAX = 4_096;
-/** The start of the body comes with the status. A receiver may keep the rest open for as long as it likes. */
+/** The start of the body comes with the status. A receiver may keep the rest open. */
 const ANSWER_MS_MAX = 500;
 const ANSWER_CHARACTERS_MAX = 200;
 const RETRY_AFTER_MS_MAX = 86_400_000;
@@ -44,7 +44,7 @@ function sign(secret: string, head: string, body: string): string {
   return `v1,${new Bun.CryptoHasher("sha256", key).update(head).update(body).digest("base64")}`;
 }
 
-/** Never rejects: the attempt says what went wrong, also if the signal aborted it. */
+/** Never rejects: the attempt has the error, also if the signal aborted it. */
 export async function sendEvent(
   { url, secret, oldSecret }: Pick<Webhook, "url" | "secret" | "oldSecret">,
   { id, body }: Event,
@@ -76,7 +76,8 @@ export async function sendEvent(
     const { host, hostname } = target;
     const isLiteral = findLiteral(target) !== undefined;
     const address = await findAddress(target, options);
-    // To exactly that address, however the name resolves by then. The name stays in Host and in the certificate.
+    // Connects to the checked address, however the name resolves by then (DNS rebinding). Host and certificate keep the
+    // name.
     target.hostname = familyOf(address) === 6 ? `[${address}]` : address;
     return fetch(target, {
       method: "POST",
@@ -85,7 +86,7 @@ export async function sendEvent(
       signal: ending.signal,
       redirect: "manual",
       decompress: false,
-      // A proxy of the environment would be asked for an address, and would resolve and reach what it likes.
+      // A proxy from the environment would resolve the name itself, and could reach any address.
       proxy: false,
       ...(!isLiteral && { tls: { serverName: hostname } }),
     } as unknown as BunFetchRequestInit);
@@ -109,12 +110,12 @@ const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
 };
 
-/** What has come of it by then. The rest of a long or slow answer is not read. */
+/** What has arrived by then. The rest of a long or slow answer is not read. */
 async function readStart({ body }: Response, msMax: number): Promise<string> {
   const reader = (body as ReadableStream<Uint8Array> | null)?.getReader();
   if (reader === undefined) return "";
   const decoder = new TextDecoder();
-  // Ends the read that waits, and closes the connection unless all was read.
+  // Ends a pending read, and closes the connection unless all was read.
   const stop = (): void => void reader.cancel().catch(() => undefined);
   const timer = setTimeout(stop, msMax);
   let text = "";
@@ -155,7 +156,7 @@ async function lookUp(host: string): Promise<readonly string[]> {
 export const explainPrivate = (address: string): string =>
   `${address} is not a public address, and PLANTSTORE_WEBHOOKS_PRIVATE is not true.`;
 
-/** By IANA's registries of special-purpose addresses. Two lists: one would take an IPv4 address for an IPv6 one too. */
+/** From IANA's special-purpose registries. Two lists, because one would match IPv4 addresses as IPv6 too. */
 const PRIVATE_V4 = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
   192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4`;
 const privateV4 = PRIVATE_V4.split(/\s+/);

@@ -1,6 +1,6 @@
 /**
  * Sends changes to webhooks: to each in order, one at a time, at least once. The cursor is part of the record, so a
- * webhook that is down costs no memory. Of several instances, the one that holds the lease sends, and renews it.
+ * webhook that is down costs no memory. The instance that holds the lease sends, and renews the lease.
  */
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";
@@ -20,24 +20,24 @@ interface Limits extends SendOptions {
 
 const PAGE_LENGTH = 100;
 const LIST_POLLS = 10;
-/** How often the record is written in the part of a lease that no event takes. */
+/** Renewals of a lease, within the part of it that no event takes. */
 const WRITES_A_LEASE = 10;
-/** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
+/** A cursor advances over unwanted changes in memory. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
-/** Longer than any wait. A next attempt that is further away was set by a clock that was wrong. */
+/** Longer than any backoff. A next attempt further away was set by a wrong clock. */
 const WAIT_MS_MAX = 2 * 86_400_000;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
 
-/** A webhook as this instance knows it. Its turns alone change it, one after the other. */
+/** A webhook as this instance sees it. Only its turns change it, one at a time. */
 interface Receiver {
-  /** With what has happened since it was written. */
+  /** `stored`, with the changes that are not written yet. */
   webhook: Webhook;
   stored: Webhook;
-  /** When this version was first seen, or began to be written. */
+  /** When this version was first seen, or its write began. */
   sinceMs: number;
   turn: Promise<void> | undefined;
-  /** Another writer came first, or it was removed. */
+  /** Another writer won, or the webhook was removed. */
   isLost: boolean;
   sent: number;
   failed: number;
@@ -49,9 +49,9 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
   const leaseMs = limits.webhookLeaseSeconds * 1000;
   /** The part of a lease that no event takes. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
-  /** Nothing more is begun. */
+  /** Starts nothing new. */
   const stopping = new AbortController();
-  /** What is on its way is cut off. */
+  /** Aborts events in flight. */
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
@@ -73,13 +73,13 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     }
   }
 
-  /** A store that fails for long is logged once. */
+  /** A failing store is logged once. */
   function noteFailure(cause: unknown): void {
     if (!isFailing) log.warn("webhooks_not_sent", { cause });
     isFailing = true;
   }
 
-  /** For all webhooks: those that are as far have nothing to read. */
+  /** One read for all webhooks: those whose cursor is the newest change have nothing to read. */
   async function look(): Promise<void> {
     ({ newest } = await readChanges(store, 0, 0));
   }
@@ -112,7 +112,10 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     }
   }
 
-  /** Clocks of machines differ, so another holder counts as gone once its version has not changed here for a lease. */
+  /**
+   * Machines' clocks differ, so another holder's lease has expired once we have seen the same version for a whole
+   * lease.
+   */
   function isDue(receiver: Receiver): boolean {
     const { paused, nextAttemptAtMs, holder } = receiver.webhook;
     const waitMs = nextAttemptAtMs - Date.now();
@@ -130,12 +133,12 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
       }
       update(receiver, { cursor: page.last });
       ({ hasMore } = page);
-      // One page a tick. There may be a million changes that are not wanted, and other work comes between.
+      // One page per tick: there may be a million unwanted changes, and other work must run in between.
       await new Promise(setImmediate);
     }
   }
 
-  /** A large event takes several times its size while it is on its way, so one is at a time. */
+  /** A large event takes several times its size while in flight, so only one is sent at a time. */
   function sendInTurn(receiver: Receiver, change: ListedChange): Promise<boolean> {
     const sendHeld = async (): Promise<boolean> =>
       !stopping.signal.aborted && (await hold(receiver)) && send(receiver, change);
@@ -159,7 +162,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     const waitSeconds = limits.webhookRetrySeconds[failures - 1];
     const what = attempt.error ?? `It answered ${attempt.status}.`;
     log.warn("webhook_failed", { webhook: webhook.name, change: change.seq, failures, what });
-    if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more.");
+    if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more events.");
     else if (waitSeconds === undefined)
       pause(receiver, `${failures} attempts failed. The last one: ${what}`);
     else {
@@ -176,14 +179,14 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     log.warn("webhook_paused", { webhook: name, after: cursor, reason });
   }
 
-  /** Whether this instance may send, for as long as one event can take. */
+  /** Whether this instance holds the lease for as long as one event can take. */
   async function hold(receiver: Receiver): Promise<boolean> {
     const isHeld = receiver.webhook.holder === HOLDER;
     const isFresh = isHeld && ageMs(receiver) < spareMs / WRITES_A_LEASE;
     return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
-  /** False if another writer came first, unless it has left the webhook to this instance. */
+  /** False if another writer won, unless that write left the lease with this instance. */
   async function write(receiver: Receiver, holder: string | undefined): Promise<boolean> {
     while (!receiver.isLost) {
       const sinceMs = performance.now();
@@ -205,7 +208,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
       working = work();
     },
 
-    /** Events on their way get their time to be answered; the next instance sends the others. */
+    /** Events in flight get time to be answered; the next instance sends the rest. */
     stop: async (): Promise<void> => {
       stopping.abort();
       const timer = setTimeout(() => ending.abort(), limits.drainSecondsMax * 1000);
@@ -227,7 +230,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
 
 const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
-/** Also if the last write failed. A cursor that has only moved on is written now and then. */
+/** True also if the last write failed. A cursor that only advanced is written now and then. */
 function isUnwritten({ webhook, stored }: Receiver): boolean {
   const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
   return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;
@@ -237,7 +240,7 @@ function update(receiver: Receiver, changes: Partial<Webhook>): void {
   receiver.webhook = { ...receiver.webhook, ...changes };
 }
 
-/** What commands write while an instance sends: a new secret, and attempts to send tests. */
+/** Merges what commands write while an instance sends: a new secret, and test attempts. */
 function adopt(receiver: Receiver, stored: Webhook): void {
   const { secret, oldSecret, attempts } = stored;
   const known = new Set(receiver.stored.attempts.map(({ event }) => event));
@@ -247,7 +250,7 @@ function adopt(receiver: Receiver, stored: Webhook): void {
   update(receiver, { secret, oldSecret, attempts: joined });
 }
 
-/** Little text, or one large change: a webhook that waits holds it. */
+/** At most LARGE_CHARACTERS, or one large change: a waiting webhook holds it in memory. */
 async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<ChangePage> {
   const page = await readChanges(store, cursor, PAGE_LENGTH, types);
   let left = LARGE_CHARACTERS;
@@ -266,4 +269,4 @@ async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Prom
 
 const explainGone = ({ name, cursor }: Webhook): string =>
   `The changes after ${cursor} are not kept any more, so some were not sent. ` +
-  `Bring the receiver in step with the plants, then: plantstore webhook replay ${name} --from newest`;
+  `Sync the receiver with the plants, then run: plantstore webhook replay ${name} --from newest`;

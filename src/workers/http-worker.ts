@@ -1,4 +1,4 @@
-/** A further HTTP thread: a whole server, with a store of its own that the threads of the store are linked to. */
+/** Another HTTP thread: a whole server, with its own store linked to the store's threads. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { Authenticator } from "../auth/token.ts";
@@ -44,7 +44,7 @@ async function start(): Promise<() => Promise<void>> {
   };
 }
 
-// A failure is one of the thread, and so of the process.
+// If it rejects, the thread fails, and with it the process.
 const started = start();
 parentPort?.on("message", (message: ToWorker) => {
   if (message === "stop") void started.then((stop) => stop());

@@ -1,4 +1,4 @@
-/** Starts HTTP: a server on this thread, and with --workers on further threads that share its port. */
+/** Starts HTTP: a server on this thread and, with --workers, on other threads that share its port. */
 
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
@@ -14,9 +14,9 @@ import type { ServedStores } from "../store/open.ts";
 
 export interface WorkerSetup {
   readonly config: Config;
-  /** Of this thread: it counts only, and the first thread aggregates. */
+  /** The worker counts only; the first thread aggregates. */
   readonly metricsMemory: SharedArrayBuffer;
-  /** Of all threads. */
+  /** Shared by all threads. */
   readonly ratesMemory: SharedArrayBuffer;
   readonly link: ServedStores["links"][number];
 }
@@ -28,7 +28,7 @@ export type FromWorker =
   | { readonly failure: FailedRequest }
   | { readonly asks: "activity" | "metrics"; readonly sinceMs: number };
 
-/** The answers come in the order of the questions. */
+/** Answers come in the order of the requests. */
 export type ToWorker = "stop" | { readonly answer: Answer };
 type Answer = Awaited<ReturnType<Reporter["readActivity"]>> | string;
 
@@ -47,7 +47,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   const { served, metrics, writeLog, facts } = parts;
   const { store, links } = served;
   const held = holdPort(parts.config);
-  // Each thread has a share of the memory for bodies: at least enough for one body.
+  // Each thread gets a share of the memory budget, at least enough for one body.
   const { bodyBytesMax, bodyBytesTotalMax, workers: threads } = parts.config;
   const config = {
     ...parts.config,
@@ -69,7 +69,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   });
   let server: RunningServer;
   try {
-    // Threads need descriptors. So they start before there are connections.
+    // Threads need descriptors, so they start before there are connections.
     await Promise.all(workers.map((worker) => worker.listening));
     const authenticator = new Authenticator(store, config.token);
     server = startServer({
@@ -106,7 +106,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   const ended = Promise.withResolvers<void>();
   let isListening = false;
   let isStopping = false;
-  /** An uncaught defect of a thread becomes one of this thread, which has the handler for it. */
+  /** Rethrows a worker's uncaught error on this thread, which has the handler for it. */
   const fail = (error: unknown): void => {
     ended.resolve();
     listening.reject(error);
@@ -144,7 +144,9 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   };
 }
 
-/** Fails if another process has the port. Any process can share a port that threads share, so a name is held for it. */
+/**
+ * Fails if another process has the port. Any process could join a port shared by threads, so a socket name reserves it.
+ */
 export function holdPort({ host, port: wanted, workers }: Config) {
   const alone = Bun.serve({
     hostname: host,
@@ -157,7 +159,7 @@ export function holdPort({ host, port: wanted, workers }: Config) {
   try {
     const port = alone.port ?? wanted;
     if (workers === 1) return { port, release: () => undefined };
-    // In the abstract namespace: one for the machine, and gone when the process ends.
+    // In the abstract namespace: unique on the machine, and gone when the process ends.
     const name = `\0plantstore/${host}:${port}`;
     const held = Bun.listen({ unix: name, socket: { data: () => undefined } });
     return { port, release: () => held.stop(true) };

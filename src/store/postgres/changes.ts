@@ -1,4 +1,4 @@
-/** The journal's blocks: written without numbers, numbered by readers. docs/architecture.md has the reasoning. */
+/** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
 import type { ChangeQuery } from "../../domain/change.ts";
 import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
@@ -7,10 +7,12 @@ import { LSN, NOW_US } from "./write.ts";
 
 const BLOCKS_MAX = 256;
 const BYTES_MAX = 2_097_152;
-/** A statement and its way take longer than reading a file. */
+/** More than on SQLite, because each statement is a round trip. */
 const PAGE_MS_MAX = 50;
 
-/** The mark has the newest number. Of several readers, one changes it; the others find another mark, and number nothing. */
+/**
+ * Compare-and-set on the mark, which has the newest number: of several readers one succeeds, the others number nothing.
+ */
 const NUMBER = `WITH ready AS (
     SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (
@@ -33,7 +35,7 @@ const NUMBER = `WITH ready AS (
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
     greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
-/** The first row is the block that contains `after`. Its text does not count: the next one is always read. */
+/** The first row is the block that contains `after`. Its text does not count, so the next block is always read. */
 const readBlocks = (
   blocksMax: number,
   hasText: boolean,
@@ -51,13 +53,13 @@ const readBlocks = (
   WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last`;
 
 const READ = readBlocks(BLOCKS_MAX, true);
-/** Whether the journal is unbroken since then, and its newest number. Every instance asks ten times a second. */
+/** Tells whether the journal is unbroken since then, and its newest number. Every instance asks ten times a second. */
 const PEEK = readBlocks(2, false);
 
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
 const TRIM = trimBlocks("plantstore_changes", "at_us / 1000");
 
-/** A break: from here on changes are made that the journal does not have. A mark keeps the number of the last one. */
+/** Adds a break: the changes after it are not in the journal. The mark 'break' has the number of the last one. */
 const BREAK = `WITH turn AS (
     UPDATE plantstore_marks SET at_ms = greatest(at_ms + 1, ${NOW_US}) WHERE name = 'changes'
     RETURNING at_ms
@@ -68,11 +70,11 @@ const BREAK = `WITH turn AS (
   INSERT INTO plantstore_marks (name, at_ms) SELECT 'break', at_ms FROM turn
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
-/** Resolves to the days that changes are kept for: 0 on an engine whose log does not show the order of transactions. */
+/** Resolves to how many days changes are kept: 0 on an engine without WAL positions. */
 export async function beginJournal(connection: Connection, changesDays: number): Promise<number> {
   try {
     await connection.query(`SELECT ${LSN} AS lsn`);
-    // A database that was restored from a dump may have blocks with places in another server's log.
+    // A database restored from a dump may have unnumbered blocks with another server's LSNs.
     await numberBlocks(connection);
     if (changesDays > 0) return changesDays;
   } catch (error) {
@@ -82,7 +84,7 @@ export async function beginJournal(connection: Connection, changesDays: number):
   return 0;
 }
 
-/** `newest` is what `numberBlocks` has found just before. */
+/** `newest` is the result of `numberBlocks`, called just before. */
 export async function readChanges(connection: Connection, query: ChangeQuery, newest: number) {
   const page = createChangePage(query, newest, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
@@ -91,10 +93,10 @@ export async function readChanges(connection: Connection, query: ChangeQuery, ne
   for (;;) {
     const start = page.last === 0 ? (found?.last ?? 0) : page.last;
     const rows = await connection.query<BlockRow>(statement, [start, partOf(query)]);
-    // What comes next was removed since the last statement. The next page is refused.
+    // The next blocks were trimmed since the last statement. The next page is refused.
     if (page.last > query.after && Number(rows[0]?.first) > page.last + 1) return page.finish();
     if (!rows.every((row) => page.add(row)) || page.last >= newest) return page.finish();
-    // Another server has taken over since, and lacks the newest blocks.
+    // After a failover, the new server may lack the newest blocks.
     if (page.last === start) return page.finish();
   }
 }
@@ -104,7 +106,7 @@ export async function trimChanges(connection: Connection, beforeMs: number): Pro
   return (await connection.query(TRIM, [beforeMs])).length > 0;
 }
 
-/** Until every block that was committed before has its numbers. Resolves to the newest number. */
+/** Numbers every block committed before the call. Resolves to the newest number. */
 export async function numberBlocks(connection: Connection): Promise<number> {
   for (;;) {
     const [row] = await connection.query<Record<"ready" | "given" | "newest", bigint>>(NUMBER);

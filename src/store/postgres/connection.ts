@@ -13,7 +13,7 @@ import {
   type Target,
 } from "../../domain/store-url.ts";
 
-/** An array in PostgreSQL's notation: one parameter for a column of any number of rows. */
+/** An array literal: one parameter holds a column of any number of rows. */
 export const toArray = (values: readonly (string | bigint | undefined)[]): string =>
   `{${values.map(toElement).join(",")}}`;
 
@@ -24,7 +24,7 @@ const toElement = (value: string | bigint | undefined): string =>
 /** Nothing was done, through no fault of the request: the next attempt may succeed. */
 export class TransientError extends Error {}
 
-/** A writing statement was sent and its answer was lost: it may have been done, or be done until `validUntilMs`. */
+/** A write was sent and its answer was lost: it may have been committed, or may still be until `validUntilMs`. */
 export class LostAnswerError extends TransientError {
   readonly validUntilMs: number;
 
@@ -37,7 +37,7 @@ export class LostAnswerError extends TransientError {
 /** `retry` may succeed on the same connection, `reconnect` on another one. `refused` stays until an operator acts. */
 type ErrorClass = "retry" | "reconnect" | "bad row" | "refused" | "defect";
 
-/** By SQLSTATE, or by the client's own code. The first that fits counts. */
+/** By SQLSTATE, or by the client's own code. The first match wins. */
 const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
   // A cancelled query, a lock that was not available, serialization failures, deadlocks, unknown completions.
   [/^(57014|55P03|40)/, "retry"],
@@ -45,9 +45,9 @@ const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
   [/^(22|23|54)/, "bad row"],
   // A feature that the engine lacks; wrong user or password; no such database, schema or table; no privilege.
   [/^(0A|28|3D|3F|42501|42P01|42703)/, "refused"],
-  // Trying again changes neither a certificate nor what the server offers.
+  // A retry changes neither a certificate nor what the server offers.
   [/CERT|SIGNATURE|ERR_TLS|ERR_SSL|ERR_POSTGRES_TLS|^EPROTO$/, "refused"],
-  // Connections, resources, an operator, the system; read-only: the server has become a standby.
+  // Connection, resources, operator, system; read-only: the server has become a standby.
   [/^(08|53|57|58|XX|25006)/, "reconnect"],
   // Connections lost, refused, timed out, or garbled.
   [/^(ERR_POSTGRES_|E[A-Z]+$)/, "reconnect"],
@@ -75,7 +75,7 @@ export function translate(error: unknown): Error {
 export interface Wanted {
   readonly target: Target;
   readonly statementMsMax: number;
-  /** Under the names P0, P1 and so on. Once a pooler is noticed, nothing is prepared any more. */
+  /** Whether statements are prepared, as P0, P1 and so on. False once a pooler is detected. */
   isPrepared: boolean;
 }
 
@@ -96,23 +96,23 @@ type Greeting = Readonly<Record<(typeof settings)[number], string | null>> & {
 const GREET = `SELECT ${settings.map((name) => `current_setting('${name}', true) AS "${name}"`).join(", ")},
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`;
 
-/** How a pooler or an engine refuses to start a session with a parameter that it does not know. */
+/** The SQLSTATEs of a pooler or an engine that refuses an unknown startup parameter. */
 const PARAMETER_REFUSED = /^(08P01|42704)$/;
 
 export class Connection {
   readonly host: Host;
   durability = "";
-  /** Until when the present work may take, by `performance.now()`. */
+  /** The deadline of the current work, by `performance.now()`. */
   deadlineMs = 0;
   isLate = false;
   isLost = false;
   private readonly sql: SQL;
   private readonly statementMsMax: number;
   private clockOffsetMs = 0;
-  /** The session at the server is not the one that we have started. */
+  /** The session on the server is not the one that we started. */
   private isPooled = false;
 
-  /** A server tells the session that was started with this parameter; a pooler refuses or ignores it. */
+  /** `session` is a startup parameter: a server returns it, a pooler refuses or ignores it. */
   private constructor(
     { target, statementMsMax, isPrepared }: Wanted,
     host: Host,
@@ -124,8 +124,8 @@ export class Connection {
     this.statementMsMax = statementMsMax;
     this.sql = new SQL({
       adapter: "postgres",
-      // With a URL, and this parameter in it, the client takes nothing from the environment but PGPASSWORD, and that
-      // only if the password is empty.
+      // With a URL that has an sslmode, the client reads nothing from the environment but PGPASSWORD, and that only if
+      // the password is empty.
       url: "postgres://127.0.0.1/?sslmode=disable",
       ...(path === undefined ? { hostname: host.name, port: host.port } : { path }),
       username: target.user,
@@ -142,7 +142,7 @@ export class Connection {
         application_name: target.applicationName,
         ...(session === undefined ? {} : { "plantstore.session": session }),
       },
-      // The client would reopen a lost connection by itself, without asking the server what it is.
+      // The client would reconnect by itself, without checking which server answers.
       onclose: () => {
         this.isLost = true;
       },
@@ -172,7 +172,7 @@ export class Connection {
     }
   }
 
-  /** Rejects after the time that a statement may take, or at the deadline. Closes the connection if it is lost. */
+  /** Rejects after `msMax` or at the deadline, and then closes the connection. */
   async query<Row>(
     text: string,
     parameters: readonly Value[] = [],
@@ -197,8 +197,8 @@ export class Connection {
   }
 
   /**
-   * Sends a writing statement. Its first parameter, added here, is when we stop waiting for the answer, by the server's
-   * clock: the statement changes nothing after it.
+   * Sends a write. Its first parameter, added here, is our deadline by the server's clock: the statement changes
+   * nothing after it.
    */
   async write<Row>(text: string, parameters: readonly Value[]): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
@@ -229,8 +229,8 @@ export class Connection {
     this.isPooled = session !== undefined && greeting["plantstore.session"] !== session;
     if (this.isPooled) throw new TransientError("a pooler has another session");
     const place = describeHost(this.host);
-    // Measured when the answer is here. The way it took makes our idea of the server's clock too early,
-    // never too late: no statement is valid for longer than we wait for it.
+    // Measured after the round trip, so our estimate of the server's clock is early, never late: no statement is valid
+    // for longer than we wait for it.
     this.clockOffsetMs = Number(greeting.now_ms) - performance.now();
     if (greeting.transaction_read_only !== "off")
       throw new TransientError(`${place} takes no writes`);
@@ -250,7 +250,7 @@ export class Connection {
   }
 }
 
-/** The client says only that no connection came about. */
+/** The client reports only that it could not connect. */
 export async function explainFailure({ hosts }: Target, failure: Error): Promise<string> {
   const isRefused = (failure as NodeJS.ErrnoException).code === "ERR_POSTGRES_CONNECTION_REFUSED";
   if (!isRefused && !(failure instanceof TransientError)) return failure.message;
@@ -266,7 +266,9 @@ export async function explainFailure({ hosts }: Target, failure: Error): Promise
   return [...new Set(await Promise.all(reasons))].join("; ");
 }
 
-/** As in libpq: `require` verifies only if a root certificate is given, and `verify-ca` does not look at the host. */
+/**
+ * As in libpq: `require` verifies only if a root certificate is given, and `verify-ca` does not check the host name.
+ */
 function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {
   if (mode === "disable") return false;
   const { rootCertificate, certificate, key } = target;

@@ -1,4 +1,4 @@
-/** A bounded number of connections to the server that takes writes, and the one place where work is retried. */
+/** A bounded number of connections to the server that takes writes, and the only place that retries. */
 
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
@@ -6,7 +6,7 @@ import { within } from "../../tick.ts";
 import { classify, Connection, explainFailure, translate, type Wanted } from "./connection.ts";
 import { describeTarget, type Host, type Target } from "../../domain/store-url.ts";
 
-/** May be called again after a failure: it must do only what is left to do. */
+/** Retried after a failure: it must do only what is left to do. */
 type Work<Result> = (connection: Connection) => Promise<Result>;
 
 interface Slot {
@@ -19,15 +19,18 @@ export type OpenLimits = ServerLimits & Pick<StoreLimits, "queueSecondsMax" | "q
 
 const RETRY_MS_FIRST = 10;
 const RETRY_MS_MAX = 500;
-/** After this number of failed attempts another connection is tried: the server's clock may have been set. */
+/** Reconnects after this many failed attempts: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
-/** The rest of its time is for a caller's work: one that is late costs all its users the connection. */
+/**
+ * The share of its time that a caller may queue. The rest is for its work: a timeout closes the connection for all its
+ * users.
+ */
 const WAIT_SHARE = 0.8;
 
 export type ConnectionPool = ReturnType<typeof createPool>;
 
-/** As many as `usersMax` work on one connection at a time: the server gets their statements together. */
+/** Up to `usersMax` callers share a connection, so the server gets their statements together. */
 export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1, usersMax = 1) {
   const { figures } = hosts;
   const slots = Array.from({ length: connectionsMax }, (): Slot => ({ users: 0 }));
@@ -50,7 +53,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
     const giveUp = (): void => {
       const place = waiting.indexOf(turn);
       if (place !== -1) waiting.splice(place, 1);
-      // Without an effect if its turn has just come.
+      // No effect if its turn has just come.
       turn.reject(new Refusal("store_busy"));
     };
     const timer = setTimeout(giveUp, Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE);
@@ -82,7 +85,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
   }
 
   return {
-    /** Retries until the deadline. Rejects with a Refusal, except for what PostgreSQL refuses about the data itself. */
+    /** Retries until the deadline. Rejects with a Refusal, except for errors about the data itself. */
     async run<Result>(
       work: Work<Result>,
       deadlineMs = performance.now() + limits.queueSecondsMax * 1000,
@@ -94,12 +97,12 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
         for (let attempts = 1; ; attempts++) {
           try {
             const connection = await connect(slot, deadlineMs);
-            // Others may work on it too, until later.
+            // Others may share it, with a later deadline.
             if (slot.users === 1 || deadlineMs > connection.deadlineMs)
               connection.deadlineMs = deadlineMs;
             return await work(connection);
           } catch (error) {
-            // What the work found out is no failure of the connection, which others may be using.
+            // A Refusal is a result of the work. The connection is fine, and others may be using it.
             if (error instanceof Refusal) throw error;
             const failure = classify(error);
             const pauseMs = jitter(attempts);
@@ -124,13 +127,13 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
   };
 }
 
-/** Half of it is random, so clients that failed together do not come back together. */
+/** Half of the delay is random, so callers that failed together do not retry together. */
 function jitter(attempts: number): number {
   const ms = Math.min(RETRY_MS_MAX, RETRY_MS_FIRST * 2 ** (attempts - 1));
   return ms / 2 + (Math.random() * ms) / 2;
 }
 
-/** The server that was the right one last is asked alone for so long, before the others are asked too. */
+/** The last server that took writes is tried alone for this long before the others. */
 const HEAD_START_MS = 300;
 
 export type Hosts = ReturnType<typeof createHosts>;
@@ -147,10 +150,13 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
   return {
     figures,
 
-    /** False if another server has taken over since: the old one may still answer, with old plants. */
+    /** False after a failover: the old server may still answer, with stale plants. */
     isCurrent: ({ host }: Connection): boolean => host === current,
 
-    /** Asked last, once: it may have been replaced, say that it takes writes, and lack the standby to acknowledge any. */
+    /**
+     * Tries this server last, once. It may have been replaced, claim to take writes, and have no standby to acknowledge
+     * them.
+     */
     doubt({ host }: Connection): void {
       if (host !== current) return;
       current = undefined;
@@ -179,14 +185,14 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
         return await Promise.any(isWon ? favourites : [...favourites, ...others.map(attempt)]);
       } catch (error) {
         const { errors } = error as AggregateError;
-        // That a password is wrong says more than that another server is a standby.
+        // A wrong password says more than that another server is a standby.
         throw errors.find((one) => classify(one) === "refused") ?? errors[0];
       }
     },
   };
 }
 
-/** On a connection of its own. A server that is just starting is waited for. Rejects with a StoreOpenError. */
+/** Runs the work on its own connection. Waits for a server that is starting. Rejects with a StoreOpenError. */
 export async function onServer<Result>(
   target: Target,
   limits: OpenLimits,

@@ -17,17 +17,17 @@ import { endOfTick } from "../../tick.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 
-/** A page is read in pieces, so neither side holds much at a time. */
+/** Pages are read in pieces, to bound memory on both sides. */
 const PIECE_BYTES_MAX = 4_194_304;
 const PIECE_ROWS_MAX = 2_000;
-/** Of the texts that are read by themselves, because they are long. */
+/** Bounds one query for plants that are too long to be sent with the others. */
 const LONG_BYTES_MAX = PIECE_BYTES_MAX / 2;
-/** Few, because each is a prepared statement. A page of 100 looks at one row more, to know whether there are others. */
+/** Few, because each is a prepared statement. A page of 100 reads 101 rows, to know whether there are more. */
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
 /** Most of it is spent waiting for the server. */
 const SEARCH_MS_MAX = 100;
-/** Then a search gives way to other requests. */
+/** A search yields to other requests after this time. */
 const TICK_MS = 5;
 
 export async function listPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
@@ -56,10 +56,10 @@ export async function listPlants(connection: Connection, query: PlantQuery, scan
   return { plants: page.plants, next: undefined };
 }
 
-/** One that is too long to be sent with others comes without its texts. Most pages have none. */
+/** A row that is too long to be sent with the others has no text. Most pages have none. */
 export type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
-/** Finds the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
+/** Reads the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
 function createLongReader(connection: Connection, rows: readonly (SentRow | undefined)[]) {
   let found = new Map<bigint, Plant>();
   return async (row: SentRow): Promise<Plant | undefined> => {
@@ -73,7 +73,7 @@ function createLongReader(connection: Connection, rows: readonly (SentRow | unde
   };
 }
 
-/** LIMIT is no parameter: the server would plan every page again, which takes as long as reading it. */
+/** LIMIT is a literal: with a parameter the server replans every page, which takes as long as reading it. */
 function rowsOf({ tag, order }: PlantQuery, length: number): string {
   const isTagged =
     tag === undefined ? "" : "AND left(tag, 100) = left($2::text, 100) AND tag = $2::text";
@@ -82,7 +82,7 @@ function rowsOf({ tag, order }: PlantQuery, length: number): string {
 }
 
 const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
-/** As many rows as a piece has are together no larger than a piece may be. */
+/** So that PIECE_ROWS_MAX rows fit in PIECE_BYTES_MAX. */
 const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 
 export const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
@@ -93,10 +93,10 @@ const FOUND_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / FIND_LENGTH_MAX);
 const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("tag", FOUND_BYTES_MAX)}
   FROM plants WHERE id = ANY ($1::bigint[])`;
 
-/** In the order of the ids, as far as the plants are not too large together. */
+/** In the order of the ids, up to LONG_BYTES_MAX. */
 export async function findPlants(connection: Connection, ids: readonly bigint[]) {
   const rows = await connection.query<SentRow>(FIND, [toArray(ids)]);
-  // The client's own map() makes another of its slow arrays.
+  // rows.map() would make another of the client's slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
   const asked = ids.map((id) => sent.get(id));
   const findLong = createLongReader(connection, asked);
@@ -111,7 +111,7 @@ export async function findPlants(connection: Connection, ids: readonly bigint[])
   return plants;
 }
 
-/** Rows as long as those before them are not too large together; the first one always. */
+/** Rows until those before exceed LONG_BYTES_MAX, and always the first. */
 const FIND_SOME = `SELECT id, name, tag FROM (
     SELECT id, name, tag, sum(${BYTES})
       OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
@@ -119,7 +119,7 @@ const FIND_SOME = `SELECT id, name, tag FROM (
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
 
-/** Other statements on the connection wait for it no longer than some ten milliseconds. */
+/** Other statements on the connection wait about 10 ms for it. */
 const COUNT_ROWS = 50_000;
 
 export async function countPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
@@ -149,7 +149,7 @@ const nextHead = (comparison: string): string =>
 
 const HAS_PREFIX = "left(head, length($1::text)) = $1::text";
 
-/** One step down the index a tag, however many plants have it. The last row may lack the prefix, or be empty. */
+/** One index seek per tag, however many plants have it. The last row may lack the prefix, or be null. */
 const HEADS = `WITH RECURSIVE heads (head, seen, listed) AS (
     SELECT ${nextHead(`>= greatest($1::text COLLATE "C", left($2::text, ${TAG_PREFIX_CHARACTERS}) || chr(1))`)}, 0, 0
     UNION ALL

@@ -1,4 +1,4 @@
-/** The schema, and how it is brought up to date: once, however many instances start together. */
+/** The schema and its migration, which several instances may start at once. */
 
 import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
@@ -6,7 +6,7 @@ import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "../../domain/store-url.ts";
 
-/** Statements that may be run twice. A released step never changes: the next step repairs a mistake. */
+/** Idempotent statements. A released step never changes: a later one fixes a mistake. */
 export const steps: readonly (readonly string[])[] = [
   [
     `CREATE TABLE IF NOT EXISTS plants (
@@ -15,8 +15,8 @@ export const steps: readonly (readonly string[])[] = [
   tag  text COLLATE "C"
 )`,
 
-    // By the beginning of the tag, because an index entry has to fit on its page, and by the id, so the
-    // plants of a tag are found in order. In bytes ("C"): a change of the locale cannot spoil it.
+    // On the first 100 characters, because an index entry must fit on a page, and on the id, so a tag's plants are in
+    // order. Collation "C": a locale update cannot corrupt it.
     `CREATE INDEX IF NOT EXISTS plants_tag ON plants (left(tag, 100), id) WHERE tag IS NOT NULL`,
 
     `CREATE TABLE IF NOT EXISTS plantstore_tokens (
@@ -40,7 +40,7 @@ export const steps: readonly (readonly string[])[] = [
   at_ms bigint NOT NULL
 )`,
 
-    // The journal, in blocks of entries. The last entry of a block has the number last, which a reader gives it.
+    // The journal, in blocks of entries. `last` is the number of a block's last entry; null until a reader assigns it.
     `CREATE TABLE IF NOT EXISTS plantstore_changes (
   last    bigint,
   length  int NOT NULL,
@@ -50,11 +50,10 @@ export const steps: readonly (readonly string[])[] = [
   kept    text
 )`,
 
-    // The numbered blocks by their numbers, and behind them the others by their places: one index, because every
-    // create pays for it.
+    // Numbered blocks by number, then unnumbered ones by LSN. One index for both, because every create pays for it.
     `CREATE INDEX IF NOT EXISTS plantstore_changes_order ON plantstore_changes (last, lsn)`,
 
-    // A number that readers can begin behind, before there is any change.
+    // A first number, so readers have a cursor before the first change.
     `WITH mark AS (
   INSERT INTO plantstore_marks (name, at_ms)
   VALUES ('changes', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -82,9 +81,9 @@ const READ_VERSION = "SELECT version FROM plantstore_version WHERE id = 1";
 const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
   WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens')`;
 
-/** Where several instances make the same table at once, PostgreSQL lets one win and fails the others. */
+/** If several instances create a table at once, PostgreSQL lets one win and fails the others. */
 const RACE_STATES = /^(23505|42P07|42710)$/;
-/** For a step, and for another instance that takes it too. */
+/** Includes the wait for another instance that runs the same step. */
 const MIGRATE_MS_MAX = 600_000;
 
 /** Undefined if there is no plant store. Throws a StoreOpenError if the tables that are there are not ours. */
@@ -95,7 +94,7 @@ export async function findVersion(connection: Connection, location: string) {
     return version;
   }
   const [foreign] = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
-  // Another instance may have made them a moment ago.
+  // Another instance may have created them a moment ago.
   if (foreign === undefined || (await readVersion(connection)) !== undefined) return undefined;
   throw new StoreOpenError(
     `${location} has a table ${foreign.table_name} that plantstore 1.0 or newer did not make. It was left alone; use a database or schema of its own.`,
@@ -126,7 +125,7 @@ export async function findSchema(target: Target, limits: OpenLimits): Promise<Fo
   return { location, version, newest: steps.length };
 }
 
-/** What is left to run. Several instances may run it at once: it changes something once. */
+/** The statements left to run. They are idempotent, so several instances may run them at once. */
 export function listStatements(version: number | undefined): string[] {
   const rest = steps.slice(version).flatMap((step) => {
     const reached = steps.indexOf(step) + 1;

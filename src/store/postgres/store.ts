@@ -23,18 +23,20 @@ const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
 const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::bigint)
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
-/** Pages that are asked for together take a third less processor time, of the service and of the server. */
+/** Reads that share a connection take a third less CPU, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
-/** A large page, or a search, takes milliseconds of this thread and of the server. */
+/** A large page or a search takes milliseconds of CPU, here and on the server. */
 const LONG_READS_MAX = 2;
-/** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
+/** A health check must answer fast: one attempt on the open connection, one on a new one. */
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
-/** A parameter of the type json would be turned into JSON once more. */
+/** The client would encode a parameter of type json a second time. */
 const GIVEN = "json_array_elements(CAST(CAST($1 AS text) AS json))";
-/** What the statement sees is as old as its start. If the mark is newer, what it would count may be too few. */
+/**
+ * A statement sees the snapshot of its start. If the mark has moved since, its count may be too low: it gets no turn.
+ */
 const TURN = `turn AS (
     INSERT INTO plantstore_marks (name, at_ms) VALUES ('turn', 1)
     ON CONFLICT (name) DO UPDATE SET at_ms = plantstore_marks.at_ms + 1
@@ -59,17 +61,17 @@ class PostgresStore extends SqlStore implements Store {
   private readonly readers: ConnectionPool;
   /** For the health check alone: nothing delays it but the server. */
   private readonly control: ConnectionPool;
-  /** What is written beside plants: tokens, webhooks, the numbers of the journal. */
+  /** For writes other than plants: tokens, webhooks, the numbers of the journal. */
   private readonly records: ConnectionPool;
   protected readonly writes: Batcher<PlantWrite, unknown>;
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
-  /** Numbering syncs, so all that read the journal share it, and no read of plants waits behind it. */
+  /** Numbering costs a sync, so readers of the journal share it, and reads of plants do not wait behind it. */
   private readonly numberings: Batcher<undefined, number>;
-  /** With a slow sync, webhooks that write one by one would wait for each other for seconds. */
+  /** Batched: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
   private readonly webhookUpdates: Batcher<WebhookUpdate, boolean>;
-  /** Many would take all connections, and most of this thread's time, from other requests. */
+  /** Throttled: many at once would starve other requests of connections and CPU. */
   private readonly longReads: Batcher<PlantQuery, PlantPage>;
-  /** Pieces of counts. A person waits for a search, and many counts must not take its place. */
+  /** Pieces of counts, in a queue of their own: a person waits for a search, and counts must not delay it. */
   private readonly counts: Batcher<PlantQuery, CountPage>;
 
   constructor(target: Target, description: Store["description"], limits: Limits) {
@@ -151,7 +153,7 @@ class PostgresStore extends SqlStore implements Store {
     );
   }
 
-  /** The server looks at every file of the database, which may take long. */
+  /** The server stats every file of the database, which may be slow. */
   async measureBytes(): Promise<number> {
     const [row] = await this.readers.run(
       (connection) => connection.query<{ readonly bytes: bigint }>(MEASURE),

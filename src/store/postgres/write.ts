@@ -1,4 +1,4 @@
-/** A batch of writes: one statement for each kind, writes about one id in their order. Each commits by itself. */
+/** A batch of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
 
 import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
@@ -15,28 +15,28 @@ import {
 import type { ConnectionPool } from "./pool.ts";
 import { FIND_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
 
-/** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
+/** A promise if the outcome is unknown: it rejects once the statement can no longer take effect. */
 type Settled = "created" | "replayed" | "done" | Error | Promise<never>;
 
 /**
- * A statement may reach the server long after we have given it up, or wait there for a lock. It changes nothing after
- * the time in its first parameter: otherwise a create that was sent again and removed would come back.
+ * A statement may reach the server, or get its lock there, long after we gave up on it. It changes nothing after the
+ * time in its first parameter: otherwise a plant that was retried and then removed would come back.
  */
 const IS_VALID = "clock_timestamp() < to_timestamp($1::float8)";
 
 export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-/** The place in the server's log: it grows with every record, whatever the clock does. */
+/** The WAL position: it grows with every record, whatever the clock does. */
 export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
-/** The block of a change whose ids are in `done`. Time and place are taken when the last plant has been changed. */
+/** The journal block for the ids in `done`. Time and LSN are taken after the last plant was changed. */
 const insertBlock = (length: string, text: string, kept: string): string =>
   `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
   SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
 
-/** Without and with a journal, whose text is the last parameter. */
+/** Without and with a journal. The text of the block is the last parameter. */
 type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
 
-/** The ids that were changed, as a text; null if all in $2 were. */
+/** The changed ids as text; null if all ids in $2 were changed. */
 const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
 
 const toStatement = (change: string, text: string): ChangeStatement => ({
@@ -51,14 +51,17 @@ const insertFrom = (source: string): string => `INSERT INTO plants (id, name, ta
 
 const INSERT = toStatement(insertFrom("* FROM unnest($2::bigint[], $3::text[], $4::text[])"), "$5");
 
-/** Without arrays and sums, a single plant takes the server less time. */
+/** A single plant is cheaper without arrays and aggregates. */
 const ONE = `${insertFrom("$2::bigint, $3::text, $4::text")} RETURNING NULL AS kept`;
 const INSERT_ONE: ChangeStatement = {
   plain: ONE,
   journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
-/** Only if the plant still is what its condition was judged by. Rows are locked by id: two instances never deadlock. */
+/**
+ * Changes a plant only if it is still what its condition was checked against. Rows are locked in the order of ids: two
+ * instances never deadlock.
+ */
 const changeBy = (change: string): ChangeStatement =>
   toStatement(
     `WITH wanted AS (
@@ -78,14 +81,14 @@ const changeBy = (change: string): ChangeStatement =>
 const REPLACE = changeBy("UPDATE plants SET name = new_name, tag = new_tag FROM");
 const REMOVE = changeBy("DELETE FROM plants USING");
 
-/** The lock makes this a write, so it waits for the synchronous standby: what can be read may not be there yet. */
+/** The lock makes this a write, so it waits for the synchronous standby, which may lack rows that can be read here. */
 const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
     name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
   FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
     ON id = wanted_id
   ORDER BY id FOR KEY SHARE OF plants`;
 
-/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
+/** The stored rows with these ids, and whether they are the same. Long plants come without their text. */
 async function comparePlants(connection: Connection, plants: readonly Plant[]) {
   type Compared = SentRow & { readonly same: boolean };
   const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
@@ -107,7 +110,7 @@ export async function commitWrites(
   const batch = new Batch(writes, accounts);
   const work = pool.run((connection) => batch.proceed(connection), deadlineMs);
   const failure: unknown = await work.catch((error: unknown) => error);
-  // Nothing was done of the writes that are still open.
+  // Writes without an outcome were not executed.
   return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
 }
 
@@ -120,7 +123,7 @@ export interface Accounts {
 const QUOTA_CHECK_MS = 10_000;
 const QUOTA_COUNT_MS_MAX = 30_000;
 
-/** How many plants may still be created, by a count that is some seconds old and what this instance did since. */
+/** How many plants may still be created: from a count that is about 10 s old, and this instance's writes since. */
 export function createQuota(plantsMax: number, countPlants: Store["countPlants"]) {
   let left: number | undefined;
   let dueMs = 0;
@@ -131,7 +134,7 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
   return {
     async isUsedUp(): Promise<boolean> {
       if (left === undefined) await count();
-      // Later counts are made beside the writes. A failed one leaves what was known.
+      // Later counts run in the background. If one fails, the old count stays.
       else if (performance.now() >= dueMs) void count().catch(() => undefined);
       return (left as number) <= 0;
     },
@@ -146,7 +149,7 @@ class Batch {
   readonly outcomes = new Map<PlantWrite, Settled>();
   private readonly writes: readonly PlantWrite[];
   private readonly accounts: Accounts;
-  /** What this batch has found or stored, for further creates of the same id. */
+  /** Plants that this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
   constructor(writes: readonly PlantWrite[], accounts: Accounts) {
@@ -154,13 +157,13 @@ class Batch {
     this.accounts = accounts;
   }
 
-  /** Goes on with what earlier attempts have left open. */
+  /** Continues with the writes that earlier attempts left open. */
   async proceed(connection: Connection): Promise<void> {
     while (this.outcomes.size < this.writes.length)
       await this.perform(connection, this.nextPiece());
   }
 
-  /** Writes for one statement: the first open one of each id, as far as they are of one kind, sorted by id. */
+  /** Writes for one statement: the first open one of each id, all of one kind, sorted by id. */
   private nextPiece(): PlantWrite[] {
     const piece: PlantWrite[] = [];
     const ids = new Set<bigint>();
@@ -188,18 +191,18 @@ class Batch {
       if (error instanceof LostAnswerError) return this.giveUp(piece, error);
       if (classify(error) !== "bad row") throw error;
       if (piece.length === 1) return void this.outcomes.set(first, error as Error);
-      // One row that PostgreSQL refuses fails its whole statement.
+      // One bad row fails its whole statement, so each is tried alone.
       for (const write of piece)
         if (!this.outcomes.has(write)) await this.perform(connection, [write]);
     }
   }
 
-  /** Later writes about the same ids are given up too: they must not overtake a statement that is still on its way. */
+  /** Gives up later writes to the same ids too: they must not overtake a statement in flight. */
   private giveUp(piece: readonly PlantWrite[], error: LostAnswerError): void {
     const unknown = Bun.sleep(Math.max(0, error.validUntilMs - performance.now()) + 1).then(() => {
       throw new Refusal("store_unavailable", undefined, error);
     });
-    // The caller may come for it later than it is due.
+    // It may reject before the caller handles it.
     unknown.catch(() => undefined);
     const open = piece.filter((write) => !this.outcomes.has(write));
     const ids = new Set(open.map(({ id }) => id));
@@ -227,9 +230,9 @@ class Batch {
     if (open.length > 0) await this.compare(connection, open);
   }
 
-  /** Tells a replay from a conflict. What is not there is `absent`, or tried again. */
+  /** Tells replays from conflicts. Missing plants settle as `absent`, or are retried. */
   private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
-    // Locked, because a replay acknowledges what was found.
+    // Locks the rows: a replay acknowledges what was found.
     const kept = await comparePlants(connection, plantsOf(creates));
     for (const create of creates) {
       const row = kept.get(create.id);
@@ -239,14 +242,14 @@ class Batch {
         this.settle(create, refuseTaken(create.plant), stored);
       } else if (absent !== undefined) this.settle(create, absent);
     }
-    // The rest was removed since, or came too late to be created.
+    // The rest were removed since, or their INSERT came after its deadline.
     if (kept.size < creates.length && absent === undefined)
       throw new TransientError("neither created nor found");
   }
 
   private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
     const before = new Map<bigint, Plant>();
-    // What is not looked up now stays open, for the next piece.
+    // The rest stay open, for the next piece.
     const ids = idsOf(changes.slice(0, FIND_LENGTH_MAX));
     for (const [index, seen] of (await findPlants(connection, ids)).entries()) {
       const change = changes[index] as Update;
@@ -288,7 +291,7 @@ class Batch {
     }
     const statement = hasJournal ? journaled : plain;
     const rows = await connection.write<{ readonly kept: string | null }>(statement, values);
-    // Rows are trusted, and not their count, which some engines that speak the protocol get wrong.
+    // Counts the rows returned, not the reported count, which some compatible engines get wrong.
     const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
     return ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));

@@ -37,7 +37,7 @@ export interface CopyRequest {
   readonly verifyFirst: boolean;
   /** The change log to replay into the copy, and up to which moment. */
   readonly replay?: { readonly log: string; readonly until: Until } | undefined;
-  /** A store that has to have the same plants afterwards. */
+  /** A store whose plants the copy must equal. */
   readonly sameAs?: string | undefined;
 }
 
@@ -69,7 +69,7 @@ export interface Transferred extends StoreFacts {
   readonly path: string;
 }
 
-/** SQLite keeps these beside a file. It would take any file with such a name for its own. */
+/** SQLite keeps files with these suffixes beside a database, and would use any file with such a name. */
 export const companions = ["-wal", "-shm", "-journal"] as const;
 
 /** Copies the store at `from` to the new file `to`. The service may be running. */
@@ -104,10 +104,10 @@ const requireStore = (path: string): unknown => readStore(path, (db) => getSchem
 
 function findFree(to: string, advice: string): string {
   const path = join(realpathSync(dirname(resolve(to))), basename(to));
-  // A link that leads nowhere is taken too.
+  // A dangling symlink counts as existing.
   if (lstatSync(path, { throwIfNoEntry: false }) !== undefined)
     throw new StoreOpenError(`${path} exists, and is not overwritten. ${advice}`);
-  // SQLite would replay a log that is left of a lost file into the copy.
+  // SQLite would replay an orphaned WAL into the copy.
   const orphan = companions.map((suffix) => path + suffix).find((file) => existsSync(file));
   if (orphan !== undefined)
     throw new StoreOpenError(
@@ -116,7 +116,7 @@ function findFree(to: string, advice: string): string {
   return path;
 }
 
-/** Into a file beside it first. Readable by its owner alone, because it holds hashes of tokens. */
+/** Copies to a temporary file in the same folder, then names it. Mode 0600: a store holds token hashes. */
 async function copyInto(
   path: string,
   source: Omit<CopyRequest, "to">,
@@ -141,10 +141,10 @@ async function copyInto(
   }
 }
 
-/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
+/** The runtime aborts the process if a new thread gets no descriptors for its event loop. */
 const DESCRIPTORS_NEEDED = 32;
 
-/** On a thread of its own: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
+/** Runs on its own thread: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
 export async function copyOnThread(order: CopyRequest, signal: AbortSignal): Promise<StoreFacts> {
   signal.throwIfAborted();
   requireDescriptors();
@@ -161,7 +161,7 @@ export async function copyOnThread(order: CopyRequest, signal: AbortSignal): Pro
   }
 }
 
-/** A thread that appends to change logs: a folder on a network may hang. */
+/** Appends to change logs on its own thread, because a network folder may hang. */
 export function startAppender() {
   requireDescriptors();
   const thread = startThread("reader-worker");
@@ -177,7 +177,7 @@ function requireDescriptors(): void {
   try {
     while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
   } catch {
-    // The limit of the process, or of the system.
+    // EMFILE or ENFILE.
   }
   for (const descriptor of opened) closeSync(descriptor);
   if (opened.length < DESCRIPTORS_NEEDED)
@@ -198,7 +198,7 @@ function giveName(file: string, path: string): void {
   }
 }
 
-/** One read transaction: the copy has every plant that was acknowledged before it began, and writes continue. */
+/** One snapshot: the copy has every plant acknowledged before it began, and writes continue. */
 export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyRequest): StoreFacts {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
@@ -239,7 +239,7 @@ function verifyStore(path: string, calledAs = path) {
   });
 }
 
-/** Over every row of every table, or of one. */
+/** SHA-256 over every row of every table, or of one table. */
 function digestStore(path: string, table?: string): string {
   return readStore(path, (db) => {
     const hasher = new Bun.CryptoHasher("sha256");

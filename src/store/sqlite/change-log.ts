@@ -71,7 +71,7 @@ export const findPosition = (copy: string): Position =>
     return readPosition(db);
   });
 
-/** What a copy and its log reach together. */
+/** The newest change in a copy and its log together. */
 export function findReach(copy: string): Position {
   let reached = findPosition(copy);
   for (const { line } of readLog(logOf(copy), reached.change))
@@ -82,7 +82,7 @@ export function findReach(copy: string): Position {
 const CHUNK_BYTES = 1_048_576;
 const NEWLINE = 10;
 
-/** Each line with the offset behind it. A log that does not exist is empty. */
+/** Yields each line with its end offset. A log that does not exist is empty. */
 function* readLog(
   file: string,
   after: number,
@@ -103,7 +103,7 @@ function* readLog(
         const line = parseLine(rest.toString("utf8", start, at));
         if (line === undefined || ("entries" in line && line.after !== last))
           throw new StoreOpenError(
-            `${file} is damaged ${end} bytes from its start. What comes before can be restored with --at-change ${last}.`,
+            `${file} is damaged ${end} bytes from its start. The changes before that can be restored with --at-change ${last}.`,
           );
         if ("entries" in line) last = line.last;
         end += at + 1 - start;
@@ -127,10 +127,10 @@ const CRC_DIGITS = 8;
 const formatLine = (json: string): string =>
   `${Bun.hash.crc32(json).toString(16).padStart(CRC_DIGITS, "0")} ${json}`;
 
-/** Text that is written at once. */
+/** The size of one write and sync. */
 const WRITE_CHARACTERS = 4_194_304;
 
-/** Appends what happened in a store to the log of one of its copies. It blocks, so it has a thread of its own. */
+/** Appends a store's changes to the log of one of its copies. It blocks, so it runs on its own thread. */
 export class ChangeLog {
   readonly copy: string;
   private readonly file: string;
@@ -139,12 +139,12 @@ export class ChangeLog {
   /** The number of the last change in the log, and where its line ends. */
   private last: number;
   private end = 0;
-  /** What the log has of each: when the token was revoked, and the version of the webhook. */
+  /** What the log has already: each token's revocation time and each webhook's version. */
   private readonly tokens = new Map<string, unknown>();
   private readonly webhooks = new Map<string, unknown>();
   private tokensCount = "";
 
-  /** Continues a log that exists. Throws if it does not belong to the copy. */
+  /** Continues an existing log. Throws if it does not belong to the copy. */
   constructor(from: string, copy: string) {
     this.copy = copy;
     this.file = logOf(copy);
@@ -164,7 +164,7 @@ export class ChangeLog {
     try {
       return this.appendAll();
     } catch (error) {
-      // It is not known what was written.
+      // It is unknown what was written: the next attempt logs all tokens and webhooks again.
       this.tokens.clear();
       this.webhooks.clear();
       this.tokensCount = "";
@@ -220,7 +220,7 @@ export class ChangeLog {
         "SELECT count(*) || ' ' || count(revoked_at_ms) AS count FROM tokens",
       )
       .get() as { count: string };
-    // A token is added or revoked, and never changed otherwise. Its last use is not kept up to date.
+    // Tokens are only added and revoked. Their last use is not kept up to date.
     const tokens =
       this.tokensCount === count ? [] : this.readNews("tokens", "revoked_at_ms", this.tokens);
     const webhooks = this.readNews("webhooks", "version", this.webhooks);
@@ -246,7 +246,7 @@ export class ChangeLog {
     });
   }
 
-  /** At the end of what is known to be whole: an attempt that failed may have left a part of a line. */
+  /** Writes after the last whole line: a failed attempt may have left a partial one. */
   private write(text: string): void {
     const isNew = this.end === 0;
     const descriptor = openSync(this.file, isNew ? "w" : "r+", 0o600);
@@ -277,7 +277,9 @@ export interface Replayed {
   readonly reached: Position;
 }
 
-/** Brings a copy up to the moment. Throws a StoreOpenError if a change does not fit the plant that it changes. */
+/**
+ * Replays the log into a copy, up to `until`. Throws a StoreOpenError if a change does not match the plant it changes.
+ */
 export function replayLog(copy: string, log: string, until: Until): Replayed {
   const { atMs = Number.POSITIVE_INFINITY, change = Number.POSITIVE_INFINITY } = until;
   using db = new Database(copy, { readwrite: true, create: false, safeIntegers: true });
@@ -303,7 +305,7 @@ export function replayLog(copy: string, log: string, until: Until): Replayed {
   return { changes, reached };
 }
 
-/** Returns how many changes it had up to `last`. */
+/** Returns the number of changes up to `last`. */
 function replayBlock(db: Database, block: Block, last: number, log: string): number {
   const [first, at] = [BigInt(block.first), BigInt(block.at)];
   const row = { first, last: BigInt(last), at_ms: at, entries: JSON.stringify(block.entries) };
@@ -312,7 +314,7 @@ function replayBlock(db: Database, block: Block, last: number, log: string): num
     if (change.seq > last) break;
     if (!applyChange(db, change))
       throw new StoreOpenError(
-        `${log} does not fit the copy: change ${change.seq} found another plant ${change.id} than it changed.`,
+        `${log} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
       );
     kept.add(change.id, change.by, change.plant, change.before);
   }
@@ -342,7 +344,7 @@ function applyChange(db: Database, { id, plant, before }: Change): boolean {
   return done.changes === 1;
 }
 
-/** A name may have passed from a revoked token to another, so all of them go first. */
+/** A revoked token's name may be in use again, so all deletes come before the inserts. */
 function storeRecords(db: Database, { tokens, webhooks, names }: Records): void {
   const remove = (table: string, condition: string, keys: readonly unknown[]): void =>
     void db

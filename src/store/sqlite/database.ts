@@ -20,9 +20,9 @@ import type { Statement } from "../records.ts";
 /** Marks the file as a plant store: "PLS1". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c5331;
 
-/** The schema, step by step. A released step never changes: the next step repairs a mistake. */
+/** The schema's migrations. A released one never changes: a later one fixes a mistake. */
 export const migrations: readonly string[] = [
-  // A block of the journal holds the entries from `first` to `last`. One without entries is a break in it.
+  // A journal block holds the entries `first` to `last`. A block without entries is a break.
   `
   CREATE TABLE plants (
     id   INTEGER PRIMARY KEY,
@@ -70,7 +70,7 @@ export const migrations: readonly string[] = [
   `,
 ];
 
-/** Before it, several connections can corrupt a file in WAL mode: https://www.sqlite.org/wal.html#walresetbug. */
+/** Older versions can corrupt a WAL-mode file with several connections: https://www.sqlite.org/wal.html#walresetbug. */
 const SQLITE_VERSION_MIN = "3.51.3";
 
 // The runtime brings its own SQLite, except on macOS, where the system's is too old.
@@ -92,7 +92,7 @@ function requireSqliteVersion(given?: string): void {
 
 /** How long commands and a starting service wait for a lock that another process holds. */
 const LOCK_WAIT_MS = 5_000;
-/** Of a thread that reads. Only opening or closing the file locks readers out. */
+/** The same for reader threads. Readers are locked out only while the file is opened or closed. */
 const READER_LOCK_WAIT_MS = 100;
 
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
@@ -100,8 +100,8 @@ export function openDatabase(path: string, onMigrate?: OnMigrate, version?: stri
   requireSqliteVersion(version);
   makeDirectoryDurably(dirname(resolve(path)));
   try {
-    // Readable by its owner alone, because it holds hashes of tokens; SQLite creates the log with the same mode. Only a
-    // new file is opened here: closing a descriptor of a file gives up all locks that this process has on it.
+    // Mode 0600: the file holds token hashes, and SQLite creates the WAL with the same mode. Only a new file is opened
+    // here: closing any descriptor of a file drops all POSIX locks that this process holds on it.
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
@@ -109,7 +109,7 @@ export function openDatabase(path: string, onMigrate?: OnMigrate, version?: stri
   return openFile(path, true, onMigrate);
 }
 
-/** A file without content. One that could not be set up, because the disk was full, is blank too. */
+/** An empty file, or one whose setup failed because the disk was full. */
 export const isBlank = (db: Database): boolean =>
   db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null &&
   readPragma(db, "application_id") === 0;
@@ -117,7 +117,7 @@ export const isBlank = (db: Database): boolean =>
 /** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
 export const reopenDatabase = (path: string): Database => openFile(path, false);
 
-/** Opens the store on a further thread, to read. The thread that writes has opened it already. */
+/** Opens the store on another thread, to read. The writer has opened it already. */
 export function openReadOnly(path: string): Database {
   const db = new Database(path, { readonly: true, safeIntegers: true });
   db.run(`PRAGMA busy_timeout = ${READER_LOCK_WAIT_MS}`);
@@ -145,19 +145,19 @@ function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Databa
   }
 }
 
-/** Of the log, in a file of its own, which the first process that opens the store makes. */
+/** The size of the WAL index (-shm), which the first process that opens the store creates. */
 const INDEX_BYTES = 32_768;
 
 function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
-  // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
+  // WAL with FULL is one sync per commit. On macOS, fsync does not flush the drive's cache; fullfsync does.
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
   db.run("PRAGMA fullfsync = ON");
   db.run("PRAGMA checkpoint_fullfsync = ON");
   db.run("PRAGMA trusted_schema = OFF");
-  // More than SQLite's 1,000 pages: random ids touch a page each. With still more, a checkpoint would take too long.
+  // SQLite's default is 1,000 pages, but every random id touches another page. Above 8,000 a checkpoint takes too long.
   db.run("PRAGMA wal_autocheckpoint = 8000");
-  // Less than SQLite's 2 MB: the system has the pages too, and more gains little even for random ids.
+  // SQLite's default is 2 MB. The kernel caches the pages too, and more gains little even for random ids.
   db.run("PRAGMA cache_size = -1000");
   db.run("PRAGMA journal_size_limit = 67108864");
   migrate(db, path, onMigrate);
@@ -208,8 +208,8 @@ export function readStore<Result>(
 export const adviseOnTemporaryFiles = (folder: string): string =>
   `Temporary files are in ${folder}: make room there, or name another folder with TMPDIR.`;
 
-// SQLite creates a log and an index beside the file if there are none. Only a connection that could write removes them
-// at the end; but it would also checkpoint a log that has content.
+// SQLite creates -wal and -shm if they are missing. Only a read-write connection removes them on close, but it would
+// also checkpoint a WAL that has content.
 function openToRead(path: string): Database {
   const hasLog = fileBytesOf(`${path}-wal`) > 0;
   const db = new Database(path, {
@@ -245,7 +245,7 @@ export function findDamage(db: Database, faultsMax: number): string[] {
     for (const { integrity_check: lines } of found.iterate())
       faults.push(...lines.split("\n").filter((line) => line !== "ok" && !line.startsWith("***")));
   } catch (error) {
-    // With enough damage the check itself ends in an error, after what it has found so far.
+    // With enough damage the check itself throws, after it has reported some faults.
     if (faults.length === 0) throw error;
   }
   return faults;
@@ -263,36 +263,36 @@ export function findDiskFree(path: string): number | undefined {
 }
 
 export const runOn = (db: Database, [sql, ...values]: Statement): unknown[] =>
-  // SQLite counts parameters that begin with $ in the order in which they appear.
+  // SQLite numbers $ parameters in order of appearance, ? parameters by their number.
   db.query<unknown, typeof values>(sql.replaceAll("$", "?")).all(...values);
 
 export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
 
 /**
- * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its creator was
- * never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
+ * After a crash or a failed fsync, the WAL may have a plant whose pages are only in the kernel's cache. Its create was
+ * never acknowledged. But a client that reads it, or retries and gets "replayed", would take it for stored.
  */
 export interface Durability {
-  /** All that can be read is synced: answers about plants may be given. */
+  /** Everything readable is synced: plants may be answered. */
   readonly reads: boolean;
-  /** The log is empty too. One that failed to sync must not grow. */
+  /** The WAL is empty too: one that failed to sync must not grow. */
   readonly writes: boolean;
 }
 
-/** Copies everything that can be read into the main file, syncs it, and empties the log, as far as readers allow. */
+/** Checkpoints the WAL into the main file, syncs it, and truncates the WAL, as far as readers allow. */
 export function makeDurable(db: Database): Durability {
   type Counts = Record<"busy" | "log" | "checkpointed", bigint>;
   const found = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get();
   const { busy, log, checkpointed } = found as Counts;
   const writes = busy === 0n;
-  // The counts are -1 if another process is making a checkpoint.
+  // The counts are -1 if another process is checkpointing.
   return { writes, reads: writes || (log >= 0n && log === checkpointed) };
 }
 
 /**
- * Makes the log durable as it is, on a disk without room for a checkpoint. A sync alone would not prove it: an earlier
- * one may have failed, and the kernel taken the pages for written. So each is written again, in place, where no new
- * block is needed. The transaction keeps other processes from writing to the log meanwhile.
+ * Makes the WAL durable on a disk too full for a checkpoint. A sync alone proves nothing: after an earlier failure the
+ * kernel may have marked the pages clean. So every page is rewritten in place, which needs no new disk block. The
+ * transaction keeps other processes from writing to the WAL meanwhile.
  */
 export const rewriteLog = (db: Database, path: string): void =>
   db
@@ -310,7 +310,7 @@ export const rewriteLog = (db: Database, path: string): void =>
     )
     .immediate();
 
-/** Returns a check that throws once one of these files is moved or removed: a write would go into a file without a name. */
+/** Returns a check that throws once one of these files is moved or removed: writes would go to an unlinked file. */
 export function watchFiles(files: readonly string[]): () => void {
   const watched = files.map((file) => [file, find(file)] as const);
   return function assertFilesNotMoved() {
@@ -352,14 +352,14 @@ export const isLocked = (error: unknown): boolean =>
   error instanceof StoreLockedError ||
   hasCode(error instanceof StoreOpenError ? error.cause : error, /^SQLITE_(BUSY|LOCKED)/);
 
-/** The kernel may drop the pages, and report success the next time: another sync of this log proves nothing. */
+/** The kernel may drop the pages and report success the next time, so another sync of this WAL proves nothing. */
 export const isSyncFailure = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_IOERR_(DIR_)?FSYNC/);
 
-/** Even reading a file in WAL mode takes the right to write to its folder, if no process has it open. */
+/** In WAL mode even a reader needs write permission on the folder, if no process has the file open. */
 const isForbidden = (error: unknown): boolean => hasCode(error, /^SQLITE_(READONLY|CANTOPEN|PERM)/);
 
-/** The system has failed, and says nothing about what is in the file. */
+/** The system failed, which says nothing about the file's content. */
 export const isOfEnvironment = (error: unknown): boolean =>
   isForbidden(error) || hasCode(error, /^SQLITE_(FULL|IOERR|NOMEM)/);
 
@@ -369,7 +369,7 @@ const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|
 export function translate(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
-  // The system refused to look up a file, for lack of a permission or a descriptor.
+  // A system call failed, for lack of a permission or a descriptor.
   const isOfSystem = (error as NodeJS.ErrnoException).syscall !== undefined;
   const isUnavailable =
     error instanceof StoreOpenError || isOfSystem || hasCode(error, UNAVAILABLE);

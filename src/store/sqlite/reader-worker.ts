@@ -1,5 +1,5 @@
 /**
- * The thread that reads at length: searches, counts, large pages, exports, tags, the journal. Or it copies a store, or
+ * The reader thread: searches, counts, large pages, exports, tags, the journal. Another instance copies a store, or
  * appends to a change log.
  */
 
@@ -39,7 +39,7 @@ function append({ from, copy }: AppendRequest): boolean {
   }
 }
 
-/** A text goes as bytes, which are not copied on the way. */
+/** Page text is sent as bytes, which are transferred, not copied. */
 function answer(port: MessagePort, opened: SqliteReader, order: ReadRequest): void {
   const made = toAnswer(() => opened.perform(order));
   if (order.kind !== "plants" || !("value" in made)) return port.postMessage(made);

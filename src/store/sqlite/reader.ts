@@ -1,4 +1,4 @@
-/** One connection that only reads. It sees a commit after its sync, never before. Readers do not block the writer. */
+/** A read-only connection. It sees a commit after its sync, never before. Readers do not block the writer. */
 
 import type { Database } from "bun:sqlite";
 import type { ChangeQuery } from "../../domain/change.ts";
@@ -25,25 +25,25 @@ import type { Statement, Value } from "../records.ts";
 import { type BlockRow, createChangePage, partOf, type PlantRow, toPlant } from "../sql-store.ts";
 import { openReadOnly, runOn, translate, watchFiles } from "./database.ts";
 
-/** What may take long. It is data, so another thread can do it. */
+/** A read that may take long, as plain data, so another thread can run it. */
 export type ReadRequest =
   | { readonly kind: "plants"; readonly query: PlantQuery; readonly form: PageForm }
   | { readonly kind: "count"; readonly query: PlantQuery }
   | { readonly kind: "tags"; readonly query: TagQuery }
   | { readonly kind: "changes"; readonly query: ChangeQuery };
 
-/** The plants that one batch of look-ups reads. The rest is read when these are answered, so memory stays bounded. */
+/** Bounds the memory of one batch of look-ups. The rest go to the next batch. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
-/** Rows between two looks at the clock: about a millisecond, if none of them matches. */
+/** Rows between two looks at the clock: about 1 ms if none match. */
 const STEP_ROWS = 5_000;
-/** Counting these takes some ten milliseconds. */
+/** Counting these takes about 10 ms. */
 const COUNT_ROWS = 200_000;
 
-/** LIKE compares plain ASCII as a search does. Other texts, and long ones, are for the search itself to look at. */
+/** LIKE agrees with our search on short ASCII text. The search itself checks everything else. */
 const mayMatch = (column: string): string =>
   `octet_length(${column}) > 4096 OR length(${column}) < octet_length(${column}) OR ${column} LIKE ?4 ESCAPE '\\'`;
 
-/** The index on the tag holds the ids of each tag in order, so it is walked as the table is. */
+/** The tag index has the ids of each tag in order, so pages walk it like the table. */
 const TAGGED = "tag = ?1 AND";
 
 function connect(db: Database) {
@@ -55,10 +55,10 @@ function connect(db: Database) {
       page: prepare<PlantRow<bigint | number>>(
         `SELECT id, name, tag ${rows} ORDER BY id ${order} LIMIT ?3`,
       ),
-      // The last row of a piece, if there are as many.
+      // The id of row number ?3, if there are that many.
       last: prepare<{ id: bigint }>(`SELECT id ${rows} ORDER BY id ${order} LIMIT 1 OFFSET ?3 - 1`),
       count: prepare<{ count: bigint }>(`SELECT count(*) AS count ${rows}`),
-      // All rows that may match, and the last one.
+      // The rows up to ?3 that may match, and ?3 itself.
       candidates: prepare<PlantRow>(
         `SELECT id, name, tag ${rows} AND id ${to} ?3
         AND (?4 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")} OR id = ?3) ORDER BY id ${order}`,
@@ -72,8 +72,8 @@ function connect(db: Database) {
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
     all: { asc: prepareWalk("asc", ""), desc: prepareWalk("desc", "") },
     tagged: { asc: prepareWalk("asc", TAGGED), desc: prepareWalk("desc", TAGGED) },
-    // A tag has no byte 0, so the next one after a whole tag is at least a byte 1 longer. No text has the byte 255, so
-    // that one leads behind all tags that begin with a prefix.
+    // A tag has no byte 0, so every tag after a whole tag is at least that tag plus byte 1. UTF-8 has no byte 255, so a
+    // prefix plus byte 255 sorts after all tags with that prefix.
     nextTag: prepare<TagPrefix>(
       `SELECT substr(tag, 1, ${TAG_PREFIX_CHARACTERS}) AS head, octet_length(tag) AS bytes
         FROM plants WHERE tag >= max(?1, coalesce(substr(?2, 1, ${TAG_PREFIX_CHARACTERS})
@@ -97,7 +97,7 @@ type ReadConnection = ReturnType<typeof connect>;
 const walkOf = ({ all, tagged }: ReadConnection, { tag, order }: PlantQuery) =>
   (tag === undefined ? all : tagged)[order];
 
-/** Every method throws what `translate` makes of an error. */
+/** Every method throws translated errors. */
 export class SqliteReader {
   private connection: ReadConnection | undefined;
   private readonly scanRowsMax: number;
@@ -110,13 +110,13 @@ export class SqliteReader {
     this.assertFileNotMoved = watchFiles([path]);
   }
 
-  /** With its statements: a connection with an unfinished one does not release its file. */
+  /** Finalizes its statements too: an unfinished one would keep the file open. */
   close(): void {
     this.connection?.db.close(true);
     this.connection = undefined;
   }
 
-  /** In the order of the ids, as far as the plants are not too large together. */
+  /** In the order of the ids, up to LOOK_UP_CHARACTERS_MAX. */
   findPlants(ids: readonly bigint[]): (Plant | undefined)[] {
     const find = ({ findPlant }: ReadConnection): (Plant | undefined)[] => {
       const found: (Plant | undefined)[] = [];
@@ -196,7 +196,7 @@ export class SqliteReader {
 
   private readChanges(query: ChangeQuery) {
     return this.read(({ lastBreak, newestChange, readChanges }) => {
-      // To find it takes a scan. While a process keeps a journal, nothing makes another break.
+      // Cached: finding it is a scan, and no break is added while a process keeps a journal.
       if (query.after === 0) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
       const page = createChangePage(query, Number(newestChange.get()?.newest));
       const start = query.after || (this.lastBreak as number);
@@ -234,18 +234,18 @@ function readPage(connection: ReadConnection, query: PlantQuery): PlantPage {
   const read = (isExact: boolean): PlantPage | undefined => {
     const page = createPage(query, Number.POSITIVE_INFINITY);
     const rows = walkOf(connection, query).page.safeIntegers(isExact);
-    // One more than the page may have tells whether there is a next one.
+    // One row more than the page holds tells whether there is a next page.
     for (const row of rows.iterate(tag, firstId, limit + 1)) {
       if (!isExact && !Number.isSafeInteger(row.id)) return undefined;
       if (!page.add(toPlant(row))) return { plants: page.plants, next: page.lastId };
     }
     return { plants: page.plants, next: undefined };
   };
-  // As numbers, which take a tenth less time, unless an id among them may have been rounded.
+  // Ids are read as numbers first (10 % faster), and again as bigints if one may have been rounded.
   return read(false) ?? (read(true) as PlantPage);
 }
 
-/** The different tags. Each costs one step down the index, however many plants have it. */
+/** Distinct tags. Each costs one index seek, however many plants have it. */
 function* walkTags({ nextTag }: ReadConnection, query: TagQuery): Generator<TagPrefix> {
   for (let after = query.after ?? null; ;) {
     const row = nextTag.get(query.prefix, after);

@@ -1,4 +1,4 @@
-/** The thread that writes. */
+/** The store thread: the only one that writes. */
 
 import { workerData } from "node:worker_threads";
 import { serveWrites, type ThreadSetup, toAnswer } from "./thread.ts";

@@ -20,7 +20,7 @@ const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
   ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
 const TRIM = trimBlocks("changes", "at_ms");
 
-/** Where a store writes, and where it reads at length: on this thread without a `read`. */
+/** Where writes and long reads run. Without `read`, long reads run on this thread. */
 interface Engine {
   readonly commit: Commit<Write, unknown>;
   readonly read?: (order: ReadRequest) => Promise<unknown>;
@@ -28,7 +28,7 @@ interface Engine {
   readonly close: () => unknown;
 }
 
-/** For a command: everything is done on this thread. Throws a StoreOpenError. */
+/** For a command: everything runs on this thread. Throws a StoreOpenError. */
 export function openAlone(path: string, limits: StoreLimits, onMigrate?: OnMigrate): SqliteStore {
   const writer = new SqliteWriter(path, limits, onMigrate);
   return new SqliteStore(path, limits, {
@@ -38,7 +38,7 @@ export function openAlone(path: string, limits: StoreLimits, onMigrate?: OnMigra
   });
 }
 
-/** For a thread of the service. `close` is called at the end, by the thread that started those of the store. */
+/** For an HTTP thread of the service. `close` is for the thread that started the store's threads. */
 export function openLinked(
   path: string,
   limits: StoreLimits,
@@ -55,7 +55,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private readonly reader: SqliteReader;
   protected readonly writes: Batcher<Write, unknown>;
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
-  /** Each takes a bounded time, so those of all clients take turns. */
+  /** One at a time. Each takes a bounded time, so clients take turns. */
   private readonly longReads: Batcher<ReadRequest, unknown>;
   private tasksWaiting = 0;
 
@@ -89,7 +89,10 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
 
-  /** Finds out whether a plant could be created. A disk that hangs is noticed before a client's patience ends. */
+  /**
+   * Writes a row, to find out whether a plant could be created. A hanging disk is reported before a health check times
+   * out.
+   */
   async probe(): Promise<void> {
     const written = await within(PROBE_MS_MAX, this.perform(true, [PROBE, Date.now()]));
     if (written === undefined) throw new Refusal("store_unavailable");
@@ -147,7 +150,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.whenDurable(() => this.longReads.submit(order) as Promise<Result>);
   }
 
-  /** After a crash, everything that can be read is on disk after the first commit. Rejects if that fails. */
+  /** After a crash, reads wait for the first commit, which syncs everything readable. Rejects if that fails. */
   private async whenDurable<Result>(read: () => Promise<Result>): Promise<Result> {
     if (this.engine.isDurable()) return read();
     await this.perform(true).catch((error: unknown) => {

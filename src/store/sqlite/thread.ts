@@ -1,6 +1,6 @@
 /**
- * The threads of a store, and both ends of the ports to them. One thread writes: nothing else runs there, so a slow sync
- * delays writes alone. One reads at length. Both answer in the order of the questions.
+ * The store's threads, and both ends of their message ports. The store thread only writes, so a slow sync delays
+ * nothing else. The reader thread runs long reads. Both answer in the order of the requests.
  */
 
 import { join } from "node:path";
@@ -20,12 +20,12 @@ import type { SqliteWriter, Write, WriterLimits } from "./writer.ts";
 export interface StoreLink {
   readonly writes: MessagePort;
   readonly reads: MessagePort;
-  /** 1 once everything that can be read is on disk. */
+  /** 1 once everything readable is on disk. */
   readonly durable: Int32Array;
 }
 
 export interface ThreadSetup {
-  /** "open", "close", or the copy to make. The reader opens the store when the writer has. */
+  /** "open", "close", or the copy to make. The reader opens the store after the writer. */
   readonly orders: MessagePort;
   readonly path: string;
   readonly limits: WriterLimits & Pick<StoreLimits, "scanRowsMax">;
@@ -33,7 +33,7 @@ export interface ThreadSetup {
   readonly durable: Int32Array;
 }
 
-/** An error loses its class and code on the way to another thread. Without a reason it is a StoreOpenError. */
+/** postMessage drops an error's class and code. Without a reason it is a StoreOpenError. */
 type Failed = ReturnType<typeof toFailed>;
 type Answer = Failed | { readonly value: unknown };
 
@@ -48,7 +48,7 @@ const fromFailed = ({ failure: { reason, message, cause } }: Failed): Error =>
     ? new StoreOpenError(message, { cause })
     : new Refusal(reason, message, cause);
 
-/** For the log: a message between threads would drop an error's code. */
+/** For the log: postMessage would drop an error's code. */
 function toPlain(cause: unknown): unknown {
   if (!(cause instanceof Error)) return cause === undefined ? undefined : Bun.inspect(cause);
   const described = describeError(cause);
@@ -68,10 +68,10 @@ function* takeAll(port: MessagePort): Generator {
     yield came.message;
 }
 
-/** A message may arrive and not be delivered for seconds, if the event loop is busy: so this looks for it. */
+/** A busy event loop may not deliver a message for seconds, so the port is polled too. */
 const RECEIVE_MS = 10;
 
-/** One end of a port: questions out, and an answer to each back. */
+/** The calling end of a port: sends requests and receives one answer to each, in order. */
 export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   const asked: PromiseWithResolvers<unknown>[] = [];
   let isWatching = false;
@@ -121,13 +121,13 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
   };
 }
 
-/** One of the writes of a commit may have failed alone. */
+/** A single write of a commit may have failed. */
 const fromOutcome = (outcome: unknown): unknown =>
   typeof outcome === "object" && outcome !== null && "failure" in outcome
     ? fromFailed(outcome as Failed)
     : outcome;
 
-/** One text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`. */
+/** One JSON text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`. */
 export function encodeBatch(writes: readonly Write[], deadlineMs: number): string {
   const values: unknown[] = [deadlineMs];
   for (const write of writes) {
@@ -164,7 +164,7 @@ export function decodeBatch(text: string): { deadlineMs: number; writes: Write[]
   return { deadlineMs: values[0] as never, writes };
 }
 
-/** On the thread that writes: whatever has arrived at its ports is one commit. */
+/** On the store thread: drains all ports into one commit. */
 export function serveWrites(writer: SqliteWriter, { ports, durable }: ThreadSetup): void {
   const noteDurable = (): unknown => Atomics.store(durable, 0, writer.isDurable ? 1 : 0);
   noteDurable();
@@ -180,7 +180,7 @@ export function serveWrites(writer: SqliteWriter, { ports, durable }: ThreadSetu
     });
 }
 
-/** What is late is dropped: its client may have sent it again and removed it, and a commit now would bring it back. */
+/** Late batches are dropped: a client may have retried and removed its plant, and a commit now would bring it back. */
 function commitTogether(
   writer: SqliteWriter,
   batches: readonly ReturnType<typeof decodeBatch>[],
@@ -210,7 +210,7 @@ export function startThread(
   const { port1, port2 } = new MessageChannel();
   const orders = createCaller(port1, onMigrate);
   const ended = Promise.withResolvers<never>();
-  // Nothing may be waiting for an answer.
+  // There may be no request in flight to handle the rejection.
   ended.promise.catch(() => undefined);
   const worker = new Worker(join(import.meta.dir, entry), {
     workerData: { ...setup, orders: port2 },
@@ -225,7 +225,7 @@ export function startThread(
   return {
     ended: ended.promise,
     ask: (order: unknown): Promise<unknown> => Promise.race([orders.ask(order), ended.promise]),
-    /** At once: a statement that it runs cannot be interrupted. */
+    /** Does not wait: a running statement cannot be interrupted. */
     end: (): void => {
       finish();
       void worker.terminate();
@@ -250,7 +250,7 @@ export async function startStoreThreads(
     const thread = startThread(entry, { path, limits, durable, ports }, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
-  // Side by side: each takes some ten milliseconds.
+  // Started in parallel: each takes about 10 ms.
   const writer = start("store-worker");
   const reader = start("reader-worker");
   let isClosing = false;
@@ -271,7 +271,7 @@ export async function startStoreThreads(
     onEnd: (fail: (error: unknown) => void): void => {
       for (const { ended } of [writer, reader]) ended.catch((error) => isClosing || fail(error));
     },
-    /** When nothing uses the links any more. The writer closes last: the last connection to close checkpoints the WAL. */
+    /** Call it when no link is in use. The writer closes last, because the last connection checkpoints the WAL. */
     close: async (): Promise<void> => {
       isClosing = true;
       for (const thread of [reader, writer]) {

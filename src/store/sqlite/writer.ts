@@ -1,4 +1,4 @@
-/** The one connection that writes. It commits a batch in one transaction, and each commit is one sync. */
+/** The only write connection. It commits a batch in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
@@ -29,7 +29,7 @@ import {
   watchFiles,
 } from "./database.ts";
 
-/** Statements that are run in a transaction with the writes of plants. Its outcome is the rows of the last one. */
+/** Statements that run in the transaction of the plants. The outcome is the rows of the last one. */
 export interface Task {
   readonly kind: "run";
   readonly concernsPlants: boolean;
@@ -59,7 +59,7 @@ function connect(db: Database, path: string) {
     insertPlant: prepare(
       "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
-    // A taken id ends the statement, and what it has inserted stays: to undo that, SQLite would copy every page.
+    // OR FAIL: a taken id ends the statement and keeps the rows before it. To undo those, SQLite would copy every page.
     insertPlants: { 16: insertRows(16), 4: insertRows(4) },
     countChanged: prepare<{ count: bigint }>("SELECT changes() AS count"),
     updatePlant: prepare("UPDATE plants SET name = ?, tag = ? WHERE id = ?"),
@@ -98,7 +98,7 @@ export class SqliteWriter {
   private plantsLeft: number | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
-  /** Whether the journal shows that this process writes none: before its first change there is a break. */
+  /** Whether this process, which keeps no journal, has added the break before its first change. */
   private isBreakMarked = false;
 
   constructor(path: string, limits: WriterLimits, onMigrate?: OnMigrate) {
@@ -109,19 +109,19 @@ export class SqliteWriter {
     try {
       this.requireDurable(this.connection, "reads");
     } catch (error) {
-      // A disk that fails, or a reader of another process. The next commit tries again, and reads wait for it.
+      // The disk failed, or a reader of another process is in the way. The next commit retries, and reads wait for it.
       this.disconnectAfter(error);
     }
   }
 
-  /** Whether answers about plants may be given. */
+  /** Whether everything readable is synced, so plants may be answered. */
   get isDurable(): boolean {
     return this.connection?.durability.reads === true;
   }
 
   /**
-   * Commits the batch, and returns one outcome a write, in order. The writes behind the last outcome were not begun. A
-   * lock of another process is waited for until the deadline, by `performance.now()`. Throws what `translate` makes.
+   * Commits the batch and returns one outcome per write, in order. Writes without an outcome were not tried. If another
+   * process holds the lock, it retries until the deadline, by `performance.now()`. Throws translated errors.
    */
   commit(batch: readonly Write[], deadlineMs: number): unknown[] {
     for (let waitMs = LOCK_RETRY_MS; ; waitMs = Math.min(2 * waitMs, LOCK_RETRY_MS_MAX)) {
@@ -130,7 +130,7 @@ export class SqliteWriter {
       } catch (error) {
         const isWaiting = isLocked(error) && performance.now() + waitMs <= deadlineMs;
         if (isWaiting) Bun.sleepSync(waitMs);
-        // A sleep may take longer. Past the deadline the clients were refused, and nothing may be stored any more.
+        // The sleep may overrun. Past the deadline the clients have been refused, so nothing may be stored.
         if (isWaiting && performance.now() < deadlineMs) continue;
         this.disconnectAfter(error);
         throw translate(error);
@@ -138,7 +138,7 @@ export class SqliteWriter {
     }
   }
 
-  /** With its statements: a connection with an unfinished one does not release its file. */
+  /** Finalizes its statements too: an unfinished one would keep the file open. */
   close(): void {
     this.connection?.db.close(true);
     this.connection = undefined;
@@ -163,7 +163,7 @@ export class SqliteWriter {
       this.isBreakMarked ||= isBreak;
       return outcomes;
     } catch (error) {
-      // A full disk and an I/O error have rolled back already.
+      // SQLite has already rolled back after a full disk or an I/O error.
       if (db.inTransaction) rollback.run();
       throw error;
     }
@@ -175,7 +175,7 @@ export class SqliteWriter {
       plantsMax === 0
         ? Number.POSITIVE_INFINITY
         : (this.plantsLeft ?? plantsMax - Number(countPlants.get()?.count));
-    // Each time: a second of large plants can fill what is left, and then not even a removal is possible.
+    // Checked on every commit: one second of large plants can fill the disk, and then not even a removal is possible.
     const free = diskFreeBytesMin > 0 ? findDiskFree(this.path) : undefined;
     return { plantsLeft, diskFreeBytes: free ?? diskFreeBytesMin, diskFreeBytesMin };
   }
@@ -198,7 +198,7 @@ export class SqliteWriter {
     if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
-  /** After a failed sync nothing more is added to this log. The next batch opens the file again. */
+  /** After a failed sync nothing is appended to this WAL. The next batch reopens the file. */
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
     this.close();
@@ -206,7 +206,10 @@ export class SqliteWriter {
   }
 }
 
-/** Creates share statements until an id is taken: a failure costs more than a statement saves. A full block ends the commit. */
+/**
+ * Creates share INSERTs until an id is taken: a failure costs more than sharing saves. A full journal block ends the
+ * commit.
+ */
 function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] {
   const outcomes: unknown[] = [];
   let isTaken = false;
@@ -221,7 +224,7 @@ function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] 
   return outcomes;
 }
 
-/** As many as one statement creates; none if the next writes are not that many creates. */
+/** The next 16 or 4 creates, for one INSERT; none if fewer than 4 come next. */
 function takeCreates(batch: readonly Write[], from: number): readonly Create[] {
   let end = from;
   while (end - from < ROWS_TOGETHER[0] && batch[end]?.kind === "create") end++;
@@ -240,7 +243,7 @@ function createTogether(transaction: Transaction, creates: readonly Create[]): n
     insertPlants[creates.length as (typeof ROWS_TOGETHER)[number]].run(...values);
   } catch (error) {
     if (!db.inTransaction) throw error;
-    // A taken id, or a trigger of the operator's. After another error this may be the count of an earlier statement.
+    // A taken id, or an operator's trigger. After any other error, changes() may count an earlier statement.
     made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
   }
   room.plantsLeft -= made;
@@ -248,7 +251,7 @@ function createTogether(transaction: Transaction, creates: readonly Create[]): n
   return made;
 }
 
-/** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
+/** If the transaction is still open after an error, SQLite undid only that statement, so only this write fails. */
 function applyAlone(transaction: Transaction, write: Write): unknown {
   const { db } = transaction;
   try {
@@ -275,7 +278,7 @@ function createPlant(
     return "created";
   }
   const row = findPlant.get(id);
-  // It is missing only if it was not tried.
+  // No row means that the insert was refused.
   return row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
 }
 
@@ -299,7 +302,7 @@ function changePlant(
 const refuseNew = (room: Room, plants: number): Refusal | undefined =>
   room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
 
-/** Why no text can be stored. What is left of the disk is for removals: the journal keeps what was removed. */
+/** Refuses writes that add text. The remaining disk space is for removals, which are journaled too. */
 const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Room): Refusal | undefined =>
   diskFreeBytes < diskFreeBytesMin
     ? new Refusal(
