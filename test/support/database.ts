@@ -153,7 +153,7 @@ export async function openTestStore(
   given?: TestDatabase,
 ): Promise<TestStore> {
   const database = given ?? (await openTestDatabase());
-  const { config } = resolveConfig({}, { DATABASE_URL: database.url });
+  const { config } = resolveConfig({}, { DATABASE_URL: database.url }, readLimits({}));
   const store = await openStore(config.databaseUrl, { ...config, ...limits });
   const dispose = async (): Promise<void> => {
     await store.close();
