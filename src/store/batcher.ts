@@ -55,7 +55,7 @@ const LANE_MS = 5;
 /** Poll interval of close() while the queue drains. */
 const CLOSE_MS = 2;
 /** Overdue writes are looked for every queueSecondsMax × this. */
-const WATCH_SHARE = 0.1;
+const WATCH_SHARE = 0.02;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
 /** The share of the queue that blocks of writes may fill. The rest is for single writes. */
 const BLOCKS_SHARE = 0.5;
