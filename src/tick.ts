@@ -9,7 +9,7 @@ interface Wait {
   readonly end: () => void;
 }
 
-/** Longer than an ordinary tick, and short for a client. */
+/** Longer than an ordinary tick, and short enough for a client. */
 const TICK_MS_MAX = 10;
 
 /** Oldest first. */
@@ -17,10 +17,7 @@ const waits = new Set<Wait>();
 
 let tick: Wait | undefined;
 
-/**
- * Resolves when every request that the runtime has received has reached its handler. All callers in a tick share one
- * wait.
- */
+/** Resolves when every request that has been received has reached its handler. Callers in a tick share one wait. */
 export function endOfTick(): Promise<void> {
   if (tick === undefined || !waits.has(tick))
     tick = beginWait(TICK_MS_MAX, (end) => setImmediate(end));

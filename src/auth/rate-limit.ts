@@ -102,10 +102,7 @@ export function createRateLimiter(
     }
   }
 
-  /**
-   * Borrows what the bucket lacks: single requests are refused until it is paid back. The random pause then leaves them
-   * some time.
-   */
+  /** Borrows what the bucket lacks: single requests are refused until it is paid back, then have a pause. */
   async function payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
       const tried = tryTake(bucket, units, units);

@@ -39,10 +39,7 @@ export class Authenticator {
   private readonly tokens: UsedTokens;
   private readonly environment: TokenRecord | undefined;
   private readonly clocks: typeof systemClocks;
-  /**
-   * Keyed by header, so a known token is not hashed again. Only a token whose hash matched is cached, so timing tells
-   * an attacker nothing.
-   */
+  /** Keyed by header, to skip the hash. Only tokens whose hash matched are cached, so timing tells nothing. */
   private readonly cache = new Map<string, CheckedToken>();
   private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
   private used = new Map<string, number>();
@@ -123,8 +120,7 @@ export class Authenticator {
   }
 
   private async lookUp(header: string, hash: string, ageMsMax: number): Promise<TokenRecord> {
-    // A look-up in flight may miss a revocation, so `ageMsMax` 0 skips it. It may also miss a new token, so that is
-    // read again.
+    // A look-up in flight may miss a revocation, so `ageMsMax` 0 skips it. It may miss a new token, so we read again.
     const begun = ageMsMax > 0 ? this.lookUps.get(hash) : undefined;
     const found = (begun && (await begun)) ?? (await this.read(hash));
     if (found !== undefined) return this.remember(header, found);
@@ -306,10 +302,7 @@ export function parseGrant(given: unknown): TokenGrant {
   return { ...grant, expiresAtMs, createdAtMs };
 }
 
-/**
- * What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's token may grant
- * anything.
- */
+/** What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's may grant all. */
 export function findExcess(
   grant: TokenGrant,
   { name, expiresAtMs = Infinity, rate }: TokenRecord,

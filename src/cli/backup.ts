@@ -180,7 +180,7 @@ async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>)
 }
 
 function requirePath(file: string): string {
-  // As when a variable in a script is not set.
+  // An unset variable in a script.
   if (file === "") throw new UsageError("<file>: expected a path, got nothing");
   return file;
 }
@@ -274,10 +274,7 @@ const APPEND_MS_MAX = 10_000;
 /** The deadline of the last append at shutdown. */
 const STOP_MS_MAX = 2_000;
 
-/**
- * Copies the store while the service runs, each with the time in its name, and appends to a change log beside the
- * newest.
- */
+/** Copies the running store to files named by their time, and appends to a change log beside the newest. */
 export function scheduleBackups(config: Config, log: Log) {
   const { databaseUrl, backupTo: folder, backupEvery, backupKeep, changesDays } = config;
   const url = parseStoreUrl(databaseUrl);

@@ -69,7 +69,7 @@ export function openOutput(
 }
 
 function requireFree(flag: string, path: string, force = false): void {
-  // As when a variable in a script is not set.
+  // An unset variable in a script.
   if (path === "") throw new UsageError(`${flag}: expected a path, got nothing`);
   const folder = dirname(path);
   if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);

@@ -14,7 +14,7 @@ interface FilterRule {
 
 const anyText = { expected: "text", find: (given: string) => given };
 
-/** More words would take too long with a long name. */
+/** More words would be slow with a long name. */
 const WORDS_MAX = 16;
 
 const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");

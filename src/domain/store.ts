@@ -20,10 +20,10 @@ import type { Webhook } from "./webhook.ts";
  * What requests need of a store. Guarantees of every engine:
  *
  * - Durable: a write's promise resolves after its commit has been synced, never before.
- * - Atomic: a write that rejects changed nothing, unless as `store_unavailable` or `internal`: then it
- *   may have been stored, and sending it again settles it.
- * - Isolated: writes that share a commit are judged in the order they came in, and a write that
- *   fails does not fail its neighbours.
+ * - Atomic: a write that rejects changed nothing, unless with `store_unavailable` or `internal`: then it
+ *   may have been stored, and a retry settles it.
+ * - Isolated: writes that share a commit are checked in the order of arrival, and one that fails
+ *   does not fail the others.
  * - Bounded: no promise stays pending longer than one commit and 1.1 times the configured time in the queue.
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */

@@ -37,9 +37,7 @@ export interface Webhook {
   readonly failures: number;
   readonly nextAttemptAtMs: number;
   readonly attempts: readonly Attempt[];
-  /**
-   * The instance that holds the lease. It renews the lease by writing the record; if it stops, another one takes over.
-   */
+  /** The lease holder. It renews the lease by writing the record; if it stops, another instance takes over. */
   readonly holder: string | undefined;
   /** Changes with every write. */
   readonly version: string;

@@ -109,9 +109,7 @@ const refuse = (message: string): Refusal => new Refusal("invalid_plant", messag
 export const plantFields = ["id", "name", "tag"] as const;
 export type PlantField = (typeof plantFields)[number];
 
-/**
- * The heading of each column; by default the field's name. The tag column may be missing unless named; null ignores it.
- */
+/** The heading of each column, by default the field. The tag column may be missing unless named; null ignores it. */
 export type Headings = Readonly<Partial<Record<PlantField, string | null | undefined>>>;
 
 /** Marks a workbook cell that does not show what was entered. XML has no such character. */

@@ -27,7 +27,7 @@ export const isTable = ({ kind }: FileFormat): boolean => kind === "csv" || kind
 
 export interface PlantRecord {
   readonly line: number;
-  /** As it stands in the file; undefined if it is too large to keep or not text. */
+  /** The raw text; undefined if it is too large to keep or not text. */
   readonly text: string | undefined;
   readonly plant: Plant | Refusal;
 }
@@ -35,7 +35,7 @@ export interface PlantRecord {
 interface ReadOptions extends DecodeOptions {
   readonly recordBytesMax: number;
   readonly blockLengthMax: number;
-  /** Called with the heading of a table, as it stands in the file, and the delimiter that the file has. */
+  /** Called with a table's raw heading and its delimiter. */
   readonly onHeading?: ((heading: string, delimiter: string) => void) | undefined;
 }
 

@@ -92,10 +92,7 @@ function refuseLarge(bytes: number, bytesMax: number): void {
 /** PKWARE's APPNOTE.TXT, section 4.3.12. */
 const ENTRY = { signature: 0x02014b50, bytes: 46, isDeflated: 8, sizesFollow: 8 };
 
-/**
- * Sums all entries, because an archive can have several directories. A size that is 0 or follows the data is not
- * trusted.
- */
+/** Sums all entries: an archive can have several directories. A size that is 0 or follows the data is not trusted. */
 function countUnpacked(archive: Uint8Array): number {
   const view = new DataView(archive.buffer);
   let bytes = 0;

@@ -185,9 +185,9 @@ export function findLength({ headers }: Request): number | undefined {
   return declared === null ? undefined : Number.parseInt(declared, 10);
 }
 
-/** A larger body is read piece by piece, so a client that still sends can be told from one that has stopped. */
+/** Larger bodies are read in chunks, so a slow client can be told from a stalled one. */
 const WHOLE_BYTES_MAX = 65_536;
-/** Chunks that have arrived need no event, so without a tick between them other requests would wait. */
+/** Reading chunks that have arrived never yields, so a tick between them lets other requests run. */
 const CHUNKS_A_TICK = 8;
 /** A buffer for a body of unknown length doubles. */
 const BUFFER_GROWTH = 2;
@@ -259,7 +259,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
   return bytes.take();
 }
 
-/** The chunks of a body. Throws a Refusal if one does not come in time. */
+/** The chunks of a body. Throws a Refusal on a timeout. */
 export async function* readChunks(reader: Reader, msLeft: () => number, signal?: AbortSignal) {
   let count = 0;
   // Checked before each chunk: a chunk that has arrived would win against a timer.
@@ -307,10 +307,7 @@ const LINGER_BLIND_MS = 2_000;
 export const isClosing = ({ request, service }: Exchange): boolean =>
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
-/**
- * The body of a refusal, and whether the connection closes. The answer ends after the rest of the request body has
- * arrived.
- */
+/** The body of a refusal, which ends after the request body has arrived, and whether the connection closes. */
 export function linger(exchange: Exchange, text: string) {
   const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
@@ -359,15 +356,13 @@ export async function discard(rest: Rest, budget: Budget): Promise<void> {
   try {
     for await (const chunk of readChunks(rest, msLeft)) bytes += chunk.length;
   } catch {
-    // The client has gone, or a bound is reached.
+    // The client has disconnected, or a bound is reached.
   } finally {
     budget.bytesLingering -= UNREAD_BYTES_MAX;
   }
 }
 
-/**
- * Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices this two ticks late.
- */
+/** Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices two ticks late. */
 export async function requireOpen({ signal }: Request): Promise<void> {
   await nextTick();
   await nextTick();

@@ -19,9 +19,7 @@ import { parseQuery, pathOf } from "./query.ts";
 import { toStream } from "./stream.ts";
 
 export interface Operation {
-  /**
-   * The scope that a token needs; `any` takes every valid token. Undefined: needs no token, because it shows no plant.
-   */
+  /** The scope that a token needs; `any` takes every valid token. Undefined: open to all, as it shows no plant. */
   readonly scope: Scope | "any" | undefined;
   readonly handle: (exchange: Exchange) => Response | Promise<Response>;
   /** The operation parses the query itself. Otherwise, with a token, any parameter is refused. */
@@ -192,10 +190,7 @@ export function answer(
 /** The kernel buffers an answer of this size even if the client does not read it. */
 const SMALL_CHARACTERS_MAX = 65_536;
 
-/**
- * A large text counts as held memory until the client has read it. It is sent in slices, because the runtime does not
- * report the end of a whole one.
- */
+/** A large text is held memory until the client has read it: sent in slices, because the runtime reports no end. */
 export function answerText(exchange: Exchange, text: string | Uint8Array, headers?: MoreHeaders) {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
   const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
@@ -207,7 +202,7 @@ export function answerText(exchange: Exchange, text: string | Uint8Array, header
   return answer(200, toStream(exchange, slices), headers);
 }
 
-/** A value that was read whole, as JSON. */
+/** Answers a value as JSON. */
 export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHeaders): Response {
   const json = JSON.stringify(value);
   requireRoomToAnswer(exchange, json.length);
@@ -219,9 +214,7 @@ export function requireRoomToAnswer(exchange: Exchange, characters: number): voi
   if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
 }
 
-/**
- * For a plant that is echoed in the answer: refuses a large one before it is stored if its answer could not be sent.
- */
+/** For a plant echoed in the answer: refuses a large one before it is stored if the answer could not be sent. */
 export async function requireSendable(exchange: Exchange, characters: number): Promise<void> {
   if (characters <= SMALL_CHARACTERS_MAX) return;
   requireRoomToAnswer(exchange, characters);

@@ -33,7 +33,7 @@ function serve(folder: string, ...paths: readonly string[]): Route[] {
   return paths.map((path) => ({ path, operations: { GET: { scope: undefined, handle } } }));
 }
 
-/** No inline code, nothing from another origin, no frame around it. */
+/** No inline code, nothing from another origin, no framing. */
 const SECURITY_HEADERS = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +

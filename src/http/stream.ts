@@ -72,7 +72,7 @@ const CUT_SECONDS = 1;
  */
 export function toStream(
   exchange: Exchange,
-  /** Ends when the signal aborts, for the reason of the signal. */
+  /** Must end when the signal aborts, with the signal's reason. */
   make: (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>,
   { isFeed = false, onUnread }: { isFeed?: boolean; onUnread?: () => void } = {},
 ): ReadableStream<Uint8Array> {

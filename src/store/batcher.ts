@@ -1,6 +1,4 @@
-/**
- * The write queue of a store, with group commit: writes that arrive during a commit share the next one, and its sync.
- */
+/** The write queue, with group commit: writes that arrive during a commit share the next one, and its sync. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
@@ -167,9 +165,7 @@ export class Batcher<Write, Outcome> {
     void this.run();
   }
 
-  /**
-   * A batch of one costs about as much as a batch of many, so fewer writes than are in flight wait for the next batch.
-   */
+  /** A batch of one costs about as much as one of many, so fewer writes than are in flight wait for the next. */
   private isNextBatchSmall(): boolean {
     const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
     return isYoung && this.queued < this.writesInFlight;
@@ -189,8 +185,8 @@ export class Batcher<Write, Outcome> {
 
   /**
    * Clients that were just answered are about to send again. If the batch starts without them, each waits for two
-   * commits. The batch waits while each tick brings a write: on a busy core, the clock alone would end the wait with
-   * half of them missing.
+   * commits. The batch waits while each tick brings a write: on a busy core, the clock alone would end it with half of
+   * them.
    */
   private async gather(): Promise<void> {
     const endsAtMs = this.options.now() + GATHER_MS_MAX;

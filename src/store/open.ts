@@ -26,9 +26,7 @@ export async function openStore(
 export interface ServedStores {
   /** For this thread. Closing it closes the store, so the other threads close theirs first. */
   readonly store: Store;
-  /**
-   * For the other HTTP threads to open their stores with. Undefined on PostgreSQL: each thread has its own connections.
-   */
+  /** For the other threads to open their stores with. Undefined on PostgreSQL: each has its own connections. */
   readonly links: readonly (StoreLink | undefined)[];
   /** Calls back if a thread of the store dies: the process has to exit. */
   readonly onEnd: (fail: (error: unknown) => void) => void;

@@ -48,10 +48,7 @@ type Action = (context: Context, name: string, given?: unknown) => Promise<unkno
 
 type Records = Pick<WebhookStore, "listWebhooks" | "putWebhook">;
 
-/**
- * Throws a Refusal if the name is taken or the store has WEBHOOKS_MAX. Retries if another one was added at the same
- * time.
- */
+/** Throws a Refusal if the name is taken or there are WEBHOOKS_MAX. Retries if another was added meanwhile. */
 export async function insertWebhook(store: Records, webhook: Webhook): Promise<void> {
   for (let tries = 0; tries < CHANGES_MAX; tries++) {
     if (await store.putWebhook(webhook, undefined)) return;

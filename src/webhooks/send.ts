@@ -76,8 +76,7 @@ export async function sendEvent(
     const { host, hostname } = target;
     const isLiteral = findLiteral(target) !== undefined;
     const address = await findAddress(target, options);
-    // Connects to the checked address, however the name resolves by then (DNS rebinding). Host and certificate keep the
-    // name.
+    // Connects to the checked address, whatever the name resolves to by then. Host and certificate keep the name.
     target.hostname = familyOf(address) === 6 ? `[${address}]` : address;
     return fetch(target, {
       method: "POST",
@@ -104,7 +103,7 @@ export async function sendEvent(
   return end({ status: response.status, answer }, retryAfterMs);
 }
 
-/** Without the URL, which the runtime puts into some messages: it may have a secret in its path or query. */
+/** Omits the URL, which is in some of the runtime's messages: its path or query may have a secret. */
 const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
   const text = message.includes("://") ? code : message;
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);

@@ -112,10 +112,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     }
   }
 
-  /**
-   * Machines' clocks differ, so another holder's lease has expired once we have seen the same version for a whole
-   * lease.
-   */
+  /** Clocks differ, so another holder's lease has expired once its version is unchanged here for a whole lease. */
   function isDue(receiver: Receiver): boolean {
     const { paused, nextAttemptAtMs, holder } = receiver.webhook;
     const waitMs = nextAttemptAtMs - Date.now();

@@ -144,9 +144,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   };
 }
 
-/**
- * Fails if another process has the port. Any process could join a port shared by threads, so a socket name reserves it.
- */
+/** Fails if another process has the port. Any process could join a port shared by threads: a socket name holds it. */
 export function holdPort({ host, port: wanted, workers }: Config) {
   const alone = Bun.serve({
     hostname: host,

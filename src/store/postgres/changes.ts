@@ -10,9 +10,7 @@ const BYTES_MAX = 2_097_152;
 /** More than on SQLite, because each statement is a round trip. */
 const PAGE_MS_MAX = 50;
 
-/**
- * Compare-and-set on the mark, which has the newest number: of several readers one succeeds, the others number nothing.
- */
+/** Compare-and-set on the mark with the newest number: of several readers one succeeds, the others number nothing. */
 const NUMBER = `WITH ready AS (
     SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (

@@ -21,7 +21,7 @@ const toElement = (value: string | bigint | undefined): string =>
   // Always quoted: a bare NULL or { has a meaning of its own.
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : String(value ?? "NULL");
 
-/** Nothing was done, through no fault of the request: the next attempt may succeed. */
+/** Nothing was done, and the request is not at fault: a retry may succeed. */
 export class TransientError extends Error {}
 
 /** A write was sent and its answer was lost: it may have been committed, or may still be until `validUntilMs`. */
@@ -266,9 +266,7 @@ export async function explainFailure({ hosts }: Target, failure: Error): Promise
   return [...new Set(await Promise.all(reasons))].join("; ");
 }
 
-/**
- * As in libpq: `require` verifies only if a root certificate is given, and `verify-ca` does not check the host name.
- */
+/** As in libpq: `require` verifies only with a root certificate, and `verify-ca` does not check the host name. */
 function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {
   if (mode === "disable") return false;
   const { rootCertificate, certificate, key } = target;

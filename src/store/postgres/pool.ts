@@ -22,10 +22,7 @@ const RETRY_MS_MAX = 500;
 /** Reconnects after this many failed attempts: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
-/**
- * The share of its time that a caller may queue. The rest is for its work: a timeout closes the connection for all its
- * users.
- */
+/** The share of its time that a caller may queue, because a timeout at work closes the connection for all its users. */
 const WAIT_SHARE = 0.8;
 
 export type ConnectionPool = ReturnType<typeof createPool>;
@@ -153,10 +150,7 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
     /** False after a failover: the old server may still answer, with stale plants. */
     isCurrent: ({ host }: Connection): boolean => host === current,
 
-    /**
-     * Tries this server last, once. It may have been replaced, claim to take writes, and have no standby to acknowledge
-     * them.
-     */
+    /** Tries it last, once: a replaced primary may claim to take writes and have no standby to acknowledge them. */
     doubt({ host }: Connection): void {
       if (host !== current) return;
       current = undefined;

@@ -1,4 +1,4 @@
-/** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
+/** The engine for several instances: PostgreSQL, or what speaks its protocol. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { needsScan } from "../../domain/filter.ts";
@@ -34,9 +34,7 @@ const MEASURE_MS_MAX = 1_500;
 
 /** The client would encode a parameter of type json a second time. */
 const GIVEN = "json_array_elements(CAST(CAST($1 AS text) AS json))";
-/**
- * A statement sees the snapshot of its start. If the mark has moved since, its count may be too low: it gets no turn.
- */
+/** A statement sees the snapshot of its start. If the mark has moved since, its count may be too low: no turn. */
 const TURN = `turn AS (
     INSERT INTO plantstore_marks (name, at_ms) VALUES ('turn', 1)
     ON CONFLICT (name) DO UPDATE SET at_ms = plantstore_marks.at_ms + 1

@@ -58,10 +58,7 @@ const INSERT_ONE: ChangeStatement = {
   journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
-/**
- * Changes a plant only if it is still what its condition was checked against. Rows are locked in the order of ids: two
- * instances never deadlock.
- */
+/** Changes a plant only if it is still what was checked. Rows are locked in id order: two instances never deadlock. */
 const changeBy = (change: string): ChangeStatement =>
   toStatement(
     `WITH wanted AS (
@@ -119,7 +116,7 @@ export interface Accounts {
   readonly quota: ReturnType<typeof createQuota> | undefined;
 }
 
-/** A count of a million plants takes about a tenth of a second. */
+/** Counting a million plants takes about 100 ms. */
 const QUOTA_CHECK_MS = 10_000;
 const QUOTA_COUNT_MS_MAX = 30_000;
 
@@ -145,7 +142,7 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
 }
 
 class Batch {
-  /** Writes that are missing here are open. */
+  /** Writes without an outcome are open. */
   readonly outcomes = new Map<PlantWrite, Settled>();
   private readonly writes: readonly PlantWrite[];
   private readonly accounts: Accounts;

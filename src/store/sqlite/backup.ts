@@ -193,7 +193,7 @@ function giveName(file: string, path: string): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EEXIST" || existsSync(path))
       throw new StoreOpenError(`${path} was created in the meantime. It was left alone.`);
-    // A file system without links.
+    // The file system has no hard links.
     renameSync(file, path);
   }
 }

@@ -277,9 +277,7 @@ export interface Replayed {
   readonly reached: Position;
 }
 
-/**
- * Replays the log into a copy, up to `until`. Throws a StoreOpenError if a change does not match the plant it changes.
- */
+/** Replays the log into a copy, up to `until`. Throws a StoreOpenError if a change does not match its plant. */
 export function replayLog(copy: string, log: string, until: Until): Replayed {
   const { atMs = Number.POSITIVE_INFINITY, change = Number.POSITIVE_INFINITY } = until;
   using db = new Database(copy, { readwrite: true, create: false, safeIntegers: true });

@@ -1,4 +1,4 @@
-/** A SQLite file: how it is opened, what its schema is, when it is durable, and what its errors mean. */
+/** A SQLite file: opening, schema, durability and errors. */
 
 import { Database, SQLiteError } from "bun:sqlite";
 import {
@@ -114,7 +114,7 @@ export const isBlank = (db: Database): boolean =>
   db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null &&
   readPragma(db, "application_id") === 0;
 
-/** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
+/** Reopens the store while clients are being served: creates nothing, and waits for no lock. */
 export const reopenDatabase = (path: string): Database => openFile(path, false);
 
 /** Opens the store on another thread, to read. The writer has opened it already. */

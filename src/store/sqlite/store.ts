@@ -89,10 +89,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
 
-  /**
-   * Writes a row, to find out whether a plant could be created. A hanging disk is reported before a health check times
-   * out.
-   */
+  /** Whether a plant could be created. A hanging disk is reported before a health check times out. */
   async probe(): Promise<void> {
     const written = await within(PROBE_MS_MAX, this.perform(true, [PROBE, Date.now()]));
     if (written === undefined) throw new Refusal("store_unavailable");

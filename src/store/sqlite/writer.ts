@@ -207,8 +207,7 @@ export class SqliteWriter {
 }
 
 /**
- * Creates share INSERTs until an id is taken: a failure costs more than sharing saves. A full journal block ends the
- * commit.
+ * Creates share INSERTs until an id is taken: a failure costs more than sharing saves. A full block ends the commit.
  */
 function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] {
   const outcomes: unknown[] = [];
