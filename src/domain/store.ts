@@ -24,7 +24,7 @@ import type { Webhook } from "./webhook.ts";
  *   may have been stored, and a retry settles it.
  * - Isolated: writes that share a commit are checked in the order of arrival, and one that fails
  *   does not fail the others.
- * - Bounded: no promise stays pending longer than one commit and 1.1 times the configured time in the queue.
+ * - Bounded: no promise stays pending longer than one commit and 1.02 times the configured time in the queue.
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
 export interface ServedStore extends TokenStore {
