@@ -15,10 +15,16 @@ import {
   type ChangeQuery,
   findChanges,
   findNewest,
+  findPreview,
+  findRevertLine,
   formatChangeQuery,
+  type Reverted,
+  type RevertLeft,
+  type RevertPreview,
+  type RevertRange,
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
-import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
+import { type Failure, findJson, findWaitMs, isTransient, nameOf, ServiceError } from "./errors.ts";
 import { Manager } from "./manage.ts";
 import {
   type Count,
@@ -46,7 +52,15 @@ import {
 import { Backoff, type RetryOptions } from "./retry.ts";
 
 export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
-export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
+export type {
+  Change,
+  ChangePage,
+  ChangeQuery,
+  Reverted,
+  RevertLeft,
+  RevertPreview,
+  RevertRange,
+} from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
   NewToken,
@@ -83,11 +97,19 @@ const EVENTS_TYPE = "text/event-stream";
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
 
+export interface WriteOptions extends RetryOptions {
+  /** Names the writes that belong together, in the journal: 1 to 100 characters. */
+  readonly batch?: string | undefined;
+}
+
+const formatBatch = (batch: string | undefined): string =>
+  batch === undefined ? "" : `?batch=${encodeURIComponent(batch)}`;
+
 export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
-  async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
+  async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
-    const { headers, text } = await this.ask("/plants", init, options);
+    const { headers, text } = await this.ask(`/plants${formatBatch(batch)}`, init, options);
     if (!isContent(text)) throw this.notAPlantStore();
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
@@ -125,12 +147,13 @@ export class Client extends Manager {
    */
   async replace(
     { id, name, tag }: NewPlant,
-    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<Versioned> {
     const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
     const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
     try {
-      const answer = await this.ask(`/plants/${formatId(id)}`, init, options);
+      const path = `/plants/${formatId(id)}${formatBatch(batch)}`;
+      const answer = await this.ask(path, init, options);
       const etag = findEtag(answer.headers);
       if (!isContent(answer.text) || etag === undefined) throw this.notAPlantStore();
       return { plant: { id, name, tag }, etag };
@@ -146,10 +169,11 @@ export class Client extends Manager {
   /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
   async remove(
     id: bigint,
-    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    await this.removeAt(`/plants/${formatId(id)}`, "plant_not_found", headers, options);
+    const path = `/plants/${formatId(id)}${formatBatch(batch)}`;
+    await this.removeAt(path, "plant_not_found", headers, options);
   }
 
   async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
@@ -278,6 +302,53 @@ export class Client extends Manager {
     }
   }
 
+  /** Counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it. */
+  async previewRevert(range: RevertRange, options?: RetryOptions): Promise<RevertPreview> {
+    const body = JSON.stringify({ ...range, dryRun: true });
+    const init = { method: "POST", headers: JSON_BODY, body };
+    const preview = findPreview((await this.ask("/changes/revert", init, options)).text);
+    if (preview === undefined) throw this.notAPlantStore();
+    return preview;
+  }
+
+  /**
+   * Takes changes back. Calls `onLeft` for each plant that was not reverted. A revert that is broken off is sent again,
+   * and continues: `unchanged` then counts what was reverted before, and a plant may be left a second time.
+   */
+  async revert(
+    range: RevertRange,
+    {
+      onLeft,
+      batch = `revert ${new Date().toISOString()}`,
+      ...options
+    }: WriteOptions & { readonly onLeft?: ((plant: RevertLeft) => void) | undefined } = {},
+  ): Promise<Reverted> {
+    const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
+    const init = { method: "POST", headers, body: JSON.stringify(range) };
+    const given = { ...this.options, ...options };
+    const backoff = new Backoff(given, findWaitMs);
+    for (;;) {
+      try {
+        let failure = { message: `${this.url} has broken off the revert.`, status: 0, code: 0 };
+        const path = `/changes/revert${formatBatch(batch)}`;
+        for await (const lines of this.readLines(path, init, given.signal))
+          for (const text of lines) {
+            const line = findRevertLine(text);
+            if (line === undefined) throw this.notAPlantStore();
+            const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
+            if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
+            else if (complete === true) return counts as Reverted;
+            else if (status > 0) failure = { message: `${this.url}: ${message}`, status, code };
+          }
+        const { status, code } = failure;
+        const mayContinue = status === 0 || isTransient(status, code);
+        throw new ServiceError({ ...failure, isTransient: mayContinue });
+      } catch (error) {
+        await backoff.wait(error);
+      }
+    }
+  }
+
   /** How many plants match. */
   async countPlants(filter: Filter = {}, options?: RetryOptions): Promise<Count> {
     const path = `/plants/count${formatQuery({ ...filter, order: undefined })}`;
@@ -335,7 +406,7 @@ export class Client extends Manager {
   async createBatch(
     plants: readonly NewPlant[],
     settle: Settle,
-    options: RetryOptions = {},
+    options: WriteOptions = {},
   ): Promise<void> {
     for await (const block of this.deliver(plants, options))
       for (const { index, outcome } of block) settle(index, outcome);
@@ -347,15 +418,16 @@ export class Client extends Manager {
    */
   async *createAll<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
-    options: RetryOptions = {},
+    options: WriteOptions = {},
   ): AsyncGenerator<Settled<Given>, void> {
     for await (const block of this.deliver(plants, options)) yield* block;
   }
 
   private async *deliver<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
-    options: RetryOptions,
+    { batch, ...options }: WriteOptions,
   ): AsyncGenerator<Settled<Given>[], void> {
+    const path = `/plants/batch${formatBatch(batch)}`;
     const given = { ...this.options, ...options };
     const feed = new Feed(plants);
     const backoff = new Backoff(given, findWaitMs);
@@ -366,7 +438,7 @@ export class Client extends Manager {
         while (left.length > 0) {
           const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
           try {
-            for await (const block of this.sendBatch(unsettled, given.signal)) {
+            for await (const block of this.sendBatch(path, unsettled, given.signal)) {
               if (block.length > 0) backoff.reset();
               yield block;
             }
@@ -383,6 +455,7 @@ export class Client extends Manager {
 
   /** One request. Takes out what it settles. */
   private async *sendBatch<Given extends NewPlant>(
+    path: string,
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<Settled<Given>[], void> {
@@ -390,7 +463,7 @@ export class Client extends Manager {
     const body = Array.from(unsettled.values(), ({ line }) => line).join("");
     const init = { method: "POST", headers, body };
     let failure: Failure = { message: `${this.url} did not answer for every plant.` };
-    const answers = this.readLines("/plants/batch", init, signal, ABORTED_BATCH_MS_MAX);
+    const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
       const block: Settled<Given>[] = [];
       for (const line of lines) {

@@ -192,6 +192,10 @@ const fixedLimits = {
   statementSecondsMax: 3,
   /** Time for requests in flight to finish when the service drains. */
   drainSecondsMax: 10,
+  /** Plants that a revert handles between two reads of the journal, and that a dry run looks at. */
+  revertPlantsMax: 10_000,
+  /** Of their texts, together. */
+  revertCharactersMax: 4_194_304,
   /** Time between two trims of the journal. */
   trimSeconds: 60,
   /** Time between two comments in an event stream: proxies close silent ones. */

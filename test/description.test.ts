@@ -281,6 +281,7 @@ describe("the catalogue", () => {
       webhook_name_taken: 3009,
       store_full: 3010,
       webhooks_full: 3011,
+      range_too_large: 3012,
       malformed_request: 4001,
       path_not_found: 4002,
       method_not_allowed: 4003,

@@ -63,6 +63,8 @@ export interface Order {
   readonly reading?: Reading | undefined;
   /** Of an import: the plants to update, as they were compared. Undefined for a comparison. */
   readonly updates?: readonly Difference[] | undefined;
+  /** What an import is called in the journal. */
+  readonly batch?: string | undefined;
   readonly url: string;
   /** Undefined if it may not read plants: then nothing is compared. */
   readonly token: string | undefined;
@@ -71,7 +73,7 @@ export interface Order {
 /** Its progress is undefined until the comparison or the import begins. */
 export interface Import
   extends
-    Pick<Order, "file" | "reading" | "updates">,
+    Pick<Order, "file" | "reading" | "updates" | "batch">,
     Partial<Omit<Preview, "reading"> & Progress> {
   /** The preview is out of date. */
   readonly isReading?: boolean;

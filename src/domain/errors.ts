@@ -60,6 +60,11 @@ const table = {
   webhook_name_taken: [3009, 409, "A webhook has this name; nothing was changed."],
   store_full: [3010, 409, "The store holds as many plants as it may; nothing was stored."],
   webhooks_full: [3011, 409, "There are as many webhooks as this service takes; remove one first."],
+  range_too_large: [
+    3012,
+    409,
+    "The changes concern more plants than a dry run looks at; nothing was changed.",
+  ],
   malformed_request: [4001, 400, "The request's Host header is empty, repeated or not a host."],
   path_not_found: [4002, 404, "There is nothing at this path."],
   method_not_allowed: [

@@ -31,7 +31,7 @@ export interface ServedStore extends TokenStore {
   /**
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
    * Rejects with `id_taken` if a different plant has the id, and with `store_full` or `disk_low` if there is no room
-   * for another plant. `by` is the name of the token, for the journal.
+   * for another plant. `by` says who writes, for the journal, as `joinWriter` makes it.
    */
   createPlant(plant: Plant, by?: string): Promise<Created>;
 
@@ -68,6 +68,9 @@ export interface ServedStore extends TokenStore {
    * does not go on from where the query begins, and with `invalid_query` if that is in the future.
    */
   readChanges(query: ChangeQuery): Promise<ChangePage>;
+
+  /** The end of the last block of changes before this number, a good cursor; undefined if none is kept. */
+  findChangeBefore(seq: number): Promise<number | undefined>;
 
   /** By name. */
   listWebhooks(): Promise<Webhook[]>;

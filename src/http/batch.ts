@@ -18,6 +18,7 @@ import {
   requireType,
 } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
+import { nameWriter } from "./query.ts";
 import { JSON_TYPE, NDJSON_TYPES, prefersMinimal } from "./request-headers.ts";
 import { requireRoomToAnswer, retryWhileOverloaded, toStream } from "./stream.ts";
 
@@ -38,13 +39,14 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   service.rates.requireBatch(exchange.token);
+  const by = nameWriter(exchange);
   const type = requireType(request.headers, ...BATCH_TYPES);
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
     const isMinimal = prefersMinimal(request.headers.get("prefer"));
     const report = isMinimal ? new Summary() : new Results("", "", "");
-    const results = toStream(exchange, (signal) => createLines(exchange, report, signal));
+    const results = toStream(exchange, (signal) => createLines(exchange, by, report, signal));
     const applied = isMinimal ? { "preference-applied": "return=minimal" } : {};
     return answer(200, results, { "content-type": type, ...applied });
   }
@@ -55,7 +57,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, new Results("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, by, new Results("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
@@ -133,6 +135,7 @@ type Report = Results | Summary;
 
 async function* createLines(
   exchange: Exchange,
+  by: string | undefined,
   report: Report,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
@@ -142,7 +145,7 @@ async function* createLines(
   try {
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, report, blocks, signal);
+    yield* createAll(exchange, by, report, blocks, signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.budget);
@@ -153,6 +156,7 @@ async function* createLines(
 
 async function* createAll(
   exchange: Exchange,
+  by: string | undefined,
   report: Report,
   blocks: AsyncIterable<Line[]>,
   signal: AbortSignal,
@@ -173,7 +177,7 @@ async function* createAll(
         held.bytesHeld += bytes;
       });
       lastLine = lines.at(-1)?.number ?? lastLine;
-      await createBlock(lines, exchange, report).finally(() => (held.bytesHeld -= bytes));
+      await createBlock(lines, exchange, by, report).finally(() => (held.bytesHeld -= bytes));
       // Beside many others. One batch alone is not slowed down.
       if (budget.bytesHeld > budget.bytesMax * BESIDE_SHARE) budget.noteDropped(bytes);
       // Refused lines need no event, so without this other requests would wait.
@@ -195,14 +199,15 @@ async function* createAll(
 async function createBlock(
   lines: readonly Line[],
   exchange: Exchange,
+  by: string | undefined,
   report: Report,
 ): Promise<void> {
-  const { service, requestId, token } = exchange;
+  const { service, requestId } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
   const outcomes = (
-    plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name)
+    plants.length === 0 ? [] : await service.store.createPlants(plants, by)
   ).values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];

@@ -1,6 +1,6 @@
 /** GET /changes: a page of the journal as JSON, the rest of it as a stream, or events that follow it. */
 
-import type { ChangePage, ChangeQuery } from "../domain/change.ts";
+import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.ts";
 import { within } from "../tick.ts";
 import { ANSWERS_SHARE } from "./body.ts";
 import { toChunk } from "./feed.ts";
@@ -70,7 +70,7 @@ async function* follow(
   signal: AbortSignal,
 ): AsyncGenerator<string | Uint8Array> {
   const { config, feed } = exchange.service;
-  const wantsAll = query.id === undefined && query.types === undefined;
+  const wantsAll = !isFiltered(query);
   let last = query.after;
   /** The bytes that the client was sent of what comes after the last change: a large plant goes out in pieces. */
   let sent = 0;

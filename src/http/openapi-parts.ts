@@ -21,6 +21,7 @@ const failures = {
   Forbidden: ["insufficient_scope"],
   PlantNotFound: ["plant_not_found"],
   ChangesGone: ["changes_gone"],
+  RangeTooLarge: ["range_too_large"],
   TokenNotFound: ["token_not_found"],
   TokenNameTaken: ["token_name_taken"],
   LastManager: ["last_manager"],

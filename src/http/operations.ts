@@ -30,7 +30,13 @@ import {
   removePlant,
   replacePlant,
 } from "./plants.ts";
-import { changeParameters, filterParameters, plantParameters, tagParameters } from "./query.ts";
+import {
+  changeParameters,
+  filterParameters,
+  plantParameters,
+  tagParameters,
+  writeParameters,
+} from "./query.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 import {
   define,
@@ -46,6 +52,7 @@ import {
   text,
   time,
 } from "./shape.ts";
+import { REVERT_TYPE, revertChanges } from "./revert.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
 import { describeEvents, webhookOperations } from "./webhooks.ts";
@@ -96,6 +103,7 @@ const created = {
   type: "created",
   id: 1,
   by: "till",
+  batch: "spring.csv 2026-01-01",
   plant: { name: "Monstera", tag: "tropical" },
 };
 
@@ -110,14 +118,51 @@ const Change = define(
     type: text("replaced", undefined, { enum: changeTypes }),
     id,
     by: text("office", "The name of the token. Left out if a command changed the store itself."),
+    batch: text(undefined, "What the client called the writes that belong together."),
     plant: explained(Plant, "The plant since this change. Left out if it was removed."),
     before: {
       ...explained(Plant, "The plant until this change. Left out if it was created."),
       example: created.plant,
     },
   },
-  { optional: ["by", "plant", "before"] },
+  { optional: ["by", "batch", "plant", "before"] },
 );
+
+const moment = (example: unknown, description: string): Shape => ({
+  schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
+  example,
+});
+const RevertOrder = define(
+  "RevertOrder",
+  {
+    from: moment(created.seq, "The first change."),
+    to: moment("2026-01-01T00:00:05.000Z", "The last change."),
+    by: text("till", "Only changes by the token of this name."),
+    batch: text(created.batch, "Only changes of this batch."),
+    dryRun: flag(true, "Change nothing."),
+  },
+  { optional: ["from", "to", "by", "batch", "dryRun"] },
+);
+const RevertPreview = define("RevertPreview", {
+  plants: integer(2, "Plants that the changes concern."),
+  revertible: integer(1, "Those that would get the state from before."),
+  unchanged: integer(0, "Those that have it already."),
+  changedSince: integer(1, "Those that would be left alone."),
+  sample: list(
+    object(
+      {
+        id,
+        now: { ...explained(Plant, "Left out if there is none now."), example: created.plant },
+        before: { ...explained(Plant, "Left out if it would be removed."), example: undefined },
+      },
+      { optional: ["now", "before"] },
+    ),
+    "Up to 20 that are revertible: what they are, and what they would be.",
+  ),
+});
+const REVERT_EXAMPLE =
+  '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
+  '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
 define("Error", errorMembers);
 const monstera = NewPlant.example;
@@ -187,6 +232,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "a different plant under a taken id answers 409 and changes nothing. " +
       `Limits: body ${config.bodyBytesMax} bytes, ${config.readSecondsMax} s to send it, ` +
       `URL ${config.urlBytesMax} bytes, head ${config.headerBytesMax} bytes.`,
+    query: writeParameters,
     takes: jsonWith(NewPlant, { tagged: monstera, untagged: ficus }),
     answers: ok("Plant response: the plant is on disk.", json(Plant), "Idempotent-Replayed"),
     fails: ["BadPlant", "IdTaken"],
@@ -225,6 +271,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "A client that sends everything before it reads sends `Prefer: return=minimal` with its lines, and gets the results of the first 1000 refused lines " +
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
+    query: writeParameters,
     headers: {
       Prefer: text(
         undefined,
@@ -273,6 +320,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
       "With `If-Match`, a change that another client made in between is not overwritten. " +
       `The body has at most ${config.bodyBytesMax} bytes.`,
+    query: writeParameters,
     headers: changeConditions,
     takes: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
@@ -283,6 +331,7 @@ const listPlantOperations = (config: Config): Entries => ({
     scope: "plants:write",
     handle: removePlant,
     summary: "Remove a plant",
+    query: writeParameters,
     headers: changeConditions,
     answers: answering(204, "The plant is removed, on disk."),
     fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
@@ -344,6 +393,33 @@ const listPlantOperations = (config: Config): Entries => ({
       "Last-Change",
     ),
     fails: ["BadQuery", "ChangesGone"],
+  },
+  revertChanges: {
+    at: "POST /changes/revert",
+    scope: "plants:write",
+    handle: revertChanges,
+    bodyTypes: [JSON_TYPE],
+    summary: "Take changes back",
+    description:
+      "Takes back the changes that match everything given. Each plant that they concern gets the state from before them, " +
+      "if it is still in the state that they left. Otherwise it was changed since, and is left alone. " +
+      "Each plant is one write, in the journal by this token. Sent again, it continues. A revert can be reverted. " +
+      `With \`dryRun\` nothing is changed: the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
+      "Without it, each plant that was left alone is a line, with status 412 if it was changed since, else with the error of its write. " +
+      "Lines with counts show progress; `complete` is true in the last one. If the revert was broken off, the last line has `complete: false`, a status and an error. " +
+      "Also needs the scope `plants:read`.",
+    query: {
+      batch: explained(
+        writeParameters.batch,
+        "Names these writes in the journal; by default `revert` and the time.",
+      ),
+    },
+    takes: json(RevertOrder),
+    answers: ok("What was done, or would be.", {
+      ...json(RevertPreview),
+      [REVERT_TYPE]: text(REVERT_EXAMPLE),
+    }),
+    fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
   },
 });
 

@@ -15,7 +15,14 @@ import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD } from "../format/csv.ts";
 import { ANSWERS_SHARE, readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
-import { filterParameters, linkNext, parsePlantQuery, parseQuery, tagParameters } from "./query.ts";
+import {
+  filterParameters,
+  linkNext,
+  nameWriter,
+  parsePlantQuery,
+  parseQuery,
+  tagParameters,
+} from "./query.ts";
 import {
   chooseForm,
   isUnmodified,
@@ -37,12 +44,13 @@ const REPLAYED = { "idempotent-replayed": "true" };
 
 /** POST /plants */
 export async function createPlant(exchange: Exchange): Promise<Response> {
-  const { request, service, startedAtMs, token } = exchange;
+  const { request, service, startedAtMs } = exchange;
+  const by = nameWriter(exchange);
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseNewPlant(text);
   await requireAnswerable(exchange, text.length);
-  const outcome = await service.store.createPlant(plant, token?.name);
+  const outcome = await service.store.createPlant(plant, by);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreates(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -65,23 +73,26 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 
 /** PUT /plants/{id} */
 export async function replacePlant(exchange: Exchange): Promise<Response> {
-  const { request, service, token } = exchange;
+  const { request, service } = exchange;
+  const by = nameWriter(exchange);
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseReplacement(text, id);
   await requireAnswerable(exchange, text.length);
-  await service.store.replacePlant(plant, condition, token?.name);
+  await service.store.replacePlant(plant, condition, by);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
 /** DELETE /plants/{id} */
-export async function removePlant({ request, service, token }: Exchange): Promise<Response> {
+export async function removePlant(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
+  const by = nameWriter(exchange);
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
-  await service.store.removePlant(parseId(request), parseCondition(request.headers), token?.name);
+  await service.store.removePlant(parseId(request), parseCondition(request.headers), by);
   return answer(204, null);
 }
 

@@ -1,7 +1,14 @@
 /** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
-import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
+import {
+  BATCH_EXPECTED,
+  type ChangeQuery,
+  changeTypes,
+  findBatch,
+  findChangeTypes,
+  joinWriter,
+} from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
 import { type FilterName, filterNames, filters } from "../domain/filter.ts";
@@ -87,6 +94,22 @@ export const tokenParameters = {
   },
 };
 
+const batch = {
+  ...anyText("Only changes of this batch."),
+  expected: BATCH_EXPECTED,
+  find: findBatch,
+};
+
+export const writeParameters = {
+  batch: {
+    ...batch,
+    ...text(undefined, "Names the writes that belong together, for the journal.", {
+      minLength: 1,
+      maxLength: 100,
+    }),
+  },
+};
+
 export const changeParameters = {
   after: {
     ...int64(
@@ -113,6 +136,8 @@ export const changeParameters = {
     find: (given: string) => findChangeTypes(given.split(",")),
     fallback: undefined,
   },
+  by: anyText("Only changes by the token of this name."),
+  batch,
 };
 
 export const activityParameters = {
@@ -134,6 +159,18 @@ const noLimit: Parameter<number> = {
 };
 const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const changeStreamParameters = { ...changeParameters, limit: noLimit };
+
+/** For the journal: the name of the token, and the batch that the query names. */
+export function nameWriter({ request, token }: Writing): string | undefined {
+  // Most writes have no query, and pay nothing for it.
+  if (!request.url.includes("?")) return token?.name;
+  return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
+}
+
+interface Writing {
+  readonly request: Request;
+  readonly token: { readonly name: string } | undefined;
+}
 
 export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
   parseQuery(url, isStream ? plantStreamParameters : plantParameters);

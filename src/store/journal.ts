@@ -12,9 +12,11 @@ import {
   type ChangeQuery,
   type ChangeType,
   changeTypes,
+  isFiltered,
   isWanted,
   listChange,
   type ListedChange,
+  splitWriter,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
@@ -40,7 +42,7 @@ export class Entries {
     return this.characters >= BLOCK_CHARACTERS_MAX;
   }
 
-  /** `before` is undefined for a create, `plant` for a removal. */
+  /** `by` is what `joinWriter` makes. `before` is undefined for a create, `plant` for a removal. */
   add(id: bigint, by: string | undefined, plant?: Plant, before?: Plant): void {
     const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
     // An empty text stands for the name before it: most blocks have one.
@@ -67,9 +69,12 @@ function toValue(id: bigint): Value {
   return Number.isSafeInteger(value) ? value : String(id);
 }
 
-/** What the text of a block contains if it may have an entry about this plant; null for any. */
-export const partOf = ({ id }: ChangeQuery): string | null =>
-  id === undefined ? null : `,${JSON.stringify(toValue(id))},`;
+/** What the text of a block contains if it may have an entry that is wanted; null for any. */
+export function partOf({ id, by, batch }: ChangeQuery): string | null {
+  if (id !== undefined) return `,${JSON.stringify(toValue(id))},`;
+  if (batch !== undefined) return `${JSON.stringify(`\n${batch}`).slice(1)},`;
+  return by === undefined ? null : `,${JSON.stringify(by).slice(0, -1)}`;
+}
 
 export interface BlockRow {
   readonly first: bigint;
@@ -87,11 +92,11 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
   const changes: Change[] = [];
   let seq = Number(first);
-  let by: string | undefined;
+  let writer = splitWriter(undefined);
   for (let at = 0; at < values.length;) {
     const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
     const name = values[at++];
-    if (name !== "") by = (name ?? undefined) as string | undefined;
+    if (name !== "") writer = splitWriter((name ?? undefined) as string | undefined);
     const id = BigInt(values[at++] as string | number);
     const take = (): Plant => ({
       id,
@@ -101,7 +106,7 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
     const plant = type === "removed" ? undefined : take();
     const before = type === "created" ? undefined : take();
     if (keptIds === undefined || keptIds.has(String(id)))
-      changes.push({ seq: seq++, atMs: Number(atMs), type, id, by, plant, before });
+      changes.push({ seq: seq++, atMs: Number(atMs), type, id, ...writer, plant, before });
   }
   return changes;
 }
@@ -116,8 +121,7 @@ const PAGE_CHARACTERS_MAX = 524_288;
  * were made that the journal does not have. `newest` was looked up before the blocks: some may have come since.
  */
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
-  const isFiltered = query.id !== undefined || query.types !== undefined;
-  const endsAtMs = isFiltered ? performance.now() + msMax : Number.POSITIVE_INFINITY;
+  const endsAtMs = isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
   let changes: ListedChange[] = [];
   let last = query.after;
   let characters = 0;

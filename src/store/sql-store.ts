@@ -9,7 +9,7 @@ import type { Batcher } from "./batcher.ts";
 
 interface About {
   readonly id: bigint;
-  /** The name of the token. */
+  /** Who writes, as `joinWriter` makes it. */
   readonly by: string | undefined;
 }
 
@@ -100,7 +100,7 @@ interface Dialect {
  * stored by one statement: on a server each has a way and a sync of its own.
  */
 function statementsOf({ prefix, lock, given, turn }: Dialect) {
-  const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
+  const [tokens, webhooks, changes] = [`${prefix}tokens`, `${prefix}webhooks`, `${prefix}changes`];
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
     listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash > $1 ORDER BY hash LIMIT CAST($2 AS bigint)`,
@@ -121,6 +121,8 @@ function statementsOf({ prefix, lock, given, turn }: Dialect) {
       )
       UPDATE ${tokens} SET revoked_at_ms = CAST($2 AS bigint) WHERE hash = $1 AND revoked_at_ms IS NULL
         AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
+
+    changeBefore: `SELECT max(last) AS last FROM ${changes} WHERE last < CAST($1 AS bigint)`,
 
     listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
     // Every write has a version of its own. Where that is found, the same statement has stored it, and its answer was lost.
@@ -177,6 +179,12 @@ export abstract class SqlStore<Task = never> implements TokenStore {
 
   get writesWaiting(): number {
     return this.writes.waiting;
+  }
+
+  async findChangeBefore(seq: number): Promise<number | undefined> {
+    const asked: Statement = [this.sql.changeBefore, seq];
+    const [row] = await this.readRecords<{ readonly last: bigint | null }>(asked);
+    return typeof row?.last === "bigint" ? Number(row.last) : undefined;
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
