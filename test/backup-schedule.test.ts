@@ -30,7 +30,11 @@ function makeScene(): Scene {
       PLANTSTORE_BACKUP_TO: backups,
       PLANTSTORE_BACKUP_EVERY: "1s",
     },
-    list: () => readdirSync(backups).toSorted(),
+    /** Without change logs. */
+    list: () =>
+      readdirSync(backups)
+        .filter((name) => !name.endsWith(".changes"))
+        .toSorted(),
     [Symbol.dispose]: () => folder[Symbol.dispose](),
   };
 }

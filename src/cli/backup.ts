@@ -253,6 +253,19 @@ type Backup = ReturnType<typeof readBackups>[number];
 
 const storeNameOf = (path: string): string => basename(path).replace(/\.db$/, "");
 
+/** For people: what is left if the disk of the store is lost now; undefined without backups. */
+export function describeBackups({ databaseUrl, backupTo }: Config): string | undefined {
+  const url = parseStoreUrl(databaseUrl);
+  if (backupTo === "" || url.engine !== "sqlite") return undefined;
+  const own = readBackups(backupTo).filter(
+    ({ store, isComplete }) => isComplete && store === storeNameOf(url.path),
+  );
+  const best = findFurthest(own.toReversed());
+  if (best === undefined) return `none yet in ${backupTo}`;
+  const { change, atMs } = findReach(best.file);
+  return `up to change ${change} of ${formatMoment(atMs)}; a lost disk loses what was acknowledged later`;
+}
+
 /** How often changes are appended to the log of the newest copy. */
 const APPEND_MS = 1_000;
 /** An append that takes longer is logged. */

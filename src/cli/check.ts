@@ -5,7 +5,7 @@ import { parseStoreUrl } from "../domain/store-url.ts";
 import type { Inspection, PlantCounts } from "../store/inspection.ts";
 import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
-import { describeSchema } from "./backup.ts";
+import { describeBackups, describeSchema } from "./backup.ts";
 import {
   CommandError,
   describeMigration,
@@ -33,6 +33,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
     const sizes = Object.entries(bytes).map(
       ([part, size]) => `${part} ${formatBytes(Number(size))}`,
     );
+    const backups = describeBackups(config);
     printTable(
       ["CHECK", "RESULT", "FOUND"],
       [
@@ -40,6 +41,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
         ...(plants === undefined ? [] : describePlants(plants)),
         ...(tokens === undefined ? [] : [["tokens", "", formatFact("", tokens)]]),
         ...(sizes.length === 0 ? [] : [["size", "", sizes.join(", ")]]),
+        ...(backups === undefined ? [] : [["backups", "", backups]]),
         [kind, "", location],
       ],
     );
