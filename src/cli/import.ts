@@ -259,6 +259,9 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
+/** For a shell. */
+const quoteWord = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** Throws if the import failed. */
 async function summarize(
   { created, replayed, refused }: Tally,
@@ -275,10 +278,12 @@ async function summarize(
   const finished = error === undefined;
   const line = json
     ? JSON.stringify({ finished, created, replayed, refused, batch, seconds })
-    : `created ${created}, replayed ${replayed}, refused ${refused}; batch ${JSON.stringify(batch)}`;
+    : `created ${created}, replayed ${replayed}, refused ${refused}`;
   // Standard output belongs to the rejects if they go there.
   if (finished || json || error instanceof Interrupted)
     await (rejects === "-" ? printError(line) : printLine(line));
+  if (created > 0 && !json)
+    printError(`to take this import back: plantstore revert --batch ${quoteWord(batch)}`);
   if (finished && refused > 0) process.exitCode = EXIT_DIFFERENT;
   if (finished) return;
   const why =
