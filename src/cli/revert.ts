@@ -15,12 +15,12 @@ import { joinWriter } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import {
-  noCounts,
   openRange,
   parseRevert,
   previewRange,
   readTouched,
   revertBlock,
+  startCounts,
 } from "../domain/revert.ts";
 import { quote } from "./changes.ts";
 import {
@@ -94,7 +94,7 @@ function reverterOf(target: Target, config: Config, signal: AbortSignal) {
       return previewRange(store, await openRange(store, order), options);
     },
     revert: async (range: RevertRange, onLeft: (plant: RevertLeft) => void): Promise<Reverted> => {
-      const counts = { ...noCounts };
+      const counts = startCounts();
       const batch = `revert ${new Date().toISOString()}`;
       const by = joinWriter(undefined, batch);
       const opened = await openRange(store, parseRevert(range));

@@ -18,16 +18,13 @@ interface Moment {
   readonly value: number;
 }
 
-/** Which changes: those that match all that is given. Both ends belong to the range. */
-interface Selection {
+/** The changes that match all that is given. Both ends belong to the range. */
+interface RevertOrder {
   readonly from?: Moment;
   readonly to?: Moment;
   /** The name of a token. */
   readonly by?: string;
   readonly batch?: string;
-}
-
-export interface RevertOrder extends Selection {
   readonly dryRun?: boolean;
 }
 
@@ -101,7 +98,7 @@ export async function openRange(store: ServedStore, order: RevertOrder): Promise
 }
 
 /** A plant that the range concerns. */
-export interface Touched {
+interface Touched {
   readonly id: bigint;
   /** The number of its first change in the range. */
   readonly seq: number;
@@ -112,13 +109,10 @@ export interface Touched {
   readonly isMixed: boolean;
 }
 
-/** What a pass holds: plants, and the characters of their texts. */
-interface PassLimits {
+export interface RevertOptions {
+  /** What a pass holds: plants, and the characters of their texts. */
   readonly revertPlantsMax: number;
   readonly revertCharactersMax: number;
-}
-
-export interface RevertOptions extends PassLimits {
   readonly signal: AbortSignal;
   /** Repeats what a busy store refuses. */
   readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
@@ -126,7 +120,7 @@ export interface RevertOptions extends PassLimits {
 
 /** The plants that one walk over the range collects. */
 class Pass {
-  private readonly limits: PassLimits;
+  private readonly limits: RevertOptions;
   private readonly handled: bigint | undefined;
   private readonly found = new Map<bigint, Touched>();
   private characters = 0;
@@ -136,7 +130,7 @@ class Pass {
   dropped = Number.POSITIVE_INFINITY;
 
   /** Plants up to the id `handled` are done. */
-  constructor(limits: PassLimits, handled: bigint | undefined) {
+  constructor(limits: RevertOptions, handled: bigint | undefined) {
     this.limits = limits;
     this.handled = handled;
   }
@@ -245,24 +239,16 @@ async function* readRange(
 }
 
 /** `changedSince` were left alone. `unchanged` have the state from before already. */
-export interface Counts {
-  plants: number;
-  reverted: number;
-  unchanged: number;
-  changedSince: number;
-  refused: number;
-}
-
-export const noCounts: Readonly<Counts> = {
+export const startCounts = () => ({
   plants: 0,
   reverted: 0,
   unchanged: 0,
   changedSince: 0,
   refused: 0,
-};
+});
 
 /** A plant that was not reverted, and why. */
-export interface Left {
+interface Left {
   readonly id: bigint;
   readonly refusal: Refusal;
 }
@@ -272,7 +258,7 @@ export async function revertBlock(
   store: ServedStore,
   block: readonly Touched[],
   by: string | undefined,
-  counts: Counts,
+  counts: ReturnType<typeof startCounts>,
   { retry }: RevertOptions,
 ): Promise<Left[]> {
   const outcomes = await Promise.all(
@@ -327,30 +313,12 @@ async function restore(
   return "reverted";
 }
 
-export interface Preview extends Pick<Counts, "plants" | "unchanged" | "changedSince"> {
-  readonly revertible: number;
-  /** Of those that would be reverted: the state now, and the one that the plant would get. */
-  readonly sample: readonly SamplePlant[];
-}
-
-type Content = Pick<Plant, "name" | "tag"> | undefined;
-
-interface SamplePlant {
-  readonly id: bigint;
-  readonly now: Content;
-  readonly before: Content;
-}
-
 const SAMPLE_LENGTH = 20;
 
-/** Changes nothing. The range is one of a dry run. */
-export async function previewRange(
-  store: ServedStore,
-  range: Range,
-  options: RevertOptions,
-): Promise<Preview> {
+/** Changes nothing. The sample has the state now, and the one that the plant would get. */
+export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {
   const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
-  const sample: SamplePlant[] = [];
+  const sample: { id: bigint; now: Content; before: Content }[] = [];
   for await (const block of readTouched(store, range, options)) {
     options.signal.throwIfAborted();
     const found = await Promise.all(
@@ -358,16 +326,17 @@ export async function previewRange(
     );
     for (const [index, { id, before, after, isMixed }] of block.entries()) {
       const now = found[index];
-      const isRevertible = !isMixed && isSameState(now, after);
       counts.plants++;
       if (isSameState(now, before)) counts.unchanged++;
-      else counts[isRevertible ? "revertible" : "changedSince"]++;
-      if (isRevertible && !isSameState(now, before) && sample.length < SAMPLE_LENGTH)
+      else if (isMixed || !isSameState(now, after)) counts.changedSince++;
+      else if (++counts.revertible <= SAMPLE_LENGTH)
         sample.push({ id, now: contentOf(now), before: contentOf(before) });
     }
   }
   return { ...counts, sample };
 }
+
+type Content = Pick<Plant, "name" | "tag"> | undefined;
 
 const contentOf = (plant: Plant | undefined): Content =>
   plant && { name: plant.name, tag: plant.tag };

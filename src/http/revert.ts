@@ -4,8 +4,6 @@ import { joinWriter } from "../domain/change.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
 import {
-  type Counts,
-  noCounts,
   openRange,
   parseRevert,
   previewRange,
@@ -13,6 +11,7 @@ import {
   readTouched,
   revertBlock,
   type RevertOptions,
+  startCounts,
 } from "../domain/revert.ts";
 import { ANSWERS_SHARE, readText, requireOpen, requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope } from "./handle.ts";
@@ -64,7 +63,7 @@ async function* revertAll(
   options: RevertOptions,
 ): AsyncGenerator<string> {
   const { service, requestId, token } = exchange;
-  const counts: Counts = { ...noCounts };
+  const counts = startCounts();
   const format = (more: object): string => formatLine({ ...counts, batch, ...more });
   const by = joinWriter(token?.name, batch);
   let end: object = { complete: true };

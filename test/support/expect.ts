@@ -54,3 +54,11 @@ export async function expectRefusal(response: Response, ...names: string[]): Pro
   expect(response.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
   return name;
 }
+
+/** What an import that has created plants prints: `before`, how to take it back, and `after`. */
+export const importPrints = (before: string, after = ""): string => {
+  const [start, end] = [before, after].map((text) => text.replaceAll(/[^\w ]/g, String.raw`\$&`));
+  const hint =
+    "plantstore: to take this import back: plantstore revert --batch '[^\n]+ [-T:.Z0-9]+'\n";
+  return expect.stringMatching(new RegExp(`^${start}${hint}${end}$`)) as unknown as string;
+};
