@@ -6,8 +6,10 @@ import {
   Feed,
   findOutcome,
   findResult,
+  formatBatch,
   type Settle,
   type Settled,
+  type WriteOptions,
 } from "./batch.ts";
 import {
   type Change,
@@ -15,16 +17,10 @@ import {
   type ChangeQuery,
   findChanges,
   findNewest,
-  findPreview,
-  findRevertLine,
   formatChangeQuery,
-  type Reverted,
-  type RevertLeft,
-  type RevertPreview,
-  type RevertRange,
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
-import { type Failure, findJson, findWaitMs, isTransient, nameOf, ServiceError } from "./errors.ts";
+import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
 import { Manager } from "./manage.ts";
 import {
   type Count,
@@ -51,7 +47,7 @@ import {
 } from "./plants.ts";
 import { Backoff, type RetryOptions } from "./retry.ts";
 
-export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
+export type { Created, Outcome, Refused, Settle, Settled, WriteOptions } from "./batch.ts";
 export type {
   Change,
   ChangePage,
@@ -96,14 +92,6 @@ const EVENTS_TYPE = "text/event-stream";
 /** How long an aborted batch is still waited for, to learn what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
-
-export interface WriteOptions extends RetryOptions {
-  /** Names the writes that belong together, in the journal: 1 to 100 characters. */
-  readonly batch?: string | undefined;
-}
-
-const formatBatch = (batch: string | undefined): string =>
-  batch === undefined ? "" : `?batch=${encodeURIComponent(batch)}`;
 
 export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
@@ -296,53 +284,6 @@ export class Client extends Manager {
           after = Math.max(after, Number(ids.at(-1)?.slice(3)) || 0);
         }
         throw this.explainLoss(new Error("the stream ended"), options.signal);
-      } catch (error) {
-        await backoff.wait(error);
-      }
-    }
-  }
-
-  /** Counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it. */
-  async previewRevert(range: RevertRange, options?: RetryOptions): Promise<RevertPreview> {
-    const body = JSON.stringify({ ...range, dryRun: true });
-    const init = { method: "POST", headers: JSON_BODY, body };
-    const preview = findPreview((await this.ask("/changes/revert", init, options)).text);
-    if (preview === undefined) throw this.notAPlantStore();
-    return preview;
-  }
-
-  /**
-   * Takes changes back. Calls `onLeft` for each plant that was not reverted. A revert that is broken off is sent again,
-   * and continues: `unchanged` then counts what was reverted before, and a plant may be left a second time.
-   */
-  async revert(
-    range: RevertRange,
-    {
-      onLeft,
-      batch = `revert ${new Date().toISOString()}`,
-      ...options
-    }: WriteOptions & { readonly onLeft?: ((plant: RevertLeft) => void) | undefined } = {},
-  ): Promise<Reverted> {
-    const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
-    const init = { method: "POST", headers, body: JSON.stringify(range) };
-    const given = { ...this.options, ...options };
-    const backoff = new Backoff(given, findWaitMs);
-    for (;;) {
-      try {
-        let failure = { message: `${this.url} has broken off the revert.`, status: 0, code: 0 };
-        const path = `/changes/revert${formatBatch(batch)}`;
-        for await (const lines of this.readLines(path, init, given.signal))
-          for (const text of lines) {
-            const line = findRevertLine(text);
-            if (line === undefined) throw this.notAPlantStore();
-            const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
-            if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
-            else if (complete === true) return counts as Reverted;
-            else if (status > 0) failure = { message: `${this.url}: ${message}`, status, code };
-          }
-        const { status, code } = failure;
-        const mayContinue = status === 0 || isTransient(status, code);
-        throw new ServiceError({ ...failure, isTransient: mayContinue });
       } catch (error) {
         await backoff.wait(error);
       }

@@ -12,9 +12,12 @@ const files = {
 };
 
 /** The batch of the second import, which it prints. */
-async function importBoth(at: ReturnType<typeof makeWorkplace>, args: string[], env: object) {
-  const run = (file: string) =>
-    runCommand(["import", at.file(file), ...args], { ...env } as Record<string, string>);
+async function importBoth(
+  at: ReturnType<typeof makeWorkplace>,
+  args: string[],
+  env: Record<string, string>,
+) {
+  const run = (file: string) => runCommand(["import", at.file(file), ...args], env);
   await run("first.csv");
   const { stderr } = await run("wrong.csv");
   const [, batch = ""] = /plantstore revert --batch '(wrong\.csv [^']+)'\n$/.exec(stderr) ?? [];

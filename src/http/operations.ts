@@ -52,7 +52,7 @@ import {
   text,
   time,
 } from "./shape.ts";
-import { REVERT_TYPE, revertChanges } from "./revert.ts";
+import { describeRevert } from "./revert.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
 import { describeEvents, webhookOperations } from "./webhooks.ts";
@@ -127,42 +127,6 @@ const Change = define(
   },
   { optional: ["by", "batch", "plant", "before"] },
 );
-
-const moment = (example: unknown, description: string): Shape => ({
-  schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
-  example,
-});
-const RevertOrder = define(
-  "RevertOrder",
-  {
-    from: moment(created.seq, "The first change."),
-    to: moment("2026-01-01T00:00:05.000Z", "The last change."),
-    by: text("till", "Only changes by the token of this name."),
-    batch: text(created.batch, "Only changes of this batch."),
-    dryRun: flag(true, "Change nothing."),
-  },
-  { optional: ["from", "to", "by", "batch", "dryRun"] },
-);
-const RevertPreview = define("RevertPreview", {
-  plants: integer(2, "Plants that the changes concern."),
-  revertible: integer(1, "Those that would get the state from before."),
-  unchanged: integer(0, "Those that have it already."),
-  changedSince: integer(1, "Those that would be left alone."),
-  sample: list(
-    object(
-      {
-        id,
-        now: { ...explained(Plant, "Left out if there is none now."), example: created.plant },
-        before: { ...explained(Plant, "Left out if it would be removed."), example: undefined },
-      },
-      { optional: ["now", "before"] },
-    ),
-    "Up to 20 that are revertible: what they are, and what they would be.",
-  ),
-});
-const REVERT_EXAMPLE =
-  '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
-  '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
 define("Error", errorMembers);
 const monstera = NewPlant.example;
@@ -394,33 +358,7 @@ const listPlantOperations = (config: Config): Entries => ({
     ),
     fails: ["BadQuery", "ChangesGone"],
   },
-  revertChanges: {
-    at: "POST /changes/revert",
-    scope: "plants:write",
-    handle: revertChanges,
-    bodyTypes: [JSON_TYPE],
-    summary: "Take changes back",
-    description:
-      "Takes back the changes that match everything given. Each plant that they concern gets the state from before them, " +
-      "if it is still in the state that they left. Otherwise it was changed since, and is left alone. " +
-      "Each plant is one write, in the journal by this token. Sent again, it continues. A revert can be reverted. " +
-      `With \`dryRun\` nothing is changed: the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
-      "Without it, each plant that was left alone is a line, with status 412 if it was changed since, else with the error of its write. " +
-      "Lines with counts show progress; `complete` is true in the last one. If the revert was broken off, the last line has `complete: false`, a status and an error. " +
-      "Also needs the scope `plants:read`.",
-    query: {
-      batch: explained(
-        writeParameters.batch,
-        "Names these writes in the journal; by default `revert` and the time.",
-      ),
-    },
-    takes: json(RevertOrder),
-    answers: ok("What was done, or would be.", {
-      ...json(RevertPreview),
-      [REVERT_TYPE]: text(REVERT_EXAMPLE),
-    }),
-    fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
-  },
+  revertChanges: describeRevert(config, id, Plant),
 });
 
 /** The version of the interface, not of the program. */

@@ -1,5 +1,6 @@
 /** POST /changes/revert: a preview as JSON, or lines about what was left alone, while plants are reverted. */
 
+import type { Config } from "../config.ts";
 import { joinWriter } from "../domain/change.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
@@ -15,18 +16,20 @@ import {
 } from "../domain/revert.ts";
 import { ANSWERS_SHARE, readText, requireOpen, requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope } from "./handle.ts";
+import { type Entry, json, ok } from "./openapi-parts.ts";
 import { parseQuery, writeParameters } from "./query.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
+import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";
 import { answerText, retryWhileOverloaded, toStream } from "./stream.ts";
 
-export const [REVERT_TYPE] = NDJSON_TYPES;
+const [REVERT_TYPE] = NDJSON_TYPES;
 
 /** What a plant of a pass takes besides its text. */
 const PLANT_BYTES = 400;
 /** Proxies close a silent connection after a minute. */
 const QUIET_MS_MAX = 10_000;
 
-export async function revertChanges(exchange: Exchange): Promise<Response> {
+async function revertChanges(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   const { config, store, rates } = service;
   if (token?.scopes.includes("plants:read") !== true) throw new LacksScope("plants:read");
@@ -96,3 +99,74 @@ const describe = ({ reason, message }: Refusal): object => {
   const { code, status } = catalogue[reason];
   return { status, error: code, message };
 };
+
+const moment = (example: unknown, description: string): Shape => ({
+  schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
+  example,
+});
+const RevertOrder = define(
+  "RevertOrder",
+  {
+    from: moment(1_767_225_600_000_001, "The first change."),
+    to: moment("2026-01-01T00:00:05.000Z", "The last change."),
+    by: text("till", "Only changes by the token of this name."),
+    batch: text("spring.csv 2026-01-01", "Only changes of this batch."),
+    dryRun: flag(true, "Change nothing."),
+  },
+  { optional: ["from", "to", "by", "batch", "dryRun"] },
+);
+
+const definePreview = (id: Shape, plant: Shape): Shape =>
+  define("RevertPreview", {
+    plants: integer(2, "Plants that the changes concern."),
+    revertible: integer(1, "Those that would get the state from before."),
+    unchanged: integer(0, "Those that have it already."),
+    changedSince: integer(1, "Those that would be left alone."),
+    sample: list(
+      object(
+        {
+          id,
+          now: {
+            ...explained(plant, "Left out if there is none now."),
+            example: { name: "Monstera" },
+          },
+          before: { ...explained(plant, "Left out if it would be removed."), example: undefined },
+        },
+        { optional: ["now", "before"] },
+      ),
+      "Up to 20 that are revertible: what they are, and what they would be.",
+    ),
+  });
+
+const REVERT_EXAMPLE =
+  '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
+  '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
+
+/** With the shapes of an id and a plant. */
+export const describeRevert = (config: Config, id: Shape, plant: Shape): Entry => ({
+  at: "POST /changes/revert",
+  scope: "plants:write",
+  handle: revertChanges,
+  bodyTypes: [JSON_TYPE],
+  summary: "Take changes back",
+  description:
+    "Takes back the changes that match everything given. Each plant that they concern gets the state from before them, " +
+    "if it is still in the state that they left. Otherwise it was changed since, and is left alone. " +
+    "Each plant is one write, in the journal by this token. Sent again, it continues. A revert can be reverted. " +
+    `With \`dryRun\` nothing is changed: the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
+    "Without it, each plant that was left alone is a line, with status 412 if it was changed since, else with the error of its write. " +
+    "Lines with counts show progress; `complete` is true in the last one. If the revert was broken off, the last line has `complete: false`, a status and an error. " +
+    "Also needs the scope `plants:read`.",
+  query: {
+    batch: explained(
+      writeParameters.batch,
+      "Names these writes in the journal; by default `revert` and the time.",
+    ),
+  },
+  takes: json(RevertOrder),
+  answers: ok("What was done, or would be.", {
+    ...json(definePreview(id, plant)),
+    [REVERT_TYPE]: text(REVERT_EXAMPLE),
+  }),
+  fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
+});

@@ -69,7 +69,8 @@ describe("a batch", () => {
 
   test("and a token are filters that can be combined with the others", async () => {
     const { service, client, till } = await openWithTokens();
-    await using _service = service;
+    await using closing = service;
+    void closing;
     await till.create({ id: 1n, name: "a" }, { batch: "x" });
     await client.create({ id: 2n, name: "b" }, { batch: "x" });
     await till.create({ id: 3n, name: "till\\n" });
@@ -154,7 +155,8 @@ describe("POST /changes/revert", () => {
 
   test("leaves alone and lists what was changed since, or between", async () => {
     const { service, client, till } = await openWithTokens();
-    await using _service = service;
+    await using closing = service;
+    void closing;
     for (const id of [1n, 2n, 3n, 4n, 5n]) await client.create({ id, name: "first" });
     for (const id of [1n, 2n, 3n, 4n]) await till.replace({ id, name: "till" });
     await till.remove(5n);
@@ -185,7 +187,8 @@ describe("POST /changes/revert", () => {
 
   test("takes an import back, by another token, between numbers and between times", async () => {
     const { service, client, till } = await openWithTokens();
-    await using _service = service;
+    await using closing = service;
+    void closing;
     await client.create({ id: 1n, name: "kept" });
     const plants = Array.from({ length: 2_500 }, (_, index) => ({
       id: BigInt(index) - 3n,

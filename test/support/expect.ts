@@ -56,9 +56,9 @@ export async function expectRefusal(response: Response, ...names: string[]): Pro
 }
 
 /** What an import that has created plants prints: `before`, how to take it back, and `after`. */
-export const importPrints = (before: string, after = ""): string => {
+export const importPrints = (before: string, after = "") => {
   const [start, end] = [before, after].map((text) => text.replaceAll(/[^\w ]/g, String.raw`\$&`));
   const hint =
     "plantstore: to take this import back: plantstore revert --batch '[^\n]+ [-T:.Z0-9]+'\n";
-  return expect.stringMatching(new RegExp(`^${start}${hint}${end}$`)) as unknown as string;
+  return expect.stringMatching(new RegExp(`^${start}${hint}${end}$`));
 };
