@@ -6,9 +6,11 @@ import {
   Upload,
   findOutcome,
   findResult,
+  formatBatch,
   isSummary,
   type Settle,
   type Settled,
+  type WriteOptions,
 } from "./batch.ts";
 import {
   type Change,
@@ -46,8 +48,16 @@ import {
 } from "./plants.ts";
 import { Backoff, type RetryOptions } from "./retry.ts";
 
-export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
-export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
+export type { Created, Outcome, Refused, Settle, Settled, WriteOptions } from "./batch.ts";
+export type {
+  Change,
+  ChangePage,
+  ChangeQuery,
+  Reverted,
+  RevertLeft,
+  RevertPreview,
+  RevertRange,
+} from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
   NewToken,
@@ -86,9 +96,9 @@ const PAGE_LENGTH = 1_000;
 
 export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
-  async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
+  async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
-    const { headers, text } = await this.ask("/plants", init, options);
+    const { headers, text } = await this.ask(`/plants${formatBatch(batch)}`, init, options);
     if (!isContent(text)) throw this.notAPlantStore();
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
@@ -126,12 +136,13 @@ export class Client extends Manager {
    */
   async replace(
     { id, name, tag }: NewPlant,
-    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<Versioned> {
     const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
     const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
     try {
-      const answer = await this.ask(`/plants/${formatId(id)}`, init, options);
+      const path = `/plants/${formatId(id)}${formatBatch(batch)}`;
+      const answer = await this.ask(path, init, options);
       const etag = findEtag(answer.headers);
       if (!isContent(answer.text) || etag === undefined) throw this.notAPlantStore();
       return { plant: { id, name, tag }, etag };
@@ -147,10 +158,11 @@ export class Client extends Manager {
   /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
   async remove(
     id: bigint,
-    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    await this.removeAt(`/plants/${formatId(id)}`, "plant_not_found", headers, options);
+    const path = `/plants/${formatId(id)}${formatBatch(batch)}`;
+    await this.removeAt(path, "plant_not_found", headers, options);
   }
 
   async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
@@ -334,7 +346,7 @@ export class Client extends Manager {
   async createBatch(
     plants: readonly NewPlant[],
     settle: Settle,
-    options: RetryOptions = {},
+    options: WriteOptions = {},
   ): Promise<void> {
     for await (const block of this.deliver(plants, options))
       for (const { index, outcome } of block) settle(index, outcome);
@@ -346,15 +358,16 @@ export class Client extends Manager {
    */
   async *createAll<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
-    options: RetryOptions = {},
+    options: WriteOptions = {},
   ): AsyncGenerator<Settled<Given>, void> {
     for await (const block of this.deliver(plants, options)) yield* block;
   }
 
   private async *deliver<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
-    options: RetryOptions,
+    { batch, ...options }: WriteOptions,
   ): AsyncGenerator<Settled<Given>[], void> {
+    const path = `/plants/batch${formatBatch(batch)}`;
     const given = { ...this.options, ...options };
     const upload = new Upload(plants);
     const backoff = new Backoff(given, findWaitMs);
@@ -365,7 +378,7 @@ export class Client extends Manager {
         while (left.length > 0) {
           const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
           try {
-            for await (const block of this.sendBatch(unsettled, given.signal)) {
+            for await (const block of this.sendBatch(path, unsettled, given.signal)) {
               if (block.length > 0) backoff.reset();
               yield block;
             }
@@ -382,6 +395,7 @@ export class Client extends Manager {
 
   /** Sends one request, and removes the settled plants from `unsettled`. */
   private async *sendBatch<Given extends NewPlant>(
+    path: string,
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<Settled<Given>[], void> {
@@ -389,7 +403,7 @@ export class Client extends Manager {
     const body = Array.from(unsettled.values(), ({ line }) => line).join("");
     const init = { method: "POST", headers, body };
     let failure: Failure = { message: `${this.url} did not answer for every plant.` };
-    const answers = this.readLines("/plants/batch", init, signal, ABORTED_BATCH_MS_MAX);
+    const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
       const block: Settled<Given>[] = [];
       for (const line of lines) {
