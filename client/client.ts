@@ -22,7 +22,7 @@ import {
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
 import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
-import { Manager } from "./manage.ts";
+import { JSON_BODY, Manager } from "./manage.ts";
 import {
   type Count,
   type Filter,
@@ -88,7 +88,6 @@ export type { ClientOptions } from "./connection.ts";
 export type { RetryOptions } from "./retry.ts";
 export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } from "./webhook.ts";
 
-const JSON_BODY = { "content-type": "application/json" };
 const EVENTS_TYPE = "text/event-stream";
 /** After an abort, the batch in flight gets this long to report what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;

@@ -97,7 +97,7 @@ type WithSecret = Webhook & { readonly secret: string };
 
 const PAGE_LENGTH = 1_000;
 
-const JSON_BODY = { "content-type": "application/json" };
+export const JSON_BODY = { "content-type": "application/json" };
 
 export class Manager extends Connection {
   async listTokenPage(
@@ -246,8 +246,10 @@ export class Manager extends Connection {
     options: RetryOptions | undefined,
     body?: object,
   ): Promise<Answer> {
-    const headers = JSON_BODY;
-    const init = body === undefined ? { method } : { method, headers, body: JSON.stringify(body) };
+    const init =
+      body === undefined
+        ? { method }
+        : { method, headers: JSON_BODY, body: JSON.stringify(body) };
     const findWait = method === "POST" ? findUnsentWaitMs : undefined;
     const answer = findJson((await this.ask(path, init, options, findWait)).text);
     if (!isNamed(answer)) throw this.notAPlantStore();

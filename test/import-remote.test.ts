@@ -139,7 +139,10 @@ describe("plantstore import --url", () => {
     expect({ exitCode, stdout, stderr }).toEqual({
       exitCode: 130,
       stdout: `created ${stored}, replayed 0, refused 0\n`,
-      stderr: `plantstore: interrupted. ${stored} plants are known to be stored. Running it again is safe.\n`,
+      stderr: importPrints(
+        "",
+        `plantstore: interrupted. ${stored} plants are known to be stored. Running it again is safe.\n`,
+      ),
     });
   });
 
