@@ -55,7 +55,7 @@ const LANE_MS = 5;
 /** Between two looks whether all writes are settled, when the store closes. */
 const CLOSE_MS = 2;
 /** Of the time in the queue, between two looks for what has waited too long. */
-const WATCH_SHARE = 0.1;
+const WATCH_SHARE = 0.02;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
 /** Of the queue, for blocks of writes. The rest is left to single writes. */
 const BLOCKS_SHARE = 0.5;
