@@ -2,6 +2,12 @@
 
 import { type ErrorName, findJson, isTransient, nameOf } from "./errors.ts";
 import { formatPlant, type NewPlant } from "./plants.ts";
+import type { RetryOptions } from "./retry.ts";
+
+export interface WriteOptions extends RetryOptions {
+  /** Names the writes that belong together, in the journal: 1 to 100 characters. */
+  readonly batch?: string | undefined;
+}
 
 /** Why a plant was not stored. */
 export interface Refused {

@@ -1,7 +1,8 @@
 /** The journal of changes. */
 
+import type { Refused } from "./batch.ts";
 import { findJson } from "./errors.ts";
-import { type Content, formatId } from "./plants.ts";
+import { type Content, formatId, formatPairs, quoteIds } from "./plants.ts";
 
 interface ChangeFacts {
   readonly seq: number;
@@ -10,6 +11,8 @@ interface ChangeFacts {
   readonly id: bigint;
   /** The name of the token that made the change. */
   readonly by?: string;
+  /** What its client called the writes that belong together. */
+  readonly batch?: string;
 }
 
 /** `plant` is the plant after this change, `before` the one it replaced or removed. */
@@ -37,6 +40,74 @@ export interface ChangeQuery {
   readonly id?: bigint | undefined;
   /** Only changes of these types. */
   readonly types?: readonly Change["type"][] | undefined;
+  /** Only those by the token of this name. */
+  readonly by?: string | undefined;
+  /** Only those of this batch. */
+  readonly batch?: string | undefined;
+}
+
+/** Which changes to take back: those that match everything given. Both ends belong to the range. */
+export interface RevertRange {
+  /** The number of a change, or a time in ISO 8601 with its zone. */
+  readonly from?: number | string | undefined;
+  readonly to?: number | string | undefined;
+  /** The name of a token. */
+  readonly by?: string | undefined;
+  readonly batch?: string | undefined;
+}
+
+/** What a revert would do. */
+export interface RevertPreview {
+  /** How many the changes concern. */
+  readonly plants: number;
+  readonly revertible: number;
+  /** Those that have the state from before already. */
+  readonly unchanged: number;
+  /** Those that would be left alone. */
+  readonly changedSince: number;
+  /** Some that are revertible: what they are now, and what they would be. */
+  readonly sample: readonly {
+    readonly id: bigint;
+    readonly now?: Content | undefined;
+    readonly before?: Content | undefined;
+  }[];
+}
+
+export interface Reverted {
+  readonly plants: number;
+  readonly reverted: number;
+  readonly unchanged: number;
+  readonly changedSince: number;
+  readonly refused: number;
+  /** What the revert is called in the journal. */
+  readonly batch: string;
+}
+
+/** A plant that was not reverted: `precondition_failed` if it was changed since. */
+export interface RevertLeft extends Refused {
+  readonly id: bigint;
+}
+
+interface RevertLine extends Partial<Reverted> {
+  readonly id?: string;
+  readonly complete?: boolean;
+  readonly status?: number;
+  readonly error?: number;
+  readonly message?: string;
+}
+
+/** Undefined if the text is no answer to a revert. */
+export function findRevertLine(text: string): RevertLine | undefined {
+  const line = findJson(quoteIds(text));
+  return typeof line === "object" && line !== null ? line : undefined;
+}
+
+/** Undefined if the text is no preview. */
+export function findPreview(json: string): RevertPreview | undefined {
+  const found = findJson(quoteIds(json)) as RevertPreview | undefined;
+  if (!Array.isArray(found?.sample) || typeof found.plants !== "number") return undefined;
+  for (const plant of found.sample) Object.assign(plant, { id: BigInt(plant.id) });
+  return found;
 }
 
 export interface ChangePage {
@@ -48,12 +119,9 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-/** Matches members only, because quotes inside JSON strings are escaped. Quoting the digits keeps them exact. */
-export const ID_MEMBER = /"id":(-?\d+)/g;
-
 /** Undefined if the text is not an array of changes. */
 export function findChanges(json: string): Change[] | undefined {
-  const found = findJson(json.replaceAll(ID_MEMBER, '"id":"$1"'));
+  const found = findJson(quoteIds(json));
   if (!Array.isArray(found) || !found.every(isChange)) return undefined;
   return found.map(
     (change) => Object.assign(change, { id: BigInt(change.id) }) as unknown as Change,
@@ -81,8 +149,11 @@ export function findNewest(headers: Headers): number | undefined {
   return newest !== null && /^\d{1,16}$/.test(newest) ? Number(newest) : undefined;
 }
 
-export function formatChangeQuery({ after = 0, id, types }: ChangeQuery): string {
-  const filter =
-    (id === undefined ? "" : `&id=${formatId(id)}`) + (types ? `&type=${types.join(",")}` : "");
-  return `?after=${after}${filter}`;
-}
+export const formatChangeQuery = ({ after = 0, id, types, ...query }: ChangeQuery): string =>
+  formatPairs({
+    after,
+    id: id === undefined ? id : formatId(id),
+    type: types?.join(","),
+    by: query.by,
+    batch: query.batch,
+  });

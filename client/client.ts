@@ -9,6 +9,7 @@ import {
   isSummary,
   type Settle,
   type Settled,
+  type WriteOptions,
 } from "./batch.ts";
 import {
   type Change,
@@ -20,7 +21,7 @@ import {
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
 import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
-import { Manager } from "./manage.ts";
+import { JSON_BODY, Manager, PAGE_LENGTH } from "./manage.ts";
 import {
   type Count,
   type Filter,
@@ -28,6 +29,7 @@ import {
   findNext,
   findPlants,
   formatId,
+  formatPairs,
   formatPlant,
   formatQuery,
   isContent,
@@ -46,8 +48,16 @@ import {
 } from "./plants.ts";
 import { Backoff, type RetryOptions } from "./retry.ts";
 
-export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
-export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
+export type { Created, Outcome, Refused, Settle, Settled, WriteOptions } from "./batch.ts";
+export type {
+  Change,
+  ChangePage,
+  ChangeQuery,
+  Reverted,
+  RevertLeft,
+  RevertPreview,
+  RevertRange,
+} from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
   NewToken,
@@ -78,17 +88,15 @@ export type { ClientOptions } from "./connection.ts";
 export type { RetryOptions } from "./retry.ts";
 export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } from "./webhook.ts";
 
-const JSON_BODY = { "content-type": "application/json" };
 const EVENTS_TYPE = "text/event-stream";
 /** After an abort, the batch in flight gets this long to report what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
-const PAGE_LENGTH = 1_000;
 
 export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
-  async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
+  async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
-    const { headers, text } = await this.ask("/plants", init, options);
+    const { headers, text } = await this.ask(`/plants${formatPairs({ batch })}`, init, options);
     if (!isContent(text)) throw this.notAPlantStore();
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
@@ -126,12 +134,13 @@ export class Client extends Manager {
    */
   async replace(
     { id, name, tag }: NewPlant,
-    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<Versioned> {
     const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
     const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
     try {
-      const answer = await this.ask(`/plants/${formatId(id)}`, init, options);
+      const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
+      const answer = await this.ask(path, init, options);
       const etag = findEtag(answer.headers);
       if (!isContent(answer.text) || etag === undefined) throw this.notAPlantStore();
       return { plant: { id, name, tag }, etag };
@@ -147,10 +156,11 @@ export class Client extends Manager {
   /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
   async remove(
     id: bigint,
-    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    await this.removeAt(`/plants/${formatId(id)}`, "plant_not_found", headers, options);
+    const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
+    await this.removeAt(path, "plant_not_found", headers, options);
   }
 
   async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
@@ -334,7 +344,7 @@ export class Client extends Manager {
   async createBatch(
     plants: readonly NewPlant[],
     settle: Settle,
-    options: RetryOptions = {},
+    options: WriteOptions = {},
   ): Promise<void> {
     for await (const block of this.deliver(plants, options))
       for (const { index, outcome } of block) settle(index, outcome);
@@ -346,15 +356,16 @@ export class Client extends Manager {
    */
   async *createAll<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
-    options: RetryOptions = {},
+    options: WriteOptions = {},
   ): AsyncGenerator<Settled<Given>, void> {
     for await (const block of this.deliver(plants, options)) yield* block;
   }
 
   private async *deliver<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
-    options: RetryOptions,
+    { batch, ...options }: WriteOptions,
   ): AsyncGenerator<Settled<Given>[], void> {
+    const path = `/plants/batch${formatPairs({ batch })}`;
     const given = { ...this.options, ...options };
     const upload = new Upload(plants);
     const backoff = new Backoff(given, findWaitMs);
@@ -365,7 +376,7 @@ export class Client extends Manager {
         while (left.length > 0) {
           const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
           try {
-            for await (const block of this.sendBatch(unsettled, given.signal)) {
+            for await (const block of this.sendBatch(path, unsettled, given.signal)) {
               if (block.length > 0) backoff.reset();
               yield block;
             }
@@ -382,6 +393,7 @@ export class Client extends Manager {
 
   /** Sends one request, and removes the settled plants from `unsettled`. */
   private async *sendBatch<Given extends NewPlant>(
+    path: string,
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<Settled<Given>[], void> {
@@ -389,7 +401,7 @@ export class Client extends Manager {
     const body = Array.from(unsettled.values(), ({ line }) => line).join("");
     const init = { method: "POST", headers, body };
     let failure: Failure = { message: `${this.url} did not answer for every plant.` };
-    const answers = this.readLines("/plants/batch", init, signal, ABORTED_BATCH_MS_MAX);
+    const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
       const block: Settled<Given>[] = [];
       for (const line of lines) {

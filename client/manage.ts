@@ -1,10 +1,19 @@
-/** Tokens and webhooks, for programs that manage a service. */
+/** Tokens, webhooks, and changes taken back, for programs that manage a service. */
 
-import type { Change } from "./changes.ts";
-import { Connection, findUnsentWaitMs } from "./connection.ts";
-import { findJson } from "./errors.ts";
-import { findNext, formatQuery } from "./plants.ts";
-import type { RetryOptions } from "./retry.ts";
+import type { WriteOptions } from "./batch.ts";
+import {
+  type Change,
+  findPreview,
+  findRevertLine,
+  type Reverted,
+  type RevertLeft,
+  type RevertPreview,
+  type RevertRange,
+} from "./changes.ts";
+import { Connection, findUnsentWaitMs, NDJSON_TYPE } from "./connection.ts";
+import { findJson, findWaitMs, isTransient, nameOf, ServiceError } from "./errors.ts";
+import { findNext, formatPairs, formatQuery } from "./plants.ts";
+import { retry, type RetryOptions } from "./retry.ts";
 
 /** A token without its secret. Times are in ISO 8601. */
 export interface Token {
@@ -86,7 +95,9 @@ export interface NewWebhook {
 /** The secret is shown only once. */
 type WithSecret = Webhook & { readonly secret: string };
 
-const PAGE_LENGTH = 1_000;
+export const PAGE_LENGTH = 1_000;
+
+export const JSON_BODY = { "content-type": "application/json" };
 
 export class Manager extends Connection {
   async listTokenPage(
@@ -181,6 +192,52 @@ export class Manager extends Connection {
     return this.manage("POST", pathOf(name, "rotate"), options);
   }
 
+  /** Counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it. */
+  async previewRevert(range: RevertRange, options?: RetryOptions): Promise<RevertPreview> {
+    const body = JSON.stringify({ ...range, dryRun: true });
+    const init = { method: "POST", headers: JSON_BODY, body };
+    const preview = findPreview((await this.ask("/changes/revert", init, options)).text);
+    if (preview === undefined) throw this.notAPlantStore();
+    return preview;
+  }
+
+  /**
+   * Takes changes back. Calls `onLeft` for each plant that was not reverted. A revert that is broken off is sent again,
+   * and continues: `unchanged` then counts what was reverted before, and a plant may be left a second time.
+   */
+  async revert(
+    range: RevertRange,
+    {
+      onLeft,
+      batch = `revert ${new Date().toISOString()}`,
+      ...options
+    }: WriteOptions & { readonly onLeft?: ((plant: RevertLeft) => void) | undefined } = {},
+  ): Promise<Reverted> {
+    const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
+    const init = { method: "POST", headers, body: JSON.stringify(range) };
+    const path = `/changes/revert${formatPairs({ batch })}`;
+    const given = { ...this.options, ...options };
+    const attempt = async (): Promise<Reverted> => {
+      for await (const lines of this.readLines(path, init, given.signal))
+        for (const text of lines) {
+          const line = findRevertLine(text);
+          if (line === undefined) throw this.notAPlantStore();
+          const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
+          if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
+          else if (complete === true) return counts as Reverted;
+          else if (status > 0)
+            throw new ServiceError({
+              message: `${this.url}: ${message}`,
+              status,
+              code,
+              isTransient: isTransient(status, code),
+            });
+        }
+      throw this.explainLoss(new Error("the stream ended"), given.signal);
+    };
+    return retry(attempt, given, findWaitMs);
+  }
+
   /** A POST is retried only if the service did nothing: a repeat could create a second secret. */
   private async manage<Answer>(
     method: string,
@@ -188,8 +245,8 @@ export class Manager extends Connection {
     options: RetryOptions | undefined,
     body?: object,
   ): Promise<Answer> {
-    const headers = { "content-type": "application/json" };
-    const init = body === undefined ? { method } : { method, headers, body: JSON.stringify(body) };
+    const init =
+      body === undefined ? { method } : { method, headers: JSON_BODY, body: JSON.stringify(body) };
     const findWait = method === "POST" ? findUnsentWaitMs : undefined;
     const answer = findJson((await this.ask(path, init, options, findWait)).text);
     if (!isNamed(answer)) throw this.notAPlantStore();

@@ -120,11 +120,15 @@ const queryNames: Readonly<Record<keyof PageQuery | keyof TagQuery, true>> = {
 /** Other members of the given object are not sent. */
 const QUERY_NAMES = Object.keys(queryNames);
 
-/** Starts with a question mark, or is empty. */
 export function formatQuery(query: PageQuery | TagQuery): string {
   const values: Readonly<Record<string, unknown>> = { ...query };
-  const given = QUERY_NAMES.filter((name) => values[name] !== undefined);
-  const pairs = Object.fromEntries(given.map((name) => [name, String(values[name])]));
+  return formatPairs(Object.fromEntries(QUERY_NAMES.map((name) => [name, values[name]])));
+}
+
+/** Starts with a question mark, or is empty. */
+export function formatPairs(values: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(values).filter(([, value]) => value !== undefined);
+  const pairs = given.map(([name, value]): [string, string] => [name, String(value)]);
   return given.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
 }
 
@@ -145,15 +149,14 @@ export function isContent(json: string): boolean {
   return typeof name === "string";
 }
 
-/**
- * The service writes the id first in every plant. A quote inside a JSON string is escaped, so `{"id":` occurs only at
- * the start of a plant, and putting its digits into quotes keeps them exact.
- */
-const ID_MEMBER = /\{"id":(-?\d+)/g;
+const ID_MEMBER = /"id":(-?\d+)/g;
+
+/** Keeps ids exact. Matches members only, because a quote inside a JSON string is escaped. */
+export const quoteIds = (json: string): string => json.replaceAll(ID_MEMBER, '"id":"$1"');
 
 /** Undefined if the text is not an array of plants. */
 export function findPlants(json: string): Plant[] | undefined {
-  const found = findJson(json.replaceAll(ID_MEMBER, '{"id":"$1"'));
+  const found = findJson(quoteIds(json));
   if (!Array.isArray(found)) return undefined;
   const plants = found.flatMap((value: unknown) => findPlant(value) ?? []);
   return plants.length === found.length ? plants : undefined;

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { runCommand, spawnService, startCommand } from "./support/command.ts";
+import { importPrints } from "./support/expect.ts";
 import { lines, makeWorkplace } from "./support/folder.ts";
 import { grantToken, startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
@@ -21,7 +22,7 @@ describe("plantstore import --url", () => {
     expect(finished).toEqual({
       exitCode: 3,
       stdout: "created 3, replayed 2999, refused 2\n",
-      stderr: "",
+      stderr: importPrints(""),
     });
     expect(await Bun.file(rejects).text()).toBe(
       "line,reason,id,name,tag\n" +
@@ -138,7 +139,10 @@ describe("plantstore import --url", () => {
     expect({ exitCode, stdout, stderr }).toEqual({
       exitCode: 130,
       stdout: `created ${stored}, replayed 0, refused 0\n`,
-      stderr: `plantstore: interrupted. ${stored} plants are known to be stored. Running it again is safe.\n`,
+      stderr: importPrints(
+        "",
+        `plantstore: interrupted. ${stored} plants are known to be stored. Running it again is safe.\n`,
+      ),
     });
   });
 

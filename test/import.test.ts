@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, startCommand } from "./support/command.ts";
+import { importPrints } from "./support/expect.ts";
 import { lines, makeWorkplace, parseLines } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
@@ -41,7 +42,7 @@ describe("plantstore import", () => {
     expect(first).toEqual({
       exitCode: 0,
       stdout: "created 2, replayed 0, refused 0\n",
-      stderr: `plantstore: created a new store at ${at.store}\n`,
+      stderr: importPrints(`plantstore: created a new store at ${at.store}\n`),
     });
     expect(readPlants(at.store)).toEqual(stored);
     const again = await runCommand(["import", at.file(name), "--json", ...more], at.env);
@@ -49,6 +50,7 @@ describe("plantstore import", () => {
     expect(JSON.parse(again.stdout)).toEqual({
       finished: true,
       created: 0,
+      batch: expect.stringContaining(name),
       replayed: 2,
       refused: 0,
       seconds: expect.any(Number),
@@ -69,7 +71,7 @@ describe("plantstore import", () => {
     expect(finished).toEqual({
       exitCode: 3,
       stdout: "created 2, replayed 1, refused 3\n",
-      stderr: "",
+      stderr: importPrints(""),
     });
     expect(parseLines(await Bun.file(rejects).text())).toEqual([
       {
@@ -141,9 +143,11 @@ describe("plantstore import", () => {
       'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" import plants.ndjson --rejects -';
     expect(await runScript(script, at.env, at.path)).toMatchObject({
       exitCode: 1,
-      stderr:
+      stderr: importPrints(
+        "",
         "plantstore: standard output: broken pipe.\n" +
-        "The import did not finish: 2 plants are known to be stored. Running it again is safe.\n",
+          "The import did not finish: 2 plants are known to be stored. Running it again is safe.\n",
+      ),
     });
   });
 
@@ -153,7 +157,7 @@ describe("plantstore import", () => {
     const finished = await runCommand(["import", at.file("plants.csv")], at.env);
     expect(finished).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 12\n" });
     const printed = finished.stderr.trimEnd().split("\n");
-    expect(printed).toHaveLength(11);
+    expect(printed).toHaveLength(12);
     expect(printed[0]).toMatch(/^line 2: id: expected an integer .*"x" \(error 1003\)$/);
     expect(printed[10]).toBe("… and 2 more; --rejects <file> keeps them all.");
   });
@@ -298,12 +302,18 @@ describe("plantstore import", () => {
         "Accept that with --encoding windows-1252.\n",
     );
     const accepted = await runCommand([...args, "--encoding", "windows-1252"], at.env);
-    expect(accepted).toMatchObject({ exitCode: 0, stderr: "Reading the file as WINDOWS-1252.\n" });
+    expect(accepted).toMatchObject({
+      exitCode: 0,
+      stderr: importPrints("Reading the file as WINDOWS-1252.\n"),
+    });
     expect(readPlants(at.store)).toEqual([{ id: 1n, name: "Größe", tag: null }]);
     // The mark that rejects begin with is stronger.
     writeFileSync(at.file("rejects.csv"), "\ufeffid,name\n2,Höhe\n");
     const mended = ["import", at.file("rejects.csv"), "--encoding", "windows-1252"];
-    expect(await runCommand(mended, at.env)).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(await runCommand(mended, at.env)).toMatchObject({
+      exitCode: 0,
+      stderr: importPrints(""),
+    });
     expect(readPlants(at.store)[1]).toEqual({ id: 2n, name: "Höhe", tag: null });
   });
 
@@ -384,7 +394,7 @@ describe("plantstore import", () => {
       exitCode: 0,
       stdout: "created 6, replayed 0, refused 0\n",
       stderr: expect.stringMatching(
-        /^(The request timed out in the queue; nothing was stored\. Trying again in \d\.\d s\.\n)+$/,
+        /^(The request timed out in the queue; nothing was stored\. Trying again in \d\.\d s\.\n)+plantstore: to take this import back: [^\n]+\n$/,
       ),
     });
   });
@@ -399,8 +409,10 @@ describe("plantstore import", () => {
     expect(await command.finished).toMatchObject({
       exitCode: 143,
       stdout: "created 10, replayed 10, refused 0\n",
-      stderr:
+      stderr: importPrints(
+        "",
         "plantstore: interrupted. 20 plants are known to be stored. Running it again is safe.\n",
+      ),
     });
     const again = await runCommand(["import", at.file("plants.ndjson")], at.env);
     expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });

@@ -63,6 +63,8 @@ export interface ImportRequest {
   readonly reading?: Reading | undefined;
   /** For an import: the plants to update, as the comparison found them. Undefined for a comparison. */
   readonly updates?: readonly Difference[] | undefined;
+  /** What an import is called in the journal. */
+  readonly batch?: string | undefined;
   readonly url: string;
   /** Undefined if the token may not read plants: then nothing is compared. */
   readonly token: string | undefined;
@@ -71,7 +73,7 @@ export interface ImportRequest {
 /** The progress is undefined until the comparison or the import begins. */
 export interface Import
   extends
-    Pick<ImportRequest, "file" | "reading" | "updates">,
+    Pick<ImportRequest, "file" | "reading" | "updates" | "batch">,
     Partial<Omit<Preview, "reading"> & Progress> {
   /** The preview is stale. */
   readonly isReading?: boolean;

@@ -1,6 +1,7 @@
 /** The current import. It continues while other views are shown. */
 
 import { computed, signal } from "@preact/signals";
+import { nameImport } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
 import { gaps } from "../state/feed.ts";
@@ -39,13 +40,14 @@ function start(begun: Import): void {
     chooseAnother();
     toast("The import failed unexpectedly.");
   });
-  const { file, reading, updates } = begun;
+  const { file, reading, updates, batch } = begun;
   const isAllowed = updates !== undefined || mayRead.value;
   const used = isAllowed ? token.value : undefined;
   started.postMessage({
     file,
     reading,
     updates,
+    batch,
     url: baseUrl,
     token: used,
   } satisfies ImportRequest);
@@ -75,9 +77,10 @@ export function readAs(now: Import, reading: Reading): void {
   start({ file, reading, sheets, columns, table, rows, isReading: true });
 }
 
-/** Also restarts an import: plants that are already stored are recognised. */
-export function startImport({ file, reading }: Import, updates: readonly Difference[]): void {
-  start({ file, reading, updates });
+/** Also restarts an import, as the same batch: plants that are already stored are recognised. */
+export function startImport(now: Import, updates: readonly Difference[]): void {
+  const { file, reading, batch = nameImport(file.name) } = now;
+  start({ file, reading, updates, batch });
   announce("The import has started.");
 }
 

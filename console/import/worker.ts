@@ -38,7 +38,14 @@ interface Result {
 }
 
 /** Reads the file block by block, compares or stores its plants, and counts the results. */
-async function run({ file, reading, updates, url, token = "" }: ImportRequest): Promise<void> {
+async function run({
+  file,
+  reading,
+  updates,
+  batch,
+  url,
+  token = "",
+}: ImportRequest): Promise<void> {
   if (reading === undefined) return;
   const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
   const differences: Difference[] = [];
@@ -74,7 +81,7 @@ async function run({ file, reading, updates, url, token = "" }: ImportRequest): 
     const results =
       updates === undefined
         ? compare(client, plants, differences)
-        : create(client, plants, compared);
+        : create(client, plants, compared, batch);
     try {
       for await (const { plant, outcome } of results) {
         isWaiting = false;
@@ -156,27 +163,33 @@ async function* create(
   client: Client,
   plants: readonly Plant[],
   compared: ReadonlyMap<bigint, Plant>,
+  batch: string | undefined,
 ): AsyncGenerator<Result> {
   const different: [given: Plant, expected: Plant][] = [];
-  for await (const { plant, outcome } of client.createAll(plants)) {
+  for await (const { plant, outcome } of client.createAll(plants, { batch })) {
     const expected = compared.get(plant.id);
     if (typeof outcome === "string" || outcome.reason !== "id_taken" || expected === undefined)
       yield { plant, outcome };
     else different.push([plant, expected]);
   }
   for (const [plant, expected] of different)
-    yield { plant, outcome: await update(client, plant, expected) };
+    yield { plant, outcome: await update(client, plant, expected, batch) };
 }
 
 const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
 
-async function update(client: Client, plant: Plant, expected: Plant): Promise<Result["outcome"]> {
+async function update(
+  client: Client,
+  plant: Plant,
+  expected: Plant,
+  batch: string | undefined,
+): Promise<Result["outcome"]> {
   try {
     const { plant: stored, etag } = await client.get(plant.id);
     // The file contains this plant twice.
     if (isSame(stored, plant)) return "replayed";
     if (!isSame(stored, expected)) return { message: CHANGED };
-    await client.replace(plant, { ifMatch: etag });
+    await client.replace(plant, { ifMatch: etag, batch });
     return "updated";
   } catch (error) {
     if (error instanceof ServiceError && [404, 412].includes(error.status))

@@ -4,6 +4,7 @@ import { mkdtempSync, openSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { findChangeNumber, findTimeMs } from "../domain/change.ts";
 import { findDurationMs } from "../domain/rate.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
@@ -62,25 +63,17 @@ function parseUntil({ at, atChange }: Flags): Until | undefined {
   if (at === undefined && atChange === undefined) return undefined;
   if (at !== undefined && atChange !== undefined)
     throw new UsageError("--at and --at-change: give one of them");
-  const atMs = at === undefined ? undefined : parseTime(at);
-  if (Number.isNaN(atMs))
+  const atMs = at === undefined ? undefined : findTimeMs(at);
+  if (at !== undefined && atMs === undefined)
     throw new UsageError(
       `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
     );
-  const change = atChange === undefined ? undefined : Number(atChange);
-  if (change !== undefined && !(/^\d+$/.test(atChange as string) && Number.isSafeInteger(change)))
+  const change = atChange === undefined ? undefined : findChangeNumber(atChange);
+  if (atChange !== undefined && change === undefined)
     throw new UsageError(
       `--at-change: ${JSON.stringify(atChange)} is not allowed; expected the number of a change`,
     );
   return { atMs, change };
-}
-
-/** NaN for anything but a time with its zone: the runtime takes 31 February for a day in March. */
-function parseTime(text: string): number {
-  const [, day = ""] =
-    /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
-  const isDay = day !== "" && new Date(Date.parse(day) || 0).toISOString().startsWith(day);
-  return isDay ? Date.parse(text) : Number.NaN;
 }
 
 /** The copy to start from, and the log to replay. */

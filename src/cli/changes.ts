@@ -4,8 +4,9 @@ import type { Change } from "../../client/changes.ts";
 import type { Config } from "../config.ts";
 import { STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
 import { findChangeNumber } from "../domain/change.ts";
+import { formatJson } from "../domain/plant.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
-import { describeRetry, formatJson, printError } from "./terminal.ts";
+import { describeRetry, printError } from "./terminal.ts";
 
 const FOLLOW_MS = 500;
 
@@ -36,10 +37,15 @@ export function parseChangeNumber(flag: string, text = "0"): number {
 }
 
 /** In quotes, because a name may hold what a terminal takes for a command. */
-const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
+export const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
   JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 
-function formatForPeople({ seq, time, type, id, by, plant, before }: Change): string {
-  const facts = [plant && quote(plant), before && `was ${quote(before)}`, by && `by ${by}`];
+function formatForPeople({ seq, time, type, id, by, batch, plant, before }: Change): string {
+  const facts = [
+    plant && quote(plant),
+    before && `was ${quote(before)}`,
+    by && `by ${by}`,
+    batch && `in ${JSON.stringify(batch)}`,
+  ];
   return [seq, time, type.padEnd(8), id, ...facts.filter(Boolean)].join(" ");
 }

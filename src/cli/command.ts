@@ -8,10 +8,12 @@ import {
   type RetryOptions,
   ServiceError,
   type Settle,
+  type WriteOptions,
 } from "../../client/client.ts";
 import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
+import { joinWriter } from "../domain/change.ts";
 import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
@@ -138,11 +140,15 @@ export async function createPlants(
   store: Store,
   plants: readonly Plant[],
   settle: Settle,
-  retrying: RetryOptions,
+  { batch, ...retrying }: WriteOptions,
 ): Promise<void> {
+  const by = joinWriter(undefined, batch);
   let left = [...plants.entries()];
   const attempt = async (): Promise<void> => {
-    const outcomes = await store.createPlants(left.map(([, plant]) => plant));
+    const outcomes = await store.createPlants(
+      left.map(([, plant]) => plant),
+      by,
+    );
     const failure = outcomes.find((outcome) => !isFinal(outcome));
     left = left.filter(([index], at) => {
       const outcome = outcomes[at] as Created | Refusal;
@@ -180,6 +186,8 @@ type Texts =
   | "after"
   | "at"
   | "atChange"
+  | "batch"
+  | "by"
   | "databaseUrl"
   | "delimiter"
   | "expires"
@@ -197,6 +205,7 @@ export interface Flags extends Filter, Readonly<Partial<Record<Texts | MoreTexts
   readonly force?: boolean;
   readonly format?: FileFormat["kind"];
   readonly json?: boolean;
+  readonly yes?: boolean;
 }
 
 export type Target =
@@ -224,8 +233,8 @@ export async function withTarget<Result>(
 /** What a client does through a service, done in a store. */
 export const plantsOf = (target: Target) =>
   target.client ?? {
-    createBatch: (plants: readonly Plant[], settle: Settle, retrying: RetryOptions) =>
-      createPlants(target.store, plants, settle, retrying),
+    createBatch: (plants: readonly Plant[], settle: Settle, writing: WriteOptions) =>
+      createPlants(target.store, plants, settle, writing),
     exportBlocks: (filter: Filter, retrying: RetryOptions) =>
       readPages(target.store, filter, retrying),
     listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {

@@ -1,10 +1,11 @@
 /** plantstore import: plants out of a file, into the store or a running service. Running it again is safe. */
 
 import { openSync, statSync } from "node:fs";
-import { extname } from "node:path";
+import { basename, extname } from "node:path";
 import type { Refused, Settle } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
+import { BATCH_EXPECTED, findBatch, nameImport } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
@@ -48,6 +49,7 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
   const { rejects: kept = "-" } = flags;
   if (kept !== "-" && isSameFile(kept, path))
     throw new UsageError(`--rejects: ${kept} is the file to import`);
+  const batch = parseBatch(flags.batch, path);
   using rejects = openRejects(config, flags, format);
   const tally: Tally = { created: 0, replayed: 0, refused: 0 };
 
@@ -67,12 +69,12 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
       onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
       onHeading: rejects.onHeading,
     });
-    const retrying = { signal, onRetry: progress.onRetry };
+    const writing = { signal, batch, onRetry: progress.onRetry };
     let next: IteratorResult<readonly PlantRecord[]>;
     /** Without a target, up to the first block that has a plant to store. */
     const importBlocks = async (target?: Target): Promise<void> => {
       const create: Create = async (plants, settle) =>
-        target && plantsOf(target).createBatch(plants, settle, retrying);
+        target && plantsOf(target).createBatch(plants, settle, writing);
       for (; !next.done; next = await blocks.next()) {
         const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
         if (target === undefined && hasPlant) return;
@@ -92,7 +94,14 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
       if (isRead || tally.refused > 0) await rejects.finish(print);
     }
   });
-  await summarize(tally, seconds, error, flags);
+  await summarize(tally, batch, seconds, error, flags);
+}
+
+/** With the name of an earlier import, this one belongs to it. */
+function parseBatch(given: string | undefined, path: string): string {
+  if (given === undefined) return nameImport(path === "-" ? "standard input" : basename(path));
+  if (findBatch(given) !== undefined) return given;
+  throw new UsageError(`--batch: expected ${BATCH_EXPECTED}`);
 }
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
@@ -243,8 +252,16 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
-async function summarize(tally: Tally, seconds: number, error: unknown, { json, rejects }: Flags) {
-  const { created, replayed, refused } = tally;
+/** For a shell. */
+const quoteWord = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+async function summarize(
+  { created, replayed, refused }: Tally,
+  batch: string,
+  seconds: number,
+  error: unknown,
+  { json, rejects }: Flags,
+) {
   if (error instanceof UsageError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(
@@ -252,11 +269,13 @@ async function summarize(tally: Tally, seconds: number, error: unknown, { json, 
     );
   const finished = error === undefined;
   const line = json
-    ? JSON.stringify({ finished, created, replayed, refused, seconds })
+    ? JSON.stringify({ finished, created, replayed, refused, batch, seconds })
     : `created ${created}, replayed ${replayed}, refused ${refused}`;
   // Standard output belongs to the rejects if they go there.
   if (finished || json || error instanceof Interrupted)
     await (rejects === "-" ? printError(line) : printLine(line));
+  if (created > 0 && !json)
+    printError(`to take this import back: plantstore revert --batch ${quoteWord(batch)}`);
   if (finished && refused > 0) process.exitCode = EXIT_DIFFERENT;
   if (finished) return;
   const why =

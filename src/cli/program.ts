@@ -161,6 +161,7 @@ function addTransferCommands(program: Command): void {
     .option("--sheet <name>", "the sheet of a workbook (default: the first)")
     .addOption(choice("--delimiter <sign>", "between CSV cells", [",", ";", "|", "tab"]))
     .addOption(choice("--encoding <encoding>", "of the file (default: detected)", encodings))
+    .option("--batch <name>", "its name in the journal (default: the file and the time)")
     .option("--rejects <file>", "for refused records, with reasons; - is standard output")
     .option("--force", "replace the file of --rejects")
     .option("--json", "the summary as JSON")
@@ -181,6 +182,16 @@ function addTransferCommands(program: Command): void {
     .option("--follow", "keep printing changes as they are committed")
     .option("--json", "as JSON, one change on each line")
     .action(load(async () => (await import("./changes.ts")).printChanges));
+  addTarget(program.command("revert"))
+    .description("Take changes back. Plants that were changed since are left alone.")
+    .option("--from <number|time>", "the first change, or a time as in 2026-11-15T10:00:00Z")
+    .option("--to <number|time>", "the last change, or a time")
+    .option("--by <token>", "only changes by the token of this name")
+    .option("--batch <name>", "only changes of this batch, as import prints it")
+    .option("--dry-run", "print what would be done, and change nothing")
+    .option("--yes", "do not ask")
+    .option("--json", "the summary as JSON")
+    .action(load(async () => (await import("./revert.ts")).revert));
   program
     .command("copy")
     .description(

@@ -1,6 +1,7 @@
 /** What people see on a terminal: tables, facts, quantities and progress. */
 
 import { fstatSync } from "node:fs";
+import { formatJson } from "../domain/plant.ts";
 
 /** Checks the descriptor first: process.stdout loads all of the runtime's streams. */
 export function isTerminal(output: "stdout" | "stderr"): boolean {
@@ -23,16 +24,6 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
     process.stdout.write(`${line.trimEnd()}\n`);
   }
 }
-
-/** TypeScript does not know it yet. */
-const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
-
-export const formatJson = (value: unknown, indent?: number): string =>
-  JSON.stringify(
-    value,
-    (_, part: unknown) => (typeof part === "bigint" ? exactJson.rawJSON(String(part)) : part),
-    indent,
-  );
 
 export const printJson = (value: unknown, indent = 2): void =>
   void process.stdout.write(`${formatJson(value, indent)}\n`);

@@ -26,6 +26,8 @@ export interface Change {
   readonly id: bigint;
   /** The name of the token; undefined for a command that wrote to the store itself. */
   readonly by: string | undefined;
+  /** What the client called the writes that belong together, as those of one import. */
+  readonly batch?: string | undefined;
   /** The plant since this change; undefined if it was removed. */
   readonly plant: Plant | undefined;
   /** The plant until this change; undefined if it was created. */
@@ -35,6 +37,9 @@ export interface Change {
 export interface ChangeQuery {
   readonly id?: bigint | undefined;
   readonly types?: readonly ChangeType[] | undefined;
+  /** The name of a token. */
+  readonly by?: string | undefined;
+  readonly batch?: string | undefined;
   /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
   readonly after: number;
   /** 0 reads no change: only the newest number, and whether the cursor is in the journal. */
@@ -54,12 +59,60 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-export const isWanted = ({ id, types }: Pick<ChangeQuery, "id" | "types">, change: Change) =>
-  (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
+type Filter = Pick<ChangeQuery, "id" | "types" | "by" | "batch">;
 
-export function listChange({ seq, atMs, type, id, by, plant, before }: Change): ListedChange {
+export const isFiltered = ({ id, types, by, batch }: Filter): boolean =>
+  [id, types, by, batch].some((wanted) => wanted !== undefined);
+
+export const isWanted = ({ id, types, by, batch }: Filter, change: Change): boolean =>
+  (id === undefined || id === change.id) &&
+  (types === undefined || types.includes(change.type)) &&
+  (by === undefined || by === change.by) &&
+  (batch === undefined || batch === change.batch);
+
+export const BATCH_EXPECTED = "1 to 100 characters without control characters";
+
+export const findBatch = (value: unknown): string | undefined =>
+  typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
+    ? value
+    : undefined;
+
+const FILE_CHARACTERS_MAX = 60;
+
+/** The batch of an import that begins now. */
+export function nameImport(file: string): string {
+  const shown = file
+    .replaceAll(/\p{Cc}/gu, "?")
+    .slice(0, FILE_CHARACTERS_MAX)
+    .toWellFormed();
+  return `${shown} ${new Date().toISOString()}`;
+}
+
+/** Who writes, as the journal keeps it: one text. Neither part has a line break. */
+export const joinWriter = (
+  by: string | undefined,
+  batch: string | undefined,
+): string | undefined => (batch === undefined ? by : `${by ?? ""}\n${batch}`);
+
+export function splitWriter(writer: string | undefined): Pick<Change, "by" | "batch"> {
+  const [by = "", batch] = writer?.split("\n") ?? [];
+  return { by: by === "" ? undefined : by, batch };
+}
+
+/** Undefined unless it is a time with its zone. The runtime takes the 31st of February for a day in March. */
+export function findTimeMs(text: string): number | undefined {
+  const [, day = ""] =
+    /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
+  const isDay = day !== "" && new Date(Date.parse(day) || 0).toISOString().startsWith(day);
+  const timeMs = isDay ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(timeMs) ? undefined : timeMs;
+}
+
+export function listChange(change: Change): ListedChange {
+  const { seq, atMs, type, id, by, batch, plant, before } = change;
   let text = `{"seq":${seq},"time":"${new Date(atMs).toISOString()}","type":"${type}","id":${id}`;
   if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
+  if (batch !== undefined) text += `,"batch":${JSON.stringify(batch)}`;
   if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
   if (before !== undefined) text += `,"before":${formatPlant(before)}`;
   return { seq, atMs, type, json: `${text}}` };

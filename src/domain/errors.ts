@@ -45,6 +45,7 @@ const table = {
   store_full: "3010 409 IdTaken: The store has reached its plant limit; nothing was stored.",
   webhooks_full:
     "3011 409 WebhookConflict: There are as many webhooks as this service takes; remove one first.",
+  range_too_large: "3012 409 RangeTooLarge: The changes concern too many plants for a dry run.",
   malformed_request: `4001 ${requests}: The request's Host header is empty, repeated or not a host.`,
   path_not_found: "4002 404: There is nothing at this path.",
   method_not_allowed:

@@ -213,6 +213,17 @@ export function readIdText(json: string): string {
   return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
 }
 
+/** TypeScript does not know it yet. */
+const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
+
+/** Writes ids as exact digits. */
+export const formatJson = (value: unknown, indent?: number): string =>
+  JSON.stringify(
+    value,
+    (_, part: unknown) => (typeof part === "bigint" ? exactJson.rawJSON(String(part)) : part),
+    indent,
+  );
+
 export const INT64_MIN = -(2n ** 63n);
 export const INT64_MAX = 2n ** 63n - 1n;
 

@@ -28,7 +28,7 @@ import type { Webhook } from "./webhook.ts";
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
 export interface ServedStore extends TokenStore {
-  /** The same plant again is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. `by` is the token. */
+  /** The same plant again is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. `by` is what `joinWriter` makes. */
   createPlant(plant: Plant, by?: string): Promise<Created>;
 
   /**
@@ -55,6 +55,9 @@ export interface ServedStore extends TokenStore {
    * after the cursor, and with `invalid_query` if the cursor is in the future.
    */
   readChanges(query: ChangeQuery): Promise<ChangePage>;
+
+  /** The end of the last block of changes before this number, a valid cursor; undefined if none is kept. */
+  findChangeBefore(seq: number): Promise<number | undefined>;
 
   listWebhooks(): Promise<Webhook[]>;
   /**

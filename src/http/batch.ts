@@ -19,8 +19,8 @@ import {
   requireType,
   type Service,
 } from "./exchange.ts";
-import { answer, requireRoomToAnswer } from "./handle.ts";
-import { prefersMinimal } from "./query.ts";
+import { answer, describeRefusal, requireRoomToAnswer } from "./handle.ts";
+import { nameWriter, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
@@ -40,6 +40,7 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   service.rates.requireBatch(exchange.token);
+  const by = nameWriter(exchange);
   const type = requireType(request.headers, ...BATCH_TYPES);
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
@@ -48,7 +49,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
     report.isMinimal = prefersMinimal(request.headers.get("prefer"));
     const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
     const onUnread = (): void => void (report.isMinimal = true);
-    const results = toStream(exchange, (signal) => createLines(exchange, report, signal), {
+    const results = toStream(exchange, (signal) => createLines(exchange, by, report, signal), {
       onUnread,
     });
     return answer(200, results, { "content-type": type, ...applied });
@@ -60,7 +61,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, new Report("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, by, new Report("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
@@ -116,7 +117,12 @@ class Report {
   }
 }
 
-async function* createLines(exchange: Exchange, report: Report, signal: AbortSignal) {
+async function* createLines(
+  exchange: Exchange,
+  by: string | undefined,
+  report: Report,
+  signal: AbortSignal,
+) {
   const { request, service } = exchange;
   const reader = request.body?.getReader();
   if (reader === undefined) {
@@ -126,7 +132,7 @@ async function* createLines(exchange: Exchange, report: Report, signal: AbortSig
   try {
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, report, blocks, signal);
+    yield* createAll(exchange, by, report, blocks, signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.budget);
@@ -137,6 +143,7 @@ async function* createLines(exchange: Exchange, report: Report, signal: AbortSig
 
 async function* createAll(
   exchange: Exchange,
+  by: string | undefined,
   report: Report,
   blocks: AsyncIterable<Line[]>,
   signal: AbortSignal,
@@ -156,7 +163,7 @@ async function* createAll(
         held.bytesHeld += bytes;
       });
       lastLine = lines.at(-1)?.number ?? lastLine;
-      await createBlock(lines, exchange, report).finally(() => (held.bytesHeld -= bytes));
+      await createBlock(lines, exchange, by, report).finally(() => (held.bytesHeld -= bytes));
       // Beside many others. One batch alone is not slowed down.
       if (budget.bytesHeld > budget.bytesMax * BESIDE_SHARE) budget.noteDropped(bytes);
       // Refused lines need no event, so without this other requests would wait.
@@ -175,12 +182,17 @@ async function* createAll(
 }
 
 /** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
-async function createBlock(lines: readonly Line[], exchange: Exchange, report: Report) {
-  const { service, requestId, token } = exchange;
+async function createBlock(
+  lines: readonly Line[],
+  exchange: Exchange,
+  by: string | undefined,
+  report: Report,
+) {
+  const { service, requestId } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line));
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name);
+  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, by);
   const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
@@ -212,9 +224,7 @@ function parseLine({ text }: Line): Plant | Refusal {
 function formatResult(line: number, outcome: Outcome): string {
   if (!(outcome instanceof Refusal))
     return `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`;
-  const { reason, message } = outcome;
-  const { code, status } = catalogue[reason];
-  return `${JSON.stringify({ line, status, error: code, message })}\n`;
+  return `${JSON.stringify({ line, ...describeRefusal(outcome) })}\n`;
 }
 
 /** The values are dropped at once: they take more memory than the text. */

@@ -1,6 +1,6 @@
 /** GET /changes: a page of the journal as JSON, the rest of it as a stream, or events that follow it. */
 
-import type { ChangePage, ChangeQuery } from "../domain/change.ts";
+import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.ts";
 import { within } from "../tick.ts";
 import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
@@ -59,7 +59,7 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
 
 async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSignal) {
   const { config, feed } = exchange.service;
-  const wantsAll = query.id === undefined && query.types === undefined;
+  const wantsAll = !isFiltered(query);
   let last = query.after;
   /** The bytes that the client was sent of what comes after the last change: a large plant goes out in pieces. */
   let sent = 0;

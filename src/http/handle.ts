@@ -221,6 +221,12 @@ export async function requireSendable(exchange: Exchange, characters: number): P
   await requireOpen(exchange.request);
 }
 
+/** In a line of an answer that has begun. */
+export function describeRefusal({ reason, message }: Refusal) {
+  const { status, code } = catalogue[reason];
+  return { status, error: code, message };
+}
+
 function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, operation?: Operation) {
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};

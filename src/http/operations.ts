@@ -33,7 +33,13 @@ import {
   removePlant,
   replacePlant,
 } from "./plants.ts";
-import { changeParameters, filterParameters, plantParameters, tagParameters } from "./query.ts";
+import {
+  changeParameters,
+  filterParameters,
+  plantParameters,
+  tagParameters,
+  writeParameters,
+} from "./query.ts";
 import {
   define,
   explained,
@@ -48,6 +54,7 @@ import {
   text,
   time,
 } from "./shape.ts";
+import { describeRevert } from "./revert.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
 import { describeEvents, webhookOperations } from "./webhooks.ts";
@@ -98,6 +105,7 @@ const created = {
   type: "created",
   id: 1,
   by: "till",
+  batch: "spring.csv 2026-01-01",
   plant: { name: "Monstera", tag: "tropical" },
 };
 
@@ -112,13 +120,14 @@ const Change = define(
     type: text("replaced", undefined, { enum: changeTypes }),
     id,
     by: text("office", "The name of the token. Left out if a command changed the store itself."),
+    batch: text(undefined, "What the client called the writes that belong together."),
     plant: explained(Plant, "The plant since this change. Left out if it was removed."),
     before: {
       ...explained(Plant, "The plant until this change. Left out if it was created."),
       example: created.plant,
     },
   },
-  { optional: ["by", "plant", "before"] },
+  { optional: ["by", "batch", "plant", "before"] },
 );
 
 define("Error", errorMembers);
@@ -188,6 +197,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
       "a different plant under a taken id answers 409 and changes nothing. " +
       `Limits: body ${config.bodyBytesMax} bytes, ${config.readSecondsMax} s to send it, ` +
       `URL ${config.urlBytesMax} bytes, head ${config.headerBytesMax} bytes.`,
+    query: writeParameters,
     takes: jsonWith(NewPlant, { tagged: monstera, untagged: ficus }),
     answers: ok("Plant response: the plant is on disk.", json(Plant), "Idempotent-Replayed"),
     fails: ["BadPlant", "IdTaken"],
@@ -220,6 +230,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
       `Without it, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not, then stores the rest and ends the answer in the same way. ` +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
+    query: writeParameters,
     headers: {
       Prefer: text(
         undefined,
@@ -259,6 +270,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
       "With `If-Match`, a change that another client made in between is not overwritten. " +
       `The body has at most ${config.bodyBytesMax} bytes.`,
+    query: writeParameters,
     headers: changeConditions,
     takes: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
@@ -266,6 +278,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
   }),
   removePlant: operation("DELETE /plants/{id}", "plants:write", removePlant, {
     summary: "Remove a plant",
+    query: writeParameters,
     headers: changeConditions,
     answers: answering(204, "The plant is removed, on disk."),
     fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
@@ -319,6 +332,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
     ),
     fails: ["BadQuery", "ChangesGone"],
   }),
+  revertChanges: describeRevert(config, id, Plant),
 });
 
 /** The version of the interface, not of the program. */

@@ -18,6 +18,7 @@ import {
   filterParameters,
   isUnmodified,
   linkNext,
+  nameWriter,
   parseCondition,
   parsePlantQuery,
   parseQuery,
@@ -28,11 +29,12 @@ import { streamPages } from "./stream.ts";
 const REPLAYED = { "idempotent-replayed": "true" };
 
 export async function createPlant(exchange: Exchange): Promise<Response> {
-  const { service, startedAtMs, token } = exchange;
+  const { service, startedAtMs } = exchange;
+  const by = nameWriter(exchange);
   const text = await readJson(exchange);
   const plant = parseNewPlant(text);
   await requireSendable(exchange, text.length);
-  const outcome = await service.store.createPlant(plant, token?.name);
+  const outcome = await service.store.createPlant(plant, by);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreates(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -53,21 +55,24 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 }
 
 export async function replacePlant(exchange: Exchange): Promise<Response> {
-  const { request, service, token } = exchange;
+  const { request, service } = exchange;
+  const by = nameWriter(exchange);
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   const text = await readJson(exchange);
   const plant = parseReplacement(text, id);
   await requireSendable(exchange, text.length);
-  await service.store.replacePlant(plant, condition, token?.name);
+  await service.store.replacePlant(plant, condition, by);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
-export async function removePlant({ request, service, token }: Exchange): Promise<Response> {
+export async function removePlant(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
+  const by = nameWriter(exchange);
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
-  await service.store.removePlant(parseId(request), parseCondition(request.headers), token?.name);
+  await service.store.removePlant(parseId(request), parseCondition(request.headers), by);
   return answer(204, null);
 }
 

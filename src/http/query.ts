@@ -1,7 +1,14 @@
 /** What a request asks for: its query, where everything unknown is refused, and headers for forms and conditions. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
-import { changeTypes, findChangeNumber, findChangeTypes } from "../domain/change.ts";
+import {
+  BATCH_EXPECTED,
+  changeTypes,
+  findBatch,
+  findChangeNumber,
+  findChangeTypes,
+  joinWriter,
+} from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
@@ -91,6 +98,22 @@ export const tokenParameters = {
   },
 };
 
+const batch = {
+  ...anyText("Only changes of this batch."),
+  expected: BATCH_EXPECTED,
+  find: findBatch,
+};
+
+export const writeParameters = {
+  batch: {
+    ...batch,
+    ...text(undefined, "Names the writes that belong together, for the journal.", {
+      minLength: 1,
+      maxLength: 100,
+    }),
+  },
+};
+
 export const changeParameters = {
   after: {
     ...int64(
@@ -114,6 +137,8 @@ export const changeParameters = {
     find: (given: string) => findChangeTypes(given.split(",")),
     fallback: undefined,
   },
+  by: anyText("Only changes by the token of this name."),
+  batch,
 };
 
 export const activityParameters = {
@@ -135,6 +160,18 @@ const noLimit: Parameter<number> = {
 };
 const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const changeStreamParameters = { ...changeParameters, limit: noLimit };
+
+/** For the journal: the name of the token, and the batch that the query names. */
+export function nameWriter({ request, token }: Writing): string | undefined {
+  // Most writes have no query, and pay nothing for it.
+  if (!request.url.includes("?")) return token?.name;
+  return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
+}
+
+interface Writing {
+  readonly request: Request;
+  readonly token: { readonly name: string } | undefined;
+}
 
 export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
   parseQuery(url, isStream ? plantStreamParameters : plantParameters);

@@ -9,9 +9,11 @@ import {
   type ChangeQuery,
   type ChangeType,
   changeTypes,
+  isFiltered,
   isWanted,
   listChange,
   type ListedChange,
+  splitWriter,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Filter } from "../domain/filter.ts";
@@ -25,6 +27,7 @@ import { type Dialect, SqlRecords } from "./records.ts";
 
 interface About {
   readonly id: bigint;
+  /** Who writes, as `joinWriter` makes it. */
   readonly by: string | undefined;
 }
 
@@ -72,11 +75,13 @@ export const READ_MS_MIN = 1_000;
 export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
   protected abstract readonly writes: Batcher<PlantWrite | Task, unknown>;
   protected readonly limits: StoreLimits;
+  private readonly changeBefore: string;
   private readonly trimming: Timer;
   private isTrimming = false;
 
   constructor(dialect: Dialect, limits: StoreLimits) {
     super(dialect);
+    this.changeBefore = `SELECT max(last) AS last FROM ${dialect.prefix}changes WHERE last < CAST($1 AS bigint)`;
     this.limits = limits;
     this.trimming = setInterval(() => void this.trimAll(), limits.trimSeconds * 1000).unref();
   }
@@ -119,6 +124,14 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
 
   get writesWaiting(): number {
     return this.writes.waiting;
+  }
+
+  async findChangeBefore(seq: number): Promise<number | undefined> {
+    const [row] = await this.readRecords<{ readonly last: bigint | null }>([
+      this.changeBefore,
+      seq,
+    ]);
+    return typeof row?.last === "bigint" ? Number(row.last) : undefined;
   }
 
   async close(): Promise<void> {
@@ -206,7 +219,7 @@ export class JournalBlock {
     return this.characters >= BLOCK_CHARACTERS_MAX;
   }
 
-  /** `before` is undefined for a create, `plant` for a removal. */
+  /** `by` is what `joinWriter` makes. `before` is undefined for a create, `plant` for a removal. */
   add(id: bigint, by: string | undefined, plant?: Plant, before?: Plant): void {
     const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
     // An empty string repeats the previous name: most blocks have only one.
@@ -233,9 +246,12 @@ export function toExact(id: bigint): EntryValue {
   return Number.isSafeInteger(value) ? value : String(id);
 }
 
-/** A substring of every block that has an entry about this plant; null matches any block. */
-export const partOf = ({ id }: ChangeQuery): string | null =>
-  id === undefined ? null : `,${JSON.stringify(toExact(id))},`;
+/** A substring of every block that has a wanted entry; null matches any block. */
+export function partOf({ id, by, batch }: ChangeQuery): string | null {
+  if (id !== undefined) return `,${JSON.stringify(toExact(id))},`;
+  if (batch !== undefined) return `${JSON.stringify(`\n${batch}`).slice(1)},`;
+  return by === undefined ? null : `,${JSON.stringify(by).slice(0, -1)}`;
+}
 
 export interface BlockRow {
   readonly first: bigint;
@@ -252,11 +268,11 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
   const changes: Change[] = [];
   let seq = Number(first);
-  let by: string | undefined;
+  let writer = splitWriter(undefined);
   for (let at = 0; at < values.length;) {
     const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
     const name = values[at++];
-    if (name !== "") by = (name ?? undefined) as string | undefined;
+    if (name !== "") writer = splitWriter((name ?? undefined) as string | undefined);
     const id = BigInt(values[at++] as string | number);
     const take = (): Plant => ({
       id,
@@ -266,7 +282,7 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
     const plant = type === "removed" ? undefined : take();
     const before = type === "created" ? undefined : take();
     if (keptIds === undefined || keptIds.has(String(id)))
-      changes.push({ seq: seq++, atMs: Number(atMs), type, id, by, plant, before });
+      changes.push({ seq: seq++, atMs: Number(atMs), type, id, ...writer, plant, before });
   }
   return changes;
 }
@@ -281,8 +297,7 @@ const PAGE_CHARACTERS_MAX = 524_288;
  * blocks, so there may be newer ones.
  */
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
-  const isFiltered = query.id !== undefined || query.types !== undefined;
-  const endsAtMs = isFiltered ? performance.now() + msMax : Number.POSITIVE_INFINITY;
+  const endsAtMs = isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
   let changes: ListedChange[] = [];
   let last = query.after;
   let characters = 0;

@@ -147,12 +147,12 @@ describeInBrowser("an import", () => {
   it("that is cancelled ends at once, and is begun again from there", async (visit) => {
     const { page, service } = await visit.open({ at: "#/import" });
     // An answer that does not come does not hold it up.
-    await page.context().route("**/plants/batch", () => undefined);
+    await page.context().route("**/plants/batch*", () => undefined);
     await chooseFile(page, "slow.ndjson", '{"id":62,"name":"Box"}\nnone\n');
     await start(page);
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByText("Import cancelled").waitFor();
-    await page.context().unroute("**/plants/batch");
+    await page.context().unroute("**/plants/batch*");
     await page.getByRole("button", { name: "Import again" }).click();
     await page.getByText("1 of 2 rows was refused").waitFor();
     await page.getByText("All others are stored.").waitFor();
@@ -275,7 +275,7 @@ describeInBrowser("an import", () => {
     announceFailure("/plants/batch", "failed");
     announceFailure("/plants/batch", 503);
     let count = 0;
-    await page.context().route("**/plants/batch", async (route) => {
+    await page.context().route("**/plants/batch*", async (route) => {
       count++;
       if (count === 1) {
         await route.fetch();

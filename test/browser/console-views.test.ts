@@ -124,7 +124,7 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   "an import under way": async (page) => {
     const { promise, resolve } = Promise.withResolvers<void>();
-    await page.context().route("**/plants/batch", async (route) => {
+    await page.context().route("**/plants/batch*", async (route) => {
       await promise;
       await route.fallback();
     });

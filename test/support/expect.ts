@@ -89,3 +89,10 @@ export async function expectError(
     expect.arrayContaining([named]),
   ]);
 }
+/** What an import that has created plants prints: `before`, how to take it back, and `after`. */
+export const importPrints = (before: string, after = "") => {
+  const [start, end] = [before, after].map((text) => text.replaceAll(/[^\w ]/g, String.raw`\$&`));
+  const hint =
+    "plantstore: to take this import back: plantstore revert --batch '[^\n]+ [-T:.Z0-9]+'\n";
+  return expect.stringMatching(new RegExp(`^${start}${hint}${end}$`));
+};

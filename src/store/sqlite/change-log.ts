@@ -17,7 +17,7 @@ import {
   writeSync,
 } from "node:fs";
 import { dirname } from "node:path";
-import type { Change } from "../../domain/change.ts";
+import { type Change, joinWriter } from "../../domain/change.ts";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { type BlockRow, JournalBlock, parseBlock } from "../sql-store.ts";
 import { getSchemaVersion, openReadOnly, readStore, syncFile, watchFiles } from "./database.ts";
@@ -314,7 +314,7 @@ function replayBlock(db: Database, block: Block, last: number, log: string): num
       throw new StoreOpenError(
         `${log} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
       );
-    kept.add(change.id, change.by, change.plant, change.before);
+    kept.add(change.id, joinWriter(change.by, change.batch), change.plant, change.before);
   }
   db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)").run(
     row.last,

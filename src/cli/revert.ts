@@ -1,0 +1,136 @@
+/** plantstore revert: takes changes back, in the store or a running service. Running it again continues. */
+
+import { isatty } from "node:tty";
+import {
+  type Content,
+  type Reverted,
+  type RevertLeft,
+  type RevertPreview,
+  type RevertRange,
+  ServiceError,
+} from "../../client/client.ts";
+import type { Config } from "../config.ts";
+import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
+import { findChangeNumber, joinWriter } from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
+import { formatJson } from "../domain/plant.ts";
+import {
+  openRange,
+  parseRevert,
+  previewRange,
+  readTouched,
+  revertBlock,
+  startCounts,
+} from "../domain/revert.ts";
+import { quote } from "./changes.ts";
+import {
+  CommandError,
+  EXIT_DIFFERENT,
+  type Flags,
+  requireFlags,
+  retryBusy,
+  type Target,
+  toRefused,
+  untilInterrupted,
+  UsageError,
+  withTarget,
+} from "./command.ts";
+import { countOf, printError, printLine } from "./terminal.ts";
+
+const LEFT_PRINTED_MAX = 10;
+
+export async function revert(config: Config, flags: Flags): Promise<void> {
+  const { by, batch } = flags;
+  const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch };
+  if (Object.values(range).every((part) => part === undefined))
+    throw new UsageError("give --from, --to, --by or --batch, or several of them");
+  requireFlags(() => parseRevert(range), undefined);
+  if (!flags.dryRun && !flags.yes && !isatty(STANDARD_INPUT))
+    throw new UsageError("--yes is needed where nobody can be asked; --dry-run shows what it does");
+  await untilInterrupted((signal) =>
+    withTarget(config, flags, async (target) => {
+      const reverter = reverterOf(target, config, signal);
+      if (flags.dryRun) return printPreview(await reverter.preview(range), flags.json);
+      if (!flags.yes) {
+        const preview = await reverter.preview(range).catch(allowLarge);
+        if (preview !== undefined) await printPreview(preview);
+        if (!(await confirm(signal))) throw new CommandError("Nothing was changed.");
+      }
+      let left = 0;
+      const reverted = await reverter.revert(range, ({ id, message }) => {
+        if (++left <= LEFT_PRINTED_MAX) printError(`plant ${id}: ${message}`);
+      });
+      if (left > LEFT_PRINTED_MAX) printError(`… and ${left - LEFT_PRINTED_MAX} more`);
+      const { reverted: done, unchanged, changedSince, refused, batch: name } = reverted;
+      await printLine(
+        flags.json
+          ? JSON.stringify(reverted)
+          : `reverted ${done}, unchanged ${unchanged}, changed since ${changedSince}, refused ${refused}; batch ${JSON.stringify(name)}`,
+      );
+      if (left > 0) process.exitCode = EXIT_DIFFERENT;
+    }),
+  );
+}
+
+/** Digits are the number of a change. */
+const toMoment = (text: string | undefined): number | string | undefined =>
+  text && (findChangeNumber(text) ?? text);
+
+/** What a client does through a service, done in a store. */
+function reverterOf(target: Target, config: Config, signal: AbortSignal) {
+  const { client } = target;
+  if (client !== undefined)
+    return {
+      preview: (range: RevertRange) => client.previewRevert(range, { signal }),
+      revert: (range: RevertRange, onLeft: (plant: RevertLeft) => void) =>
+        client.revert(range, { signal, onLeft }),
+    };
+  const { store } = target;
+  const retry = <Result>(attempt: () => Promise<Result>) => retryBusy(attempt, { signal });
+  const options = { ...config, signal, retry };
+  return {
+    preview: async (range: RevertRange): Promise<RevertPreview> => {
+      const order = parseRevert({ ...range, dryRun: true });
+      return previewRange(store, await openRange(store, order), options);
+    },
+    revert: async (range: RevertRange, onLeft: (plant: RevertLeft) => void): Promise<Reverted> => {
+      const counts = startCounts();
+      const batch = `revert ${new Date().toISOString()}`;
+      const by = joinWriter(undefined, batch);
+      const opened = await openRange(store, parseRevert(range));
+      for await (const block of readTouched(store, opened, options)) {
+        signal.throwIfAborted();
+        for (const { id, refusal } of await revertBlock(store, block, by, counts, options))
+          onLeft({ id, ...toRefused(refusal) });
+      }
+      return { ...counts, batch };
+    },
+  };
+}
+
+/** A person may revert more than a preview shows. */
+function allowLarge(error: unknown): undefined {
+  const isKnown = error instanceof Refusal || error instanceof ServiceError;
+  if (!isKnown || error.reason !== "range_too_large") throw error;
+  printError("There is no preview: the changes concern too many plants for it.");
+}
+
+const show = (plant: Content | undefined): string => (plant === undefined ? "none" : quote(plant));
+
+async function printPreview(preview: RevertPreview, isJson = false): Promise<void> {
+  if (isJson) return printLine(formatJson(preview));
+  const { plants, revertible, unchanged, changedSince, sample } = preview;
+  for (const { id, now, before } of sample)
+    await printLine(`${id}: ${show(now)} -> ${show(before)}`);
+  if (sample.length < revertible) await printLine(`… and ${revertible - sample.length} more`);
+  await printLine(
+    `${countOf(plants, "plant")}: revertible ${revertible}, unchanged ${unchanged}, changed since ${changedSince}`,
+  );
+}
+
+async function confirm(signal: AbortSignal): Promise<boolean> {
+  process.stderr.write("Revert them? [y/N] ");
+  for await (const chunk of readDescriptor(STANDARD_INPUT, signal))
+    return /^y(es)?\s*$/i.test(new TextDecoder().decode(chunk));
+  return false;
+}

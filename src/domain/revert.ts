@@ -1,0 +1,347 @@
+/**
+ * Takes changes back: every plant that they concern gets the state from before them, if it is still in the state that
+ * they left. Each is one conditional write, so running it again settles what is left.
+ *
+ * Memory is bounded however many plants there are. A pass over the journal collects the plants with the smallest ids
+ * and drops the others, which a later pass collects.
+ */
+
+import { BATCH_EXPECTED, type Change, findBatch, findTimeMs, type ListedChange } from "./change.ts";
+import { Refusal, toRefusal } from "./errors.ts";
+import { parseMembers, type Rule } from "./members.ts";
+import {
+  entityTagOf,
+  formatStoredPlant,
+  INT64_MAX,
+  isSame,
+  lengthOf,
+  type Plant,
+} from "./plant.ts";
+import type { ServedStore } from "./store.ts";
+
+/** The number of a change, or a time. */
+interface Moment {
+  readonly unit: "seq" | "atMs";
+  readonly value: number;
+}
+
+/** The changes that match all that is given. Both ends belong to the range. */
+interface RevertOrder {
+  readonly from?: Moment;
+  readonly to?: Moment;
+  /** The name of a token. */
+  readonly by?: string;
+  readonly batch?: string;
+  readonly dryRun?: boolean;
+}
+
+const moment: Rule<Moment> = {
+  optional: true,
+  expected: "the number of a change, or a time with its zone, as in 2026-11-15T10:00:00Z",
+  find: (given) => {
+    const unit = typeof given === "number" ? "seq" : "atMs";
+    const value = typeof given === "string" ? findTimeMs(given) : given;
+    return Number.isSafeInteger(value) && (unit === "atMs" || (value as number) > 0)
+      ? { unit, value: value as number }
+      : undefined;
+  },
+};
+
+const rules = {
+  from: moment,
+  to: moment,
+  by: {
+    optional: true,
+    expected: "the name of a token",
+    find: (given: unknown) => (typeof given === "string" && given !== "" ? given : undefined),
+  },
+  batch: { optional: true, expected: BATCH_EXPECTED, find: findBatch },
+  dryRun: {
+    optional: true,
+    expected: "true or false",
+    find: (given: unknown) => (typeof given === "boolean" ? given : undefined),
+  },
+};
+
+/** Throws a Refusal that names every fault. */
+export function parseRevert(given: unknown): RevertOrder {
+  const order = parseMembers<RevertOrder>(given, rules);
+  const { from, to, by, batch } = order;
+  if ([from, to, by, batch].every((part) => part === undefined))
+    throw new Refusal("invalid_body", "body: expected from, to, by or batch, or several of them");
+  if (from !== undefined && from.unit === to?.unit && from.value > to.value)
+    throw new Refusal("invalid_body", "from: expected a moment that is not after to");
+  return order;
+}
+
+/** A selection whose ends are fixed: what the revert itself changes is not part of it. */
+export interface Range extends RevertOrder {
+  /** The cursor to read from, and the number of the newest change. */
+  readonly after: number;
+  readonly newest: number;
+}
+
+/** Throws a Refusal if the journal does not have the start. */
+export async function openRange(store: ServedStore, order: RevertOrder): Promise<Range> {
+  const { from, to } = order;
+  const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
+  if (from === undefined) {
+    const [first] = changes;
+    if (first !== undefined && to !== undefined && first[to.unit] > to.value)
+      throw new Refusal("changes_gone", `The oldest change that is kept is ${first.seq}.`);
+    return { ...order, after: first === undefined ? newest : first.seq - 1, newest };
+  }
+  const isNumber = from.unit === "seq";
+  if (from.value > (isNumber ? newest : Date.now()))
+    throw new Refusal("invalid_body", `from: is in the future; the newest change is ${newest}`);
+  // Every block with a change at this time or later ends with at least this number.
+  const seq = isNumber ? from.value : from.value * 1000;
+  // 0 would begin with the oldest change that is kept.
+  const after = ((await store.findChangeBefore(seq)) ?? seq - 1) || -1;
+  await store.readChanges({ after, limit: 0 });
+  return { ...order, after, newest };
+}
+
+/** A plant that the range concerns. */
+interface Touched {
+  readonly id: bigint;
+  /** The number of its first change in the range. */
+  readonly seq: number;
+  readonly before: Plant | undefined;
+  /** What its last change in the range left. */
+  readonly after: Plant | undefined;
+  /** Whether another change lies between two of the range. */
+  readonly isMixed: boolean;
+}
+
+export interface RevertOptions {
+  /** What a pass holds: plants, and the characters of their texts. */
+  readonly revertPlantsMax: number;
+  readonly revertCharactersMax: number;
+  readonly signal: AbortSignal;
+  /** Repeats what a busy store refuses. */
+  readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
+}
+
+/** The plants that one walk over the range collects. */
+class Pass {
+  private readonly limits: RevertOptions;
+  private readonly handled: bigint | undefined;
+  private readonly found = new Map<bigint, Touched>();
+  private characters = 0;
+  /** Larger ids are dropped. One that was dropped never comes back in this pass: its `before` would be wrong. */
+  private idMax = INT64_MAX;
+  /** The smallest number of a change that was dropped. */
+  dropped = Number.POSITIVE_INFINITY;
+
+  /** Plants up to the id `handled` are done. */
+  constructor(limits: RevertOptions, handled: bigint | undefined) {
+    this.limits = limits;
+    this.handled = handled;
+  }
+
+  add({ seq, json }: ListedChange): void {
+    const { id, plant, before } = parseChange(json);
+    if (this.handled !== undefined && id <= this.handled) return;
+    if (id > this.idMax) return this.drop(seq);
+    const known = this.found.get(id);
+    const isMixed = known !== undefined && (known.isMixed || !isSameState(known.after, before));
+    const touched = { seq, before, ...known, id, after: plant, isMixed };
+    this.found.set(id, touched);
+    this.characters += sizeOf(touched) - (known === undefined ? 0 : sizeOf(known));
+    const { revertPlantsMax, revertCharactersMax } = this.limits;
+    if (this.found.size > revertPlantsMax || this.characters > revertCharactersMax) this.shrink();
+  }
+
+  /** By ascending id. */
+  list(): Touched[] {
+    return [...this.found.values()].toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  }
+
+  /** To half of what it may hold: otherwise each further plant would sort them again. One plant alone always fits. */
+  private shrink(): void {
+    const { revertPlantsMax, revertCharactersMax } = this.limits;
+    const sorted = this.list();
+    this.characters = 0;
+    let length = 0;
+    do this.characters += sizeOf(sorted[length++] as Touched);
+    while (length < revertPlantsMax / 2 && this.characters < revertCharactersMax / 2);
+    this.idMax = (sorted[length - 1] as Touched).id;
+    for (const { id, seq } of sorted.slice(length)) {
+      this.found.delete(id);
+      this.drop(seq);
+    }
+  }
+
+  private drop(seq: number): void {
+    this.dropped = Math.min(this.dropped, seq);
+  }
+}
+
+const sizeOf = ({ before, after }: Touched): number => lengthOf(before) + lengthOf(after);
+
+const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
+  one === undefined || other === undefined ? one === other : isSame(one, other);
+
+/** As `listChange` has written it: the first id is the plant's. */
+function parseChange(json: string): Pick<Change, "id" | "plant" | "before"> {
+  const id = BigInt(/"id":(-?\d+)/.exec(json)?.[1] as string);
+  const { plant, before } = JSON.parse(json) as Pick<Change, "plant" | "before">;
+  return { id, plant: plant && { ...plant, id }, before: before && { ...before, id } };
+}
+
+/** Plants that are with the store at one time: enough to share commits. */
+const BLOCK_LENGTH = 256;
+
+/**
+ * In blocks, by ascending id. The range is read to its end before the first plant. An empty block shows that a page was
+ * read.
+ */
+export async function* readTouched(
+  store: ServedStore,
+  range: Range,
+  options: RevertOptions,
+): AsyncGenerator<Touched[]> {
+  let handled: bigint | undefined;
+  for (let { after } = range; after < Number.POSITIVE_INFINITY;) {
+    const pass = new Pass(options, handled);
+    for await (const changes of readRange(store, { ...range, after }, options)) {
+      for (const change of changes) pass.add(change);
+      if (range.dryRun === true && pass.dropped < Number.POSITIVE_INFINITY)
+        throw new Refusal("range_too_large");
+      yield [];
+    }
+    const plants = pass.list();
+    for (let at = 0; at < plants.length; at += BLOCK_LENGTH)
+      yield plants.slice(at, at + BLOCK_LENGTH);
+    handled = plants.at(-1)?.id;
+    after = pass.dropped - 1;
+  }
+}
+
+const PAGE_LENGTH = 1_000;
+
+/** The changes that were selected, page by page. */
+async function* readRange(
+  store: ServedStore,
+  { from, to, by, batch, newest, after: start }: Range,
+  { signal, retry }: RevertOptions,
+): AsyncGenerator<ListedChange[]> {
+  const last = Math.min(newest, to?.unit === "seq" ? to.value : newest);
+  for (let after = start; after < last;) {
+    signal.throwIfAborted();
+    const query = { by, batch, after, limit: PAGE_LENGTH };
+    const page = await retry(() => store.readChanges(query));
+    yield page.changes.filter(
+      (change) =>
+        change.seq <= last &&
+        (from === undefined || change[from.unit] >= from.value) &&
+        (to === undefined || change[to.unit] <= to.value),
+    );
+    if (!page.hasMore) return;
+    after = page.last;
+  }
+}
+
+/** `changedSince` were left alone. `unchanged` have the state from before already. */
+export const startCounts = () => ({
+  plants: 0,
+  reverted: 0,
+  unchanged: 0,
+  changedSince: 0,
+  refused: 0,
+});
+
+/** A plant that was not reverted, and why. */
+interface Left {
+  readonly id: bigint;
+  readonly refusal: Refusal;
+}
+
+/** Resolves to the plants that were left as they are. `by` is what `joinWriter` makes. */
+export async function revertBlock(
+  store: ServedStore,
+  block: readonly Touched[],
+  by: string | undefined,
+  counts: ReturnType<typeof startCounts>,
+  { retry }: RevertOptions,
+): Promise<Left[]> {
+  const outcomes = await Promise.all(
+    block.map((touched) => retry(() => revertPlant(store, touched, by)).catch(toRefusal)),
+  );
+  const left: Left[] = [];
+  for (const [index, { id }] of block.entries()) {
+    const outcome = outcomes[index] as Outcome;
+    counts.plants++;
+    if (!(outcome instanceof Refusal)) counts[outcome]++;
+    else {
+      counts[outcome.reason === CHANGED ? "changedSince" : "refused"]++;
+      left.push({ id, refusal: outcome });
+    }
+  }
+  return left;
+}
+
+type Outcome = "reverted" | "unchanged" | Refusal;
+
+const CHANGED = "precondition_failed";
+/** How a write says that the plant is not in the state that the range left. */
+const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_taken"]);
+
+async function revertPlant(
+  store: ServedStore,
+  touched: Touched,
+  by: string | undefined,
+): Promise<Outcome> {
+  const { id, before, after, isMixed } = touched;
+  try {
+    if (!isMixed && !isSameState(before, after)) return await restore(store, touched, by);
+  } catch (error) {
+    if (!differs.has(toRefusal(error).reason)) throw error;
+  }
+  if (isSameState(await store.findPlant(id), before)) return "unchanged";
+  return new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
+}
+
+/** Judged in the transaction of the change. */
+async function restore(
+  store: ServedStore,
+  { id, before, after }: Touched,
+  by: string | undefined,
+): Promise<Outcome> {
+  if (after === undefined)
+    return (await store.createPlant(before as Plant, by)) === "created" ? "reverted" : "unchanged";
+  const condition = { match: [entityTagOf(formatStoredPlant(after))] };
+  await (before === undefined
+    ? store.removePlant(id, condition, by)
+    : store.replacePlant(before, condition, by));
+  return "reverted";
+}
+
+const SAMPLE_LENGTH = 20;
+
+/** Changes nothing. The sample has the state now, and the one that the plant would get. */
+export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {
+  const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
+  const sample: { id: bigint; now: Content; before: Content }[] = [];
+  for await (const block of readTouched(store, range, options)) {
+    options.signal.throwIfAborted();
+    const found = await Promise.all(
+      block.map(({ id }) => options.retry(() => store.findPlant(id))),
+    );
+    for (const [index, { id, before, after, isMixed }] of block.entries()) {
+      const now = found[index];
+      counts.plants++;
+      if (isSameState(now, before)) counts.unchanged++;
+      else if (isMixed || !isSameState(now, after)) counts.changedSince++;
+      else if (++counts.revertible <= SAMPLE_LENGTH)
+        sample.push({ id, now: contentOf(now), before: contentOf(before) });
+    }
+  }
+  return { ...counts, sample };
+}
+
+type Content = Pick<Plant, "name" | "tag"> | undefined;
+
+const contentOf = (plant: Plant | undefined): Content =>
+  plant && { name: plant.name, tag: plant.tag };

@@ -1,0 +1,449 @@
+/** POST /changes/revert, and the names of batches in the journal, on every engine. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
+import { type Change, Client, type RevertLeft, type RevertRange } from "../../client/client.ts";
+import { joinWriter } from "../../src/domain/change.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { engine } from "../support/database.ts";
+import { rejectionOf } from "../support/expect.ts";
+import { limits } from "../support/limits.ts";
+import { runsFactor } from "../support/long.ts";
+import { readRefusal } from "../support/plants.ts";
+import { seed } from "../support/random.ts";
+import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
+
+const INT64_MAX = 2n ** 63n - 1n;
+const by = "PLANTSTORE_TOKEN";
+
+const clientOf = (service: TestService, token = TEST_TOKEN): Client =>
+  new Client(service.url, token, { delaysMs: [] });
+
+const readAll = async (service: TestService): Promise<unknown[]> =>
+  (await Array.fromAsync(clientOf(service).list())).map(({ id, name, tag }) => [id, name, tag]);
+
+const readJournal = (service: TestService): Promise<Change[]> =>
+  Array.fromAsync(clientOf(service).changes());
+
+const revert = (service: TestService, body: unknown, query = ""): Promise<Response> =>
+  send(service, "POST", `/changes/revert${query}`, { body: JSON.stringify(body) });
+
+async function openWithTokens() {
+  const service = await startService();
+  const client = clientOf(service);
+  const { token } = await client.createToken({
+    name: "till",
+    scopes: ["plants:read", "plants:write"],
+  });
+  return { service, client, till: clientOf(service, token) };
+}
+
+describe("a batch", () => {
+  test("is named by any write, and is shown in the journal and found by its name", async () => {
+    await using service = await startService();
+    const client = clientOf(service);
+    const batch = 'Frühling "1".csv & more';
+    await client.create({ id: 1n, name: "a" }, { batch });
+    await client.replace({ id: 1n, name: "b" }, { batch });
+    await client.createBatch([{ id: INT64_MAX, name: "c" }], () => undefined, { batch });
+    await client.remove(1n, { batch });
+    await client.create({ id: 2n, name: batch });
+    const named = await Array.fromAsync(client.changes({ batch }));
+    expect(named.map(({ type, id }) => [type, id])).toEqual([
+      ["created", 1n],
+      ["replaced", 1n],
+      ["created", INT64_MAX],
+      ["removed", 1n],
+    ]);
+    for (const change of named) expect(change).toMatchObject({ by, batch });
+    const [last] = (await readJournal(service)).slice(-1);
+    expect([last?.by, last?.batch]).toEqual([by, undefined]);
+    expect(await Array.fromAsync(client.changes({ batch: "other" }))).toEqual([]);
+    const events = new AbortController();
+    for await (const change of client.changes({ batch, follow: true }, { signal: events.signal })) {
+      expect(change).toEqual(named[0] as Change);
+      break;
+    }
+  });
+
+  test("and a token are filters that can be combined with the others", async () => {
+    const { service, client, till } = await openWithTokens();
+    await using closing = service;
+    void closing;
+    await till.create({ id: 1n, name: "a" }, { batch: "x" });
+    await client.create({ id: 2n, name: "b" }, { batch: "x" });
+    await till.create({ id: 3n, name: "till\\n" });
+    const found = async (query: object): Promise<bigint[]> =>
+      (await Array.fromAsync(client.changes(query))).map(({ id }) => id);
+    expect(await found({ by: "till" })).toEqual([1n, 3n]);
+    expect(await found({ by: "til" })).toEqual([]);
+    expect(await found({ by: "till", batch: "x" })).toEqual([1n]);
+    expect(await found({ id: 2n, batch: "x" })).toEqual([2n]);
+    expect(await found({ id: 2n, by: "till" })).toEqual([]);
+  });
+
+  test("has 1 to 100 characters and no control character; otherwise nothing is written", async () => {
+    await using service = await startService();
+    const plant = { body: '{"id":1,"name":"a"}' };
+    for (const given of ["", "%0A", "a%00", "a%7F", "x".repeat(101), "%ED%A0%80", "a&batch=b"]) {
+      const query = `?batch=${given}`;
+      for (const path of ["/plants", "/plants/batch"])
+        expect(await readRefusal(await send(service, "POST", path + query, plant))).toBe(
+          "invalid_query",
+        );
+      expect(await readRefusal(await send(service, "PUT", `/plants/1${query}`, plant))).toBe(
+        "invalid_query",
+      );
+      expect(await readRefusal(await send(service, "DELETE", `/plants/1${query}`))).toBe(
+        "invalid_query",
+      );
+    }
+    expect(await readRefusal(await send(service, "POST", "/plants?by=x", plant))).toBe(
+      "invalid_query",
+    );
+    expect(await readAll(service)).toEqual([]);
+    const longest = encodeURIComponent("🌱".repeat(100));
+    expect((await send(service, "POST", `/plants?batch=${longest}`, plant)).status).toBe(200);
+  });
+});
+
+describe("POST /changes/revert", () => {
+  test("gives every plant the state from before the range, whatever the range did to it", async () => {
+    await using service = await startService();
+    const client = clientOf(service);
+    await client.create({ id: -1n, name: "replaced", tag: "t" });
+    await client.create({ id: 2n, name: "removed" });
+    await client.create({ id: 3n, name: "removed and made again", tag: "" });
+    await client.create({ id: 4n, name: "not concerned" });
+    const before = await readAll(service);
+    const newest = await client.findNewestChange();
+    await client.replace({ id: -1n, name: "x" });
+    await client.replace({ id: -1n, name: "y" });
+    await client.remove(2n);
+    await client.remove(3n);
+    await client.create({ id: 3n, name: "other" });
+    await client.create({ id: INT64_MAX, name: "created" });
+    await client.create({ id: 6n, name: "created and removed" });
+    await client.remove(6n);
+    const last = await client.findNewestChange();
+    const preview = await client.previewRevert({ from: newest + 1 });
+    expect(preview).toMatchObject({ plants: 5, revertible: 4, unchanged: 1, changedSince: 0 });
+    expect(preview.sample).toEqual([
+      { id: -1n, now: { name: "y" }, before: { name: "replaced", tag: "t" } },
+      { id: 2n, before: { name: "removed" } },
+      { id: 3n, now: { name: "other" }, before: { name: "removed and made again", tag: "" } },
+      { id: INT64_MAX, now: { name: "created" } },
+    ]);
+    expect(await client.findNewestChange()).toBe(last);
+    const done = await client.revert({ from: newest + 1 }, { batch: "undo" });
+    const counts = { plants: 5, reverted: 4, unchanged: 1, changedSince: 0, refused: 0 };
+    expect(done).toEqual({ ...counts, batch: "undo" });
+    expect(await readAll(service)).toEqual(before);
+    const made = await Array.fromAsync(client.changes({ after: last }));
+    expect(made).toHaveLength(4);
+    for (const change of made) expect(change).toMatchObject({ by, batch: "undo" });
+    // Again: nothing is left to do. And the revert itself can be taken back.
+    const again = await client.revert({ from: newest + 1, to: last });
+    expect(again).toMatchObject({ plants: 5, reverted: 0, unchanged: 5 });
+    expect(again.batch).toMatch(/^revert \d{4}-\d\d-\d\dT/);
+    expect(await client.revert({ batch: "undo" })).toMatchObject({ plants: 4, reverted: 4 });
+    expect(await readAll(service)).not.toEqual(before);
+    expect(await client.revert({ from: newest + 1, to: last })).toMatchObject({ reverted: 4 });
+    expect(await readAll(service)).toEqual(before);
+  });
+
+  test("leaves alone and lists what was changed since, or between", async () => {
+    const { service, client, till } = await openWithTokens();
+    await using closing = service;
+    void closing;
+    for (const id of [1n, 2n, 3n, 4n, 5n]) await client.create({ id, name: "first" });
+    for (const id of [1n, 2n, 3n, 4n]) await till.replace({ id, name: "till" });
+    await till.remove(5n);
+    await client.replace({ id: 1n, name: "since" });
+    await client.remove(2n);
+    await client.replace({ id: 3n, name: "between" });
+    await till.replace({ id: 3n, name: "till again" });
+    await client.create({ id: 5n, name: "another" });
+    const range = { by: "till" };
+    const expected = { plants: 5, unchanged: 0, changedSince: 4 };
+    expect(await client.previewRevert(range)).toMatchObject({ ...expected, revertible: 1 });
+    const left: RevertLeft[] = [];
+    const done = await client.revert(range, { onLeft: (plant) => left.push(plant) });
+    expect(done).toMatchObject({ ...expected, reverted: 1, refused: 0 });
+    expect(left.map(({ id, reason }) => [id, reason])).toEqual(
+      [1n, 2n, 3n, 5n].map((id) => [id, "precondition_failed"]),
+    );
+    expect(await readAll(service)).toEqual([
+      [1n, "since", undefined],
+      [3n, "till again", undefined],
+      [4n, "first", undefined],
+      [5n, "another", undefined],
+    ]);
+    // Back in the state from before by another way: there is nothing to do.
+    await client.replace({ id: 3n, name: "first" });
+    expect(await client.previewRevert(range)).toMatchObject({ unchanged: 2, changedSince: 3 });
+  });
+
+  test("takes an import back, by another token, between numbers and between times", async () => {
+    const { service, client, till } = await openWithTokens();
+    await using closing = service;
+    void closing;
+    await client.create({ id: 1n, name: "kept" });
+    const plants = Array.from({ length: 2_500 }, (_, index) => ({
+      id: BigInt(index) - 3n,
+      name: "i",
+    }));
+    await till.createBatch(plants, () => undefined, { batch: "spring.csv" });
+    await till.create({ id: 9_999n, name: "not of the import" });
+    expect(await client.revert({ batch: "spring.csv", by: "other" })).toMatchObject({ plants: 0 });
+    const counts = { plants: 2_499, revertible: 2_499 };
+    const preview = await client.previewRevert({ batch: "spring.csv" });
+    expect(preview).toMatchObject(counts);
+    expect(preview.sample).toHaveLength(20);
+    const done = await client.revert({ batch: "spring.csv", by: "till" });
+    expect(done).toMatchObject({ reverted: 2_499 });
+    expect(await readAll(service)).toEqual([
+      [1n, "kept", undefined],
+      [9_999n, "not of the import", undefined],
+    ]);
+    // The times of a commit are its own: each write of this test has another one.
+    const journal = await readJournal(service);
+    const last = journal.find(({ id }) => id === 9_999n) as Change;
+    const same = journal.filter(({ time }) => time === last.time);
+    expect(await client.previewRevert({ from: last.time, to: last.time })).toMatchObject({
+      plants: new Set(same.map(({ id }) => id)).size,
+    });
+    const range = { from: last.seq, to: last.seq };
+    expect(await client.previewRevert({ ...range, by: "other" })).toMatchObject({ plants: 0 });
+    expect(await client.previewRevert({ ...range, to: last.time })).toMatchObject({ plants: 1 });
+    expect(await client.revert(range)).toMatchObject({ plants: 1, reverted: 1 });
+  });
+
+  test("handles more plants than a pass holds, in any order, and a dry run refuses them", async () => {
+    await using service = await startService(
+      limits({ revertPlantsMax: 7, revertCharactersMax: 2_000 }),
+    );
+    const client = clientOf(service);
+    const ids = Array.from({ length: 100 }, (_, index) => BigInt((index * 37) % 100) - 50n);
+    await client.create({ id: 1_000n, name: "kept" });
+    for (const id of ids.slice(0, 30)) await client.create({ id, name: "before" });
+    const before = await readAll(service);
+    const after = await client.findNewestChange();
+    for (const id of ids.slice(0, 10)) await client.remove(id);
+    await client.createBatch(
+      ids.map((id) => ({ id, name: "before" })),
+      () => undefined,
+    );
+    for (const id of ids.slice(20, 40)) await client.replace({ id, name: "x".repeat(1_500) });
+    for (const id of ids.slice(25, 35)) await client.remove(id);
+    const range = { from: after + 1, to: await client.findNewestChange() };
+    expect(await readRefusal(await revert(service, { ...range, dryRun: true }))).toBe(
+      "range_too_large",
+    );
+    const counts = { plants: 90, reverted: 75, unchanged: 15 };
+    expect(await client.revert(range)).toMatchObject(counts);
+    expect(await readAll(service)).toEqual(before);
+    expect(await client.revert(range)).toMatchObject({ plants: 90, unchanged: 90 });
+  });
+
+  test("lists what a quota refuses, and continues when there is room", async () => {
+    await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
+    const client = clientOf(service);
+    for (const id of [1n, 2n, 3n]) await client.create({ id, name: "n" });
+    for (const id of [1n, 2n, 3n]) await client.remove(id, { batch: "slip" });
+    await client.create({ id: 4n, name: "n" });
+    const left: RevertLeft[] = [];
+    const options = { onLeft: (plant: RevertLeft) => left.push(plant) };
+    const done = await client.revert({ batch: "slip" }, options);
+    if (engine === "sqlite") {
+      expect(done).toMatchObject({ plants: 3, reverted: 2, refused: 1 });
+      expect(left.map(({ reason }) => reason)).toEqual(["store_full"]);
+    }
+    await client.remove(4n);
+    expect(await client.revert({ batch: "slip" })).toMatchObject({ refused: 0 });
+    expect(await readAll(service)).toHaveLength(3);
+  });
+
+  test("refuses what it does not understand, and changes nothing", async () => {
+    await using service = await startService();
+    const client = clientOf(service);
+    await client.create({ id: 1n, name: "n" });
+    const newest = await client.findNewestChange();
+    for (const body of [
+      {},
+      [],
+      { dryRun: true },
+      { from: 0 },
+      { from: -1 },
+      { from: 1.5 },
+      { from: 2 ** 53 },
+      { from: String(newest) },
+      { from: "2026-02-31T00:00:00Z" },
+      { from: "2026-01-01" },
+      { to: true },
+      { by: "" },
+      { by: 1 },
+      { batch: "" },
+      { batch: "a\nb" },
+      { batch: "x", dryRun: "yes" },
+      { batch: "x", since: 1 },
+      { from: newest, to: newest - 1 },
+      { from: "2026-01-02T00:00:00Z", to: "2026-01-01T00:00:00Z" },
+      { from: newest + 1 },
+      { from: "2999-01-01T00:00:00Z" },
+    ])
+      expect(await readRefusal(await revert(service, body))).toBe("invalid_body");
+    expect(await readRefusal(await revert(service, { from: newest }, "?batch="))).toBe(
+      "invalid_query",
+    );
+    expect(await readRefusal(await revert(service, { from: newest }, "?x=1"))).toBe(
+      "invalid_query",
+    );
+    for (const body of [
+      { from: 1 },
+      { from: 2 },
+      { to: 2 },
+      { to: "2020-01-01T00:00:00Z" },
+      { from: "1970-01-01T00:00:00Z" },
+      { from: "2020-01-01T00:00:00Z", dryRun: true },
+    ])
+      expect(await readRefusal(await revert(service, body))).toBe("changes_gone");
+    const text = { headers: { "content-type": "text/plain" }, body: "{}" };
+    expect(await readRefusal(await send(service, "POST", "/changes/revert", text))).toBe(
+      "unsupported_media_type",
+    );
+    expect((await send(service, "GET", "/changes/revert")).status).toBe(405);
+    for (const scopes of [["plants:read"], ["plants:write"]]) {
+      const { token } = await client.createToken({ name: scopes.join().replace(":", "."), scopes });
+      const failure = await rejectionOf(clientOf(service, token).revert({ from: newest }));
+      expect(failure).toMatchObject({ status: 403, reason: "insufficient_scope" });
+    }
+    expect(await client.findNewestChange()).toBe(newest);
+  });
+
+  test("without a journal answers 410", async () => {
+    await using service = await startService({ PLANTSTORE_CHANGES_DAYS: "0" });
+    expect(await readRefusal(await revert(service, { by: "x" }))).toBe("changes_gone");
+  });
+
+  test("is broken off with its token, and says so in its last line", async () => {
+    await using service = await startService(limits({ revertPlantsMax: 1 }));
+    const client = clientOf(service);
+    const { token, id } = await client.createToken({
+      name: "short",
+      scopes: ["plants:read", "plants:write"],
+      rate: "10/s",
+    });
+    const plants = Array.from({ length: 200 }, (_, index) => ({ id: BigInt(index), name: "n" }));
+    await client.createBatch(plants, () => undefined, { batch: "b" });
+    const headers = { authorization: `Bearer ${token}` };
+    const sent = send(service, "POST", "/changes/revert", { headers, body: '{"batch":"b"}' });
+    await until("the revert has begun", async () => (await readAll(service)).length < 200);
+    await client.revokeToken(id);
+    const response = await sent;
+    expect(response.headers.get("content-type")).toBe("application/x-ndjson");
+    const lines = (await response.text()).trimEnd().split("\n");
+    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ complete: false, status: 401 });
+    expect(await client.revert({ batch: "b" })).toMatchObject({ plants: 200, refused: 0 });
+    expect(await readAll(service)).toEqual([]);
+  });
+});
+
+const model = await startService(limits({ revertPlantsMax: 2, revertCharactersMax: 100 }));
+
+afterAll(() => model[Symbol.asyncDispose]());
+
+interface Step {
+  readonly id: bigint;
+  readonly name: string | undefined;
+  readonly by: string;
+  readonly batch: string | undefined;
+}
+
+const step: fc.Arbitrary<Step> = fc.record({
+  id: fc.constantFrom(-(2n ** 63n), -1n, 0n, 1n, 2n, INT64_MAX),
+  name: fc.constantFrom(undefined, "a", "b", "c".repeat(60)),
+  by: fc.constantFrom("one", "two"),
+  batch: fc.constantFrom(undefined, "x", "y"),
+});
+
+const maybe = <Value>(value: fc.Arbitrary<Value>) => fc.option(value, { nil: undefined });
+
+const history = fc.record({
+  steps: fc.array(step, { minLength: 1, maxLength: 40, size: "max" }),
+  from: maybe(fc.nat(39)),
+  to: maybe(fc.nat(39)),
+  by: maybe(fc.constantFrom("one", "two")),
+  batch: maybe(fc.constantFrom("x", "y")),
+});
+
+const isEqual = (one: Plant | undefined, other: Plant | undefined): boolean =>
+  one === undefined || other === undefined ? one === other : isSame(one, other);
+
+/** Resolves to what it did; undefined if there was nothing to do. */
+async function take({ id, name, by: token, batch }: Step, state: Map<bigint, Plant>) {
+  const writer = joinWriter(token, batch);
+  const before = state.get(id);
+  const plant = name === undefined ? undefined : { id, name, tag: undefined };
+  if (isEqual(before, plant)) return undefined;
+  if (plant === undefined) {
+    await model.store.removePlant(id, {}, writer);
+    state.delete(id);
+  } else {
+    await (before === undefined
+      ? model.store.createPlant(plant, writer)
+      : model.store.replacePlant(plant, {}, writer));
+    state.set(id, plant);
+  }
+  const seq = await clientOf(model).findNewestChange();
+  return { id, by: token, batch, before, plant, seq };
+}
+
+test("POST /changes/revert: any selection of any history gives exactly what a model gives", () =>
+  fc.assert(
+    fc.asyncProperty(history, async ({ steps, from, to, by: token, batch }) => {
+      const state = new Map<bigint, Plant>();
+      for (const { id } of await Array.fromAsync(clientOf(model).list()))
+        await model.store.removePlant(id, {});
+      const start = await clientOf(model).findNewestChange();
+      const made: NonNullable<Awaited<ReturnType<typeof take>>>[] = [];
+      for (const one of steps) {
+        const change = await take(one, state);
+        if (change !== undefined) made.push(change);
+      }
+      const fromSeq = made[from ?? 0]?.seq ?? start + 1;
+      const toSeq = to === undefined ? undefined : (made[to]?.seq ?? fromSeq);
+      fc.pre(made.length > 0 && (toSeq === undefined || fromSeq <= toSeq));
+      const selected = made.filter(
+        (change) =>
+          change.seq >= fromSeq &&
+          (toSeq === undefined || change.seq <= toSeq) &&
+          (token === undefined || change.by === token) &&
+          (batch === undefined || change.batch === batch),
+      );
+      const counts = { plants: 0, reverted: 0, unchanged: 0, changedSince: 0, refused: 0 };
+      for (const [id, changes] of Map.groupBy(selected, (change) => change.id)) {
+        const now = state.get(id);
+        const due = changes[0]?.before;
+        const isWhole = changes.every(
+          ({ before }, at) => at === 0 || isEqual(before, changes[at - 1]?.plant),
+        );
+        counts.plants++;
+        if (isEqual(now, due)) counts.unchanged++;
+        else if (!isWhole || !isEqual(now, changes.at(-1)?.plant)) counts.changedSince++;
+        else {
+          counts.reverted++;
+          if (due === undefined) state.delete(id);
+          else state.set(id, due);
+        }
+      }
+      const range: RevertRange = { from: fromSeq, to: toSeq, by: token, batch };
+      expect(await clientOf(model).revert(range)).toMatchObject(counts);
+      const found = await Array.fromAsync(clientOf(model).list());
+      expect(new Map(found.map(({ id, name }) => [id, name]))).toEqual(
+        new Map(Array.from(state.values(), ({ id, name }) => [id, name])),
+      );
+    }),
+    { seed, numRuns: 40 * runsFactor },
+  ));
