@@ -18,6 +18,7 @@ import {
   isImporting,
   startImport,
 } from "./state.ts";
+import { UndoImport } from "./undo.tsx";
 
 export function ImportView(): JSX.Element {
   const now = current.value;
@@ -76,7 +77,7 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
 }
 
 function Course({ now }: NowProps): JSX.Element {
-  const { updates = [], ending, refused = 0 } = now;
+  const { updates = [], ending, refused = 0, batch, created = 0, updated = 0 } = now;
   return (
     <>
       {ending === undefined ? <ProgressBar now={now} /> : <EndNotice now={now} />}
@@ -95,6 +96,9 @@ function Course({ now }: NowProps): JSX.Element {
               <a class="button" href="#/plants">
                 See the plants
               </a>
+            )}
+            {mayRead.value && batch !== undefined && (created > 0 || updated > 0) && (
+              <UndoImport batch={batch} />
             )}
             <Button onClick={chooseAnother}>Another file</Button>
           </>

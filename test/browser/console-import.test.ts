@@ -11,7 +11,7 @@ import {
   startJourneys,
 } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { send, TEST_TOKEN } from "../support/service.ts";
 import { makeWorkbook, rowsOf } from "../support/workbook.ts";
 import { until } from "../support/until.ts";
 import { chooseFile, saveFile } from "../support/steps.ts";
@@ -31,6 +31,22 @@ const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, "utf16le");
 const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
 describeInBrowser("an import", () => {
+  it("is undone after a preview; what was changed since is skipped", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    await send(service, "POST", "/plants", { body: '{"id":5,"name":"Mint"}' });
+    await chooseFile(page, "wrong.csv", "id,name\n6,Basil\n7,Thyme\n5,Mint\n");
+    await start(page);
+    await page.getByText("Import complete").waitFor();
+    await send(service, "PUT", "/plants/7", { body: '{"id":7,"name":"Lemon thyme"}' });
+    await page.getByRole("button", { name: "Undo this import" }).click();
+    const dialog = page.getByRole("dialog", { name: "Undo this import?" });
+    await dialog.getByText("1 plant will be as before the import. 1 changed since").waitFor();
+    await dialog.getByRole("cell", { name: "Basil" }).waitFor();
+    await dialog.getByRole("button", { name: "Undo 1 plant" }).click();
+    await page.getByText("Import undone: 1 plant. 1 plant skipped.").first().waitFor();
+    expect((await service.readPlants()).map(({ name }) => name)).toEqual(["Mint", "Lemon thyme"]);
+  });
+
   it("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async (visit) => {
     const { page, service } = await visit.open({ at: "#/import" });
     await chooseFile(
