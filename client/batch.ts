@@ -9,9 +9,6 @@ export interface WriteOptions extends RetryOptions {
   readonly batch?: string | undefined;
 }
 
-export const formatBatch = (batch: string | undefined): string =>
-  batch === undefined ? "" : `?batch=${encodeURIComponent(batch)}`;
-
 /** Why a plant was not stored. */
 export interface Refused {
   readonly code: number;

@@ -2,7 +2,7 @@
 
 import type { Refused } from "./batch.ts";
 import { findJson } from "./errors.ts";
-import { type Content, formatId } from "./plants.ts";
+import { type Content, formatId, formatPairs } from "./plants.ts";
 
 interface ChangeFacts {
   readonly seq: number;
@@ -98,13 +98,13 @@ interface RevertLine extends Partial<Reverted> {
 
 /** Undefined if the text is no answer to a revert. */
 export function findRevertLine(text: string): RevertLine | undefined {
-  const line = findJson(text.replace(ID_MEMBER, '"id":"$1"'));
+  const line = findJson(quoteIds(text));
   return typeof line === "object" && line !== null ? line : undefined;
 }
 
 /** Undefined if the text is no preview. */
 export function findPreview(json: string): RevertPreview | undefined {
-  const found = findJson(json.replaceAll(ID_MEMBER, '"id":"$1"')) as RevertPreview | undefined;
+  const found = findJson(quoteIds(json)) as RevertPreview | undefined;
   if (!Array.isArray(found?.sample) || typeof found.plants !== "number") return undefined;
   for (const plant of found.sample) Object.assign(plant, { id: BigInt(plant.id) });
   return found;
@@ -119,12 +119,12 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-/** Matches members only, because quotes inside JSON strings are escaped. Quoting the digits keeps them exact. */
-export const ID_MEMBER = /"id":(-?\d+)/g;
+/** Keeps ids exact. Matches members only, because a quote inside a JSON string is escaped. */
+export const quoteIds = (json: string): string => json.replaceAll(/"id":(-?\d+)/g, '"id":"$1"');
 
 /** Undefined if the text is not an array of changes. */
 export function findChanges(json: string): Change[] | undefined {
-  const found = findJson(json.replaceAll(ID_MEMBER, '"id":"$1"'));
+  const found = findJson(quoteIds(json));
   if (!Array.isArray(found) || !found.every(isChange)) return undefined;
   return found.map(
     (change) => Object.assign(change, { id: BigInt(change.id) }) as unknown as Change,
@@ -152,11 +152,11 @@ export function findNewest(headers: Headers): number | undefined {
   return newest !== null && /^\d{1,16}$/.test(newest) ? Number(newest) : undefined;
 }
 
-export function formatChangeQuery({ after = 0, id, types, by, batch }: ChangeQuery): string {
-  const filter =
-    (id === undefined ? "" : `&id=${formatId(id)}`) +
-    (types ? `&type=${types.join(",")}` : "") +
-    (by === undefined ? "" : `&by=${encodeURIComponent(by)}`) +
-    (batch === undefined ? "" : `&batch=${encodeURIComponent(batch)}`);
-  return `?after=${after}${filter}`;
-}
+export const formatChangeQuery = ({ after = 0, id, types, ...query }: ChangeQuery): string =>
+  formatPairs({
+    after,
+    id: id === undefined ? id : formatId(id),
+    type: types?.join(","),
+    by: query.by,
+    batch: query.batch,
+  });

@@ -6,7 +6,6 @@ import {
   Upload,
   findOutcome,
   findResult,
-  formatBatch,
   isSummary,
   type Settle,
   type Settled,
@@ -22,7 +21,7 @@ import {
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
 import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
-import { JSON_BODY, Manager } from "./manage.ts";
+import { JSON_BODY, Manager, PAGE_LENGTH } from "./manage.ts";
 import {
   type Count,
   type Filter,
@@ -30,6 +29,7 @@ import {
   findNext,
   findPlants,
   formatId,
+  formatPairs,
   formatPlant,
   formatQuery,
   isContent,
@@ -91,13 +91,12 @@ export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } fr
 const EVENTS_TYPE = "text/event-stream";
 /** After an abort, the batch in flight gets this long to report what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
-const PAGE_LENGTH = 1_000;
 
 export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
   async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
-    const { headers, text } = await this.ask(`/plants${formatBatch(batch)}`, init, options);
+    const { headers, text } = await this.ask(`/plants${formatPairs({ batch })}`, init, options);
     if (!isContent(text)) throw this.notAPlantStore();
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
@@ -140,7 +139,7 @@ export class Client extends Manager {
     const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
     const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
     try {
-      const path = `/plants/${formatId(id)}${formatBatch(batch)}`;
+      const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
       const answer = await this.ask(path, init, options);
       const etag = findEtag(answer.headers);
       if (!isContent(answer.text) || etag === undefined) throw this.notAPlantStore();
@@ -160,7 +159,7 @@ export class Client extends Manager {
     { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    const path = `/plants/${formatId(id)}${formatBatch(batch)}`;
+    const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
     await this.removeAt(path, "plant_not_found", headers, options);
   }
 
@@ -366,7 +365,7 @@ export class Client extends Manager {
     plants: Iterable<Given> | AsyncIterable<Given>,
     { batch, ...options }: WriteOptions,
   ): AsyncGenerator<Settled<Given>[], void> {
-    const path = `/plants/batch${formatBatch(batch)}`;
+    const path = `/plants/batch${formatPairs({ batch })}`;
     const given = { ...this.options, ...options };
     const upload = new Upload(plants);
     const backoff = new Backoff(given, findWaitMs);

@@ -1,6 +1,6 @@
 /** Tokens, webhooks, and changes taken back, for programs that manage a service. */
 
-import { formatBatch, type WriteOptions } from "./batch.ts";
+import type { WriteOptions } from "./batch.ts";
 import {
   type Change,
   findPreview,
@@ -12,8 +12,8 @@ import {
 } from "./changes.ts";
 import { Connection, findUnsentWaitMs, NDJSON_TYPE } from "./connection.ts";
 import { findJson, findWaitMs, isTransient, nameOf, ServiceError } from "./errors.ts";
-import { findNext, formatQuery } from "./plants.ts";
-import { Backoff, type RetryOptions } from "./retry.ts";
+import { findNext, formatPairs, formatQuery } from "./plants.ts";
+import { retry, type RetryOptions } from "./retry.ts";
 
 /** A token without its secret. Times are in ISO 8601. */
 export interface Token {
@@ -95,7 +95,7 @@ export interface NewWebhook {
 /** The secret is shown only once. */
 type WithSecret = Webhook & { readonly secret: string };
 
-const PAGE_LENGTH = 1_000;
+export const PAGE_LENGTH = 1_000;
 
 export const JSON_BODY = { "content-type": "application/json" };
 
@@ -215,28 +215,27 @@ export class Manager extends Connection {
   ): Promise<Reverted> {
     const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
     const init = { method: "POST", headers, body: JSON.stringify(range) };
+    const path = `/changes/revert${formatPairs({ batch })}`;
     const given = { ...this.options, ...options };
-    const backoff = new Backoff(given, findWaitMs);
-    for (;;) {
-      try {
-        let failure = { message: `${this.url} has broken off the revert.`, status: 0, code: 0 };
-        const path = `/changes/revert${formatBatch(batch)}`;
-        for await (const lines of this.readLines(path, init, given.signal))
-          for (const text of lines) {
-            const line = findRevertLine(text);
-            if (line === undefined) throw this.notAPlantStore();
-            const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
-            if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
-            else if (complete === true) return counts as Reverted;
-            else if (status > 0) failure = { message: `${this.url}: ${message}`, status, code };
-          }
-        const { status, code } = failure;
-        const mayContinue = status === 0 || isTransient(status, code);
-        throw new ServiceError({ ...failure, isTransient: mayContinue });
-      } catch (error) {
-        await backoff.wait(error);
-      }
-    }
+    const attempt = async (): Promise<Reverted> => {
+      for await (const lines of this.readLines(path, init, given.signal))
+        for (const text of lines) {
+          const line = findRevertLine(text);
+          if (line === undefined) throw this.notAPlantStore();
+          const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
+          if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
+          else if (complete === true) return counts as Reverted;
+          else if (status > 0)
+            throw new ServiceError({
+              message: `${this.url}: ${message}`,
+              status,
+              code,
+              isTransient: isTransient(status, code),
+            });
+        }
+      throw this.explainLoss(new Error("the stream ended"), given.signal);
+    };
+    return retry(attempt, given, findWaitMs);
   }
 
   /** A POST is retried only if the service did nothing: a repeat could create a second secret. */
@@ -247,9 +246,7 @@ export class Manager extends Connection {
     body?: object,
   ): Promise<Answer> {
     const init =
-      body === undefined
-        ? { method }
-        : { method, headers: JSON_BODY, body: JSON.stringify(body) };
+      body === undefined ? { method } : { method, headers: JSON_BODY, body: JSON.stringify(body) };
     const findWait = method === "POST" ? findUnsentWaitMs : undefined;
     const answer = findJson((await this.ask(path, init, options, findWait)).text);
     if (!isNamed(answer)) throw this.notAPlantStore();

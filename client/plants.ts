@@ -120,11 +120,15 @@ const queryNames: Readonly<Record<keyof PageQuery | keyof TagQuery, true>> = {
 /** Other members of the given object are not sent. */
 const QUERY_NAMES = Object.keys(queryNames);
 
-/** Starts with a question mark, or is empty. */
 export function formatQuery(query: PageQuery | TagQuery): string {
   const values: Readonly<Record<string, unknown>> = { ...query };
-  const given = QUERY_NAMES.filter((name) => values[name] !== undefined);
-  const pairs = Object.fromEntries(given.map((name) => [name, String(values[name])]));
+  return formatPairs(Object.fromEntries(QUERY_NAMES.map((name) => [name, values[name]])));
+}
+
+/** Starts with a question mark, or is empty. */
+export function formatPairs(values: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(values).filter(([, value]) => value !== undefined);
+  const pairs = given.map(([name, value]): [string, string] => [name, String(value)]);
   return given.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
 }
 

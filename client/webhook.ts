@@ -1,6 +1,6 @@
 /** Webhooks by the Standard Webhooks specification 1.0.0 (https://www.standardwebhooks.com). */
 
-import { type Change, ID_MEMBER } from "./changes.ts";
+import { type Change, quoteIds } from "./changes.ts";
 
 /** The payload of a webhook. */
 export interface WebhookEvent {
@@ -55,7 +55,7 @@ export async function verifyWebhook(
 }
 
 function parseEvent(body: string): WebhookEvent {
-  const event = JSON.parse(body.replaceAll(ID_MEMBER, '"id":"$1"')) as WebhookEvent;
+  const event = JSON.parse(quoteIds(body)) as WebhookEvent;
   const { id } = event.data as { readonly id?: string | bigint };
   return id === undefined ? event : { ...event, data: { ...event.data, id: BigInt(id) } };
 }
