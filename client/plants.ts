@@ -149,14 +149,15 @@ export function isContent(json: string): boolean {
   return typeof name === "string";
 }
 
-const ID_MEMBER = /"id":(-?\d+)/g;
-
-/** Keeps ids exact. Matches members only, because a quote inside a JSON string is escaped. */
-export const quoteIds = (json: string): string => json.replaceAll(ID_MEMBER, '"id":"$1"');
+/**
+ * The service writes the id first in every plant. A quote inside a JSON string is escaped, so `{"id":` occurs only at
+ * the start of a plant, and putting its digits into quotes keeps them exact.
+ */
+const ID_MEMBER = /\{"id":(-?\d+)/g;
 
 /** Undefined if the text is not an array of plants. */
 export function findPlants(json: string): Plant[] | undefined {
-  const found = findJson(quoteIds(json));
+  const found = findJson(json.replaceAll(ID_MEMBER, '{"id":"$1"'));
   if (!Array.isArray(found)) return undefined;
   const plants = found.flatMap((value: unknown) => findPlant(value) ?? []);
   return plants.length === found.length ? plants : undefined;

@@ -1,7 +1,6 @@
 /** Webhooks by the Standard Webhooks specification 1.0.0 (https://www.standardwebhooks.com). */
 
-import type { Change } from "./changes.ts";
-import { quoteIds } from "./plants.ts";
+import { type Change, quoteIds } from "./changes.ts";
 
 /** The payload of a webhook. */
 export interface WebhookEvent {

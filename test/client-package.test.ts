@@ -11,7 +11,7 @@ import { expectedReport } from "./support/client-scenario.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 
 const root = join(import.meta.dir, "..");
-const COMPRESSED_BYTES_MAX = 8_000;
+const COMPRESSED_BYTES_MAX = 8_400;
 
 let folder: Awaited<ReturnType<typeof installClient>>;
 beforeAll(async () => {
@@ -38,7 +38,7 @@ async function run(command: readonly string[], env: Record<string, string> = {})
 }
 
 describe("the package of the client", () => {
-  test("is one script of at most 8 kB compressed, with types and without dependencies", () => {
+  test("is one script of at most 8.4 kB compressed, with types and without dependencies", () => {
     const script = readFileSync(clientScript(folder));
     expect(gzipSync(script).length).toBeLessThanOrEqual(COMPRESSED_BYTES_MAX);
     const files = readdirSync(join(clientScript(folder), ".."));

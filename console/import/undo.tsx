@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { RevertPreview } from "../../client/client.ts";
+import type { Content, RevertPreview } from "../../client/client.ts";
 import { call, explain } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
@@ -65,10 +65,11 @@ export function UndoImport({ batch }: UndoProps): JSX.Element {
   );
 }
 
+const tell = (plant: Content | undefined): string =>
+  plant === undefined ? "–" : [plant.name, plant.tag].filter(Boolean).join(" · ");
+
 function Preview({ preview }: { readonly preview: RevertPreview }): JSX.Element {
   const { revertible, changedSince, sample } = preview;
-  const tell = (plant: { readonly name: string; readonly tag?: string | undefined } | undefined) =>
-    plant === undefined ? "–" : [plant.name, plant.tag].filter(Boolean).join(" · ");
   return (
     <div class="stack">
       <p>
