@@ -20,7 +20,7 @@ import {
   formatChangeQuery,
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
-import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
+import { type FailureFacts, findJson, findWaitMs, ServiceError } from "./errors.ts";
 import { JSON_BODY, Manager, PAGE_LENGTH } from "./manage.ts";
 import {
   type Count,
@@ -400,7 +400,7 @@ export class Client extends Manager {
     const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE };
     const body = Array.from(unsettled.values(), ({ line }) => line).join("");
     const init = { method: "POST", headers, body };
-    let failure: Failure = { message: `${this.url} did not answer for every plant.` };
+    let failure: FailureFacts = { message: `${this.url} did not answer for every plant.` };
     const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
       const block: Settled<Given>[] = [];

@@ -56,7 +56,7 @@ export const isTransient = (status: number, code: number): boolean =>
   TRANSIENT_STATUSES.has(status) || code === BODY_INCOMPLETE;
 
 /** Omitted members are unknown. */
-export type Failure = Partial<Omit<ServiceError, "name" | "stack" | "message" | "reason">> &
+export type FailureFacts = Partial<Omit<ServiceError, "name" | "stack" | "message" | "reason">> &
   Pick<ServiceError, "message">;
 
 /** The service refused, or no usable answer came. */
@@ -74,7 +74,7 @@ export class ServiceError extends Error {
   readonly isTransient: boolean = false;
   readonly retryAfterMs: number = 0;
 
-  constructor({ message, cause, ...facts }: Failure) {
+  constructor({ message, cause, ...facts }: FailureFacts) {
     super(message, { cause });
     this.detail = message;
     Object.assign(this, facts);

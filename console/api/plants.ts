@@ -1,7 +1,7 @@
 /** The operations on plants that the views need. */
 
 import type { Client, Versioned } from "../../client/client.ts";
-import type { Filter as PlantFilter } from "../../src/domain/filter.ts";
+import type { Filter } from "../../src/domain/filter.ts";
 import type { PlantQuery } from "../../src/domain/page.ts";
 import { INT64_MAX, INT64_MIN, type Plant } from "../../src/domain/plant.ts";
 import { mayRead } from "../state/session.ts";
@@ -9,7 +9,7 @@ import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../client/client.ts";
 
-export type Filter = PlantFilter & Pick<PlantQuery, "order">;
+export type ListFilter = Filter & Pick<PlantQuery, "order">;
 
 /** Retries after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };

@@ -5,7 +5,7 @@ import type { Change } from "../../client/client.ts";
 import { createFilter, pickFilter } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import { createPlant, type Filter, removePlant, Taken } from "../api/plants.ts";
+import { createPlant, type ListFilter, removePlant, Taken } from "../api/plants.ts";
 import type { Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
@@ -29,7 +29,7 @@ interface Selection {
 
 /** The plants of one filter, loaded page by page as the list is scrolled. */
 class PlantList {
-  readonly filter: Filter;
+  readonly filter: ListFilter;
   /** In the order of the list. The array changes in place; `version` changes with it. */
   readonly plants: Plant[] = [];
   readonly version = signal(0);
@@ -48,7 +48,7 @@ class PlantList {
   private readonly left = new AbortController();
   private readonly options = { signal: this.left.signal };
 
-  constructor(filter: Filter) {
+  constructor(filter: ListFilter) {
     this.filter = filter;
   }
 

@@ -1,9 +1,9 @@
 /** The current view. It is in the URL fragment, so a link can be shared, and never contains a token. */
 
 import { signal } from "@preact/signals";
-import { type Filter as PlantFilter, filterNames, pickFilter } from "../../src/domain/filter.ts";
+import { type Filter, filterNames, pickFilter } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/plant.ts";
-import type { Filter } from "../api/plants.ts";
+import type { ListFilter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 
 export type Open = bigint | "new" | "deleted" | undefined;
@@ -13,7 +13,7 @@ const otherViews = ["import", "activity", "tokens", "webhooks"] as const;
 interface Route {
   readonly view: "plants" | (typeof otherViews)[number];
   /** The filter of the list, also while another view is shown. */
-  readonly filter: Filter;
+  readonly filter: ListFilter;
   /** The panel beside the list. */
   readonly open: Open;
 }
@@ -21,9 +21,9 @@ interface Route {
 export const titleOf = (view: Route["view"]): string =>
   view.charAt(0).toUpperCase() + view.slice(1);
 
-export const everything: Filter = { ...pickFilter({}), order: "asc" };
+export const everything: ListFilter = { ...pickFilter({}), order: "asc" };
 
-export const isWhole = (filter: Filter): boolean =>
+export const isWhole = (filter: ListFilter): boolean =>
   filterNames.every((name) => filter[name] === undefined);
 
 export const route = signal<Route>(parseRoute(location.hash));
@@ -43,8 +43,8 @@ function parseRoute(hash: string): Route {
   }
   const parameters = new URLSearchParams(query);
   const given = filterNames.map((name) => [name, parameters.get(name) ?? undefined]);
-  const filter: Filter = {
-    ...(Object.fromEntries(given) as PlantFilter),
+  const filter: ListFilter = {
+    ...(Object.fromEntries(given) as Filter),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
   };
   const open = path.replace(/^plants\/?/, "");
@@ -53,7 +53,7 @@ function parseRoute(hash: string): Route {
 }
 
 /** The link to a plant or a form. */
-export function linkTo(open: Open, filter: Filter = route.value.filter): string {
+export function linkTo(open: Open, filter: ListFilter = route.value.filter): string {
   const query = new URLSearchParams();
   for (const name of filterNames) if (filter[name] !== undefined) query.set(name, filter[name]);
   if (filter.order !== "asc") query.set("order", filter.order);
@@ -71,7 +71,7 @@ export function follow(hash: string, isStep = true): void {
 export const openPlant = (open: Open, isStep = true): void => follow(linkTo(open), isStep);
 
 /** A search adds one history entry, not one per keystroke. */
-export function refine(change: Partial<Filter>): void {
+export function refine(change: Partial<ListFilter>): void {
   // From the URL, because `hashchange` for a followed link may not have fired yet.
   const { view, filter, open } = parseRoute(location.hash);
   if (view !== "plants") return;
@@ -81,12 +81,12 @@ export function refine(change: Partial<Filter>): void {
   follow(linkTo(open, refined), !isTyped);
 }
 
-const keyOf = (filter: Filter): string => trail.place + linkTo(undefined, filter);
+const keyOf = (filter: ListFilter): string => trail.place + linkTo(undefined, filter);
 
 /** The first visible plant when this list was last shown: Back and a reload scroll there. */
-export const findPlace = (filter: Filter): bigint | undefined =>
+export const findPlace = (filter: ListFilter): bigint | undefined =>
   findPlainInt64((recall("sessionStorage", keyOf(filter)) ?? "") as string);
 
 /** Undefined is the top. */
-export const keepPlace = (filter: Filter, first: bigint | undefined): void =>
+export const keepPlace = (filter: ListFilter, first: bigint | undefined): void =>
   keep("sessionStorage", keyOf(filter), first?.toString());

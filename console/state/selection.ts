@@ -6,7 +6,7 @@ import { isSame, type Plant } from "../../src/domain/plant.ts";
 import {
   Changed,
   createPlant,
-  type Filter,
+  type ListFilter,
   findPlant,
   removePlant,
   replacePlant,
@@ -53,7 +53,7 @@ export function select(index: number, isRange: boolean): void {
 /** The selected plants, or all that match if none is selected. */
 export async function* readSelected(
   client: Client,
-  filter: Filter,
+  filter: ListFilter,
   { signal: signalOff }: { readonly signal: AbortSignal },
 ): AsyncGenerator<readonly Plant[], void> {
   const { isAll, ids } = selection.value;

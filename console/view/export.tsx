@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
-import type { Filter } from "../api/plants.ts";
+import type { ListFilter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
 import { isWhole, route } from "../state/route.ts";
@@ -42,7 +42,7 @@ const formats = {
 } as const;
 
 /** An incomplete export saves no file. */
-async function exportPlants(filter: Filter, format: keyof typeof formats): Promise<void> {
+async function exportPlants(filter: ListFilter, format: keyof typeof formats): Promise<void> {
   const controller = new AbortController();
   const stop = (): void => controller.abort();
   work.value = { text: "Exporting…", stop };

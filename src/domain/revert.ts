@@ -26,7 +26,7 @@ interface Moment {
 }
 
 /** The changes that match all that is given. Both ends belong to the range. */
-interface RevertOrder {
+interface RevertRequest {
   readonly from?: Moment;
   readonly to?: Moment;
   /** The name of a token. */
@@ -64,32 +64,32 @@ const rules = {
 };
 
 /** Throws a Refusal that names every fault. */
-export function parseRevert(given: unknown): RevertOrder {
-  const order = parseMembers<RevertOrder>(given, rules);
-  const { from, to, by, batch } = order;
+export function parseRevert(given: unknown): RevertRequest {
+  const request = parseMembers<RevertRequest>(given, rules);
+  const { from, to, by, batch } = request;
   if ([from, to, by, batch].every((part) => part === undefined))
     throw new Refusal("invalid_body", "body: expected from, to, by or batch, or several of them");
   if (from !== undefined && from.unit === to?.unit && from.value > to.value)
     throw new Refusal("invalid_body", "from: expected a moment that is not after to");
-  return order;
+  return request;
 }
 
 /** A selection whose ends are fixed: what the revert itself changes is not part of it. */
-export interface Range extends RevertOrder {
+export interface Range extends RevertRequest {
   /** The cursor to read from, and the number of the newest change. */
   readonly after: number;
   readonly newest: number;
 }
 
 /** Throws a Refusal if the journal does not have the start. */
-export async function openRange(store: ServedStore, order: RevertOrder): Promise<Range> {
-  const { from, to } = order;
+export async function openRange(store: ServedStore, request: RevertRequest): Promise<Range> {
+  const { from, to } = request;
   const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
   if (from === undefined) {
     const [first] = changes;
     if (first !== undefined && to !== undefined && first[to.unit] > to.value)
       throw new Refusal("changes_gone", `The oldest change that is kept is ${first.seq}.`);
-    return { ...order, after: first === undefined ? newest : first.seq - 1, newest };
+    return { ...request, after: first === undefined ? newest : first.seq - 1, newest };
   }
   const isNumber = from.unit === "seq";
   if (from.value > (isNumber ? newest : Date.now()))
@@ -99,7 +99,7 @@ export async function openRange(store: ServedStore, order: RevertOrder): Promise
   // 0 would begin with the oldest change that is kept.
   const after = ((await store.findChangeBefore(seq)) ?? seq - 1) || -1;
   await store.readChanges({ after, limit: 0 });
-  return { ...order, after, newest };
+  return { ...request, after, newest };
 }
 
 /** A plant that the range concerns. */

@@ -41,18 +41,18 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   requireScope(token, "plants:read");
   rates.requireBatch(token);
   const { batch = `revert ${new Date().toISOString()}` } = parseQuery(request.url, writeParameters);
-  const order = parseRevert(parseJson(await readJson(exchange)));
+  const asked = parseRevert(parseJson(await readJson(exchange)));
   const { revertPlantsMax, revertCharactersMax, queueSecondsMax } = config;
   exchange.reserve(revertPlantsMax * PLANT_BYTES + 2 * revertCharactersMax, ANSWERS_SHARE);
   await requireOpen(request);
-  const range = await openRange(store, order);
+  const range = await openRange(store, asked);
   const optionsFor = (signal: AbortSignal): RevertOptions => ({
     revertPlantsMax,
     revertCharactersMax,
     signal,
     retry: (attempt) => retryWhileOverloaded(queueSecondsMax, attempt),
   });
-  if (order.dryRun === true) {
+  if (asked.dryRun === true) {
     // A long journal takes longer to read than a connection may be idle.
     service.limitIdle(request, 0);
     const preview = await previewRange(store, range, optionsFor(request.signal));
@@ -104,8 +104,8 @@ const moment = (example: unknown, description: string): Shape => ({
   schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
   example,
 });
-const RevertOrder = define(
-  "RevertOrder",
+const RevertRequest = define(
+  "RevertRequest",
   {
     from: moment(1_767_225_600_000_001, "The first change."),
     to: moment("2026-01-01T00:00:05.000Z", "The last change."),
@@ -161,7 +161,7 @@ export const describeRevert = (config: Config, id: Shape, plant: Shape): Endpoin
         "Names these writes in the journal; by default `revert` and the time.",
       ),
     },
-    takes: json(RevertOrder),
+    takes: json(RevertRequest),
     answers: ok("What was done, or would be.", {
       ...json(definePreview(id, plant)),
       [REVERT_TYPE]: text(REVERT_EXAMPLE),
