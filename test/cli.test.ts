@@ -319,7 +319,7 @@ describe("what a person sees when the service has started", () => {
     const later = formatForPeople(started);
     expect(later).not.toContain("curl");
     expect(later).not.toContain("Threads");
-    expect(formatForPeople({ ...started, workers: 3 })).toContain("3 answer");
+    expect(formatForPeople({ ...started, workers: 3 })).toContain("3 for HTTP");
   });
 });
 

@@ -127,7 +127,7 @@ function stopOnSignal(
 type Started = FirstToken & Readonly<{ url: string; store: StoreDescription; workers: number }>;
 
 export function formatForPeople({ url, store, workers, token }: Started): string {
-  const threads = workers === 1 ? "" : `\n  Threads     ${workers} HTTP threads`;
+  const threads = workers === 1 ? "" : `\n  Threads     ${workers} for HTTP`;
   const first = `  Your first token. It is shown only now; keep it:
     ${token}
   Open the console with it:
