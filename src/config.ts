@@ -1,4 +1,4 @@
-/** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
+/** Every setting and its parser, and every fixed limit. Flags override the environment, which overrides defaults. */
 
 import { familyOf, isBasePath } from "./domain/address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./domain/rate.ts";
@@ -25,7 +25,7 @@ const integer = (fallback: string, min: number, max: number) => ({
   },
 });
 
-/** Other systems let threads share a port too, but give all connections to one of them. */
+/** Other systems have SO_REUSEPORT too, but give all connections to one thread. */
 const WORKERS_MAX = process.platform === "linux" ? 64 : 1;
 
 const rules = {
@@ -94,10 +94,10 @@ const rules = {
   },
   bodyBytesTotalMax: {
     meaning: "Memory for all request bodies and unread answers together.",
-    // Enough for the largest body.
+    // The minimum fits the largest body.
     ...integer("50331648", 1_048_576, 68_719_476_736),
   },
-  // Their heads get 64 MiB: 4096 times the 16 KiB of headerBytesMax.
+  // Request heads take up to 64 MiB: 4096 connections of 16 KiB each (headerBytesMax).
   connectionsMax: {
     meaning: "Maximum number of connections; more are refused. Each may use 16 KiB for its head.",
     ...integer("4096", 1, 1_000_000),
@@ -148,7 +148,7 @@ export type SettingName = keyof typeof rules;
 /** Secrets have no flag: every user of the machine can read a command line. */
 type Setting = Rule & Readonly<{ env: string; flag: string | undefined }>;
 
-/** Variables that other programs have under the same name. */
+/** Conventional names, without the prefix PLANTSTORE_. */
 const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
 
 /** `logLevel` is --log-level and PLANTSTORE_LOG_LEVEL. */
@@ -164,7 +164,7 @@ export const settings = Object.fromEntries(
 const limit = <Value>(value: Value, meaning: string) => ({ value, meaning });
 const webhookRetrySeconds = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
 
-/** Limits that no operator has a reason to change. They are part of the Config, which tests can change. */
+/** Limits that no operator has a reason to change. Tests override them in the Config. */
 export const fixedLimits = {
   bodyBytesMax: limit(1_048_576, "Largest request body."),
   headerBytesMax: limit(16_384, "Largest request head. It is the runtime's own limit."),
@@ -211,7 +211,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 export class ConfigError extends Error {}
 
-/** `flags` may hold others than those of settings. `injected` is what a test needs. */
+/** `flags` may contain flags that are not settings. `injected` overrides values in tests. */
 export function resolveConfig(
   flags: Readonly<Record<string, unknown>>,
   environment: Environment,
@@ -261,13 +261,13 @@ export function parseSetting(
   throw new ConfigError(`${calledAs}: ${came} not allowed${reason}; expected ${allowed}`);
 }
 
-/** Variables that look like settings and have no effect. They are logged at the start, and named by `plantstore config`. */
+/** PLANTSTORE_ variables that are not settings: logged at startup, and listed by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
   return (
     Object.keys(environment)
       .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
-      // Kubernetes sets these in every pod beside a service that is called plantstore.
+      // Kubernetes sets these in every pod if a Service is named plantstore.
       .filter((name) => !/^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name))
       .filter((name) => !/^(tcp|udp):\/\//.test(environment[name] ?? ""))
       .map((name) => {

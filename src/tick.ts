@@ -41,7 +41,7 @@ export async function within<Value>(msMax: number, result: Promise<Value>, signa
   }
 }
 
-/** Requests between two looks at the clock. The work that a look resumes may take longer than a tick should. */
+/** Requests between two clock checks. The work that a check resumes may take longer than a tick should. */
 export const FLUSH_REQUESTS = 64;
 
 let requestsSinceFlush = 0;

@@ -1,4 +1,4 @@
-/** Takes an import back: first the preview, then the revert. */
+/** Reverts an import: first the preview, then the revert. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";

@@ -42,7 +42,7 @@ interface Bucket extends Rate {
   readonly unitNs: number;
 }
 
-/** Batches in flight for one token with a rate. A batch that waits for its rate holds memory that others would lack. */
+/** Batches in flight per rate-limited token: a throttled batch holds memory that others need. */
 const BATCHES_MAX = 4;
 const BATCHES_TAKEN = `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`;
 const BATCH_RETRY_SECONDS = 1;
@@ -102,7 +102,7 @@ export function createRateLimiter(
     }
   }
 
-  /** Borrows what the bucket lacks: single requests are refused until it is paid back, then have a pause. */
+  /** Borrows missing units. Single requests are refused until the debt is paid; then the batch pauses for them. */
   async function payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
       const tried = tryTake(bucket, units, units);

@@ -246,7 +246,7 @@ const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
 
-/** The runtime takes 30 February for 2 March. */
+/** Date.parse accepts 30 February as 2 March. */
 const isDay = (text: string): boolean =>
   new Date(Date.parse(text) || 0).toISOString().startsWith(text);
 
@@ -302,7 +302,7 @@ export function parseGrant(given: unknown): TokenGrant {
   return { ...grant, expiresAtMs, createdAtMs };
 }
 
-/** What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's may grant all. */
+/** What exceeds the creator's own limits. `allRate` is the rate of tokens without one. The operator may grant all. */
 export function findExcess(
   grant: TokenGrant,
   { name, expiresAtMs = Infinity, rate }: TokenRecord,

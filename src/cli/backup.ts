@@ -204,7 +204,7 @@ async function transfer(
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
   const source = from === "-" ? from : resolve(from);
   const { changes, reached } = replayed ?? {};
-  // The state of the last change in it.
+  // The last change in the result.
   const moment = reached && { change: reached.change, at: formatMoment(reached.atMs) };
   const state = json
     ? { changes, moment }
@@ -288,13 +288,13 @@ export function scheduleBackups(config: Config, log: Log) {
   let running: Promise<unknown> | undefined;
   /** The newest copy, whose log is appended to. */
   let copy: string | undefined;
-  /** Resolved when a new copy is needed early. */
+  /** Resolving it requests a copy early. */
   let called = Promise.withResolvers<void>();
 
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 
-  /** The previous copy's log has to reach this copy: otherwise the moments in between are lost. */
+  /** The previous copy's log must reach this copy: moments in between could not be restored otherwise. */
   const beforeNaming = async (): Promise<void> => (changesDays > 0 ? append() : undefined);
 
   const run = async (): Promise<void> => {

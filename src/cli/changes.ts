@@ -36,7 +36,7 @@ export function parseChangeNumber(flag: string, text = "0"): number {
   throw new UsageError(`${flag}: ${JSON.stringify(text)} is not the number of a change`);
 }
 
-/** In quotes, because a name may hold what a terminal takes for a command. */
+/** Quoted, because a name may contain terminal escape sequences. */
 export const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
   JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 

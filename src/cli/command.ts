@@ -53,7 +53,7 @@ export function explain(error: unknown): string {
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
 }
 
-/** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
+/** npm forwards a Ctrl-C that the terminal already sent to every process: both count as one. */
 const SAME_SIGNAL_MS = 500;
 
 export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean) => void): void {
@@ -69,7 +69,7 @@ export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean)
 
 export class Interrupted extends CommandError {}
 
-/** 128 and the number of the signal. */
+/** 128 plus the signal number. */
 const signalExitCodes = { SIGINT: 130, SIGTERM: 143 };
 
 /** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */
@@ -89,7 +89,7 @@ export async function timeUntilInterrupted(use: (signal: AbortSignal) => Promise
   return { seconds: Math.round(performance.now() - startedAtMs) / 1000, error };
 }
 
-/** `state` says how far the command came, and that it can be run again. */
+/** `state` says how far the command got, and that it is safe to run again. */
 export function failHalfway(what: string, error: unknown, state: string): never {
   if (error instanceof Interrupted) {
     printError(`interrupted. ${state}`);
@@ -98,7 +98,7 @@ export function failHalfway(what: string, error: unknown, state: string): never 
   throw new CommandError(`${explain(error)}\nThe ${what} did not finish: ${state}`);
 }
 
-/** Said before a migration begins, because there is no way back without a backup. */
+/** Printed before a migration, which cannot be undone without a backup. */
 export const describeMigration = ({ location, from, to }: SchemaChange): string =>
   `The schema of ${location} changes from ${from} to ${to}. The previous version of plantstore cannot open the store afterwards; a backup made before can be restored.`;
 
@@ -113,7 +113,7 @@ export async function withStore<Result>(config: Config, use: (store: Store) => P
   }
 }
 
-/** Another process is writing, or the server of a database is being replaced: both end. */
+/** Transient errors: another process is writing, or the database server is being replaced. */
 const busyReasons: ReadonlySet<string> = new Set(["store_busy", "store_unavailable", "overloaded"]);
 
 export const retryBusy = <Result>(attempt: () => Promise<Result>, options: RetryOptions = {}) =>
@@ -126,7 +126,7 @@ const PAGE_LENGTH = 1_000;
 export async function* readPages(store: Store, filter: Filter, retrying: RetryOptions) {
   let after: bigint | undefined;
   do {
-    // SQLite answers at once, which would starve Ctrl-C and the progress line.
+    // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
     await new Promise(setImmediate);
     retrying.signal?.throwIfAborted();
     const query = { ...filter, after, limit: PAGE_LENGTH, order: "asc" } as const;
@@ -211,7 +211,7 @@ export interface Flags extends Filter, Readonly<Partial<Record<Texts | MoreTexts
 export type Target =
   { readonly client: Client } | { readonly client?: undefined; readonly store: Store };
 
-/** `isMade`: whether a store that is missing is made. Otherwise a typo would look like an empty one. */
+/** `isMade` creates a missing store. Without it, a typo would look like an empty store. */
 export async function withTarget<Result>(
   config: Config,
   flags: Flags,
@@ -224,13 +224,13 @@ export async function withTarget<Result>(
   const exists = version !== undefined;
   if (!exists && !isMade) throw new CommandError(`There is no store at ${location}.`);
   return withStore(config, (store) => {
-    // In the wrong folder, a new store would go unnoticed.
+    // In the wrong folder, the new store would go unnoticed.
     if (!exists) printError(`created a new store at ${location}`);
     return use({ store });
   });
 }
 
-/** What a client does through a service, done in a store. */
+/** One interface for a service and for a local store. */
 export const plantsOf = (target: Target) =>
   target.client ?? {
     createBatch: (plants: readonly Plant[], settle: Settle, writing: WriteOptions) =>
@@ -240,7 +240,7 @@ export const plantsOf = (target: Target) =>
     listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {
       const read = () => target.store.readChanges({ after, limit: PAGE_LENGTH });
       const page = await retryBusy(read, retrying);
-      // As a service would send them.
+      // Serialized and parsed, as a client of a service gets them.
       const json = `[${page.changes.map((change) => change.json).join(",")}]`;
       return { ...page, changes: findChanges(json) ?? [] };
     },
@@ -252,7 +252,7 @@ export async function askService<Answer>(
   path: string,
   body?: unknown,
 ): Promise<Answer> {
-  // Another service might take the request, and its answer would be taken for ours.
+  // Verifies the service first: another server might accept the request and send a plausible answer.
   await client.describeToken();
   const headers = { "content-type": "application/json" };
   const init = body === undefined ? {} : { body: JSON.stringify(body) };
@@ -263,7 +263,7 @@ export async function askService<Answer>(
 export const splitList = (list: string | undefined): string[] | undefined =>
   list?.split(",").map((item) => item.trim());
 
-/** What a service would refuse is a fault of the flags. `list` is one that is text on the command line. */
+/** Turns a Refusal into a usage error about flags. `list` is the flag that is an array in the body. */
 export function requireFlags(parse: () => unknown, list: string | undefined): void {
   try {
     parse();
@@ -271,7 +271,7 @@ export function requireFlags(parse: () => unknown, list: string | undefined): vo
     if (!(error instanceof Refusal)) throw error;
     const message = error.message.replace("an array", JSON.stringify(list));
     const flags = `--${message.replaceAll(/; (?=\w+: )/g, "\n--")}`;
-    // The flag of this name is the address of a service.
+    // --url is the service; the URL of a webhook is the argument <target>.
     throw new UsageError(flags.replace(/^--url:/, "<target>:"));
   }
 }

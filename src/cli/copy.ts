@@ -93,7 +93,7 @@ export async function copyStore(
   }
 }
 
-/** Copies are paused, because the source may still send. A name that the target has is left as it is. */
+/** Copied webhooks are paused, because the source may still send. A name that the target has is skipped. */
 export async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
   const webhooks = await retryBusy(() => source.listWebhooks());
   if (webhooks.length === 0) return;

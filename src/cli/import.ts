@@ -35,7 +35,7 @@ import {
 import { isSameFile, openOutput } from "./files.ts";
 import { printError, printLine, showProgress } from "./terminal.ts";
 
-/** A record may be larger than the request that stored it, by an id. */
+/** An exported record may exceed the body limit by its id. */
 const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
@@ -71,7 +71,7 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
     });
     const writing = { signal, batch, onRetry: progress.onRetry };
     let next: IteratorResult<readonly PlantRecord[]>;
-    /** Without a target, up to the first block that has a plant to store. */
+    /** Without a target, stops at the first block that has a plant to store. */
     const importBlocks = async (target?: Target): Promise<void> => {
       const create: Create = async (plants, settle) =>
         target && plantsOf(target).createBatch(plants, settle, writing);
@@ -86,18 +86,18 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
     try {
       next = await blocks.next();
       await importBlocks();
-      // Only now: a file with nothing to store makes no store.
+      // Opens the store only now: a file with nothing to store creates none.
       if (!next.done) await withTarget(config, flags, importBlocks, { isMade: true });
       isRead = true;
     } finally {
-      // A file that could not be read leaves no file of rejects, and replaces none.
+      // An unreadable file neither creates nor replaces a rejects file.
       if (isRead || tally.refused > 0) await rejects.finish(print);
     }
   });
   await summarize(tally, batch, seconds, error, flags);
 }
 
-/** With the name of an earlier import, this one belongs to it. */
+/** The name of an earlier import adds this one to it. */
 function parseBatch(given: string | undefined, path: string): string {
   if (given === undefined) return nameImport(path === "-" ? "standard input" : basename(path));
   if (findBatch(given) !== undefined) return given;
@@ -106,7 +106,7 @@ function parseBatch(given: string | undefined, path: string): string {
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 
-/** Counts each record once, also if the import ends early. */
+/** Counts each record once, even if the import aborts. */
 async function importBlock(
   block: readonly PlantRecord[],
   create: Create,
@@ -136,7 +136,7 @@ async function importBlock(
   }
 }
 
-/** All refused records in the file of --rejects, or the first few on the terminal. */
+/** Writes every refused record to the --rejects file, or the first 10 to the terminal. */
 function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   const { rejects: path } = flags;
   const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
@@ -160,7 +160,7 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
     finish: async (print: (line: string) => void): Promise<void> => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
-      // Those that were written are kept, also if the disk is full.
+      // After a failed write (disk full), the rejects written before it are kept.
       if (isShort && isEmpty) return;
       await output?.write(format.end());
       output?.finish();
@@ -169,7 +169,7 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   };
 }
 
-/** Its size. Nothing is known of the size of a pipe. */
+/** The size of the file; undefined for a pipe. */
 function requireSource(path: string, { kind }: FileFormat): number | undefined {
   const found = path === "-" ? undefined : statSync(path);
   if (found?.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
@@ -192,7 +192,7 @@ async function* readSource(
     return yield* readRows(sheet, (part) => onProgress(part * file.size));
   }
   let bytes = 0;
-  // Open until the process ends.
+  // Stays open until the process exits.
   const descriptor = path === "-" ? STANDARD_INPUT : openSync(path, "r");
   for await (const chunk of readDescriptor(descriptor, signal)) {
     onProgress((bytes += chunk.length));
@@ -236,7 +236,7 @@ function parseFormat(path: string, flags: Flags): FileFormat {
   return { kind, headings, delimiter: sign === "tab" ? "\t" : sign };
 }
 
-/** `id=Nr,name=Plant`: the field, and the heading of its column. */
+/** Parses `id=Nr,name=Plant`: fields, and the headings of their columns. */
 function parseMap(text: string): Headings {
   const headings: Partial<Record<PlantField, string>> = {};
   for (const pair of text.split(",")) {
@@ -252,7 +252,6 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
-/** For a shell. */
 const quoteWord = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 async function summarize(
@@ -271,7 +270,7 @@ async function summarize(
   const line = json
     ? JSON.stringify({ finished, created, replayed, refused, batch, seconds })
     : `created ${created}, replayed ${replayed}, refused ${refused}`;
-  // Standard output belongs to the rejects if they go there.
+  // With `--rejects -`, standard output carries the rejects.
   if (finished || json || error instanceof Interrupted)
     await (rejects === "-" ? printError(line) : printLine(line));
   if (created > 0 && !json)
@@ -282,7 +281,7 @@ async function summarize(
     error instanceof WrongEncoding
       ? new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`)
       : error;
-  // More may be stored: those that were sent and not answered for.
+  // More may be stored: plants in flight got no answer.
   const known = `${created + replayed} plants are known to be stored.`;
   failHalfway("import", why, `${known} Running it again is safe.`);
 }

@@ -27,12 +27,12 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
     await createProgram().parseAsync(args, { from: "user" });
     return undefined;
   } catch (error) {
-    // Commander has printed its message, or the help that was asked for.
+    // Commander has already printed its message or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    // The reader of standard output has closed the pipe, as `head` does. A backup that is cut short has failed.
+    // The reader of standard output closed the pipe, as `head` does. For a backup that is a failure.
     const isCut = (error as NodeJS.ErrnoException).code === "EPIPE";
     if (isCut && args[0] !== "backup") return undefined;
-    // Now: a pipe, a connection or a thread that is waited for would keep the process alive.
+    // Exits now: an open pipe, connection or thread would keep the process alive.
     if (error instanceof Interrupted) process.exit(error.exitCode);
     printError(explain(error));
     if (error instanceof ConfigError) return EXIT_USAGE;
@@ -101,7 +101,7 @@ const addTarget = (command: Command): Command =>
 const choice = (flag: string, meaning: string, choices: readonly string[]): Option =>
   new Option(flag, meaning).choices(choices);
 
-/** For tests, which cannot wait as long as a client may. */
+/** Overrides for tests, which need shorter timeouts. */
 export const injected: Partial<Config> = {};
 
 const resolveOptions = (options: Readonly<Record<string, unknown>>): Resolved =>
@@ -109,7 +109,7 @@ const resolveOptions = (options: Readonly<Record<string, unknown>>): Resolved =>
 
 type Action = (config: Config, options: never, ...words: never[]) => Promise<void> | void;
 
-/** What a command needs is loaded when it runs, so the service does not pay for the others. */
+/** Imports a command when it runs, so the service does not load the others. */
 const load =
   (find: () => Promise<Action>) =>
   async (...given: unknown[]): Promise<void> => {
@@ -288,7 +288,7 @@ function addStoreCommands(program: Command): void {
     )
     .argument("<folder>", "the folder of plantstore serve --backup-to")
     .option("--json", "as JSON")
-    // Without the settings: it uses none.
+    // It reads no settings, so it gets no Config.
     .action(async (folder, options) => (await import("./backup.ts")).verifyBackup(folder, options));
   addStore(program.command("restore"))
     .description("Verify a backup, and make it the store. A store that exists is not overwritten.")
@@ -307,7 +307,7 @@ function addStoreCommands(program: Command): void {
     .action(load(async () => (await import("./check.ts")).migrate));
 }
 
-/** The shells ask this program what can come next, so their scripts never go stale. */
+/** The shell asks this program for candidates, so the completion script never goes stale. */
 function addCompletion(program: Command): void {
   program
     .command("completion")
@@ -317,14 +317,14 @@ function addCompletion(program: Command): void {
     .action((shell: keyof typeof scripts) => void process.stdout.write(scripts[shell]));
   program
     .command("complete", { hidden: true })
-    // Shells add words of the line, which it holds already.
+    // Shells append words that COMP_LINE already contains.
     .argument("[words...]")
     .allowUnknownOption()
     .helpOption(false)
     .action(() => printCandidates(program));
 }
 
-/** The shell gives the line so far in COMP_LINE. Where no candidate fits, it completes the name of a file. */
+/** The shell passes the line in COMP_LINE. Without candidates it completes file names. */
 const bashScript = `complete -o default -C "plantstore complete" plantstore\n`;
 
 const scripts = {

@@ -1,4 +1,4 @@
-/** plantstore revert: takes changes back, in the store or a running service. Running it again continues. */
+/** plantstore revert: reverts changes, in the store or a running service. Running it again continues. */
 
 import { isatty } from "node:tty";
 import {
@@ -72,11 +72,11 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
   );
 }
 
-/** Digits are the number of a change. */
+/** Digits are the number of a change; anything else is a time. */
 const toMoment = (text: string | undefined): number | string | undefined =>
   text && (findChangeNumber(text) ?? text);
 
-/** What a client does through a service, done in a store. */
+/** One interface for a service and for a local store. */
 function reverterOf(target: Target, config: Config, signal: AbortSignal) {
   const { client } = target;
   if (client !== undefined)
@@ -108,7 +108,7 @@ function reverterOf(target: Target, config: Config, signal: AbortSignal) {
   };
 }
 
-/** A person may revert more than a preview shows. */
+/** Only the preview is limited: a larger revert continues without one. */
 function allowLarge(error: unknown): undefined {
   const isKnown = error instanceof Refusal || error instanceof ServiceError;
   if (!isKnown || error.reason !== "range_too_large") throw error;

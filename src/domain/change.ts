@@ -1,36 +1,36 @@
-/** What happened to the plants: one entry of the journal for every create, replacement and removal. */
+/** The journal: one entry per create, replacement and removal. */
 
 import { formatPlant, type Plant } from "./plant.ts";
 
 export const changeTypes = ["created", "replaced", "removed"] as const;
 export type ChangeType = (typeof changeTypes)[number];
 
-/** The types in a list of one or more, each once; undefined for anything else. */
+/** A list of one or more distinct types; undefined for anything else. */
 export function findChangeTypes(value: unknown): readonly ChangeType[] | undefined {
   const types = Array.isArray(value) ? (value as readonly ChangeType[]) : [];
   const isSound = types.every((type) => changeTypes.includes(type));
   return isSound && types.length > 0 && new Set(types).size === types.length ? types : undefined;
 }
 
-/** The number of a change, or 0. */
+/** The number of a change, or 0 for the start of the journal. */
 export function findChangeNumber(text: string): number | undefined {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
   return Number.isSafeInteger(number) ? number : undefined;
 }
 
 export interface Change {
-  /** Numbers grow in the order of the commits. They have gaps. */
+  /** Grows in commit order, with gaps. */
   readonly seq: number;
   readonly atMs: number;
   readonly type: ChangeType;
   readonly id: bigint;
-  /** The name of the token; undefined for a command that wrote to the store itself. */
+  /** The name of the token; undefined if a command wrote to the store directly. */
   readonly by: string | undefined;
-  /** What the client called the writes that belong together, as those of one import. */
+  /** What the client calls a group of writes, such as an import. */
   readonly batch?: string | undefined;
-  /** The plant since this change; undefined if it was removed. */
+  /** The state after the change; undefined if the plant was removed. */
   readonly plant: Plant | undefined;
-  /** The plant until this change; undefined if it was created. */
+  /** The state before the change; undefined if the plant was created. */
   readonly before: Plant | undefined;
 }
 
@@ -40,20 +40,20 @@ export interface ChangeQuery {
   /** The name of a token. */
   readonly by?: string | undefined;
   readonly batch?: string | undefined;
-  /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
+  /** The cursor: the number of the last change seen. 0 starts at the oldest change kept. */
   readonly after: number;
-  /** 0 reads no change: only the newest number, and whether the cursor is in the journal. */
+  /** 0 returns no changes: only the newest number. It still validates the cursor. */
   readonly limit: number;
 }
 
 export interface ListedChange extends Pick<Change, "seq" | "atMs" | "type"> {
-  /** With the id as exact digits. */
+  /** The id is in exact digits. */
   readonly json: string;
 }
 
 export interface ChangePage {
   readonly changes: readonly ListedChange[];
-  /** Everything up to this number was looked at: the `after` of the next page. */
+  /** The cursor of the next page: every change up to it was examined. */
   readonly last: number;
   readonly hasMore: boolean;
   readonly newest: number;
@@ -79,7 +79,7 @@ export const findBatch = (value: unknown): string | undefined =>
 
 const FILE_CHARACTERS_MAX = 60;
 
-/** The batch of an import that begins now. */
+/** The batch name of an import that starts now. */
 export function nameImport(file: string): string {
   const shown = file
     .replaceAll(/\p{Cc}/gu, "?")
@@ -88,7 +88,7 @@ export function nameImport(file: string): string {
   return `${shown} ${new Date().toISOString()}`;
 }
 
-/** Who writes, as the journal keeps it: one text. Neither part has a line break. */
+/** The writer as the journal stores it: one string. Neither part contains a newline. */
 export const joinWriter = (
   by: string | undefined,
   batch: string | undefined,
@@ -99,7 +99,7 @@ export function splitWriter(writer: string | undefined): Pick<Change, "by" | "ba
   return { by: by === "" ? undefined : by, batch };
 }
 
-/** Undefined unless it is a time with its zone. The runtime takes the 31st of February for a day in March. */
+/** Requires a time zone. Date.parse would accept 31 February, as a day in March. */
 export function findTimeMs(text: string): number | undefined {
   const [, day = ""] =
     /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];

@@ -5,7 +5,7 @@
  * 1xxx what was sent, 2xxx who sent it, 3xxx what the store holds, 4xxx how it was sent, 5xxx us.
  */
 
-/** The status of an answer, and the responses of the description that have it. Operations share responses. */
+/** The status, and the OpenAPI responses that list the error. Operations share responses. */
 const plants = "400 BadPlant BadReplacement";
 const bodies = `${plants} BadBody` as const;
 const conditions = "400 BadCondition BadReplacement";
@@ -13,8 +13,8 @@ const queries = `${bodies} BadCondition BadQuery` as const;
 const requests = `${queries} BadRequest` as const;
 
 /**
- * The int32 `error` of the answer, its status and responses, and what it means: the `message` unless something more
- * exact is known. The description, the client's table and docs/errors.md are made from this.
+ * The int32 `error`, its status and OpenAPI responses, and its meaning: the default `message`. The OpenAPI document,
+ * the table of the client and docs/errors.md are generated from this.
  */
 const table = {
   invalid_utf8: `1001 ${bodies}: The body is not valid UTF-8.`,
@@ -79,7 +79,7 @@ function parseEntry(name: string, text: string) {
   const [head = "", meaning = ""] = text.split(/: (.*)/);
   const [code, first, ...failures] = head.split(" ");
   const status = Number(first);
-  /** Whether the very same request can succeed later. */
+  /** Whether the same request can succeed on a retry. */
   const retry = status >= 500 || status === 408 || status === 429 || name === "body_incomplete";
   return { code: Number(code), status, failures, meaning, retry };
 }
@@ -88,7 +88,7 @@ export const catalogue = Object.fromEntries(
   Object.entries(table).map(([name, text]) => [name, parseEntry(name, text)]),
 ) as Readonly<Record<ErrorName, ReturnType<typeof parseEntry>>>;
 
-/** A failure with a place in the catalogue: the only kind whose message reaches a caller. */
+/** An error from the catalogue: the only kind whose message reaches a client. */
 export class Refusal extends Error {
   readonly reason: ErrorName;
 
@@ -103,14 +103,14 @@ export class Refusal extends Error {
 export const toRefusal = (error: unknown): Refusal =>
   error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 
-/** What JSON and messages between threads would drop. PostgreSQL's own code is in `errno`. */
+/** Error fields that JSON and structured clone would drop. PostgreSQL's own code is in `errno`. */
 export function describeError(error: Error): Readonly<Record<string, unknown>> {
   const { name, message, stack, cause } = error;
   const { code, errno } = error as { code?: unknown; errno?: unknown };
   return { name, message, code, errno, stack, cause };
 }
 
-/** A store cannot be opened. The message is written for the person who runs the command. */
+/** The store cannot be opened. The message is for the operator. */
 export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";
 }

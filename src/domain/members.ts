@@ -1,11 +1,11 @@
-/** The members of small bodies: tokens and webhooks. */
+/** Parses small JSON bodies by rules: tokens, webhooks and reverts. */
 
 import { Refusal } from "./errors.ts";
 import { describe } from "./plant.ts";
 
 const FAULTS_MAX = 32;
 
-/** All of them, unless a client has made up many. */
+/** Lists at most 32 faults: a client may send any number. */
 export function joinFaults(faults: readonly string[]): string {
   const rest = faults.length - FAULTS_MAX;
   const shown = faults.slice(0, FAULTS_MAX);
@@ -14,12 +14,12 @@ export function joinFaults(faults: readonly string[]): string {
 
 export interface Rule<Value> {
   readonly expected: string;
-  /** Undefined for a value that is not allowed. */
+  /** Returns undefined if the value is not allowed. */
   readonly find: (value: unknown) => Value | undefined;
   readonly optional?: boolean;
 }
 
-/** A member that is null counts as left out. A misspelt one is refused, because its effect would be missing. */
+/** null counts as absent. An unknown member is refused: ignoring a typo would hide it. */
 export function parseMembers<Values extends object>(
   given: unknown,
   rules: { readonly [Name in keyof Values]: Rule<Values[Name]> },

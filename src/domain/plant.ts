@@ -1,4 +1,4 @@
-/** What a plant is: how it is read from JSON without rounding, checked and written, and what a change may depend on. */
+/** The plant: parsing JSON without rounding ids, validation, serialization, and the preconditions of writes. */
 
 import { Refusal } from "./errors.ts";
 
@@ -9,24 +9,24 @@ export interface Plant<Id = bigint> {
   readonly tag?: string | undefined;
 }
 
-/** A plant on a page. Where a number is exact, the id may be one: a BigInt takes more time to make and to format. */
+/** A plant on a page. The id is a number where that is exact: a BigInt is slower to create and to format. */
 export type ListedPlant = Plant<bigint | number>;
 
 export const lengthOf = (plant: ListedPlant | undefined): number =>
   plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
 
-/** UTF-8 cannot hold an unpaired surrogate, and PostgreSQL cannot hold U+0000. Both engines hold the rest. */
+/** UTF-8 cannot encode an unpaired surrogate, and PostgreSQL cannot store U+0000. Both engines store the rest. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 
 const isText = (value: unknown): value is string => typeof value === "string" && isStorable(value);
 
-/** A fraction or an exponent, somewhere in the text. JSON.parse rounds it before we can look: 1e-400 becomes 0. */
+/** A fraction or an exponent anywhere in the text. JSON.parse rounds before we can check: 1e-400 becomes 0. */
 const INEXACT_NOTATION = /\d[.eE]/;
 
 type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
 type Faults = Partial<Record<keyof Members, string>>;
 
-/** What those that are wrong have to be: the rules of plants, for the parser and for forms. */
+/** The validation rules, for the parser and for forms: what each wrong member was expected to be. */
 export function findFaults(id: bigint | undefined, name: unknown, tag: unknown): Faults {
   const faults: Faults = {};
   if (id === undefined) faults.id = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
@@ -48,7 +48,7 @@ export function parseNewPlant(text: string): Plant {
   return toPlant(written.id, members, written.text);
 }
 
-/** Parses the replacement of the plant with this id: a Plant. It may repeat the id, but not change it. */
+/** Parses the body of PUT. It may repeat the id, but not change it. */
 export function parseReplacement(text: string, id: bigint): Plant {
   const members = parseObject(text);
   if (members.id === undefined) return toPlant(id, members, "");
@@ -74,14 +74,14 @@ function parseObject(text: string): Members {
   throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
 }
 
-/** The id as the client wrote it. Reads the text once more, so only if a double cannot be trusted. */
+/** The id as the client wrote it. Parses the text again, so only if the double may be rounded. */
 function readId(text: string, { id }: Members): { id: bigint | undefined; text: string } {
   if (typeof id !== "number") return { id: undefined, text: describe(id) };
   const written = readIdText(text);
   return { id: findInt64(written), text: clip(written) };
 }
 
-/** `idText` is the id as it came, and `idFault` what is wrong with it beside the rules. */
+/** `idText` is the id as received. `idFault` is a fault that the rules do not cover. */
 function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string, idFault?: string) {
   const { id: idExpected, ...others } = findFaults(id, name, tag);
   const said = Object.entries(others).map(
@@ -94,24 +94,24 @@ function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string,
   return { id, name, tag } as Plant;
 }
 
-/** The shape Plant of the interface, which has no id. */
+/** The schema Plant of the API, which has no id. */
 export const formatPlant = ({ name, tag }: Plant): string => JSON.stringify({ name, tag });
 
-/** With its id as exact digits. */
+/** Writes the id in exact digits. */
 export function formatStoredPlant({ id, name, tag }: ListedPlant): string {
-  // One call of JSON.stringify takes half the time of two.
+  // One JSON.stringify call takes half the time of two.
   if (Number.isSafeInteger(Number(id))) return JSON.stringify({ id: Number(id), name, tag });
   const tagMember = tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`;
   return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
 }
 
-/** One a line. Quotes inside a text are escaped, so what separates two plants is in no text. */
+/** One plant per line. Quotes in a string are escaped, so no string contains the separator. */
 export const formatNdjson = (plants: readonly ListedPlant[]): string =>
   plants.length === 0
     ? ""
     : `${formatStoredPlants(plants).slice(1, -1).replaceAll('},{"id":', '}\n{"id":')}\n`;
 
-/** A JSON array. One call of JSON.stringify for all takes a third of the time. */
+/** A JSON array. One JSON.stringify call for all plants takes a third of the time. */
 export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   const numbered = plants.every(({ id }) => typeof id === "number")
     ? plants
@@ -120,14 +120,14 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
-/** A strong entity tag: a hash of what `formatStoredPlant` writes. Content last seen is overwritten knowingly. */
+/** A strong ETag: a hash of what `formatStoredPlant` writes. A plant changed and changed back matches again. */
 export const entityTagOf = (content: string): string =>
   `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
 
-/** Entity tags that a request names: any plant that exists, or one of these. */
+/** The ETags of a header: `*` for any existing plant, or a list. */
 export type EntityTags = "any" | readonly string[];
 
-/** What a change depends on. It is data, so the engine judges it in the transaction of the change. */
+/** The precondition of a write. Plain data, so the engine checks it in the transaction of the write. */
 export interface Condition {
   readonly match?: EntityTags | undefined;
   readonly noneMatch?: EntityTags | undefined;
@@ -156,13 +156,13 @@ function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
 export const matches = (tags: EntityTags, entityTag: string): boolean =>
   tags === "any" || tags.includes(entityTag);
 
-/** Parsing takes ten times as long for a body of brackets as for other text. */
+/** A body of nested brackets parses ten times slower than other text. */
 const DEPTH_MAX = 1_000;
-/** A small value takes up to 80 bytes when it is parsed: 1 MB of empty arrays takes 30. Plants are less dense. */
+/** A small value takes up to 80 bytes once parsed: 1 MB of empty arrays takes 30 MB. Plants are less dense. */
 const DENSE_VALUES_MAX = 10_000;
 const DENSE_CHARACTERS = 6;
 
-/** Numbers come as doubles, possibly rounded. Throws a Refusal if the text is not JSON. */
+/** Numbers become doubles, possibly rounded. Throws a Refusal if the text is not JSON. */
 export function parseJson(text: string): unknown {
   if (text === "") throw new Refusal("invalid_json", "The body is empty; expected a JSON object.");
   if (text.length > 2 * DEPTH_MAX) requireBounds(text);
@@ -205,18 +205,18 @@ function requireBounds(text: string): void {
     );
 }
 
-/** A quote behind a brace or a comma begins a name: a text that it ended would be followed by something else. */
+/** A quote after a brace or a comma opens a key: one that closed a string would not be followed by a name. */
 const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
 
-/** The `id` of an object in valid JSON, as written. A reviver would take half a second for 1 MB of small numbers. */
+/** The `id` of an object in valid JSON, as written. A reviver takes half a second for 1 MB of small numbers. */
 export function readIdText(json: string): string {
   return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
 }
 
-/** TypeScript does not know it yet. */
+/** The types of TypeScript lack it. */
 const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
 
-/** Writes ids as exact digits. */
+/** Writes ids in exact digits. */
 export const formatJson = (value: unknown, indent?: number): string =>
   JSON.stringify(
     value,
@@ -228,11 +228,11 @@ export const INT64_MIN = -(2n ** 63n);
 export const INT64_MAX = 2n ** 63n - 1n;
 
 const DIGITS_MAX = 19;
-/** Only from the first of a run on: from each of them, a run that does not end the text would take a square of its length. */
+/** Matches only at the first zero of a run: without the lookbehind, inner runs would take quadratic time. */
 const TRAILING_ZEROS = /(?<!0)0+$/;
 const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
-/** By JSON Schema 1.0 and 1e2 are integers. Takes time in proportion to the text, whatever the exponent says. */
+/** In JSON Schema, 1.0 and 1e2 are integers. Takes linear time, however large the exponent. */
 export function findInt64(jsonNumber: string): bigint | undefined {
   const match = JSON_NUMBER.exec(jsonNumber);
   if (match === null) return undefined;
@@ -248,13 +248,13 @@ export function findInt64(jsonNumber: string): bigint | undefined {
   return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
 }
 
-/** Each integer is written in one way only, so each plant has one URL. */
+/** Accepts only the canonical form, so each plant has one URL. */
 export function findPlainInt64(text: string): bigint | undefined {
   const value = findInt64(text);
   return String(value) === text ? value : undefined;
 }
 
-/** What came instead, in few words: a message stays short however large the body was. */
+/** The received value, for a message that stays short however large the body was. */
 export function describe(value: unknown): string {
   if (value === undefined) return "nothing";
   if (value === null) return "null";

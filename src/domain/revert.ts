@@ -1,9 +1,9 @@
 /**
- * Takes changes back: every plant that they concern gets the state from before them, if it is still in the state that
- * they left. Each is one conditional write, so running it again settles what is left.
+ * Reverts changes: every plant that they touched returns to its state before them, if it is still in the state that
+ * they left. Each plant is one conditional write, so a revert can be retried.
  *
- * Memory is bounded however many plants there are. A pass over the journal collects the plants with the smallest ids
- * and drops the others, which a later pass collects.
+ * Memory is bounded: each pass over the journal collects the plants with the smallest ids and leaves the others to a
+ * later pass.
  */
 
 import { BATCH_EXPECTED, type Change, findBatch, findTimeMs, type ListedChange } from "./change.ts";
@@ -25,7 +25,7 @@ interface Moment {
   readonly value: number;
 }
 
-/** The changes that match all that is given. Both ends belong to the range. */
+/** Selects the changes that match every given member. `from` and `to` are inclusive. */
 interface RevertRequest {
   readonly from?: Moment;
   readonly to?: Moment;
@@ -74,14 +74,14 @@ export function parseRevert(given: unknown): RevertRequest {
   return request;
 }
 
-/** A selection whose ends are fixed: what the revert itself changes is not part of it. */
+/** A request with a fixed end, so the writes of the revert itself are not part of it. */
 export interface Range extends RevertRequest {
-  /** The cursor to read from, and the number of the newest change. */
+  /** The cursor to start from, and the number of the newest change. */
   readonly after: number;
   readonly newest: number;
 }
 
-/** Throws a Refusal if the journal does not have the start. */
+/** Throws a Refusal if the journal no longer has the start. */
 export async function openRange(store: ServedStore, request: RevertRequest): Promise<Range> {
   const { from, to } = request;
   const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
@@ -94,47 +94,47 @@ export async function openRange(store: ServedStore, request: RevertRequest): Pro
   const isNumber = from.unit === "seq";
   if (from.value > (isNumber ? newest : Date.now()))
     throw new Refusal("invalid_body", `from: is in the future; the newest change is ${newest}`);
-  // Every block with a change at this time or later ends with at least this number.
+  // Every block with a change at or after this time ends at this number or later.
   const seq = isNumber ? from.value : from.value * 1000;
-  // 0 would begin with the oldest change that is kept.
+  // A cursor of 0 would start at the oldest change kept.
   const after = ((await store.findChangeBefore(seq)) ?? seq - 1) || -1;
   await store.readChanges({ after, limit: 0 });
   return { ...request, after, newest };
 }
 
-/** A plant that the range concerns. */
+/** A plant that changes in the range touched. */
 interface Touched {
   readonly id: bigint;
   /** The number of its first change in the range. */
   readonly seq: number;
   readonly before: Plant | undefined;
-  /** What its last change in the range left. */
+  /** Its state after its last change in the range. */
   readonly after: Plant | undefined;
-  /** Whether another change lies between two of the range. */
+  /** Whether a change outside the range lies between two inside it. */
   readonly isMixed: boolean;
 }
 
 export interface RevertOptions {
-  /** What a pass holds: plants, and the characters of their texts. */
+  /** The limits of a pass: plants, and the characters of their texts. */
   readonly revertPlantsMax: number;
   readonly revertCharactersMax: number;
   readonly signal: AbortSignal;
-  /** Repeats what a busy store refuses. */
+  /** Retries while the store is busy. */
   readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
 }
 
-/** The plants that one walk over the range collects. */
+/** The plants that one pass over the range collects. */
 class Pass {
   private readonly limits: RevertOptions;
   private readonly handled: bigint | undefined;
   private readonly found = new Map<bigint, Touched>();
   private characters = 0;
-  /** Larger ids are dropped. One that was dropped never comes back in this pass: its `before` would be wrong. */
+  /** Larger ids are dropped for the rest of the pass: a plant added again would have the wrong `before`. */
   private idMax = INT64_MAX;
-  /** The smallest number of a change that was dropped. */
+  /** The smallest number of a dropped change: the next pass starts there. */
   dropped = Number.POSITIVE_INFINITY;
 
-  /** Plants up to the id `handled` are done. */
+  /** Earlier passes handled the plants up to the id `handled`. */
   constructor(limits: RevertOptions, handled: bigint | undefined) {
     this.limits = limits;
     this.handled = handled;
@@ -153,12 +153,12 @@ class Pass {
     if (this.found.size > revertPlantsMax || this.characters > revertCharactersMax) this.shrink();
   }
 
-  /** By ascending id. */
+  /** Sorted by id. */
   list(): Touched[] {
     return [...this.found.values()].toSorted((one, other) => (one.id < other.id ? -1 : 1));
   }
 
-  /** To half of what it may hold: otherwise each further plant would sort them again. One plant alone always fits. */
+  /** Keeps half of the limit: otherwise every further plant would sort again. One plant alone always fits. */
   private shrink(): void {
     const { revertPlantsMax, revertCharactersMax } = this.limits;
     const sorted = this.list();
@@ -183,19 +183,19 @@ const sizeOf = ({ before, after }: Touched): number => lengthOf(before) + length
 const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
   one === undefined || other === undefined ? one === other : isSame(one, other);
 
-/** As `listChange` has written it: the first id is the plant's. */
+/** Parses what `listChange` writes: the first id is that of the plant. */
 function parseChange(json: string): Pick<Change, "id" | "plant" | "before"> {
   const id = BigInt(/"id":(-?\d+)/.exec(json)?.[1] as string);
   const { plant, before } = JSON.parse(json) as Pick<Change, "plant" | "before">;
   return { id, plant: plant && { ...plant, id }, before: before && { ...before, id } };
 }
 
-/** Plants that are with the store at one time: enough to share commits. */
+/** Plants in flight in the store: enough to share commits. */
 const BLOCK_LENGTH = 256;
 
 /**
- * In blocks, by ascending id. The range is read to its end before the first plant. An empty block shows that a page was
- * read.
+ * Yields blocks, sorted by id. A pass reads the range to its end before its first plant, and yields an empty block per
+ * page until then.
  */
 export async function* readTouched(
   store: ServedStore,
@@ -221,7 +221,7 @@ export async function* readTouched(
 
 const PAGE_LENGTH = 1_000;
 
-/** The changes that were selected, page by page. */
+/** The selected changes, page by page. */
 async function* readRange(
   store: ServedStore,
   { from, to, by, batch, newest, after: start }: Range,
@@ -243,7 +243,7 @@ async function* readRange(
   }
 }
 
-/** `changedSince` were left alone. `unchanged` have the state from before already. */
+/** `changedSince` were left alone. `unchanged` were already in the state from before. */
 export const startCounts = () => ({
   plants: 0,
   reverted: 0,
@@ -258,7 +258,7 @@ interface Left {
   readonly refusal: Refusal;
 }
 
-/** Resolves to the plants that were left as they are. `by` is what `joinWriter` makes. */
+/** Returns the plants that were not reverted. `by` comes from `joinWriter`. */
 export async function revertBlock(
   store: ServedStore,
   block: readonly Touched[],
@@ -285,7 +285,7 @@ export async function revertBlock(
 type Outcome = "reverted" | "unchanged" | Refusal;
 
 const CHANGED = "precondition_failed";
-/** How a write says that the plant is not in the state that the range left. */
+/** Errors of a write to a plant that is not in the state that the range left. */
 const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_taken"]);
 
 async function revertPlant(
@@ -303,7 +303,7 @@ async function revertPlant(
   return new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
 }
 
-/** Judged in the transaction of the change. */
+/** The store checks the condition in the transaction of the write. */
 async function restore(
   store: ServedStore,
   { id, before, after }: Touched,
@@ -320,7 +320,7 @@ async function restore(
 
 const SAMPLE_LENGTH = 20;
 
-/** Changes nothing. The sample has the state now, and the one that the plant would get. */
+/** Read-only. The sample has the current state of a plant, and the state that it would get. */
 export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {
   const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
   const sample: { id: bigint; now: Content; before: Content }[] = [];

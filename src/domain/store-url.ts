@@ -25,7 +25,7 @@ const DEFAULT_PORT = 5432;
 
 export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
 
-/** The pattern of each parameter, and the message otherwise. Unknown parameters are refused, never ignored. */
+/** The pattern of each parameter, and the error if it does not match. Unknown parameters are refused, never ignored. */
 const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
   host: [/^/, ""],
   sslmode: [new RegExp(`^(${sslModes.join("|")})$`), `is none of ${sslModes.join(", ")}`],
@@ -106,7 +106,7 @@ function decode(text: string): string {
 const HOST = /^(?:\[(?<address>[0-9A-Fa-f:.]+)\]|(?<name>[A-Za-z0-9._-]+))?(?::(?<port>\d{1,5}))?$/;
 
 function parseHosts(list: string, parameter: string | undefined): Host[] {
-  // Hosts in the parameter may be folders, and have the port of the list.
+  // Hosts in the parameter may be socket folders. Their port is that of the authority.
   const isParameter = parameter !== undefined;
   if (isParameter && !/^(:\d+)?$/.test(list)) throw new TypeError("there are two lists of hosts");
   return (parameter ?? list).split(",").map((part) => {

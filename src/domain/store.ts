@@ -28,7 +28,7 @@ import type { Webhook } from "./webhook.ts";
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
 export interface ServedStore extends TokenStore {
-  /** The same plant again is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. `by` is what `joinWriter` makes. */
+  /** A repeated create is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. `by`: see `joinWriter`. */
   createPlant(plant: Plant, by?: string): Promise<Created>;
 
   /**
@@ -126,7 +126,7 @@ export interface StoreLimits {
   /** How long changes are kept; 0 for no journal. */
   readonly changesDays: number;
   readonly trimSeconds: number;
-  /** For this and the next: 0 or undefined is no limit. */
+  /** For `plantsMax` and `diskFreeBytesMin`, 0 or undefined is no limit. */
   readonly plantsMax?: number | undefined;
   readonly diskFreeBytesMin?: number | undefined;
   /** Called after each commit of plants, with its writes and how many of them changed a plant. */

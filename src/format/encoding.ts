@@ -48,7 +48,7 @@ export async function* toUtf8(
     }
     const first = isDecided ? -1 : bytes.findIndex((byte) => byte >= 0x80);
     if (first !== -1) {
-      // If the bytes end too soon to tell, they start a UTF-8 character.
+      // If the chunk ends inside a character, it counts as UTF-8.
       const start = bytes.subarray(first, first + 4);
       const [character] = new TextDecoder().decode(start, { stream: true });
       if (character === "\ufffd" && !beginsWith(start, [0xef, 0xbf, 0xbd]))

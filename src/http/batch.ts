@@ -1,4 +1,4 @@
-/** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
+/** POST /plants/batch: one result per plant. NDJSON is streamed in and out, in constant memory. */
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
@@ -25,13 +25,13 @@ import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
-/** Plants of one request that are with the store at one time: enough to fill a commit. */
+/** Plants of one request in flight in the store: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
-/** What a line takes while it is being stored. It may be as short as its id. */
+/** Memory per line in flight, however short the line is. */
 const LINE_BYTES = 800;
-/** With more held, garbage of lines is collected: 22 batches of short lines at once took 389 MB without this, and 176 with it. */
+/** Above this share of the budget, dropped lines count towards GC: 22 batches of short lines took 176 MB, not 389. */
 const BESIDE_SHARE = 0.25;
-/** Room for an id: the largest plant that PUT takes is, exported with its id, still a line that a batch takes. */
+/** Allowance for the id: a batch accepts the export of the largest plant that PUT accepts. */
 const ID_BYTES_MAX = 64;
 
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
@@ -66,12 +66,12 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   return answer(200, results);
 }
 
-/** Refused lines that a summary shows. */
+/** Refused lines that a minimal report lists. */
 const REFUSED_SHOWN_MAX = 1_000;
 
 /**
- * What is answered: each result as soon as it is known. Once it is minimal, only refused lines and the counts, at the
- * end: clients that send everything before they read need no room for more.
+ * Results are streamed as they arrive. A minimal report has only refused lines and counts, at the end: a client that
+ * sends everything before it reads has no buffer for more.
  */
 class Report {
   private readonly open: string;
@@ -96,7 +96,7 @@ class Report {
     if (isShown) this.texts.push(formatResult(line, outcome));
   }
 
-  /** The failure to read on. The answer has begun, so it is the last result. */
+  /** The error that ended the batch. The status has been sent, so the error is the last result. */
   breakOff(line: number, refusal: Refusal): void {
     this.counts.complete = false;
     this.texts.push(formatResult(line, refusal));
@@ -133,8 +133,8 @@ async function* createLines(
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* createAll(exchange, by, report, blocks, signal);
-    // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
-    // runtime discards the rest.
+    // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
+    // connection the runtime discards it.
     if (isClosing(exchange)) await discard(reader, service.budget);
   } finally {
     await reader.cancel().catch(() => undefined);
@@ -154,7 +154,7 @@ async function* createAll(
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
       signal.throwIfAborted();
-      // The lines of many batches wait for each other here, where they are short texts.
+      // Concurrent batches queue here, before parsing, while lines are short strings.
       const held = service.lines;
       const bytes = lines.length * LINE_BYTES;
       await retryWhileOverloaded(config.idleSecondsMax, async () => {
@@ -164,9 +164,9 @@ async function* createAll(
       });
       lastLine = lines.at(-1)?.number ?? lastLine;
       await createBlock(lines, exchange, by, report).finally(() => (held.bytesHeld -= bytes));
-      // Beside many others. One batch alone is not slowed down.
+      // Only under load: GC would slow down a batch that runs alone.
       if (budget.bytesHeld > budget.bytesMax * BESIDE_SHARE) budget.noteDropped(bytes);
-      // Refused lines need no event, so without this other requests would wait.
+      // Refused lines await no I/O: without a tick they would starve other requests.
       await nextTick();
       const text = report.take();
       if (text !== "") yield text;
@@ -181,7 +181,7 @@ async function* createAll(
   if (end !== "") yield end;
 }
 
-/** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
+/** One result per line. The store gets all plants in one call, so they share a commit and keep their order. */
 async function createBlock(
   lines: readonly Line[],
   exchange: Exchange,
@@ -205,7 +205,7 @@ async function createBlock(
   }
   const created = stored.filter((outcome) => outcome === "created").length;
   service.metrics.countCreates(durationMs, created);
-  // Once a block: a full disk needs no log line for every line of a batch.
+  // One log line per block: a full disk fails every line.
   const [{ reason, cause } = {}] = failed;
   if (reason !== undefined)
     service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
@@ -227,19 +227,19 @@ function formatResult(line: number, outcome: Outcome): string {
   return `${JSON.stringify({ line, ...describeRefusal(outcome) })}\n`;
 }
 
-/** The values are dropped at once: they take more memory than the text. */
+/** Only validates. The parsed values are dropped at once: they take more memory than the text. */
 function requireArray(text: string): void {
   const value = parseJson(text);
   if (!Array.isArray(value))
     throw new Refusal("invalid_plant", `body: expected an array, got ${describe(value)}`);
 }
 
-/** The text of an array, with up to two bytes a character, and its bytes. */
+/** Bytes per character: a string takes up to 2, and its UTF-8 copy 1. */
 const ARRAY_COPIES = 3;
-/** What it takes as values, for a moment: some 100 bytes for a plant of 20. */
+/** Garbage of parsing, as a multiple of the text: about 100 bytes for a plant of 20. */
 const ARRAY_GROWTH = 5;
 
-/** The elements of a JSON array, as they are written, and numbered from 1. */
+/** The elements of a JSON array as raw text, numbered from 1. */
 async function* readArray(text: string, { config }: Service): AsyncGenerator<Line[]> {
   const bytes = new TextEncoder().encode(text);
   const elements = new ElementReader(lineBytesMax(config)).read([bytes], BLOCK_LENGTH_MAX);
@@ -249,10 +249,10 @@ async function* readArray(text: string, { config }: Service): AsyncGenerator<Lin
 }
 
 const NEWLINE = 10;
-/** What an unfinished line takes of memory: a buffer that doubles, and its garbage. */
+/** Memory of an unfinished line, as a multiple: a buffer that doubles, and its garbage. */
 const BUFFER_GROWTH = 3;
 
-/** What the runtime may hold of the rest of a body and the unfinished line count as held memory. */
+/** Reserves memory for the unfinished line and for what the runtime may buffer of the body. */
 async function* reserveChunks(reader: Reader, exchange: Exchange, signal: AbortSignal) {
   const { config } = exchange.service;
   const unread = countUnread(exchange);
@@ -260,9 +260,9 @@ async function* reserveChunks(reader: Reader, exchange: Exchange, signal: AbortS
   for await (const chunk of readChunks(reader, () => config.readSecondsMax * 1000, signal)) {
     const newline = chunk.lastIndexOf(NEWLINE);
     const grown = newline === -1 ? unfinished + chunk.length : chunk.length - newline - 1;
-    // A line that is too long is not kept.
+    // A line over the limit is not buffered.
     unfinished = Math.min(grown, lineBytesMax(config));
-    // One line alone fits, however small the bound.
+    // A single line always fits, however small the budget.
     const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
     exchange.reserve(Math.min(unread + BUFFER_GROWTH * unfinished, most));
     yield chunk;

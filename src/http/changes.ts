@@ -1,4 +1,4 @@
-/** GET /changes: a page of the journal as JSON, the rest of it as a stream, or events that follow it. */
+/** GET /changes: a page of the journal as JSON, the rest of it as NDJSON, or server-sent events that follow it. */
 
 import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.ts";
 import { within } from "../tick.ts";
@@ -11,7 +11,7 @@ import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 const EVENT_STREAM_TYPE = "text/event-stream";
 
 const RETRY_MS = 2_000;
-/** A larger chunk is sent in pieces, so a reader that reads nothing holds little memory. */
+/** Larger chunks are sent in pieces, so a client that stops reading holds little memory. */
 const PIECE_BYTES_MAX = 262_144;
 
 export async function listChanges(exchange: Exchange): Promise<Response> {
@@ -21,14 +21,14 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   const lastEventId = form === EVENT_STREAM_TYPE ? request.headers.get("last-event-id") : null;
   const query = parseChangeQuery(request.url, form !== JSON_TYPE, lastEventId);
   if (form === JSON_TYPE && request.method !== "HEAD") return answerPage(exchange, query);
-  // Read before anything is sent, so what cannot be read has a status of its own.
+  // Read before the headers are sent, so a bad cursor gets an error status.
   const { newest } = await service.store.readChanges({ ...query, limit: 0 });
   const headers = { vary: "Accept", "last-change": String(newest), "content-type": form };
-  // Has no link: to know where a page ends, it would have to be read. Of a text, the runtime would tell the length.
+  // No Link header: that would need a read of the page. A stream, because a string would set Content-Length.
   if (request.method === "HEAD") return answer(200, new ReadableStream(), headers);
   if (form !== EVENT_STREAM_TYPE) return answer(200, await streamLines(exchange, query), headers);
   const events = toStream(exchange, (signal) => follow(exchange, query, signal), { isFeed: true });
-  // nginx would hold back events until it has a buffer full of them.
+  // nginx would buffer the events.
   return answer(200, events, { ...headers, "x-accel-buffering": "no" });
 }
 
@@ -61,7 +61,7 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
   const { config, feed } = exchange.service;
   const wantsAll = !isFiltered(query);
   let last = query.after;
-  /** The bytes that the client was sent of what comes after the last change: a large plant goes out in pieces. */
+  /** Bytes already sent of the chunk after `last`: a large plant goes out in pieces. */
   let sent = 0;
   const makePiece = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
@@ -72,11 +72,11 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
     const { events } = chunk;
     const piece = events.subarray(sent, sent + PIECE_BYTES_MAX);
     sent += piece.length;
-    // Another chunk may end earlier than the one that the last piece was cut from.
+    // A chunk that is read again may end earlier than the one that the previous piece was cut from.
     if (sent >= events.length) [last, sent] = [chunk.last, sent - events.length];
     return piece;
   };
-  // A reader of the feed is not refused when clients have not read their answers: it waits.
+  // When the memory budget is spent, a feed reader waits instead of being refused.
   const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePiece);
   feed.join();
   try {
@@ -88,7 +88,7 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
       let piece: string | Uint8Array = "";
       if (sent > 0 || last < feed.newest) piece = await makeWhenRoom();
       else if (quietMs > 0) await within(quietMs, feed.changed.promise, signal);
-      // The client learns how far it is, even if its filter has left out everything. An event has no place for a comment.
+      // Heartbeat, with the cursor if a filter may have skipped changes. Never inside a half-sent event.
       if (piece.length === 0 && sent === 0 && quietMs <= 0)
         piece = wantsAll ? ":\n\n" : `:\nid: ${last}\n\n`;
       if (piece.length === 0) continue;

@@ -58,7 +58,7 @@ export class Exchange {
     this.sentId = request.headers.get("x-request-id");
   }
 
-  /** Sets the bytes held. Throws a Refusal if they do not fit beside others, or others hold more than that share. */
+  /** Sets the bytes held. Throws a Refusal if the budget lacks room, or other requests hold more than `share` of it. */
   reserve(bytesKept: number, share = 1): void {
     const { budget } = this.service;
     const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
@@ -150,7 +150,7 @@ export class Budget {
     this.bytesMax = bytesMax;
   }
 
-  /** Whether it fits beside others, and they hold at most that share. A request alone always fits. */
+  /** Whether the budget has room, and others hold at most `share` of it. A request alone always fits. */
   hasRoom(bytes: number, others: number, share = 1): boolean {
     return others <= this.bytesMax * share && (others === 0 || others + bytes <= this.bytesMax);
   }

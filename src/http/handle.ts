@@ -190,7 +190,7 @@ export function answer(
 /** The kernel buffers an answer of this size even if the client does not read it. */
 const SMALL_CHARACTERS_MAX = 65_536;
 
-/** A large text is held memory until the client has read it: sent in slices, because the runtime reports no end. */
+/** A large text counts as held until the client has read it. Sliced, because the runtime does not report the end. */
 export function answerText(exchange: Exchange, text: string | Uint8Array, headers?: MoreHeaders) {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
   const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
@@ -221,7 +221,7 @@ export async function requireSendable(exchange: Exchange, characters: number): P
   await requireOpen(exchange.request);
 }
 
-/** In a line of an answer that has begun. */
+/** For a line of a stream whose status has been sent. */
 export function describeRefusal({ reason, message }: Refusal) {
   const { status, code } = catalogue[reason];
   return { status, error: code, message };

@@ -1,4 +1,4 @@
-/** Every operation: where it is, who may call it, how it is answered, and the description of them all, in OpenAPI. */
+/** Every operation: its path, scope, handler and OpenAPI description. */
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
@@ -74,7 +74,7 @@ const id = int64(
   `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly. A double rounds ids beyond ${Number.MAX_SAFE_INTEGER}.`,
 );
 
-/** The checks in domain/plant.ts accept exactly what these two describe. */
+/** The parser in domain/plant.ts accepts exactly what these two schemas describe. */
 const Plant = define("Plant", plantMembers, { optional: ["tag"] });
 const NewPlant = define("NewPlant", { id, ...plantMembers }, { optional: ["tag"] });
 const StoredPlant = define(
@@ -140,7 +140,7 @@ const batchResults = [
   BatchResult.example,
 ];
 
-/** By tag, in the order of the description. `description` is its text. */
+/** Grouped by OpenAPI tag, in document order. `description` is the serialized document. */
 export const listOperations = (
   config: Config,
   description = "",
@@ -165,7 +165,7 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
   for (const endpoint of Object.values(operations).flatMap(Object.values<Endpoint>)) {
     const [method, path] = splitPlace(endpoint);
     const { scope, handle, query, bodyTypes } = endpoint;
-    // The same members for each, because every request reads them.
+    // Every route has the same object shape: the hot path reads it.
     const served: Operation = { scope, handle, hasQuery: query !== undefined, bodyTypes };
     routes.set(path, { ...routes.get(path), [method]: served });
   }
@@ -335,7 +335,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
   revertChanges: describeRevert(config, id, Plant),
 });
 
-/** The version of the interface, not of the program. */
+/** The version of the API, not of the program. */
 const INTERFACE_VERSION = "1.0.0";
 
 export function describeApi(config: Config): object {
@@ -353,7 +353,7 @@ export function describeApi(config: Config): object {
       contact: { name: "The maintainers of Plant Store" },
       license: { name: "MIT", identifier: "MIT" },
     },
-    // The folder of this document, whatever prefix a proxy has taken away.
+    // Relative to the URL of this document, so a proxy may strip any prefix.
     servers: [{ url: "." }],
     security: [{ bearerAuth: [] }],
     tags: [
@@ -401,7 +401,7 @@ function describePaths(operations: ReturnType<typeof listOperations>): object {
   return paths;
 }
 
-/** HEAD answers wherever GET does: the same, without a body. */
+/** HEAD is available wherever GET is: the same response without a body. */
 const describeHead = (described: ReturnType<typeof describeOperation>): object => ({
   ...described,
   operationId: `${described.operationId}Head`,

@@ -44,11 +44,11 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
-  // Before the text is made: a burst of refused requests would make many.
+  // Checked before serializing, so a refused request builds no body.
   requireRoomToAnswer(exchange, lengthOf(plant));
   const text = formatStoredPlant(plant);
   const etag = entityTagOf(text);
-  // A client may keep it, but has to ask each time whether it still holds.
+  // Clients may cache it, but must revalidate every time.
   const headers = { etag, "cache-control": "private, no-cache" };
   if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
   return answerText(exchange, text, headers);
@@ -70,7 +70,7 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
 export async function removePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const by = nameWriter(exchange);
-  // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
+  // DELETE ignores its body, which the runtime would buffer until the response.
   await request.body?.cancel();
   await service.store.removePlant(parseId(request), parseCondition(request.headers), by);
   return answer(204, null);
@@ -100,14 +100,14 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   return answer(200, body, { vary: "Accept", "content-type": type });
 }
 
-/** Far below what counts as a large answer. */
+/** Far below the size of a large answer. */
 const SMALL_PAGE_CHARACTERS = 32_768;
 
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { service } = exchange;
   const { url } = exchange.request;
   const query = parsePlantQuery(url, false);
-  // While large answers are refused, a page ends early and is small, unless a plant is large.
+  // While large answers are refused, pages are cut short. A single large plant still makes a large page.
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
@@ -120,7 +120,7 @@ export async function countPlants({ request, service }: Exchange): Promise<Respo
   return answer(200, JSON.stringify(counted));
 }
 
-/** Then a page of counts ends early. */
+/** Deadline after which a page of counts is cut short. */
 const TAG_COUNTS_MS_MAX = 1_000;
 
 /** GET /tags, and with counts GET /tags/counts */

@@ -1,4 +1,4 @@
-/** What a request asks for: its query, where everything unknown is refused, and headers for forms and conditions. */
+/** Parses the query string, where unknown parameters are refused, content negotiation and preconditions. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
 import {
@@ -27,7 +27,7 @@ import { int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
 interface Parameter<Value> extends Shape {
   readonly expected: string;
-  /** Undefined for a value that is not allowed; null for one that counts as left out. */
+  /** Returns undefined if the value is not allowed, null if it counts as absent. */
   readonly find: (given: string) => Value | null | undefined;
   readonly fallback: Value;
 }
@@ -161,9 +161,9 @@ const noLimit: Parameter<number> = {
 const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const changeStreamParameters = { ...changeParameters, limit: noLimit };
 
-/** For the journal: the name of the token, and the batch that the query names. */
+/** The writer for the journal: the name of the token, and the `batch` parameter. */
 export function nameWriter({ request, token }: Writing): string | undefined {
-  // Most writes have no query, and pay nothing for it.
+  // Fast path: most writes have no query.
   if (!request.url.includes("?")) return token?.name;
   return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
 }
@@ -176,7 +176,7 @@ interface Writing {
 export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
   parseQuery(url, isStream ? plantStreamParameters : plantParameters);
 
-/** A client that reconnects sends the number of the last event that it has seen in a header. */
+/** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */
 export function parseChangeQuery(url: string, isStream: boolean, lastEventId: string | null) {
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
@@ -189,7 +189,7 @@ export function parseChangeQuery(url: string, isStream: boolean, lastEventId: st
   return { ...query, types, after: seen ?? after };
 }
 
-/** Throws a Refusal that names every fault, with those that are given. */
+/** Throws a Refusal that names every fault, including those passed in. */
 export function parseQuery<Names extends Known>(url: string, known: Names, faults: string[] = []) {
   const given: Record<string, string> = {};
   for (const [name, value, pair] of splitPairs(url))
@@ -202,7 +202,7 @@ export function parseQuery<Names extends Known>(url: string, known: Names, fault
     else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
     else given[name] = value;
   const values: Record<string, unknown> = {};
-  // Not by Object.entries, which would make arrays for every request.
+  // Object.entries would allocate arrays on every request.
   for (const name in known) {
     const parameter = known[name] as Parameter<unknown>;
     const came = given[name];
@@ -219,7 +219,7 @@ const explain = (name: string, { expected }: Parameter<unknown>, came = ""): str
 
 const quote = (given: string): string => JSON.stringify(given.slice(0, 40));
 
-/** A link to the page after this id or tag (RFC 8288): an absolute path, because not every library resolves others. */
+/** The Link header of the next page (RFC 8288): an absolute path, because not every library resolves relative ones. */
 export function linkNext(
   { request, service }: Exchange,
   limit: number,
@@ -230,19 +230,19 @@ export function linkNext(
   const prefix = findForwardedPrefix(headers, () => service.addressOf(request), service.config);
   const others = splitPairs(url)
     .filter(([name]) => name !== "after" && name !== "limit")
-    // The link ends at the first one.
+    // An unescaped ">" would end the link.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
   const pairs = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others];
   return { link: `<${prefix}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
 }
 
-/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
+/** Drops the origin and the query. With an odd Host header the URL has no origin. */
 export const pathOf = (url: string): string =>
   url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
 
 type Pair = readonly [name: string | undefined, value: string | undefined, pair: string];
 
-/** Each pair as it was sent, with its name and value if they can be decoded. */
+/** Each pair as sent, with its decoded name and value; undefined where decoding fails. */
 function splitPairs(url: string): Pair[] {
   const start = url.indexOf("?");
   const pairs = start === -1 ? [] : url.slice(start + 1).split("&");
@@ -254,7 +254,7 @@ function splitPairs(url: string): Pair[] {
     });
 }
 
-/** The platform's own parser would silently replace invalid bytes. */
+/** URLSearchParams would silently replace invalid bytes. */
 function decode(encoded: string): string | undefined {
   try {
     const decoded = decodeURIComponent(encoded.replaceAll("+", " "));
@@ -264,7 +264,7 @@ function decode(encoded: string): string | undefined {
   }
 }
 
-/** RFC 9110, section 12.5.1. The first offer if the client has no preference or accepts none of them. */
+/** RFC 9110, section 12.5.1. Falls back to the first offer if the client has no preference or accepts none. */
 export function chooseForm<Form extends string>(
   accept: string | null,
   offers: readonly [Form, ...Form[]],
@@ -284,15 +284,15 @@ export function chooseForm<Form extends string>(
 export const acceptsGzip = (header: string | null): boolean =>
   parseWeights(header ?? "")("gzip", "x-gzip", "*") > 0;
 
-/** RFC 7240, sections 2 and 4.2: other preferences are ignored, and of two about the answer the first one counts. */
+/** RFC 7240, sections 2 and 4.2: other preferences are ignored, and the first `return` wins. */
 export function prefersMinimal(header: string | null): boolean {
-  // A comma inside quotes does not end a preference.
+  // A comma inside quotes is not a separator.
   const preferences = header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
   const given = preferences.map((one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1]);
   return given.find((value) => value !== undefined) === "minimal";
 }
 
-/** Tells the weight of types or codings: that of the first name, the most specific one, that the client weighs. */
+/** Returns a lookup: the q-value of the first of its names in the header. Pass the most specific name first. */
 function parseWeights(header: string): (...names: readonly string[]) => number {
   const weights = new Map<string, number>();
   for (const element of header.toLowerCase().split(",")) {
@@ -304,10 +304,10 @@ function parseWeights(header: string): (...names: readonly string[]) => number {
     names.map((name) => weights.get(name)).find((weight) => weight !== undefined) ?? 0;
 }
 
-/** The condition of a change, RFC 9110 section 13. Throws a Refusal if a header is malformed. */
+/** The preconditions of a write (RFC 9110, section 13). Throws a Refusal if a header is malformed. */
 export function parseCondition(headers: Headers): Condition {
   return {
-    // A weak tag does not promise the same bytes, so it never matches here (strong comparison).
+    // If-Match uses strong comparison, so a weak tag never matches.
     match: parseEntityTags(headers.get("if-match"), false),
     noneMatch: parseEntityTags(headers.get("if-none-match"), true),
   };
@@ -323,7 +323,7 @@ function parseEntityTags(header: string | null, isWeak: boolean): EntityTags | u
   return isWeak ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
 }
 
-/** RFC 9110, section 5.6.1.2. Element by element: one expression for the list could be made to run for hours. */
+/** RFC 9110, section 5.6.1.2. One element at a time: a single regex for the list could backtrack for hours. */
 const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
 
 function parseTags(header: string): string[] {

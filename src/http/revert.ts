@@ -1,4 +1,4 @@
-/** POST /changes/revert: a preview as JSON, or lines about what was left alone, while plants are reverted. */
+/** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
 import type { Config } from "../config.ts";
 import { joinWriter } from "../domain/change.ts";
@@ -30,7 +30,7 @@ import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 const [REVERT_TYPE] = NDJSON_TYPES;
 
-/** What a plant of a pass takes besides its text. */
+/** Memory per plant of a pass, besides its text. */
 const PLANT_BYTES = 400;
 /** Proxies close a silent connection after a minute. */
 const QUIET_MS_MAX = 10_000;
@@ -53,7 +53,7 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
     retry: (attempt) => retryWhileOverloaded(queueSecondsMax, attempt),
   });
   if (asked.dryRun === true) {
-    // A long journal takes longer to read than a connection may be idle.
+    // No idle timeout: reading a long journal may take longer.
     service.limitIdle(request, 0);
     const preview = await previewRange(store, range, optionsFor(request.signal));
     return answerText(exchange, formatJson(preview));
@@ -142,7 +142,6 @@ const REVERT_EXAMPLE =
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
   '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
-/** With the shapes of an id and a plant. */
 export const describeRevert = (config: Config, id: Shape, plant: Shape): Endpoint =>
   operation("POST /changes/revert", "plants:write", revertChanges, {
     bodyTypes: [JSON_TYPE],

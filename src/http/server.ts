@@ -24,7 +24,7 @@ const GAUGES_A_FLUSH = 30;
 export function startServer(given: Parts) {
   const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
   const readiness = createReadiness(store);
-  /** A failure to store last uses fails nothing else. */
+  /** Best effort: a failed write of last uses is only logged. */
   const flushUses = (): Promise<void> =>
     authenticator
       .flushUses()

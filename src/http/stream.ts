@@ -40,7 +40,7 @@ export async function streamPages<Place>(
   });
 }
 
-/** Gives up after as long as a write may be queued. */
+/** Retries every 20 ms, for at most `secondsMax`. */
 export async function retryWhileOverloaded<Result>(
   secondsMax: number,
   attempt: () => Promise<Result>,
@@ -66,9 +66,9 @@ const CUT_SECONDS = 1;
 
 /**
  * Streams these pieces with backpressure: the next is made when the last has left for the client. The generator ends
- * when the client disconnects or its token becomes invalid; the exchange holds its memory until then. A feed's last
- * piece has left long before the next is made. With `onUnread`, the generator continues for a client that does not
- * read: it is told, and then makes one last piece.
+ * when the client disconnects or its token becomes invalid; the exchange holds its memory until then. With `isFeed`,
+ * the last piece has left long before the next is made. With `onUnread`, the generator does not stall on a client that
+ * stops reading: it is told, and makes one last piece.
  */
 export function toStream(
   exchange: Exchange,

@@ -60,7 +60,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     samples.push({ atMs, ...compare(last, now, size.value) });
     last = now;
     if (samples.length > SAMPLES_MAX) samples.shift();
-    // So the chart of the size has the hour before a person opens it.
+    // Sampled even if nobody looks, so the size chart has its last hour when it is opened.
     void size.refresh(SIZE_SAMPLED_MS);
   };
 
@@ -85,7 +85,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   /** Returns the samples after that time, oldest first, and the failures, newest first. */
   const readActivity = async (sinceMs: number) => {
-    // For the next sample: this answer does not wait for a database server.
+    // Refreshed for the next sample: this answer does not wait for a database server.
     void size.refresh();
     return {
       intervalMs,

@@ -165,7 +165,7 @@ export class Batcher<Write, Outcome> {
     void this.run();
   }
 
-  /** A batch of one costs about as much as one of many, so fewer writes than are in flight wait for the next. */
+  /** A commit of one costs about as much as one of many, so a batch smaller than the one in flight waits for it. */
   private isNextBatchSmall(): boolean {
     const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
     return isYoung && this.queued < this.writesInFlight;

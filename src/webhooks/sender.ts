@@ -20,7 +20,7 @@ interface Limits extends SendOptions {
 
 const PAGE_LENGTH = 100;
 const LIST_POLLS = 10;
-/** Renewals of a lease, within the part of it that no event takes. */
+/** Lease renewals per `spareMs`. */
 const WRITES_A_LEASE = 10;
 /** A cursor advances over unwanted changes in memory. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
@@ -29,7 +29,7 @@ const WAIT_MS_MAX = 2 * 86_400_000;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
 
-/** A webhook as this instance sees it. Only its turns change it, one at a time. */
+/** A webhook as this instance sees it. Only its own turns change it, one at a time. */
 interface Receiver {
   /** `stored`, with the changes that are not written yet. */
   webhook: Webhook;
@@ -47,7 +47,7 @@ const HOLDER = crypto.randomUUID();
 
 export function createWebhookSender(store: WebhookStore, limits: Limits, log: Log) {
   const leaseMs = limits.webhookLeaseSeconds * 1000;
-  /** The part of a lease that no event takes. */
+  /** The lease minus the longest that one event can take. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
   /** Starts nothing new. */
   const stopping = new AbortController();
@@ -183,7 +183,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
-  /** False if another writer won, unless that write left the lease with this instance. */
+  /** False if another writer won and took the lease. If it left the lease with us, its write is merged. */
   async function write(receiver: Receiver, holder: string | undefined): Promise<boolean> {
     while (!receiver.isLost) {
       const sinceMs = performance.now();
@@ -227,7 +227,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
 
 const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
-/** True also if the last write failed. A cursor that only advanced is written now and then. */
+/** True also if the last write failed. A cursor that only skipped changes is written once it is an hour ahead. */
 function isUnwritten({ webhook, stored }: Receiver): boolean {
   const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
   return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;

@@ -6,7 +6,7 @@ import { within } from "../../tick.ts";
 import { classify, Connection, explainFailure, translate, type Wanted } from "./connection.ts";
 import { describeTarget, type Host, type Target } from "../../domain/store-url.ts";
 
-/** Retried after a failure: it must do only what is left to do. */
+/** Retried after a failure, so it must skip what is already done. */
 type Work<Result> = (connection: Connection) => Promise<Result>;
 
 interface Slot {
@@ -22,7 +22,7 @@ const RETRY_MS_MAX = 500;
 /** Reconnects after this many failed attempts: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
-/** The share of its time that a caller may queue, because a timeout at work closes the connection for all its users. */
+/** The share of its deadline that a caller may queue: a timeout at work closes the connection for all its users. */
 const WAIT_SHARE = 0.8;
 
 export type ConnectionPool = ReturnType<typeof createPool>;

@@ -25,7 +25,7 @@ const LONG_BYTES_MAX = PIECE_BYTES_MAX / 2;
 /** Few, because each is a prepared statement. A page of 100 reads 101 rows, to know whether there are more. */
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
-/** Most of it is spent waiting for the server. */
+/** The deadline of a search, which mostly waits for the server. */
 const SEARCH_MS_MAX = 100;
 /** A search yields to other requests after this time. */
 const TICK_MS = 5;
@@ -111,7 +111,7 @@ export async function findPlants(connection: Connection, ids: readonly bigint[])
   return plants;
 }
 
-/** Rows until those before exceed LONG_BYTES_MAX, and always the first. */
+/** The first row, and further rows until LONG_BYTES_MAX is exceeded. */
 const FIND_SOME = `SELECT id, name, tag FROM (
     SELECT id, name, tag, sum(${BYTES})
       OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before

@@ -34,7 +34,7 @@ const MEASURE_MS_MAX = 1_500;
 
 /** The client would encode a parameter of type json a second time. */
 const GIVEN = "json_array_elements(CAST(CAST($1 AS text) AS json))";
-/** A statement sees the snapshot of its start. If the mark has moved since, its count may be too low: no turn. */
+/** Optimistic lock: no row if the mark has moved since the statement's snapshot, whose count may then be too low. */
 const TURN = `turn AS (
     INSERT INTO plantstore_marks (name, at_ms) VALUES ('turn', 1)
     ON CONFLICT (name) DO UPDATE SET at_ms = plantstore_marks.at_ms + 1

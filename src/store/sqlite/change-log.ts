@@ -2,7 +2,7 @@
  * The change log of a backup: every change since the copy, so a restore reaches any moment after it.
  *
  * A line is a CRC-32 and JSON: a block of the journal with the number of the block before it, or tokens and webhooks
- * that differ from the lines before. A last line without a newline was cut off by a crash, and is left out.
+ * that differ from the lines before. A last line without a newline is a torn write of a crash, and is ignored.
  */
 
 import { Database } from "bun:sqlite";

@@ -34,7 +34,7 @@ export type ReadRequest =
 
 /** Bounds the memory of one batch of look-ups. The rest go to the next batch. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
-/** Rows between two looks at the clock: about 1 ms if none match. */
+/** Rows between two clock checks: about 1 ms if none match. */
 const STEP_ROWS = 5_000;
 /** Counting these takes about 10 ms. */
 const COUNT_ROWS = 200_000;
