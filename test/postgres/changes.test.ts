@@ -83,7 +83,8 @@ test("a change comes after what it depends on, even if its transaction began bef
   await early.unsafe(`BEGIN; ${insert(1)}`);
   await store.removePlant(5n, {});
   await early.unsafe(`${insert(5)}; ${journal(5)}; COMMIT`);
-  const { changes } = await store.readChanges({ ...all, id: 5n });
+  // Without a filter: a page with one may end early.
+  const changes = changesIn(await store.readChanges(all)).filter(({ id }) => id === 5n);
   expect(changes.map(({ type }) => type)).toEqual(["created", "removed", "created"]);
 });
 
