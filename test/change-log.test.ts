@@ -69,7 +69,7 @@ async function makeScene() {
 }
 
 describe("a copy with its change log", () => {
-  test("is restored to any change, with exact ids and texts, and the journal goes on", async () => {
+  test("is restored to any change, with exact ids and texts, and the journal continues", async () => {
     const { store, from, follow, restore, readChanges } = await makeScene();
     const random = createRandom();
     const log = follow();

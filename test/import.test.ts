@@ -353,7 +353,7 @@ describe("plantstore import", () => {
     ["json", '[{"id":1,"name":"p"},\n"', '",{"id":2,"name":"p"}\n,', 2],
     ["csv", 'id,name\n1,p\n3,"', '"\n2,p\n', 3],
   ])(
-    "%s: a record of 80 MB is refused in constant memory, and the rest goes on",
+    "%s: a record of 80 MB is refused in constant memory, and the other records are imported",
     async (format, before, after, line) => {
       using at = makeWorkplace();
       openDatabase(at.store).close();

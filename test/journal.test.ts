@@ -131,7 +131,7 @@ describe("a page", () => {
     expect(reasonOf(read)).toBe(reason as never);
   });
 
-  test("of no change tells whether the journal goes on, by its first block", () => {
+  test("with limit 0 tells by its first block whether the journal continues", () => {
     const page = createChangePage({ ...all, after: 11, limit: 0 }, 12);
     expect([page.add(rows[0] as BlockRow), page.add(rows[1] as BlockRow)]).toEqual([true, false]);
     expect(createChangePage({ ...all, limit: 1 }, 12).add(rows[0] as BlockRow)).toBe(false);

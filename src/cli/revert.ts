@@ -46,7 +46,7 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
     throw new UsageError("give --from, --to, --by or --batch, or several of them");
   requireFlags(() => parseRevert(range), undefined);
   if (!flags.dryRun && !flags.yes && !isatty(STANDARD_INPUT))
-    throw new UsageError("--yes is needed where nobody can be asked; --dry-run shows what it does");
+    throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
       const reverter = reverterOf(target, config, signal);

@@ -60,7 +60,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     samples.push({ atMs, ...compare(last, now, size.value) });
     last = now;
     if (samples.length > SAMPLES_MAX) samples.shift();
-    // Sampled even if nobody looks, so the size chart has its last hour when it is opened.
+    // Sampled in the background, so the size chart has the last hour as soon as it opens.
     void size.refresh(SIZE_SAMPLED_MS);
   };
 

@@ -131,7 +131,7 @@ describeInBrowser("somebody in a hurry", () => {
     await service.store.replacePlant({ id: 4n, name: "Rosemary", tag: undefined }, {});
   });
 
-  it("goes on with another plant while one is being deleted, and stays there", async (visit) => {
+  it("opens another plant while a delete is in flight, and stays there", async (visit) => {
     const { page } = await visit.open({ at: "#/plants/6" });
     const release = await hold(page, "DELETE");
     await page.getByRole("button", { name: "Delete" }).click();

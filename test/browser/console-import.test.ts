@@ -286,7 +286,7 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(1_029_998n)).toMatchObject({ name: "Plant 29998" });
   });
 
-  it("goes on by itself after answers were lost and the store was busy", async (visit) => {
+  it("resumes after lost answers and a busy store", async (visit) => {
     const { page, service, announceFailure } = await visit.open({ at: "#/import" });
     announceFailure("/plants/batch", "failed");
     announceFailure("/plants/batch", 503);

@@ -227,7 +227,7 @@ test("a client that sends all before it reads, and asks for every result, has al
   });
   const received = await sendThenRead(impatient, batchHead(), UNREAD_LINES + makeLines(0, 2_000));
   expect(await countPlants(impatient)).toBe(2_000);
-  // The first results left before the service knew that nobody reads them.
+  // The first results were sent before the service noticed that the client does not read.
   expect(received).toContain('{"line":1,"status":400');
   const last = `{"created":2000,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`;
   expect(received).toEndWith(`${last}\r\n0\r\n\r\n`);
@@ -246,7 +246,7 @@ test("lines that never reach the store, however many, leave others their turn", 
   expect(answered).toBeGreaterThan(20);
 });
 
-test("a store that cannot be written fails the lines with 503, logged once a block, and goes on when it can again", async () => {
+test("a store that cannot be written fails the lines with 503, logged once per block, and recovers", async () => {
   await using small = await startService({ ...limits({ queueSecondsMax: 1 }) });
   await using held = await small.database.holdWrites();
   const results = await sendBatch(makeLines(0, 300), small);

@@ -4,7 +4,7 @@ import { Webhook as Verifier } from "standardwebhooks";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createSecret } from "../../src/webhooks/send.ts";
 
-/** One that is stored, with nothing to send and nobody that sends. */
+/** A stored webhook with no pending events and no lease. */
 export const makeWebhook = (name: string, more: Partial<Webhook> = {}): Webhook => ({
   name,
   url: "http://127.0.0.1:9/",
