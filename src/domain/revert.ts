@@ -26,7 +26,7 @@ interface Moment {
 }
 
 /** Selects the changes that match every given member. `from` and `to` are inclusive. */
-interface RevertRequest {
+export interface RevertRequest {
   readonly from?: Moment;
   readonly to?: Moment;
   /** The name of a token. */
@@ -253,7 +253,7 @@ export const startCounts = () => ({
 });
 
 /** A plant that was not reverted, and why. */
-interface Left {
+export interface Left {
   readonly id: bigint;
   readonly refusal: Refusal;
 }
