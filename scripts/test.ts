@@ -1,21 +1,21 @@
-/** Runs all test scripts, three at a time because they mostly wait. With --long, runs the longer tests too. */
+/** Runs all test scripts, four at a time because they often wait. With --long, runs the longer tests too. */
 
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const isLong = process.argv.includes("--long");
 
-/** Longest first, so the last one does not run alone. */
+/** Longest first, and that which waits for the network beside them, so none runs alone in the end. */
 const waiting = [
-  "test:browser",
   "test:sqlite",
+  "test:browser",
   "test:postgres",
+  "test:ship",
   "test:torture",
   "test:threads",
-  "test:ship",
   ...(isLong ? ["test:serializable"] : []),
 ];
-const AT_A_TIME = 3;
+const AT_A_TIME = 4;
 
 /** These keep their files on disk. */
 const onDisk = new Set(["test:torture", "test:ship"]);

@@ -304,8 +304,10 @@ test("another store in place of the folder is noticed by every thread: all that 
   await until("every thread reads the store again", async () =>
     new Set(await ask()).isSubsetOf(new Set([200])),
   );
-  const found = await fetch(`${url}/plants?name=${encodeURIComponent("🌵")}`, { headers });
-  expect(await found.json()).toHaveLength(sender.expected.length);
+  const found = await fetch(`${url}/plants?name=${encodeURIComponent("🌵")}`, {
+    headers: { ...headers, accept: "application/x-ndjson" },
+  });
+  expect((await found.text()).trimEnd().split("\n")).toHaveLength(sender.expected.length);
   await readinessTurns(200, url);
   const [again] = await sender.send(sender.makePlants(1));
   expect(again?.status).toBe(200);

@@ -19,6 +19,7 @@ import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.
 const CLIENTS = 8;
 const IDS_EACH = 5;
 const LOAD_MS = 3_000;
+const SHORT_LOAD_MS = 1_000;
 const MOMENTS = 3;
 const authorization = `Bearer ${TEST_TOKEN}`;
 
@@ -74,9 +75,11 @@ class DiskLosses {
     "changes replayed": 0,
   };
   private readonly random: Random;
+  private readonly loadMs: number;
 
-  constructor(random: Random) {
+  constructor({ random, isShort = false }: Budget) {
     this.random = random;
+    this.loadMs = isShort ? SHORT_LOAD_MS : LOAD_MS;
   }
 
   async lose(): Promise<void> {
@@ -128,7 +131,7 @@ class DiskLosses {
     );
     const reader = await EventReader.open(url, { authorization, "last-event-id": "0" });
     const reading = follow(reader, seen);
-    const endsAtMs = performance.now() + LOAD_MS + this.random.below(LOAD_MS);
+    const endsAtMs = performance.now() + this.loadMs + this.random.below(this.loadMs);
     let loggedAtMs = 0;
     // At least one append has to have happened under load.
     const startedAtMs = Date.now();
@@ -215,9 +218,9 @@ function makeFolder(inside: string, name: string): string {
   return path;
 }
 
-async function run({ seconds, random }: Budget): Promise<Finding> {
-  const losses = new DiskLosses(random);
-  const isOver = endsAfter(seconds);
+async function run(budget: Budget): Promise<Finding> {
+  const losses = new DiskLosses(budget);
+  const isOver = endsAfter(budget.seconds);
   do await losses.lose();
   while (!isOver() && losses.faults.length === 0);
   return losses;

@@ -20,11 +20,11 @@ const shorts: Readonly<Record<string, Short>> = {
     atLeast: { kills: 3, "writes acknowledged": 0, "plants compared": 0 },
   },
   contest: {
-    seconds: 4,
+    seconds: 3,
     atLeast: { "sqlite: operations": 500, "sqlite: falsified histories noticed": 20 },
   },
   changes: {
-    seconds: 2,
+    seconds: 1,
     atLeast: { "sqlite: changes seen by each reader": 20, "sqlite: connections of readers": 8 },
   },
   webhooks: {
@@ -74,7 +74,7 @@ const shorts: Readonly<Record<string, Short>> = {
   },
   "slow-clients": { seconds: 0, inLongOnly: true },
   memory: { seconds: 0, inLongOnly: true },
-  soak: { seconds: 2, atLeast: { requests: 500 } },
+  soak: { seconds: 1, atLeast: { requests: 500 } },
   fuzz: { seconds: 0, atLeast: { requests: 2_000 } },
 };
 
