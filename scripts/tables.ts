@@ -66,7 +66,7 @@ async function formatMetrics(): Promise<string> {
     measureBytes: async () => 0,
     countExpiring: async () => 0,
   } as unknown as Store;
-  const reporter = createReporter([], { store, limits: config, isReady: async () => true });
+  const reporter = createReporter([], { store, limits: config, checkReady: async () => undefined });
   const text = await reporter.formatMetrics();
   const families = text.matchAll(/^# HELP (\S+) (.*)$/gm);
   return formatTable(

@@ -16,7 +16,13 @@ import {
 import { resolveConfig } from "../src/config.ts";
 import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
-import { ChangeLog, findReach, logOf, NEWEST, type Until } from "../src/store/sqlite/change-log.ts";
+import {
+  findReach,
+  logOf,
+  NEWEST,
+  openChangeLog,
+  type Until,
+} from "../src/store/sqlite/change-log.ts";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -44,8 +50,8 @@ async function makeScene() {
   cleanUps.push(() => store.close());
   await store.createPlant({ id: 1n, name: "one", tag: undefined });
   await backUpStore({ from, to: copy, signal });
-  const follow = (): ChangeLog => {
-    const log = new ChangeLog(from, copy);
+  const follow = () => {
+    const log = openChangeLog(from, copy);
     cleanUps.push(() => log.close());
     return log;
   };

@@ -70,7 +70,7 @@ describe("activity", () => {
         countExpiring: async () => 0,
       },
       limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
-      isReady: async () => true,
+      checkReady: async () => undefined,
     } as unknown as Parameters<typeof createReporter>[1]);
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
       for (let n = 0; n < at; n++) count("POST", 200, 1);

@@ -1,5 +1,6 @@
 /** Tokens: authenticating a request, their format `pst_<random>_<checksum>`, and granting new ones. */
 
+import { findTimeMs } from "../domain/change.ts";
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
@@ -227,7 +228,7 @@ export async function makeFirstToken(tokens: Tokens, keep?: (token: string) => D
 
 const PAGE_LENGTH = 1_000;
 
-/** All tokens ever made, oldest first. For commands: a service reads a page at a time. */
+/** All tokens ever made. For commands: a service reads a page at a time. */
 export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
   const all: TokenRecord[] = [];
   let page: readonly TokenRecord[];
@@ -235,20 +236,13 @@ export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
     page = await store.listTokens({ after: all.at(-1)?.hash ?? "", limit: PAGE_LENGTH });
     all.push(...page);
   } while (page.length === PAGE_LENGTH);
-  return all.toSorted(
-    (one, other) => one.createdAtMs - other.createdAtMs || (one.name < other.name ? -1 : 1),
-  );
+  return all;
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 /** Its name in logs and in the journal. No other token can have it. */
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
-const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
-
-/** Date.parse accepts 30 February as 2 March. */
-const isDay = (text: string): boolean =>
-  new Date(Date.parse(text) || 0).toISOString().startsWith(text);
 
 const isScope = (value: unknown): boolean => scopes.includes(value as Scope);
 
@@ -277,8 +271,7 @@ export const grantRules = {
     find: (value: unknown, nowMs: number) => {
       if (typeof value !== "string") return undefined;
       const durationMs = findDurationMs(value);
-      const isTime = TIME.test(value) && isDay(value.slice(0, "2030-01-31".length));
-      const timeMs = isTime ? Date.parse(value) : Number.NaN;
+      const timeMs = findTimeMs(/^[\d-]+$/.test(value) ? `${value}T00:00Z` : value) ?? Number.NaN;
       const expiresAtMs = durationMs === undefined ? timeMs : nowMs + durationMs;
       return expiresAtMs > nowMs && expiresAtMs <= nowMs + EXPIRY_MS_MAX ? expiresAtMs : undefined;
     },

@@ -182,23 +182,12 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
   return { location: resolve(path), version, newest: migrations.length };
 }
 
-type Texts =
-  | "after"
-  | "at"
-  | "atChange"
-  | "batch"
-  | "by"
-  | "databaseUrl"
-  | "delimiter"
-  | "expires"
-  | "from"
-  | "map"
-  | "output"
-  | "rate";
-type MoreTexts = "rejects" | "scopes" | "sheet" | "to" | "types" | "url" | "wait";
+type Moments = "after" | "at" | "atChange" | "expires" | "from" | "to" | "wait";
+type Names = "batch" | "by" | "databaseUrl" | "output" | "rejects" | "sheet" | "url";
+type Parts = "delimiter" | "map" | "rate" | "scopes" | "types";
 
 /** The flags of all commands, besides those of settings. */
-export interface Flags extends Filter, Readonly<Partial<Record<Texts | MoreTexts, string>>> {
+export interface Flags extends Filter, Readonly<Partial<Record<Moments | Names | Parts, string>>> {
   readonly dryRun?: boolean;
   readonly encoding?: Encoding;
   readonly follow?: boolean;

@@ -1,6 +1,6 @@
 /** plantstore serve: starts the service from its configuration, and shuts it down on a signal. */
 
-import { rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import packageJson from "../../package.json";
 import { hasTokens, makeFirstToken } from "../auth/token.ts";
@@ -196,11 +196,7 @@ async function giveFirstToken(store: Store, config: Config, log: Log): Promise<F
 
 /** Mode 0600. An existing file belongs to an earlier store. */
 function keep(file: string, token: string): Disposable {
-  try {
-    unlinkSync(file);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-  }
+  rmSync(file, { force: true });
   writeFileSync(file, `${token}\n`, { flag: "wx", mode: 0o600 });
   syncFile(file);
   syncFile(dirname(file));

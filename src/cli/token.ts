@@ -33,12 +33,12 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
 const list = async (target: Target): Promise<readonly TokenSummary[]> =>
   target.client === undefined
     ? (await readTokens(target.store)).map(summarize)
-    : (await Array.fromAsync(target.client.listTokens())).toSorted((one, other) =>
-        `${one.created} ${one.name}` < `${other.created} ${other.name}` ? -1 : 1,
-      );
+    : Array.fromAsync(target.client.listTokens());
 
 export async function listTokens(config: Config, flags: Flags): Promise<void> {
-  const found = await withTarget(config, flags, list);
+  const found = (await withTarget(config, flags, list)).toSorted((one, other) =>
+    `${one.created} ${one.name}` < `${other.created} ${other.name}` ? -1 : 1,
+  );
   if (flags.json) return printJson(found);
   if (found.length === 0)
     return printLine("No tokens yet. Create one: plantstore token create --name <name>");

@@ -67,7 +67,6 @@ export type Filter = { readonly [Name in FilterName]?: string | undefined };
 export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
-/** Whether plants have to be scanned for a match. */
 export const needsScan = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
 

@@ -13,6 +13,7 @@ import {
   entityTagOf,
   formatStoredPlant,
   INT64_MAX,
+  INT64_MIN,
   isSame,
   lengthOf,
   type Plant,
@@ -123,59 +124,52 @@ export interface RevertOptions {
   readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
 }
 
-/** The plants that one pass over the range collects. */
-class Pass {
-  private readonly limits: RevertOptions;
-  private readonly handled: bigint | undefined;
-  private readonly found = new Map<bigint, Touched>();
-  private characters = 0;
+/** Collects the plants of one pass over the range. Earlier passes handled the ids up to `handled`. */
+function createPass({ revertPlantsMax, revertCharactersMax }: RevertOptions, handled: bigint) {
+  const found = new Map<bigint, Touched>();
+  let characters = 0;
   /** Larger ids are dropped for the rest of the pass: a plant added again would have the wrong `before`. */
-  private idMax = INT64_MAX;
-  /** The smallest number of a dropped change: the next pass starts there. */
-  dropped = Number.POSITIVE_INFINITY;
+  let idMax = INT64_MAX;
+  let dropped = Number.POSITIVE_INFINITY;
 
-  /** Earlier passes handled the plants up to the id `handled`. */
-  constructor(limits: RevertOptions, handled: bigint | undefined) {
-    this.limits = limits;
-    this.handled = handled;
-  }
-
-  add({ seq, json }: ListedChange): void {
-    const { id, plant, before } = parseChange(json);
-    if (this.handled !== undefined && id <= this.handled) return;
-    if (id > this.idMax) return this.drop(seq);
-    const known = this.found.get(id);
-    const isMixed = known !== undefined && (known.isMixed || !isSameState(known.after, before));
-    const touched = { seq, before, ...known, id, after: plant, isMixed };
-    this.found.set(id, touched);
-    this.characters += sizeOf(touched) - (known === undefined ? 0 : sizeOf(known));
-    const { revertPlantsMax, revertCharactersMax } = this.limits;
-    if (this.found.size > revertPlantsMax || this.characters > revertCharactersMax) this.shrink();
-  }
-
-  /** Sorted by id. */
-  list(): Touched[] {
-    return [...this.found.values()].toSorted((one, other) => (one.id < other.id ? -1 : 1));
-  }
+  const list = (): Touched[] =>
+    [...found.values()].toSorted((one, other) => (one.id < other.id ? -1 : 1));
 
   /** Keeps half of the limit: otherwise every further plant would sort again. One plant alone always fits. */
-  private shrink(): void {
-    const { revertPlantsMax, revertCharactersMax } = this.limits;
-    const sorted = this.list();
-    this.characters = 0;
+  const shrink = (): void => {
+    const sorted = list();
+    characters = 0;
     let length = 0;
-    do this.characters += sizeOf(sorted[length++] as Touched);
-    while (length < revertPlantsMax / 2 && this.characters < revertCharactersMax / 2);
-    this.idMax = (sorted[length - 1] as Touched).id;
+    do characters += sizeOf(sorted[length++] as Touched);
+    while (length < revertPlantsMax / 2 && characters < revertCharactersMax / 2);
+    idMax = (sorted[length - 1] as Touched).id;
     for (const { id, seq } of sorted.slice(length)) {
-      this.found.delete(id);
-      this.drop(seq);
+      found.delete(id);
+      dropped = Math.min(dropped, seq);
     }
-  }
+  };
 
-  private drop(seq: number): void {
-    this.dropped = Math.min(this.dropped, seq);
-  }
+  return {
+    /** Sorted by id. */
+    list,
+
+    /** The smallest number of a dropped change: the next pass starts there. */
+    get dropped(): number {
+      return dropped;
+    },
+
+    add({ seq, json }: ListedChange): void {
+      const { id, plant, before } = parseChange(json);
+      if (id > idMax) dropped = Math.min(dropped, seq);
+      if (id <= handled || id > idMax) return;
+      const known = found.get(id);
+      const isMixed = known !== undefined && (known.isMixed || !isSameState(known.after, before));
+      const touched = { seq, before, ...known, id, after: plant, isMixed };
+      found.set(id, touched);
+      characters += sizeOf(touched) - (known === undefined ? 0 : sizeOf(known));
+      if (found.size > revertPlantsMax || characters > revertCharactersMax) shrink();
+    },
+  };
 }
 
 const sizeOf = ({ before, after }: Touched): number => lengthOf(before) + lengthOf(after);
@@ -202,9 +196,9 @@ export async function* readTouched(
   range: Range,
   options: RevertOptions,
 ): AsyncGenerator<Touched[]> {
-  let handled: bigint | undefined;
+  let handled = INT64_MIN - 1n;
   for (let { after } = range; after < Number.POSITIVE_INFINITY;) {
-    const pass = new Pass(options, handled);
+    const pass = createPass(options, handled);
     for await (const changes of readRange(store, { ...range, after }, options)) {
       for (const change of changes) pass.add(change);
       if (range.dryRun === true && pass.dropped < Number.POSITIVE_INFINITY)
@@ -214,14 +208,13 @@ export async function* readTouched(
     const plants = pass.list();
     for (let at = 0; at < plants.length; at += BLOCK_LENGTH)
       yield plants.slice(at, at + BLOCK_LENGTH);
-    handled = plants.at(-1)?.id;
+    handled = plants.at(-1)?.id ?? handled;
     after = pass.dropped - 1;
   }
 }
 
 const PAGE_LENGTH = 1_000;
 
-/** The selected changes, page by page. */
 async function* readRange(
   store: ServedStore,
   { from, to, by, batch, newest, after: start }: Range,

@@ -87,7 +87,6 @@ export const describeHost = ({ name, port }: Host): string =>
 
 const isSocket = ({ name }: Host): boolean => name.startsWith("/");
 
-/** The socket of a local server. */
 export const findSocketPath = (host: Host): string | undefined =>
   isSocket(host) ? `${host.name}/.s.PGSQL.${host.port}` : undefined;
 

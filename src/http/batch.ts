@@ -45,7 +45,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
-    const report = new Report("", "", "");
+    const report = createReport("", "", "");
     report.isMinimal = prefersMinimal(request.headers.get("prefer"));
     const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
     const onUnread = (): void => void (report.isMinimal = true);
@@ -61,7 +61,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, by, new Report("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, by, createReport("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
@@ -73,49 +73,44 @@ const REFUSED_SHOWN_MAX = 1_000;
  * Results are streamed as they arrive. A minimal report has only refused lines and counts, at the end: a client that
  * sends everything before it reads has no buffer for more.
  */
-class Report {
-  private readonly open: string;
-  private readonly between: string;
-  private readonly close: string;
-  private isBegun = false;
-  private texts: string[] = [];
-  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
-  private refusedShown = 0;
-  isMinimal = false;
+function createReport(open: string, between: string, close: string) {
+  const counts = { created: 0, replayed: 0, refused: 0, complete: true };
+  let texts: string[] = [];
+  let isBegun = false;
+  let refusedShown = 0;
+  const report = {
+    isMinimal: false,
 
-  constructor(open: string, between: string, close: string) {
-    this.open = open;
-    this.between = between;
-    this.close = close;
-  }
+    note(line: number, outcome: Outcome): void {
+      const isRefused = outcome instanceof Refusal;
+      counts[isRefused ? "refused" : outcome]++;
+      const isShown = !report.isMinimal || (isRefused && ++refusedShown <= REFUSED_SHOWN_MAX);
+      if (isShown) texts.push(formatResult(line, outcome));
+    },
 
-  note(line: number, outcome: Outcome): void {
-    const isRefused = outcome instanceof Refusal;
-    this.counts[isRefused ? "refused" : outcome]++;
-    const isShown = !this.isMinimal || (isRefused && ++this.refusedShown <= REFUSED_SHOWN_MAX);
-    if (isShown) this.texts.push(formatResult(line, outcome));
-  }
+    /** The error that ended the batch. The status has been sent, so the error is the last result. */
+    breakOff(line: number, refusal: Refusal): void {
+      counts.complete = false;
+      texts.push(formatResult(line, refusal));
+    },
 
-  /** The error that ended the batch. The status has been sent, so the error is the last result. */
-  breakOff(line: number, refusal: Refusal): void {
-    this.counts.complete = false;
-    this.texts.push(formatResult(line, refusal));
-  }
+    take(): string {
+      if (report.isMinimal || texts.length === 0) return "";
+      const text = (isBegun ? between : open) + texts.join(between);
+      isBegun = true;
+      texts = [];
+      return text;
+    },
 
-  take(): string {
-    if (this.isMinimal || this.texts.length === 0) return "";
-    const text = (this.isBegun ? this.between : this.open) + this.texts.join(this.between);
-    this.isBegun = true;
-    this.texts = [];
-    return text;
-  }
-
-  end(): string {
-    if (this.isMinimal) return `${this.texts.join("")}${JSON.stringify(this.counts)}\n`;
-    const last = this.take();
-    return last + (this.isBegun ? "" : this.open) + this.close;
-  }
+    end(): string {
+      if (report.isMinimal) return `${texts.join("")}${JSON.stringify(counts)}\n`;
+      return report.take() + (isBegun ? "" : open) + close;
+    },
+  };
+  return report;
 }
+
+type Report = ReturnType<typeof createReport>;
 
 async function* createLines(
   exchange: Exchange,

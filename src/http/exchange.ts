@@ -192,7 +192,6 @@ const CHUNKS_A_TICK = 8;
 /** A buffer for a body of unknown length doubles. */
 const BUFFER_GROWTH = 2;
 
-/** The text of a body that is declared as JSON. */
 export function readJson(exchange: Exchange): string | Promise<string> {
   requireType(exchange.request.headers, JSON_TYPE);
   return readText(exchange);

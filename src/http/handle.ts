@@ -202,7 +202,6 @@ export function answerText(exchange: Exchange, text: string | Uint8Array, header
   return answer(200, toStream(exchange, slices), headers);
 }
 
-/** Answers a value as JSON. */
 export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHeaders): Response {
   const json = JSON.stringify(value);
   requireRoomToAnswer(exchange, json.length);

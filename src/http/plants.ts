@@ -123,7 +123,6 @@ export async function countPlants({ request, service }: Exchange): Promise<Respo
 /** Deadline after which a page of counts is cut short. */
 const TAG_COUNTS_MS_MAX = 1_000;
 
-/** GET /tags, and with counts GET /tags/counts */
 export const answerTags =
   (hasCounts: boolean) =>
   async (exchange: Exchange): Promise<Response> => {

@@ -162,15 +162,10 @@ const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const changeStreamParameters = { ...changeParameters, limit: noLimit };
 
 /** The writer for the journal: the name of the token, and the `batch` parameter. */
-export function nameWriter({ request, token }: Writing): string | undefined {
+export function nameWriter({ request, token }: Exchange): string | undefined {
   // Fast path: most writes have no query.
   if (!request.url.includes("?")) return token?.name;
   return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
-}
-
-interface Writing {
-  readonly request: Request;
-  readonly token: { readonly name: string } | undefined;
 }
 
 export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>

@@ -88,12 +88,7 @@ export function startServer(given: Parts) {
     url: `http://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
     /** False if the console has not been built. */
     hasConsole: routes.some(({ path }) => path === "/"),
-    /** Whether a write was committed within the last second. */
-    isReady: (): Promise<boolean> =>
-      readiness.check().then(
-        () => true,
-        () => false,
-      ),
+    checkReady: readiness.check,
     /** Lets requests in flight finish within the configured time, then cuts off the rest. */
     stop: async (): Promise<void> => {
       readiness.isDraining = true;

@@ -3,8 +3,7 @@
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
-import { SAMPLES_MAX } from "../observe/reporter.ts";
-import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
+import { PROMETHEUS_TYPE, SAMPLES_MAX } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";

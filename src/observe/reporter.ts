@@ -30,7 +30,8 @@ export interface WebhookFacts extends Readonly<Record<"lagSeconds" | "sent" | "f
 interface Observed extends ServiceFacts {
   readonly store: Store;
   readonly limits: Config;
-  readonly isReady: () => Promise<boolean>;
+  /** Rejects if no write was committed within the last second. */
+  readonly checkReady: () => Promise<void>;
 }
 
 export interface BackupState {
@@ -103,7 +104,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
     const [isReady = false, webhooks = [], connections, open, rss] = await Promise.all([
-      inTime(observed.isReady()),
+      inTime(observed.checkReady().then(() => true)),
       inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
       inTime(readdir("/proc/self/fd")),

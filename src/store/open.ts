@@ -2,8 +2,8 @@
 
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import { openAlone, openLinked } from "./sqlite/store.ts";
-import { startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
+import { openAlone, SqliteStore } from "./sqlite/store.ts";
+import { callThreads, startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -20,7 +20,7 @@ export async function openStore(
     return (await import("./postgres/store.ts")).openPostgresStore(url.target, limits, onMigrate);
   return link === undefined
     ? openAlone(url.path, limits, onMigrate)
-    : openLinked(url.path, limits, link);
+    : new SqliteStore(url.path, limits, callThreads(link));
 }
 
 export interface ServedStores {
@@ -45,5 +45,6 @@ export async function openServed(
   }
   const threads = await startStoreThreads(url.path, limits, httpThreads, onMigrate);
   const [link, ...links] = threads.links as [StoreLink, ...StoreLink[]];
-  return { store: openLinked(url.path, limits, link, threads.close), links, onEnd: threads.onEnd };
+  const store = new SqliteStore(url.path, limits, callThreads(link, threads.close));
+  return { store, links, onEnd: threads.onEnd };
 }

@@ -1,9 +1,10 @@
 /** The actions on webhooks, over HTTP and on the command line. */
 
 import { grantRules, iso } from "../auth/token.ts";
-import { type ChangePage, changeTypes, findChangeTypes } from "../domain/change.ts";
+import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
+import { DAY_MS } from "../domain/rate.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
@@ -16,7 +17,6 @@ import {
   type SendOptions,
 } from "./send.ts";
 
-const ROTATION_MS = 86_400_000;
 /** Compare-and-set attempts: the sending instance writes the record once a second. */
 const CHANGES_MAX = 20;
 
@@ -46,10 +46,8 @@ interface Context {
 
 type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
 
-type Records = Pick<WebhookStore, "listWebhooks" | "putWebhook">;
-
 /** Throws a Refusal if the name is taken or there are WEBHOOKS_MAX. Retries if another was added meanwhile. */
-export async function insertWebhook(store: Records, webhook: Webhook): Promise<void> {
+export async function insertWebhook(store: WebhookStore, webhook: Webhook): Promise<void> {
   for (let tries = 0; tries < CHANGES_MAX; tries++) {
     if (await store.putWebhook(webhook, undefined)) return;
     const names = (await store.listWebhooks()).map(({ name }) => name);
@@ -77,7 +75,7 @@ export const webhookActions = {
       secret,
       oldSecret: undefined,
       createdAtMs: Date.now(),
-      cursor: (await readChanges(store, 0, 0)).newest,
+      cursor: (await store.readChanges({ after: 0, limit: 0 })).newest,
       paused: undefined,
       ...fresh,
       attempts: [],
@@ -118,12 +116,12 @@ export const webhookActions = {
 
   resume: (context, name) => update(context, name, () => ({ paused: undefined })),
 
-  /** Continues after the given change, or after the newest. */
   replay: async (context, name, given) => {
     const { from } = parseMembers(given, replayRules);
     await find(context, name);
     // Refuses a number that the journal does not have.
-    const page = await readChanges(context.store, from === "newest" ? 0 : from, 1);
+    const after = from === "newest" ? 0 : from;
+    const page = await context.store.readChanges({ after, limit: 1 });
     // Not 0: if the oldest change is trimmed before it is sent, the webhook must report the gap.
     const start = (page.changes[0]?.seq ?? page.last + 1) - 1;
     const cursor = from === "newest" ? page.newest : from || start;
@@ -135,7 +133,7 @@ export const webhookActions = {
     const changed = await change(context, name, (webhook) => ({
       ...webhook,
       secret,
-      oldSecret: { secret: webhook.secret, untilMs: Date.now() + ROTATION_MS },
+      oldSecret: { secret: webhook.secret, untilMs: Date.now() + DAY_MS },
     }));
     return { ...describe(changed as Webhook), secret };
   },
@@ -174,19 +172,12 @@ async function change(
 
 async function findNext(store: WebhookStore, webhook: Webhook): Promise<number | undefined> {
   for (let after = webhook.cursor; ;) {
-    const page = await readChanges(store, after, 1, webhook.types);
+    const page = await store.readChanges({ after, limit: 1, types: webhook.types });
     const [first] = page.changes;
     if (first !== undefined || !page.hasMore) return first?.seq;
     after = page.last;
   }
 }
-
-export const readChanges = (
-  store: WebhookStore,
-  after: number,
-  limit: number,
-  types?: Webhook["types"],
-): Promise<ChangePage> => store.readChanges({ after, limit, id: undefined, types });
 
 export function parseNewWebhook(given: unknown) {
   const { url } = Object(given) as { readonly url?: unknown };

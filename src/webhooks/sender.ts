@@ -8,7 +8,7 @@ import { Refusal } from "../domain/errors.ts";
 import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
-import { readChanges, type WebhookStore } from "./manage.ts";
+import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
 
 interface Limits extends SendOptions {
@@ -81,7 +81,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
 
   /** One read for all webhooks: those whose cursor is the newest change have nothing to read. */
   async function look(): Promise<void> {
-    ({ newest } = await readChanges(store, 0, 0));
+    ({ newest } = await store.readChanges({ after: 0, limit: 0 }));
   }
 
   async function list(): Promise<void> {
@@ -249,7 +249,7 @@ function adopt(receiver: Receiver, stored: Webhook): void {
 
 /** At most LARGE_CHARACTERS, or one large change: a waiting webhook holds it in memory. */
 async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<ChangePage> {
-  const page = await readChanges(store, cursor, PAGE_LENGTH, types);
+  const page = await store.readChanges({ after: cursor, limit: PAGE_LENGTH, types });
   let left = LARGE_CHARACTERS;
   const full = page.changes.findIndex(({ json }) => (left -= json.length) <= 0);
   const end = page.changes[full];
@@ -258,7 +258,8 @@ async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<Ch
 }
 
 async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Promise<number> {
-  const firstMs = await readChanges(store, cursor, 1, types)
+  const firstMs = await store
+    .readChanges({ after: cursor, limit: 1, types })
     .then(({ changes }) => changes[0]?.atMs ?? Date.now())
     .catch(() => cursor / 1000);
   return Math.max(0, Date.now() - firstMs) / 1000;

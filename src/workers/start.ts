@@ -61,7 +61,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     ...facts,
     store,
     limits: parts.config,
-    isReady: () => server.isReady(),
+    checkReady: () => server.checkReady(),
   });
   const workers = links.map((link, index) => {
     const metricsMemory = memories[index] as SharedArrayBuffer;
@@ -72,14 +72,8 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     // Threads need descriptors, so they start before there are connections.
     await Promise.all(workers.map((worker) => worker.listening));
     const authenticator = new Authenticator(store, config.token);
-    server = startServer({
-      ...parts,
-      config,
-      store,
-      authenticator,
-      reports: reporter,
-      ratesMemory,
-    });
+    const own = { config, store, authenticator, reports: reporter, ratesMemory };
+    server = startServer({ ...parts, ...own });
   } catch (error) {
     await Promise.all(workers.map((worker) => worker.stop()));
     held.release();

@@ -85,12 +85,8 @@ const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
     ON id = wanted_id
   ORDER BY id FOR KEY SHARE OF plants`;
 
-/** The stored rows with these ids, and whether they are the same. Long plants come without their text. */
-async function comparePlants(connection: Connection, plants: readonly Plant[]) {
-  type Compared = SentRow & { readonly same: boolean };
-  const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
-  return new Map(Array.from(rows, (row) => [row.id, row]));
-}
+/** A stored row, and whether it is the same. Long plants come without their text. */
+type Compared = SentRow & { readonly same: boolean };
 
 const toColumns = (plants: readonly Plant[]): string[] => [
   toArray(plants.map(({ id }) => id)),
@@ -230,7 +226,8 @@ class Batch {
   /** Tells replays from conflicts. Missing plants settle as `absent`, or are retried. */
   private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
     // Locks the rows: a replay acknowledges what was found.
-    const kept = await comparePlants(connection, plantsOf(creates));
+    const rows = await connection.query<Compared>(COMPARE, toColumns(plantsOf(creates)));
+    const kept = new Map(Array.from(rows, (row) => [row.id, row]));
     for (const create of creates) {
       const row = kept.get(create.id);
       if (row?.same === true) this.settle(create, "replayed", create.plant);

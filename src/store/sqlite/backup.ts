@@ -41,7 +41,6 @@ export interface CopyRequest {
   readonly sameAs?: string | undefined;
 }
 
-/** Appends to the change log of a copy. */
 export interface AppendRequest {
   readonly from: string;
   readonly copy: string;
@@ -51,19 +50,12 @@ interface StoreFacts extends ReturnType<typeof verifyStore> {
   readonly replayed?: Replayed | undefined;
 }
 
-interface Transfer {
-  readonly from: string;
-  readonly to: string;
+interface Transfer extends Pick<CopyRequest, "from" | "to"> {
   /** An abort before the copy is complete leaves everything as it was. */
   readonly signal: AbortSignal;
-}
-
-interface Backup extends Transfer {
   /** Called when the copy is complete, before it gets its name. */
   readonly beforeNaming?: () => Promise<void>;
 }
-
-type Restore = Transfer & Pick<CopyRequest, "replay" | "sameAs">;
 
 export interface Transferred extends StoreFacts {
   readonly path: string;
@@ -73,12 +65,7 @@ export interface Transferred extends StoreFacts {
 export const companions = ["-wal", "-shm", "-journal"] as const;
 
 /** Copies the store at `from` to the new file `to`. The service may be running. */
-export async function backUpStore({
-  from,
-  to,
-  signal,
-  beforeNaming,
-}: Backup): Promise<Transferred> {
+export async function backUpStore({ from, to, ...transfer }: Transfer): Promise<Transferred> {
   requireStore(from);
   const folder = dirname(resolve(to));
   // Not created: it may be the mount point of a disk that is not mounted.
@@ -86,18 +73,21 @@ export async function backUpStore({
   const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
-  return copyInto(path, { from, verifyFirst: false }, signal, beforeNaming);
+  return copyInto(path, { from, verifyFirst: false }, transfer);
 }
 
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
-export async function restoreStore({ to, signal, ...source }: Restore): Promise<Transferred> {
-  const { from } = source;
-  requireStore(from);
+export async function restoreStore({
+  to,
+  signal,
+  ...source
+}: Omit<Transfer, "beforeNaming"> & Pick<CopyRequest, "replay" | "sameAs">): Promise<Transferred> {
+  requireStore(source.from);
   makeDirectoryDurably(dirname(resolve(to)));
   const advice =
     "Stop the service and move it away first, or restore to another file with --database-url.";
   const path = findFree(to, advice);
-  return copyInto(path, { ...source, verifyFirst: true }, signal);
+  return copyInto(path, { ...source, verifyFirst: true }, { signal });
 }
 
 const requireStore = (path: string): unknown => readStore(path, (db) => getSchemaVersion(db, path));
@@ -120,8 +110,7 @@ function findFree(to: string, advice: string): string {
 async function copyInto(
   path: string,
   source: Omit<CopyRequest, "to">,
-  signal: AbortSignal,
-  beforeNaming?: () => Promise<void>,
+  { signal, beforeNaming }: Omit<Transfer, "from" | "to">,
 ): Promise<Transferred> {
   const to = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   closeSync(openSync(to, "wx", 0o600));

@@ -131,112 +131,99 @@ const formatLine = (json: string): string =>
 /** The size of one write and sync. */
 const WRITE_CHARACTERS = 4_194_304;
 
-/** Appends a store's changes to the log of one of its copies. It blocks, so it runs on its own thread. */
-export class ChangeLog {
-  readonly copy: string;
-  private readonly file: string;
-  private readonly db: Database;
-  private readonly assertNotMoved: () => void;
+/**
+ * Appends a store's changes to the log of one of its copies. It blocks, so it runs on its own thread. Continues an
+ * existing log. Throws if it does not belong to the copy.
+ */
+export function openChangeLog(from: string, copy: string) {
+  const file = logOf(copy);
+  const schema = readStore(copy, (db) => getSchemaVersion(db, copy));
   /** The number of the last change in the log, and where its line ends. */
-  private last: number;
-  private end = 0;
+  let last = findPosition(copy).change;
+  let end = 0;
+  for (const read of readLog(file, last)) {
+    ({ end } = read);
+    if ("entries" in read.line) ({ last } = read.line);
+  }
   /** The version of each table in the log. */
-  private readonly versions = new Map<string, string | null>();
+  const versions = new Map<string, string | null>();
+  const db = openReadOnly(from);
+  const assertNotMoved = watchFiles([from]);
+  if (getSchemaVersion(db, from) !== schema) last = Number.NaN;
 
-  /** Continues an existing log. Throws if it does not belong to the copy. */
-  constructor(from: string, copy: string) {
-    this.copy = copy;
-    this.file = logOf(copy);
-    const version = readStore(copy, (db) => getSchemaVersion(db, copy));
-    this.last = findPosition(copy).change;
-    for (const { line, end } of readLog(this.file, this.last)) {
-      this.end = end;
-      if ("entries" in line) this.last = line.last;
-    }
-    this.db = openReadOnly(from);
-    this.assertNotMoved = watchFiles([from]);
-    if (getSchemaVersion(this.db, from) !== version) this.last = Number.NaN;
-  }
-
-  /** Returns false if the journal does not continue the log: a new copy is needed. After an error, open the log again. */
-  append(): boolean {
-    this.assertNotMoved();
-    if (!existsSync(dirname(this.copy)))
-      throw new StoreOpenError(`The folder ${dirname(this.copy)} does not exist.`);
-    if (!existsSync(this.copy) || (this.end > 0 && !existsSync(this.file))) return false;
-    for (let hasMore = true; hasMore;) {
-      const page = this.readPage();
-      if (page === undefined) return false;
-      if (page.text !== "") this.write(page.text);
-      this.last = page.last;
-      hasMore = page.hasMore;
-    }
-    return true;
-  }
-
-  close(): void {
-    this.db.close(true);
-  }
-
-  private readPage(): { text: string; last: number; hasMore: boolean } | undefined {
-    let { last } = this;
+  /** The lines after `last`. Undefined if the journal does not continue the log. */
+  const readPage = () => {
     let text = "";
-    const blocks = this.db.prepare<BlockRow, [number]>(
+    let newest = last;
+    const blocks = db.prepare<BlockRow, [number]>(
       "SELECT first, last, at_ms, entries FROM changes WHERE last >= ? ORDER BY last",
     );
     let isFirst = true;
-    for (const row of blocks.iterate(this.last)) {
+    for (const row of blocks.iterate(last)) {
       const isBreak = row.first > row.last;
-      if (isFirst ? Number(row.last) !== this.last : isBreak) return undefined;
+      if (isFirst ? Number(row.last) !== last : isBreak) return undefined;
       if (isFirst) {
         isFirst = false;
         continue;
       }
       text += `${formatLine(
-        `{"after":${last},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`,
+        `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`,
       )}\n`;
-      last = Number(row.last);
-      if (text.length >= WRITE_CHARACTERS) return { text, last, hasMore: true };
+      newest = Number(row.last);
+      if (text.length >= WRITE_CHARACTERS) return { text, newest, hasMore: true };
     }
-    return isFirst ? undefined : { text: text + this.readTables(), last, hasMore: false };
-  }
+    return isFirst ? undefined : { text: text + readTables(), newest, hasMore: false };
+  };
 
-  private readTables(): string {
+  const readTables = (): string => {
     let text = "";
     for (const [table, query] of Object.entries(tables)) {
-      const { version } = this.db.query(query).get() as { version: string | null };
-      if (this.versions.get(table) === version) continue;
-      this.versions.set(table, version);
-      const rows = this.db.query(`SELECT * FROM ${table}`).safeIntegers(false).all();
+      const { version } = db.query(query).get() as { version: string | null };
+      if (versions.get(table) === version) continue;
+      versions.set(table, version);
+      const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all();
       text += `${formatLine(JSON.stringify({ at: Date.now(), table, rows }))}\n`;
     }
     return text;
-  }
+  };
 
   /** Writes after the last whole line: a crash may have left a partial one. */
-  private write(text: string): void {
-    const isNew = this.end === 0;
-    const descriptor = openSync(this.file, isNew ? "w" : "r+", 0o600);
+  const write = (text: string): void => {
+    const isNew = end === 0;
+    const descriptor = openSync(file, isNew ? "w" : "r+", 0o600);
     try {
-      if (fstatSync(descriptor).size < this.end)
-        throw new StoreOpenError(`${this.file} was cut short.`);
-      ftruncateSync(descriptor, this.end);
+      if (fstatSync(descriptor).size < end) throw new StoreOpenError(`${file} was cut short.`);
+      ftruncateSync(descriptor, end);
       const bytes = Buffer.from(text);
-      for (let written = 0; written < bytes.length;)
-        written += writeSync(
-          descriptor,
-          bytes,
-          written,
-          bytes.length - written,
-          this.end + written,
-        );
+      for (let at = 0; at < bytes.length;)
+        at += writeSync(descriptor, bytes, at, bytes.length - at, end + at);
       fdatasyncSync(descriptor);
-      this.end += bytes.length;
+      end += bytes.length;
     } finally {
       closeSync(descriptor);
     }
-    if (isNew) syncFile(dirname(this.file));
-  }
+    if (isNew) syncFile(dirname(file));
+  };
+
+  return {
+    copy,
+    close: (): void => db.close(true),
+
+    /** Returns false if a new copy is needed. After an error, open the log again. */
+    append(): boolean {
+      assertNotMoved();
+      if (!existsSync(dirname(copy)))
+        throw new StoreOpenError(`The folder ${dirname(copy)} does not exist.`);
+      if (!existsSync(copy) || (end > 0 && !existsSync(file))) return false;
+      for (let hasMore = true; hasMore;) {
+        const page = readPage();
+        if (page === undefined) return false;
+        if (page.text !== "") write(page.text);
+        ({ newest: last, hasMore } = page);
+      }
+      return true;
+    },
+  };
 }
 
 export interface Replayed {

@@ -6,7 +6,7 @@
 import { type MessagePort, workerData } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { type AppendRequest, type CopyRequest, copyStore } from "./backup.ts";
-import { ChangeLog, logOf } from "./change-log.ts";
+import { logOf, openChangeLog } from "./change-log.ts";
 import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { type ThreadSetup, toAnswer } from "./thread.ts";
 
@@ -15,7 +15,7 @@ const encoder = new TextEncoder();
 
 let reader: SqliteReader | undefined;
 
-let log: ChangeLog | undefined;
+let log: ReturnType<typeof openChangeLog> | undefined;
 
 function perform(order: "open" | "close" | CopyRequest | AppendRequest): unknown {
   if (typeof order === "object") return "to" in order ? copyStore(order) : append(order);
@@ -30,7 +30,7 @@ function append({ from, copy }: AppendRequest): boolean {
     if (log?.copy !== copy) {
       log?.close();
       log = undefined;
-      log = new ChangeLog(from, copy);
+      log = openChangeLog(from, copy);
     }
     return log.append();
   } catch (error) {

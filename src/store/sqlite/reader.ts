@@ -4,7 +4,6 @@ import type { Database } from "bun:sqlite";
 import type { ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { findHint, needsScan } from "../../domain/filter.ts";
-import { INT64_MAX, INT64_MIN } from "../../domain/plant.ts";
 import {
   type CountPage,
   createPage,
@@ -19,7 +18,7 @@ import {
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
-import { lengthOf, type Plant } from "../../domain/plant.ts";
+import { INT64_MAX, INT64_MIN, lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";

@@ -12,7 +12,6 @@ import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore, trimBlocks } from "../sql-store.ts";
 import { fileBytesOf, findDiskFree } from "./database.ts";
 import { type ReadRequest, SqliteReader } from "./reader.ts";
-import { callThreads, type StoreLink } from "./thread.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
 const PROBE_MS_MAX = 1_500;
@@ -22,31 +21,15 @@ const TRIM = trimBlocks("changes", "at_ms");
 
 /** Where writes and long reads run. Without `read`, long reads run on this thread. */
 interface Engine {
-  readonly commit: Commit<Write, unknown>;
+  commit: Commit<Write, unknown>;
   readonly read?: (order: ReadRequest) => Promise<unknown>;
-  readonly isDurable: () => boolean;
-  readonly close: () => unknown;
+  readonly isDurable: boolean;
+  close(): unknown;
 }
 
 /** For a command: everything runs on this thread. Throws a StoreOpenError. */
-export function openAlone(path: string, limits: StoreLimits, onMigrate?: OnMigrate): SqliteStore {
-  const writer = new SqliteWriter(path, limits, onMigrate);
-  return new SqliteStore(path, limits, {
-    commit: (batch, deadlineMs) => writer.commit(batch, deadlineMs),
-    isDurable: () => writer.isDurable,
-    close: () => writer.close(),
-  });
-}
-
-/** For an HTTP thread of the service. `close` is for the thread that started the store's threads. */
-export function openLinked(
-  path: string,
-  limits: StoreLimits,
-  link: StoreLink,
-  close?: () => Promise<void>,
-): SqliteStore {
-  return new SqliteStore(path, limits, callThreads(link, close));
-}
+export const openAlone = (path: string, limits: StoreLimits, onMigrate?: OnMigrate): SqliteStore =>
+  new SqliteStore(path, limits, new SqliteWriter(path, limits, onMigrate));
 
 export class SqliteStore extends SqlStore<Task> implements Store {
   readonly description: Store["description"];
@@ -67,7 +50,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     this.description = { engine: "SQLite", location: path, durability };
     const reader = (this.reader = new SqliteReader(path, limits));
     const read = engine.read ?? ((order: ReadRequest) => reader.perform(order));
-    this.writes = new Batcher(engine.commit, limits, { onCommit: this.countCommit });
+    const commit: Engine["commit"] = (batch, deadlineMs) => engine.commit(batch, deadlineMs);
+    this.writes = new Batcher(commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Batcher((ids) => reader.findPlants(ids), limits);
     this.longReads = new Batcher(
       async ([order]) => [await read(order as ReadRequest)],
@@ -149,9 +133,9 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   /** After a crash, reads wait for the first commit, which syncs everything readable. Rejects if that fails. */
   private async whenDurable<Result>(read: () => Promise<Result>): Promise<Result> {
-    if (this.engine.isDurable()) return read();
+    if (this.engine.isDurable) return read();
     await this.perform(true).catch((error: unknown) => {
-      if (!this.engine.isDurable()) throw error;
+      if (!this.engine.isDurable) throw error;
     });
     return read();
   }

@@ -104,6 +104,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   };
 }
 
+/** `closeThreads` is for the thread that started them. */
 export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
   const [writes, reads] = [createCaller(link.writes), createCaller(link.reads)];
   return {
@@ -112,7 +113,9 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
       return (outcomes as unknown[]).map(fromOutcome);
     },
     read: reads.ask,
-    isDurable: () => Atomics.load(link.durable, 0) === 1,
+    get isDurable(): boolean {
+      return Atomics.load(link.durable, 0) === 1;
+    },
     close: () => {
       for (const caller of [writes, reads]) caller.close();
       return closeThreads?.();
