@@ -210,8 +210,6 @@ async function removePlant(
   return format({ id: asked.id });
 }
 
-/** Clients wait for a minute by default. A revert that is sent again continues. */
-const REVERT_MS_MAX = 30_000;
 const LEFT_MAX = 20;
 
 async function revertChanges(exchange: Exchange, given: Members): Promise<string> {
@@ -220,24 +218,23 @@ async function revertChanges(exchange: Exchange, given: Members): Promise<string
   // null counts as absent, too.
   const asked = parseRevert({ ...given, dryRun: given["dryRun"] ?? true });
   const range = await openRevert(exchange, asked);
-  if (asked.dryRun === true) return format(await previewRevert(exchange, range));
   const ending = new AbortController();
   const end = (refusal: Refusal): void => ending.abort(refusal);
   request.signal.addEventListener("abort", () => end(new Refusal("body_incomplete")));
   const header = request.headers.get("authorization") ?? "";
   const unwatch = service.authenticator.watch({ header, onInvalid: end });
-  const endsAtMs = performance.now() + REVERT_MS_MAX;
-  const report = startReport();
-  const shown: object[] = [];
   try {
-    for await (const left of revertAll(exchange, range, report, ending.signal)) {
+    // Also before a revert, so it has the bounds of a dry run: a client waits for its answer only for a minute or so.
+    const preview = await previewRevert(exchange, range, ending.signal);
+    if (asked.dryRun === true) return format(preview);
+    const report = startReport();
+    const shown: object[] = [];
+    for await (const left of revertAll(exchange, range, report, ending.signal))
       shown.push(...left.slice(0, LEFT_MAX - shown.length).map(describeLeft));
-      if (report.plants > 0 && performance.now() > endsAtMs) break;
-    }
+    return format({ ...report, left: shown });
   } finally {
     unwatch();
   }
-  return format({ ...report, left: shown });
 }
 
 const NEXT =
@@ -334,7 +331,7 @@ export const tools: Readonly<Record<string, Tool>> = {
     description:
       "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
       "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
-      "If `complete` is false, call it again to continue.",
+      "If `complete` is false, `message` says why; call it again to continue.",
     scopes: plantScopes,
     annotations: changing,
     takes: object(

@@ -3,9 +3,12 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { Client } from "../../client/client.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { hashToken } from "../../src/auth/token.ts";
 import { filterNames } from "../../src/domain/filter.ts";
 import { limits } from "../support/limits.ts";
 import { ask, call, readRpc } from "../support/mcp.ts";
+import { rejectionOf } from "../support/expect.ts";
+import { until } from "../support/until.ts";
 import { readRefusal } from "../support/plants.ts";
 import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 
@@ -355,6 +358,51 @@ describe("a revert", () => {
     expect(await call(service, "plant_history", { id: "3" })).toMatchObject({
       changes: [{ batch }, { type: "removed", batch: own, by: "PLANTSTORE_TOKEN" }],
     });
+  });
+
+  test("of more plants than a dry run takes is refused, and changes nothing", async () => {
+    await using service = await startService(limits({ revertPlantsMax: 2 }));
+    for (const id of ["1", "2", "3"])
+      await call(service, "create_plant", { id, name: "a", batch: "b" });
+    for (const dryRun of [true, false])
+      expect(await call(service, "revert_changes", { batch: "b", dryRun })).toEqual(
+        refused("range_too_large"),
+      );
+    expect(await call(service, "count_plants", {})).toMatchObject({ count: 3 });
+  });
+
+  test("ends when its token is revoked, or its client leaves", async () => {
+    await using service = await startService();
+    for (let id = 1; id <= 40; id++) {
+      const name = id <= 20 ? "revoked" : "left";
+      await call(service, "create_plant", { id: String(id), name, batch: name });
+    }
+    // Its rate pays for half of its plants. Then it would wait for hours.
+    const revert = async (batch: string, signal?: AbortSignal) => {
+      const scopes = ["plants:read", "plants:write"] as const;
+      const token = await grantToken(service, scopes, { rate: "10/h" });
+      const given = { name: "revert_changes", arguments: { batch, dryRun: false } };
+      const answer = ask(service, "tools/call", given, token, signal);
+      await until("a plant to be reverted", async () => {
+        const { count } = await service.store.countPlants({ name: batch });
+        return count < 20;
+      });
+      return { token, answer };
+    };
+    const { token, answer } = await revert("revoked");
+    await service.store.revokeToken(hashToken(token), Date.now());
+    const { result } = await readRpc(await answer);
+    expect(result?.["structuredContent"]).toMatchObject({
+      complete: false,
+      error: catalogue.token_invalid.code,
+    });
+    const leaving = new AbortController();
+    const { answer: left } = await revert("left", leaving.signal);
+    leaving.abort();
+    expect(await rejectionOf(left)).toBeInstanceOf(Error);
+    await until("the revert to end", () =>
+      service.logLines.some((line) => /"revert_broken_off".*"body_incomplete"/.test(line)),
+    );
   });
 
   test("lists at most 20 plants that it left alone, and counts all", async () => {
