@@ -322,12 +322,22 @@ describe("an Origin", () => {
   const ping = message({ method: "ping" });
   const origin = "https://shop.example";
 
-  test("is refused unless it is configured, also if it is that of the service", async () => {
-    for (const one of [origin, service.url, "null", "http://evil.example"]) {
-      const response = await post(service, ping, { origin: one });
-      const answer = await expectRpcError(response, 403, INVALID_REQUEST, one);
-      expect(answer).not.toHaveProperty("id");
-    }
+  test("is refused unless it is configured, also if it agrees with the Host", async () => {
+    const { port } = new URL(service.url);
+    for (const one of [origin, "null", "http://127.0.0.1", `http://evil.example:${port}`])
+      for (const host of [undefined, one.replace("null", "x").replace(/.*\//, "")]) {
+        // A page on another port of this machine is another origin.
+        if (host === "127.0.0.1") continue;
+        const response = await post(service, ping, { origin: one, host });
+        const answer = await expectRpcError(response, 403, INVALID_REQUEST, one);
+        expect(answer).not.toHaveProperty("id");
+      }
+  });
+
+  test("is accepted from a page of the service itself, on a loopback address", async () => {
+    expect((await post(service, ping, { origin: service.url })).status).toBe(200);
+    const secure = service.url.replace("http:", "https:");
+    expect((await post(service, ping, { origin: secure })).status).toBe(403);
   });
 
   test.each([origin, "*"])("is accepted with PLANTSTORE_CORS_ORIGINS=%s", async (origins) => {

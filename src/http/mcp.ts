@@ -84,11 +84,15 @@ async function readMessage(exchange: Exchange): Promise<unknown> {
   }
 }
 
-/** Against DNS rebinding. The Host header proves nothing: a rebound page has the same in its Origin. */
+const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
+
+/** Against DNS rebinding: a rebound page has an Origin that agrees with its Host, but it has another name. */
 function requireOrigin({ request, service }: Exchange): void {
   const origin = request.headers.get("origin");
+  const host = request.headers.get("host") ?? "";
   const allowed = service.config.corsOrigins;
-  if (origin !== null && !allowed.includes("*") && !allowed.includes(origin))
+  if (origin === null || allowed.includes("*") || allowed.includes(origin)) return;
+  if (!LOOPBACK.test(host) || origin !== `http://${host}`)
     throw new RpcError(
       "forbidden_origin",
       `The origin ${clip(origin)} may not call this service; PLANTSTORE_CORS_ORIGINS lists those that may.`,
@@ -243,7 +247,10 @@ async function callTool(exchange: Exchange, params: Members): Promise<string> {
   const { name, arguments: given = {} } = params;
   const tool = typeof name === "string" && Object.hasOwn(tools, name) ? tools[name] : undefined;
   if (typeof name !== "string" || tool === undefined)
-    throw new RpcError("invalid_params", `Unknown tool: ${describe(name)}`);
+    throw new RpcError(
+      "invalid_params",
+      `Unknown tool: ${typeof name === "string" ? clip(name) : describe(name)}`,
+    );
   if (!isObject(given))
     throw new RpcError("invalid_params", `arguments: expected an object, got ${describe(given)}`);
   for (const scope of tool.scopes) requireScope(token, scope);

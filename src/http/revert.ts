@@ -45,7 +45,7 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   const asked = parseRevert(parseJson(await readJson(exchange)));
   const range = await openRevert(exchange, asked);
   if (asked.dryRun === true)
-    return answerText(exchange, formatJson(await previewRevert(exchange, range)));
+    return answerText(exchange, formatJson(await previewRevert(exchange, range, request.signal)));
   const report = startReport(batch);
   const lines = toStream(exchange, (signal) =>
     writeLines(report, revertAll(exchange, range, report, signal)),
@@ -64,8 +64,9 @@ export async function openRevert(exchange: Exchange, asked: RevertRequest): Prom
   return openRange(service.store, asked);
 }
 
-export const previewRevert = (exchange: Exchange, range: Range) =>
-  previewRange(exchange.service.store, range, optionsFor(exchange, exchange.request.signal));
+/** Throws a Refusal if the range concerns too many plants. */
+export const previewRevert = (exchange: Exchange, range: Range, signal: AbortSignal) =>
+  previewRange(exchange.service.store, { ...range, dryRun: true }, optionsFor(exchange, signal));
 
 const optionsFor = ({ service }: Exchange, signal: AbortSignal): RevertOptions => ({
   ...service.config,

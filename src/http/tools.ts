@@ -1,6 +1,6 @@
 /** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
 
-import { type ChangePage, joinWriter } from "../domain/change.ts";
+import { joinWriter } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
@@ -129,7 +129,7 @@ const format = (value: unknown): string =>
 
 const etagOf = (plant: Plant): string => entityTagOf(formatStoredPlant(plant));
 
-/** A page that looked at many rows for few that match may be empty. The service reads on for this long. */
+/** A page of the store ends early if few rows match. The tools continue for this long. */
 const SEARCH_MS_MAX = 1_000;
 
 async function findPlants({ service }: Exchange, query: PlantQuery): Promise<string> {
@@ -153,24 +153,26 @@ async function readHistory(
   query: Readonly<{ id: bigint; after: number; limit: number }>,
 ): Promise<string> {
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
-  for (let { after } = query; ;) {
-    const page = await service.store.readChanges({ ...query, after });
-    const isEmpty = page.changes.length === 0;
-    if (isEmpty && page.hasMore && performance.now() < endsAtMs) after = page.last;
-    else return formatHistory(page);
-  }
-}
-
-/** Cut short if the plants are large; it has at least one change. */
-function formatHistory({ changes, hasMore, last }: ChangePage): string {
+  const shown: string[] = [];
   let characters = 0;
-  const end = changes.findIndex(
-    ({ json }, index) => (characters += json.length) > SMALL_PAGE_CHARACTERS && index > 0,
-  );
-  const shown = end === -1 ? changes : changes.slice(0, end);
-  const cursor = end === -1 ? (hasMore ? last : undefined) : shown.at(-1)?.seq;
-  const rest = cursor === undefined ? "" : `,"next":${cursor}`;
-  return `{"changes":[${shown.map(({ json }) => quoteIds(json)).join(",")}]${rest}}`;
+  const finish = (next?: number): string =>
+    `{"changes":[${shown.join(",")}]${next === undefined ? "" : `,"next":${next}`}}`;
+  for (let { after } = query; ;) {
+    const page = await service.store.readChanges({
+      ...query,
+      after,
+      limit: query.limit - shown.length,
+    });
+    for (const { seq, json } of page.changes) {
+      characters += json.length;
+      if (characters > SMALL_PAGE_CHARACTERS && shown.length > 0) return finish(after);
+      shown.push(quoteIds(json));
+      after = seq;
+    }
+    if (!page.hasMore) return finish();
+    after = page.last;
+    if (shown.length === query.limit || performance.now() > endsAtMs) return finish(after);
+  }
 }
 
 async function readPlant({ service }: Exchange, asked: { readonly id: bigint }): Promise<string> {
@@ -208,8 +210,6 @@ async function removePlant(
   return format({ id: asked.id });
 }
 
-/** Clients wait for a minute by default. A revert that is sent again continues. */
-const REVERT_MS_MAX = 30_000;
 const LEFT_MAX = 20;
 
 async function revertChanges(exchange: Exchange, given: Members): Promise<string> {
@@ -218,24 +218,23 @@ async function revertChanges(exchange: Exchange, given: Members): Promise<string
   // null counts as absent, too.
   const asked = parseRevert({ ...given, dryRun: given["dryRun"] ?? true });
   const range = await openRevert(exchange, asked);
-  if (asked.dryRun === true) return format(await previewRevert(exchange, range));
   const ending = new AbortController();
   const end = (refusal: Refusal): void => ending.abort(refusal);
   request.signal.addEventListener("abort", () => end(new Refusal("body_incomplete")));
   const header = request.headers.get("authorization") ?? "";
   const unwatch = service.authenticator.watch({ header, onInvalid: end });
-  const endsAtMs = performance.now() + REVERT_MS_MAX;
-  const report = startReport();
-  const shown: object[] = [];
   try {
-    for await (const left of revertAll(exchange, range, report, ending.signal)) {
+    // Also before a revert, so it has the bounds of a dry run: a client waits for its answer only for a minute or so.
+    const preview = await previewRevert(exchange, range, ending.signal);
+    if (asked.dryRun === true) return format(preview);
+    const report = startReport();
+    const shown: object[] = [];
+    for await (const left of revertAll(exchange, range, report, ending.signal))
       shown.push(...left.slice(0, LEFT_MAX - shown.length).map(describeLeft));
-      if (report.plants > 0 && performance.now() > endsAtMs) break;
-    }
+    return format({ ...report, left: shown });
   } finally {
     unwatch();
   }
-  return format({ ...report, left: shown });
 }
 
 const NEXT =
@@ -332,7 +331,7 @@ export const tools: Readonly<Record<string, Tool>> = {
     description:
       "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
       "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
-      "If `complete` is false, call it again to continue.",
+      "If `complete` is false, `message` says why; call it again to continue.",
     scopes: plantScopes,
     annotations: changing,
     takes: object(

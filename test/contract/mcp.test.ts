@@ -3,9 +3,12 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { Client } from "../../client/client.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { hashToken } from "../../src/auth/token.ts";
 import { filterNames } from "../../src/domain/filter.ts";
 import { limits } from "../support/limits.ts";
 import { ask, call, readRpc } from "../support/mcp.ts";
+import { rejectionOf } from "../support/expect.ts";
+import { until } from "../support/until.ts";
 import { readRefusal } from "../support/plants.ts";
 import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 
@@ -38,6 +41,18 @@ interface Listed {
 async function listTools(service: TestService, token = TEST_TOKEN): Promise<readonly Listed[]> {
   const { result } = await readRpc(await ask(service, "tools/list", {}, token));
   return result?.["tools"] as readonly Listed[];
+}
+
+/** Follows the cursor to the last page. */
+async function readPages(service: TestService, name: string, given: object) {
+  const pages: Record<string, unknown>[] = [];
+  for (let next: unknown = undefined; pages.length === 0 || next !== undefined;) {
+    const asked = next === undefined ? given : { ...given, after: next };
+    const page = (await call(service, name, asked)) as Record<string, unknown>;
+    ({ next } = page);
+    pages.push(page);
+  }
+  return pages;
 }
 
 const READING = ["find_plants", "read_plant", "count_plants", "plant_history"];
@@ -187,19 +202,10 @@ describe("finding plants", () => {
     const ids = [INT64_MIN, "-5", "1", LARGE, INT64_MAX];
     for (const [index, id] of ids.entries())
       await client.create({ id: BigInt(id), name: `Plant ${index}`, tag: index < 2 ? "a" : "b" });
-    const walk = async (query: object): Promise<string[]> => {
-      const found: string[] = [];
-      for (let after: string | undefined = undefined; ;) {
-        const given: object = { ...query, after: after ?? null };
-        const page = (await call(service, "find_plants", given)) as {
-          readonly plants: readonly { readonly id: string }[];
-          readonly next?: string;
-        };
-        found.push(...page.plants.map(({ id }) => id));
-        if (page.next === undefined) return found;
-        after = page.next;
-      }
-    };
+    const walk = async (query: object): Promise<unknown[]> =>
+      (await readPages(service, "find_plants", query))
+        .flatMap(({ plants }) => plants as { readonly id: string }[])
+        .map(({ id }) => id);
     for (const limit of [1, 2, 200]) {
       expect(await walk({ limit })).toEqual(ids);
       expect(await walk({ limit, order: "desc" })).toEqual(ids.toReversed());
@@ -218,11 +224,11 @@ describe("finding plants", () => {
 
   test("reads on over plants that do not match, instead of answering empty pages", async () => {
     await using service = await startService(limits({ scanRowsMax: 2 }));
-    for (let id = 1; id <= 20; id++)
-      await call(service, "create_plant", { id: String(id), name: id < 20 ? "other" : "wanted" });
-    expect(await call(service, "find_plants", { name: "wanted" })).toEqual({
-      plants: [{ id: "20", name: "wanted" }],
-    });
+    for (let id = 1; id <= 40; id++)
+      await call(service, "create_plant", { id: String(id), name: id < 40 ? "other" : "wanted" });
+    const pages = await readPages(service, "find_plants", { name: "wanted" });
+    expect(pages.flatMap(({ plants }) => plants)).toEqual([{ id: "40", name: "wanted" }]);
+    expect(pages.length).toBeLessThan(10);
   });
 
   test("ends a page of long names early", async () => {
@@ -272,21 +278,17 @@ describe("the history of a plant", () => {
       { id, type: "replaced", by: "agent", before: { name: "a" }, plant: { name: "b", tag: "t" } },
       { id, type: "removed", by: "agent", before: { name: "b", tag: "t" } },
     ];
-    interface History {
-      readonly changes: readonly { readonly seq: number }[];
-      readonly next?: number;
-    }
-    const history = (await call(service, "plant_history", { id })) as History;
-    expect(history).toMatchObject({ changes: entries });
-    expect(Object.keys(history)).toEqual(["changes"]);
-    const [first] = history.changes;
-    const page = (await call(service, "plant_history", { id, limit: 1 })) as History;
-    expect(page).toMatchObject({ changes: [first], next: expect.any(Number) });
-    const second = await call(service, "plant_history", { id, limit: 1, after: page.next });
-    expect(second).toMatchObject({ changes: history.changes.slice(1, 2) });
-    const rest = await call(service, "plant_history", { id, after: first?.seq });
-    expect(rest).toEqual({ changes: history.changes.slice(1) });
-    expect(await call(service, "plant_history", { id: "3" })).toEqual({ changes: [] });
+    const readAll = async (given: object) =>
+      (await readPages(service, "plant_history", given)).flatMap(({ changes }) => changes);
+    const history = await readAll({ id });
+    expect(history).toMatchObject(entries);
+    expect(history).toHaveLength(entries.length);
+    const pages = await readPages(service, "plant_history", { id, limit: 1 });
+    expect(pages.flatMap(({ changes }) => changes)).toEqual(history);
+    expect(pages.every(({ changes }) => (changes as unknown[]).length <= 1)).toBe(true);
+    const [first] = history as [{ readonly seq: number }];
+    expect(await readAll({ id, after: first.seq })).toEqual(history.slice(1));
+    expect(await readAll({ id: "3" })).toEqual([]);
     for (const after of ["1", -1, 1.5])
       expect(await call(service, "plant_history", { id, after })).toEqual(
         refused("invalid_body", "after: expected"),
@@ -299,17 +301,13 @@ describe("the history of a plant", () => {
     await call(service, "create_plant", { id: "1", name: one });
     await call(service, "replace_plant", { id: "1", name: two });
     await call(service, "remove_plant", { id: "1" });
-    const types: string[] = [];
-    for (let after: number | undefined = 0, pages = 0; after !== undefined; pages++) {
-      const page = (await call(service, "plant_history", { id: "1", after })) as {
-        readonly changes: readonly { readonly type: string }[];
-        readonly next?: number;
-      };
-      expect(page.changes.length).toBeLessThanOrEqual(1 + pages);
-      types.push(...page.changes.map(({ type }) => type));
-      after = page.next;
-    }
-    expect(types).toEqual(["created", "replaced", "removed"]);
+    const pages = await readPages(service, "plant_history", { id: "1" });
+    expect(pages.flatMap(({ changes }) => changes)).toMatchObject([
+      { type: "created" },
+      { type: "replaced" },
+      { type: "removed" },
+    ]);
+    expect(pages.every(({ changes }) => (changes as unknown[]).length <= 1)).toBe(true);
   });
 });
 
@@ -360,6 +358,51 @@ describe("a revert", () => {
     expect(await call(service, "plant_history", { id: "3" })).toMatchObject({
       changes: [{ batch }, { type: "removed", batch: own, by: "PLANTSTORE_TOKEN" }],
     });
+  });
+
+  test("of more plants than a dry run takes is refused, and changes nothing", async () => {
+    await using service = await startService(limits({ revertPlantsMax: 2 }));
+    for (const id of ["1", "2", "3"])
+      await call(service, "create_plant", { id, name: "a", batch: "b" });
+    for (const dryRun of [true, false])
+      expect(await call(service, "revert_changes", { batch: "b", dryRun })).toEqual(
+        refused("range_too_large"),
+      );
+    expect(await call(service, "count_plants", {})).toMatchObject({ count: 3 });
+  });
+
+  test("ends when its token is revoked, or its client leaves", async () => {
+    await using service = await startService();
+    for (let id = 1; id <= 40; id++) {
+      const name = id <= 20 ? "revoked" : "left";
+      await call(service, "create_plant", { id: String(id), name, batch: name });
+    }
+    // Its rate pays for half of its plants. Then it would wait for hours.
+    const revert = async (batch: string, signal?: AbortSignal) => {
+      const scopes = ["plants:read", "plants:write"] as const;
+      const token = await grantToken(service, scopes, { rate: "10/h" });
+      const given = { name: "revert_changes", arguments: { batch, dryRun: false } };
+      const answer = ask(service, "tools/call", given, token, signal);
+      await until("a plant to be reverted", async () => {
+        const { count } = await service.store.countPlants({ name: batch });
+        return count < 20;
+      });
+      return { token, answer };
+    };
+    const { token, answer } = await revert("revoked");
+    await service.store.revokeToken(hashToken(token), Date.now());
+    const { result } = await readRpc(await answer);
+    expect(result?.["structuredContent"]).toMatchObject({
+      complete: false,
+      error: catalogue.token_invalid.code,
+    });
+    const leaving = new AbortController();
+    const { answer: left } = await revert("left", leaving.signal);
+    leaving.abort();
+    expect(await rejectionOf(left)).toBeInstanceOf(Error);
+    await until("the revert to end", () =>
+      service.logLines.some((line) => /"revert_broken_off".*"body_incomplete"/.test(line)),
+    );
   });
 
   test("lists at most 20 plants that it left alone, and counts all", async () => {

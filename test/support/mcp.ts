@@ -25,6 +25,7 @@ export const post = (
   { url }: Pick<TestService, "url">,
   body: string | Uint8Array,
   headers: Headers = {},
+  signal: AbortSignal | null = null,
 ): Promise<Response> => {
   const all = {
     authorization: `Bearer ${TEST_TOKEN}`,
@@ -35,7 +36,7 @@ export const post = (
   const sent = Object.entries(all).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value] as [string, string]],
   );
-  return fetch(`${url}/mcp`, { method: "POST", body, headers: sent });
+  return fetch(`${url}/mcp`, { method: "POST", body, headers: sent, signal });
 };
 
 /** A request of revision 2026-07-28. */
@@ -44,15 +45,21 @@ export async function ask(
   method: string,
   params: Readonly<Record<string, unknown>> = {},
   token = TEST_TOKEN,
+  signal?: AbortSignal,
 ): Promise<Response> {
   const { name } = params;
   const message = { jsonrpc: "2.0", id: 1, method, params: { ...params, _meta: metaOf() } };
-  return post(service, JSON.stringify(message), {
-    authorization: `Bearer ${token}`,
-    "mcp-protocol-version": MODERN,
-    "mcp-method": method,
-    "mcp-name": typeof name === "string" ? name : undefined,
-  });
+  return post(
+    service,
+    JSON.stringify(message),
+    {
+      authorization: `Bearer ${token}`,
+      "mcp-protocol-version": MODERN,
+      "mcp-method": method,
+      "mcp-name": typeof name === "string" ? name : undefined,
+    },
+    signal,
+  );
 }
 
 export const readRpc = async (response: Response): Promise<RpcAnswer> =>
