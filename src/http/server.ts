@@ -91,6 +91,7 @@ export function startServer(given: Parts) {
         () => true,
         () => false,
       ),
+    findKeysAge: (): number | undefined => authenticator.keysAgeSeconds,
     /** Lets requests in flight finish within the configured time, then cuts off the rest. */
     stop: async (): Promise<void> => {
       readiness.isDraining = true;
@@ -101,6 +102,7 @@ export function startServer(given: Parts) {
       const drained = listener.stop(false);
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
       await listener.stop(true);
+      authenticator.close();
       await flushUses();
     },
   };
