@@ -20,6 +20,8 @@ interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metr
 }
 
 const GAUGES_A_FLUSH = 30;
+/** Share of the drain time for requests in flight. The rest is for closing the store. */
+const DRAIN_SHARE = 0.8;
 
 export function startServer(given: Parts) {
   const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
@@ -100,7 +102,7 @@ export function startServer(given: Parts) {
       service.feed.close();
       service.rates.close();
       const drained = listener.stop(false);
-      await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
+      await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000 * DRAIN_SHARE)]);
       await listener.stop(true);
       authenticator.close();
       await flushUses();
