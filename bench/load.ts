@@ -18,6 +18,8 @@ export interface Load {
   readonly connections?: number;
   readonly threads?: number;
   readonly listPath?: string;
+  /** Sent instead of the service's own token. */
+  readonly token?: string;
   /** The load shares all cores with the server. */
   readonly isShared?: boolean;
   /** The number of clients that follow the changes meanwhile. */
@@ -90,7 +92,7 @@ async function runWrk(
   seconds: number,
 ): Promise<Counted & { readonly loadUs: number }> {
   const { kind, connections = CONNECTIONS, threads = 1, isShared } = about;
-  const { listPath = "/plants?limit=100", stored = STORED } = about;
+  const { listPath = "/plants?limit=100", stored = STORED, token = TOKEN } = about;
   const child = Bun.spawn(
     [
       ...(isShared ? [] : ["taskset", "-c", LOAD_CORE]),
@@ -106,7 +108,7 @@ async function runWrk(
       env: {
         ...process.env,
         BENCH_KIND: kind,
-        BENCH_TOKEN: TOKEN,
+        BENCH_TOKEN: token,
         BENCH_FIRST: String(first),
         BENCH_IDS_A_THREAD: String(idsPerThread(threads)),
         BENCH_STORED: String(stored),

@@ -1,6 +1,7 @@
-/** Scenarios about the process itself: its threads, and its start. */
+/** Scenarios about the process itself: its threads, its tokens, and its start. */
 
 import { buildExecutable, findOwnTarget } from "../scripts/build-executable.ts";
+import { makeKey, secondsFromNow, startIssuer } from "../test/support/issuer.ts";
 import type { Load } from "./load.ts";
 import {
   BARE,
@@ -11,7 +12,7 @@ import {
   type Scenario,
   startOurs,
 } from "./measure.ts";
-import { atMost, median, type Role, rowOf, type Table, valueOf } from "./results.ts";
+import { atMost, median, ratioAtLeast, type Role, rowOf, type Table, valueOf } from "./results.ts";
 import { peers, type Server, servePeer, servePlain, servePlants } from "./servers.ts";
 import { CONNECTIONS, CORES, FEW_ROUNDS, MANY_CONNECTIONS } from "./settings.ts";
 import { makePath } from "./stores.ts";
@@ -37,6 +38,36 @@ export const workers: Scenario = {
       tables.push(await measureTable(run.isQuick, plan));
     }
     return { tables, targets: [] };
+  },
+};
+
+/** Identity providers add claims until a token has about 900 characters. */
+const MORE_CLAIMS = 300;
+
+export const jwt: Scenario = {
+  name: "jwt",
+  title: "Create with a JWT",
+  about: `POST /plants into an empty store, ${nameConnections(CONNECTIONS)}, with a token of the service and with a JWT signed by RS256.`,
+  measure: async (run) => {
+    const issuer = run.stack.use(await startIssuer());
+    const key = await makeKey("rsa", "RS256");
+    issuer.documents.keys = { keys: [key.publicJwk] };
+    const more = { exp: secondsFromNow(86_400), more: "x".repeat(MORE_CLAIMS) };
+    const token = await issuer.sign(more, {}, key);
+    const start = (): ReturnType<typeof startOurs> =>
+      startOurs(run, makePath(), { env: issuer.settings });
+    const [own, other] = [await start(), await start()];
+    const table = await measureTable(run.isQuick, {
+      name: nameConnections(CONNECTIONS),
+      unit: "creates a second",
+      candidates: [
+        own({ kind: "create" }, "with a token of the service"),
+        other({ kind: "create", token }, "with a JWT"),
+      ],
+    });
+    const [first, second] = table.rows;
+    const target = ratioAtLeast("create: JWT / own token", second, first, 0.97);
+    return { tables: [table], targets: [target] };
   },
 };
 

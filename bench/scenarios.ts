@@ -27,7 +27,7 @@ import {
 } from "./results.ts";
 import { slowDisk } from "./scenarios-disk.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
-import { start, workers } from "./scenarios-process.ts";
+import { jwt, start, workers } from "./scenarios-process.ts";
 import { FASTIFY, servePlants } from "./servers.ts";
 import {
   BULK_ROWS,
@@ -442,5 +442,6 @@ export const scenarios: readonly Scenario[] = [
   slowDisk,
   ...postgresScenarios,
   workers,
+  jwt,
   start,
 ];

@@ -41,6 +41,7 @@ export const errorNames = {
   5004: "store_busy",
   5005: "shutting_down",
   5006: "disk_low",
+  5007: "issuer_unavailable",
 
   /* end */
 } as const;

@@ -10,6 +10,7 @@ export const bundled: readonly string[] = [
   "commander",
   "fflate",
   "hucre",
+  "jose",
   "preact",
 ];
 
@@ -22,7 +23,7 @@ if (import.meta.main) {
   const parts: string[] = [];
   for (const name of bundled) {
     const folder = join(root, "node_modules", name);
-    const files = new Glob("{LICENSE,NOTICE}").scanSync(folder);
+    const files = new Glob("{LICENSE,LICENSE.md,NOTICE}").scanSync(folder);
     const texts = await Promise.all(
       [...files].toSorted().map((file) => Bun.file(join(folder, file)).text()),
     );

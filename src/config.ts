@@ -1,6 +1,6 @@
 /** Every setting and its parser, and every fixed limit. Flags override the environment, which overrides defaults. */
 
-import { familyOf, isBasePath } from "./domain/address.ts";
+import { familyOf, isBasePath, isSecureUrl } from "./domain/address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./domain/rate.ts";
 import { maskStoreUrl, parseStoreUrl } from "./domain/store-url.ts";
 
@@ -52,6 +52,25 @@ const rules = {
     parse: (text) => (/^[A-Za-z0-9._~+/-]{16,}=*$/.test(text) ? text : undefined),
     allowed: "at least 16 characters out of A-Z a-z 0-9 - . _ ~ + /",
     secret: true,
+  },
+  jwtIssuer: {
+    default: "",
+    meaning: "Issuer whose JWTs are accepted too, exactly as in their iss.",
+    parse: (text) => (text === "" || isIssuer(text) ? text : undefined),
+    allowed:
+      "an https URL without query and fragment, as in https://id.example; http on a loopback address",
+  },
+  jwtAudience: {
+    default: "",
+    meaning: "Audience (aud) of these JWTs, best the public URL of the service.",
+    parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
+    allowed: 'up to 200 visible ASCII characters without " and \\',
+  },
+  jwtClientId: {
+    default: "",
+    meaning: "The console's client id at the issuer; staff then sign in there.",
+    parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
+    allowed: 'up to 200 visible ASCII characters without " and \\',
   },
   basePath: {
     default: "",
@@ -194,6 +213,9 @@ export const fixedLimits = {
   ),
   webhookLeaseSeconds: limit(25, "Lease of the instance that sends, longer than an event takes."),
   webhookPollMs: limit(200, "Poll interval of webhooks."),
+  jwtRefreshSeconds: limit(300, "Interval of fetches of the issuer's keys."),
+  jwtCoolDownSeconds: limit(30, "Minimum time between two fetches of the issuer's keys."),
+  jwtFetchSecondsMax: limit(5, "Time for the issuer to answer."),
 };
 
 type Limits = { [Name in keyof typeof fixedLimits]: (typeof fixedLimits)[Name]["value"] };
@@ -238,6 +260,12 @@ export function resolveConfig(
   const config = Object.assign(values as Config, injected);
   if (config.backupTo === "" && sources["backupEvery"] !== "default")
     faults.push(`${settings.backupEvery.env}: has no effect without ${settings.backupTo.env}`);
+  // An issuer signs tokens for other services too.
+  if (config.jwtIssuer !== "" && config.jwtAudience === "")
+    faults.push(`${settings.jwtIssuer.env}: needs ${settings.jwtAudience.env}`);
+  for (const name of ["jwtAudience", "jwtClientId"] as const)
+    if (config.jwtIssuer === "" && config[name])
+      faults.push(`${settings[name].env}: has no effect without ${settings.jwtIssuer.env}`);
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
   return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
 }
@@ -282,6 +310,11 @@ export function findIgnoredVariables(environment: Environment): string[] {
 function parseList(text: string, isAllowed: (item: string) => boolean) {
   const items = text === "" ? [] : text.split(",").map((item) => item.trim());
   return items.every(isAllowed) ? items : undefined;
+}
+
+function isIssuer(text: string): boolean {
+  const { username, password } = URL.parse(text) ?? {};
+  return isSecureUrl(text) && !/[?#\s]/.test(text) && !username && !password;
 }
 
 function isNetwork(text: string): boolean {

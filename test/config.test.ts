@@ -65,11 +65,35 @@ describe("a setting", () => {
     ["PLANTSTORE_BACKUP_EVERY", "0m", '"0m" is not allowed'],
     ["PLANTSTORE_BACKUP_EVERY", "8d", '"8d" is not allowed'],
     ["PLANTSTORE_BODY_BYTES_TOTAL_MAX", "64", "an integer from 1048576"],
+    ["PLANTSTORE_JWT_ISSUER", "http://id.example", "an https URL"],
+    ["PLANTSTORE_JWT_ISSUER", "http://127.0.0.1.example", "an https URL"],
+    ["PLANTSTORE_JWT_ISSUER", "https://me:secret@id.example", "an https URL"],
+    ["PLANTSTORE_JWT_ISSUER", "https://id.example/?tenant=1", "without query and fragment"],
+    ["PLANTSTORE_JWT_ISSUER", "https://id.example/#", "without query and fragment"],
+    ["PLANTSTORE_JWT_ISSUER", "https://id .example", "an https URL"],
+    ["PLANTSTORE_JWT_ISSUER", "file:///etc/passwd", "an https URL"],
+    ["PLANTSTORE_JWT_ISSUER", "https://id.example", "needs PLANTSTORE_JWT_AUDIENCE"],
+    ["PLANTSTORE_JWT_AUDIENCE", "plants", "has no effect without PLANTSTORE_JWT_ISSUER"],
+    ["PLANTSTORE_JWT_AUDIENCE", 'a"b', "visible ASCII characters"],
+    ["PLANTSTORE_JWT_AUDIENCE", "two words", "visible ASCII characters"],
+    ["PLANTSTORE_JWT_CLIENT_ID", "console", "has no effect without PLANTSTORE_JWT_ISSUER"],
+    ["PLANTSTORE_JWT_CLIENT_ID", "x".repeat(201), "up to 200"],
   ])("%s=%s is refused by name, value and what is allowed", (name, value, says) => {
     const resolve = () => resolveConfig({}, { [name]: value });
     expect(resolve).toThrow(ConfigError);
     expect(resolve).toThrow(`${name}: `);
     expect(resolve).toThrow(says);
+  });
+
+  test.each([
+    "https://id.example",
+    "https://id.example/realms/shop/",
+    "http://127.0.0.1:9",
+    "http://[::1]:9",
+    "http://localhost",
+  ])("PLANTSTORE_JWT_ISSUER=%s is an issuer, and is kept as it is", (issuer) => {
+    const given = { PLANTSTORE_JWT_ISSUER: issuer, PLANTSTORE_JWT_AUDIENCE: "plants" };
+    expect(resolveConfig({}, given).config.jwtIssuer).toBe(issuer);
   });
 
   test("that came as a flag is refused by the flag's name", () => {

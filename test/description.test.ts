@@ -265,7 +265,7 @@ describe("the catalogue", () => {
       3007: "last_manager webhook_not_found webhook_name_taken store_full webhooks_full range_too_large",
       4001: "malformed_request path_not_found method_not_allowed url_too_long unsupported_media_type",
       4006: "unsupported_encoding body_too_large body_too_slow body_incomplete rate_limited",
-      5001: "internal overloaded store_unavailable store_busy shutting_down disk_low",
+      5001: "internal overloaded store_unavailable store_busy shutting_down disk_low issuer_unavailable",
     };
     const codes = Object.entries(released).flatMap(([first, names]) =>
       names.split(" ").map((name, index) => [name, Number(first) + index]),

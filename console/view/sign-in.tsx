@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import { findIssuedToken, issuerHost, leaveForIssuer } from "../api/issuer.ts";
 import { call, explain, Explained, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
@@ -18,8 +19,14 @@ const AROUND = /^["']?\s*(authorization\s*:\s*)?(bearer\s+)?|["']?\s*\\?$/gi;
 /** The characters that a token in a header may have. */
 const SENDABLE = /^[\x21-\x7e]+$/;
 
+async function enter(token: string, isKept: boolean): Promise<void> {
+  const identity = await call((client) => client.describeToken(), token);
+  beginSession({ token, identity }, isKept);
+}
+
 export function SignIn(): JSX.Element {
   const { isBusy, trouble, run } = useTask();
+  const atIssuer = useTask();
 
   const check = async (given: string, isKept = false): Promise<void> => {
     await run(async () => {
@@ -27,8 +34,7 @@ export function SignIn(): JSX.Element {
       if (token === "") throw new Explained("Paste a token to sign in.");
       if (!SENDABLE.test(token))
         throw new Explained("This is not a token: it contains spaces or special characters.");
-      const identity = await call((client) => client.describeToken(), token);
-      beginSession({ token, identity }, isKept);
+      await enter(token, isKept);
     });
     if (trouble.value !== undefined) focusField("token");
   };
@@ -44,6 +50,13 @@ export function SignIn(): JSX.Element {
     if (given !== undefined) void check(given);
   }, [offered.value]);
 
+  useEffect(() => {
+    void atIssuer.run(async () => {
+      const token = await findIssuedToken();
+      if (token !== undefined) await enter(token, false);
+    });
+  }, []);
+
   const reason = reasons[signedOut.value];
   return (
     <main>
@@ -55,6 +68,21 @@ export function SignIn(): JSX.Element {
         <h1>Sign in</h1>
         {reason !== undefined && trouble.value === undefined && (
           <Notice kind="warning" title="You were signed out" text={reason} />
+        )}
+        {issuerHost !== undefined && (
+          <>
+            {atIssuer.trouble.value !== undefined && (
+              <Notice kind="fault" title="Not signed in" text={explain(atIssuer.trouble.value)} />
+            )}
+            <Button
+              kind="main"
+              disabled={atIssuer.isBusy.value}
+              onClick={() => void atIssuer.run(leaveForIssuer)}
+            >
+              Sign in with {issuerHost}
+            </Button>
+            <p>Or sign in with a token of this store:</p>
+          </>
         )}
         <Form onSubmit={submit}>
           <Field
@@ -68,7 +96,11 @@ export function SignIn(): JSX.Element {
             onPaste={({ currentTarget: { form } }) => setTimeout(() => form?.requestSubmit())}
           />
           <Check name="kept">Stay signed in on this device</Check>
-          <Button type="submit" kind="main" disabled={isBusy.value}>
+          <Button
+            type="submit"
+            kind={issuerHost === undefined ? "main" : undefined}
+            disabled={isBusy.value}
+          >
             {isBusy.value ? "Checking…" : "Sign in"}
           </Button>
         </Form>

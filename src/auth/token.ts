@@ -6,11 +6,13 @@ import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";
+import type { JwtSettings, JwtVerifier, KeyLog } from "./jwt.ts";
 
 type UsedTokens = Pick<TokenStore, "findToken" | "touchTokens">;
 
 interface CheckedToken {
   readonly record: TokenRecord;
+  /** Infinity if the token is not in the store. */
   readonly checkedAtMs: number;
 }
 
@@ -36,6 +38,20 @@ interface Watch {
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive by RFC 9110. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
+/** RFC 7515, section 3.1. Our own tokens have no dot. */
+const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;
+
+type AuthSettings = JwtSettings & Readonly<{ token: string | undefined }>;
+
+/** Without an issuer, the code that verifies JWTs is not loaded. */
+export async function openAuthenticator(tokens: UsedTokens, settings: AuthSettings, log: KeyLog) {
+  const jwts =
+    settings.jwtIssuer === ""
+      ? undefined
+      : new (await import("./jwt.ts")).JwtVerifier(settings, log);
+  return new Authenticator(tokens, settings.token, systemClocks, jwts);
+}
+
 export class Authenticator {
   private readonly tokens: UsedTokens;
   private readonly environment: TokenRecord | undefined;
@@ -46,10 +62,17 @@ export class Authenticator {
   private used = new Map<string, number>();
   private readonly watched = new Set<Watch>();
   private watching: Timer | undefined;
+  private readonly jwts: JwtVerifier | undefined;
 
-  constructor(tokens: UsedTokens, environmentToken: string | undefined, clocks = systemClocks) {
+  constructor(
+    tokens: UsedTokens,
+    environmentToken: string | undefined,
+    clocks = systemClocks,
+    jwts?: JwtVerifier,
+  ) {
     this.tokens = tokens;
     this.clocks = clocks;
+    this.jwts = jwts;
     if (environmentToken === undefined) return;
     const grant = { name: ENVIRONMENT_NAME, scopes, createdAtMs: 0 };
     // It may be any text, so no prefix of it is shown.
@@ -58,7 +81,7 @@ export class Authenticator {
 
   /** Throws a Refusal without a valid token. Returns at once for a token that was checked within `ageMsMax`. */
   authenticate(header: string | null, ageMsMax = CACHE_MS): TokenRecord | Promise<TokenRecord> {
-    const cached = this.cache.get(header ?? "");
+    const cached = this.cache.get(header ?? "") ?? this.jwts?.find(header ?? "");
     if (cached !== undefined && this.clocks.monotonicMs() - cached.checkedAtMs < ageMsMax)
       return this.judge(cached);
     const token = parseBearer(header);
@@ -66,8 +89,20 @@ export class Authenticator {
     const hash = hashToken(token);
     if (hash === this.environment?.hash)
       return this.remember(header ?? "", { record: this.environment, checkedAtMs: Infinity });
+    if (this.jwts !== undefined && JWT.test(token))
+      return this.jwts.verify(header ?? "", token).then((checked) => this.judge(checked));
     if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
     return this.lookUp(header ?? "", hash, ageMsMax);
+  }
+
+  /** Undefined without an issuer. */
+  get keysAgeSeconds(): number | undefined {
+    return this.jwts?.keysAgeSeconds;
+  }
+
+  /** Ends the fetches of the issuer's keys. */
+  close(): void {
+    this.jwts?.close();
   }
 
   /** Calls back every WATCH_MS while the token is invalid. Returns a function that stops watching. */
@@ -140,12 +175,12 @@ export class Authenticator {
     return lookUp;
   }
 
-  private judge({ record }: CheckedToken): TokenRecord {
+  private judge({ record, checkedAtMs }: CheckedToken): TokenRecord {
     const now = this.clocks.nowMs();
     if (record.revokedAtMs !== undefined) throw new Refusal("token_invalid");
     if (record.expiresAtMs !== undefined && record.expiresAtMs <= now)
       throw new Refusal("token_expired");
-    if (record !== this.environment) this.used.set(record.hash, now);
+    if (checkedAtMs !== Infinity) this.used.set(record.hash, now);
     return record;
   }
 }

@@ -45,6 +45,13 @@ export function findClientAddress(
   return address;
 }
 
+/** https, or http to this machine. */
+export function isSecureUrl(text: unknown): text is string {
+  const url = typeof text === "string" ? URL.parse(text) : null;
+  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url?.hostname ?? "");
+  return url?.protocol === "https:" || (url?.protocol === "http:" && isLoopback);
+}
+
 /** Without "." and "..", which would resolve to another path. */
 export const isBasePath = (text: string): boolean =>
   /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)*$/.test(text);

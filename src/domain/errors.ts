@@ -68,6 +68,8 @@ const table = {
   shutting_down: "5005 503 Unavailable: The service is shutting down.",
   disk_low:
     "5006 503 Unavailable: Too little disk space is free for a new plant; nothing was stored.",
+  issuer_unavailable:
+    "5007 503 Unavailable: The key of the JWT is unknown, and the issuer does not answer.",
 } as const satisfies Record<string, `${number} ${number}${string}: ${string}`>;
 
 export type ErrorName = keyof typeof table;

@@ -2,6 +2,7 @@
 
 import { findClientAddress } from "../domain/address.ts";
 import { RateLimited, type RateState } from "../auth/rate-limit.ts";
+import type { Config } from "../config.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
 import { flushOverdue } from "../tick.ts";
@@ -233,7 +234,8 @@ function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, oper
   if (status === 503) headers["retry-after"] = "1";
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
-  if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal);
+  if (status === 401 || status === 403)
+    headers["www-authenticate"] = challenge(refusal, exchange.service.config);
   if (status === 415 && operation?.bodyTypes !== undefined)
     headers["accept-post"] = operation.bodyTypes.join(", ");
   const text = JSON.stringify({ error: code, message: refusal.message });
@@ -249,15 +251,23 @@ function addRateHeaders(headers: Headers, state: RateState): void {
   headers.set("ratelimit", `"token";r=${remaining};t=${resetSeconds}`);
 }
 
-/** RFC 6750, section 3: no error code if the client sent no token. */
-function challenge(refusal: Refusal): string {
-  const realm = 'Bearer realm="plants"';
-  const { reason, cause } = refusal;
+/** RFC 6750, section 3: no error code if the client sent no token. A refused JWT has its failed check as the cause. */
+function challenge({ reason, message, cause }: Refusal, { jwtAudience }: Config): string {
+  const realm = `Bearer realm="plants"${pointToMetadata(jwtAudience)}`;
   if (reason === "token_missing") return realm;
-  if (reason !== "insufficient_scope") return `${realm}, error="invalid_token"`;
-  const scope = typeof cause === "string" ? `, scope="${cause}"` : "";
-  return `${realm}, error="insufficient_scope"${scope}`;
+  const isScope = reason === "insufficient_scope";
+  const more = isScope ? `, scope="${String(cause)}"` : `, error_description="${message}"`;
+  const error = isScope ? "insufficient_scope" : "invalid_token";
+  return `${realm}, error="${error}"${typeof cause === "string" ? more : ""}`;
 }
+
+export const METADATA_PATH = "/.well-known/oauth-protected-resource";
+
+/** RFC 9728, section 5.1. The URL is known if the audience is the URL of the service. */
+const pointToMetadata = (audience: string): string =>
+  /^https?:/.test(audience)
+    ? `, resource_metadata="${audience.replace(/\/$/, "")}${METADATA_PATH}"`
+    : "";
 
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";

@@ -370,7 +370,7 @@ export function describeApi(config: Config): object {
         bearerAuth: {
           type: "http",
           scheme: "bearer",
-          description: `A token made by \`plantstore token create\`. Scopes: ${scopes.join(", ")}.`,
+          description: `A token made by \`plantstore token create\`${config.jwtIssuer && `, or a JWT of ${config.jwtIssuer}`}. Scopes: ${scopes.join(", ")}.`,
         },
       },
     },

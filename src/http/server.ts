@@ -89,6 +89,7 @@ export function startServer(given: Parts) {
     /** False if the console has not been built. */
     hasConsole: routes.some(({ path }) => path === "/"),
     checkReady: readiness.check,
+    findKeysAge: (): number | undefined => authenticator.keysAgeSeconds,
     /** Lets requests in flight finish within the configured time, then cuts off the rest. */
     stop: async (): Promise<void> => {
       readiness.isDraining = true;
@@ -99,6 +100,7 @@ export function startServer(given: Parts) {
       const drained = listener.stop(false);
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000 * DRAIN_SHARE)]);
       await listener.stop(true);
+      authenticator.close();
       await flushUses();
     },
   };

@@ -12,10 +12,11 @@ export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
 
 /** No routes for a folder that has not been built. */
-export function createFileRoutes({ basePath }: Config, consoleFolder: string): readonly Route[] {
+export function createFileRoutes(config: Config, consoleFolder: string): readonly Route[] {
+  const { basePath } = config;
   const routes = [
-    ...serve(consoleFolder, "/", "/console/{file}"),
-    ...serve(DOCS_FOLDER, "/docs", "/docs/{file}"),
+    ...serve(readFiles(consoleFolder, findSignIn(config)), "/", "/console/{file}"),
+    ...serve(readFiles(DOCS_FOLDER), "/docs", "/docs/{file}"),
   ];
   const redirect = () => answer(308, null, { location: `${basePath}/` });
   // A page's links are relative: they work only if its path ends in a slash.
@@ -26,16 +27,16 @@ export function createFileRoutes({ basePath }: Config, consoleFolder: string): r
 
 const INDEX = "index.html";
 
-function serve(folder: string, ...paths: readonly string[]): Route[] {
-  if (!existsSync(join(folder, INDEX))) return [];
-  const files = readFiles(folder);
+function serve(files: Files | undefined, ...paths: readonly string[]): Route[] {
+  if (files === undefined) return [];
   const handle: Operation["handle"] = ({ request }) => answerFile(request, files);
   return paths.map((path) => ({ path, operations: { GET: { scope: undefined, handle } } }));
 }
 
 /** No inline code, nothing from another origin, no framing. */
+const POLICY = "content-security-policy";
 const SECURITY_HEADERS = {
-  "content-security-policy":
+  [POLICY]:
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
     "worker-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; " +
     "frame-ancestors 'none'",
@@ -44,23 +45,42 @@ const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
 };
 
+/** What lets the console sign in at the issuer: its page names it, and may connect to it. */
+function findSignIn({ jwtIssuer, jwtAudience, jwtClientId }: Config) {
+  if (jwtClientId === "") return undefined;
+  const given = { issuer: jwtIssuer, audience: jwtAudience, "client-id": jwtClientId };
+  const attributes = Object.entries(given).map(
+    ([name, value]) => `data-${name}="${Bun.escapeHTML(value)}" `,
+  );
+  return { attributes: attributes.join(""), origin: new URL(jwtIssuer).origin };
+}
+
+type SignIn = ReturnType<typeof findSignIn>;
+
 /** The name has a content hash, so the file is immutable. */
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
 const GZIP = /\.gz$/;
 
+type Files = ReadonlyMap<string, ReturnType<typeof readFile>>;
+
 /** Keyed by name and read at the start: no URL becomes a path, and a page gets the files of its own build. */
-function readFiles(folder: string) {
+function readFiles(folder: string, signIn?: SignIn): Files | undefined {
+  if (!existsSync(join(folder, INDEX))) return undefined;
   const entries = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
-  return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name))]));
+  return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name), signIn)]));
 }
 
 /** One byte sequence, so one strong entity tag. All clients share the same copy. */
-function readFile(name: string, path: string) {
-  const content = readFileSync(path);
+function readFile(name: string, path: string, signIn: SignIn) {
   const plainName = name.replace(GZIP, "");
   const isHashed = HASHED.test(plainName);
+  const isPage = plainName === INDEX && signIn !== undefined;
+  const content = isPage ? addSignIn(path, signIn) : readFileSync(path);
   const headers = {
     ...SECURITY_HEADERS,
+    ...(isPage && {
+      [POLICY]: SECURITY_HEADERS[POLICY].replace("connect-src 'self'", `$& ${signIn.origin}`),
+    }),
     "content-type": Bun.file(plainName).type,
     "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
     vary: "Accept-Encoding",
@@ -70,10 +90,13 @@ function readFile(name: string, path: string) {
   return { content: new Blob([content]), headers };
 }
 
-function answerFile(
-  { headers: sent, params }: Exchange["request"],
-  files: ReturnType<typeof readFiles>,
-): Response {
+function addSignIn(path: string, { attributes }: NonNullable<SignIn>): Uint8Array<ArrayBuffer> {
+  const page = readFileSync(path.replace(GZIP, ""), "utf8");
+  const adapted = Buffer.from(page.replace("<html ", () => `<html ${attributes}`));
+  return GZIP.test(path) ? Bun.gzipSync(adapted) : adapted;
+}
+
+function answerFile({ headers: sent, params }: Exchange["request"], files: Files): Response {
   const name = params?.["file"] ?? INDEX;
   const compressed = acceptsGzip(sent.get("accept-encoding")) ? files.get(`${name}.gz`) : undefined;
   const file = compressed ?? files.get(name);

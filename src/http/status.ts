@@ -3,10 +3,11 @@
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
+import { scopes } from "../domain/token.ts";
 import { PROMETHEUS_TYPE, SAMPLES_MAX } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
+import { answer, answerText, METADATA_PATH, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
 
@@ -105,10 +106,29 @@ const METRICS_EXAMPLE =
 const describeStatus = (value: string) =>
   ok("Yes.", json(object({ status: text(value, undefined, { enum: [value] }) })));
 
-export const listStatusOperations = ({ sampleSeconds }: Config): Endpoints => ({
+/** RFC 9728, for clients that ask the issuer for a token. */
+function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
+  if (jwtIssuer === "") return {};
+  const metadata = object({
+    resource: text(jwtAudience, "The audience of JWTs for this service."),
+    authorization_servers: list(text(jwtIssuer)),
+    scopes_supported: { ...list(text()), example: scopes },
+    bearer_methods_supported: list(text("header")),
+    resource_name: text("Plant Store"),
+  });
+  const body = JSON.stringify(metadata.example);
+  return {
+    describeResource: operation(`GET ${METADATA_PATH}`, undefined, () => answer(200, body), {
+      summary: "Whose JWTs does the service accept?",
+      answers: ok("Protected resource metadata (RFC 9728).", json(metadata)),
+    }),
+  };
+}
+
+export const listStatusOperations = (config: Config): Endpoints => ({
   showActivity: operation("GET /activity", "plants:read", showActivity, {
     summary: "Show what this instance did lately",
-    description: `The last ${(SAMPLES_MAX * sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,
+    description: `The last ${(SAMPLES_MAX * config.sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,
     query: activityParameters,
     answers: ok("The samples.", json(ActivityShape)),
   }),
@@ -137,4 +157,5 @@ export const listStatusOperations = ({ sampleSeconds }: Config): Endpoints => ({
     answers: describeStatus("ready"),
     fails: ["BadRequest", "Unavailable"],
   },
+  ...describeResource(config),
 });

@@ -18,13 +18,17 @@ export function createLog(least: LogLevel, writeLine: (line: string) => void): L
   return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
 }
 
+const OWN_TOKEN = /pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g;
+/** The header of a JWT is a JSON object, so it begins so in base64. */
+const JWT = /eyJ[\w-]{8,}\.[\w-]*(\.[\w-]*)?/g;
+
 function formatLine(level: LogLevel, event: string, fields: Fields = {}): string {
   const entry = { time: new Date().toISOString(), level, event, ...fields };
   const line = JSON.stringify(entry, (_, value: unknown) =>
     value instanceof Error ? describeError(value) : value,
   );
   // The last line of defence against a token in the log.
-  return `${line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]")}\n`;
+  return `${line.replaceAll(OWN_TOKEN, "pst_[redacted]").replaceAll(JWT, "eyJ[redacted]")}\n`;
 }
 
 const PENDING_LENGTH_MAX = 1_048_576;

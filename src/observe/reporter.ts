@@ -32,6 +32,7 @@ interface Observed extends ServiceFacts {
   readonly limits: Config;
   /** Rejects if no write was committed within the last second. */
   readonly checkReady: () => Promise<void>;
+  readonly findKeysAge?: () => number | undefined;
 }
 
 export interface BackupState {
@@ -149,6 +150,10 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         postgres_connections_in_use: ["PostgreSQL: connections in use.", figures.connectionsInUse],
         postgres_waiting: ["PostgreSQL: callers waiting for a connection.", figures.callersWaiting],
         tokens_expiring: ["Tokens that expire within a week.", expiring.value],
+        jwt_keys_age_seconds: [
+          "Time since the issuer's keys were fetched, or since the start.",
+          observed.findKeysAge?.(),
+        ],
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],

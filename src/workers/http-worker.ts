@@ -1,7 +1,7 @@
 /** Another HTTP thread: a whole server, with its own store linked to the store's threads. */
 
 import { parentPort, workerData } from "node:worker_threads";
-import { Authenticator } from "../auth/token.ts";
+import { openAuthenticator } from "../auth/token.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
@@ -23,11 +23,12 @@ async function start(): Promise<() => Promise<void>> {
   const metrics = new Metrics(metricsMemory);
   const limits = { ...config, onCommit: metrics.countCommit };
   const store = await openStore(config.databaseUrl, limits, undefined, link);
+  const log = createLog(config.logLevel, (logLine) => send({ logLine }));
   const server = startServer({
     config,
     store,
-    authenticator: new Authenticator(store, config.token),
-    log: createLog(config.logLevel, (logLine) => send({ logLine })),
+    authenticator: await openAuthenticator(store, config, log),
+    log,
     metrics,
     reports: {
       readActivity: (sinceMs) => ask("activity", sinceMs),

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import { Authenticator } from "../auth/token.ts";
+import { openAuthenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
@@ -62,6 +62,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     store,
     limits: parts.config,
     checkReady: () => server.checkReady(),
+    findKeysAge: () => server.findKeysAge(),
   });
   const workers = links.map((link, index) => {
     const metricsMemory = memories[index] as SharedArrayBuffer;
@@ -71,7 +72,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   try {
     // Threads need descriptors, so they start before there are connections.
     await Promise.all(workers.map((worker) => worker.listening));
-    const authenticator = new Authenticator(store, config.token);
+    const authenticator = await openAuthenticator(store, config, parts.log);
     const own = { config, store, authenticator, reports: reporter, ratesMemory };
     server = startServer({ ...parts, ...own });
   } catch (error) {

@@ -60,6 +60,37 @@ describe("a page", () => {
     });
   });
 
+  test("of a console with an issuer names it, and may connect to it alone", async () => {
+    using other = makeTemporaryFolder();
+    const page = '<!doctype html><html lang="en"><title>Plants</title>';
+    writeFileSync(join(other.path, "index.html"), page);
+    writeFileSync(join(other.path, "index.html.gz"), Bun.gzipSync(Buffer.from(page)));
+    await using signing = await startService(
+      {
+        PLANTSTORE_JWT_ISSUER: "http://127.0.0.1:9/shop&co",
+        PLANTSTORE_JWT_AUDIENCE: "plants",
+        PLANTSTORE_JWT_CLIENT_ID: "<console>",
+      },
+      { consoleFolder: other.path },
+    );
+    const encodings = ["identity", "gzip"];
+    const answers = await Promise.all(
+      encodings.map((encoding) =>
+        fetch(`${signing.url}/`, { headers: { "accept-encoding": encoding } }),
+      ),
+    );
+    for (const answer of answers) {
+      expect(await answer.text()).toBe(
+        '<!doctype html><html data-issuer="http://127.0.0.1:9/shop&amp;co" data-audience="plants" ' +
+          'data-client-id="&lt;console&gt;" lang="en"><title>Plants</title>',
+      );
+      expect(answer.headers.get("content-security-policy")).toContain(
+        "connect-src 'self' http://127.0.0.1:9; ",
+      );
+    }
+    expect(new Set(answers.map(({ headers }) => headers.get("etag"))).size).toBe(2);
+  });
+
   test("that a browser has is not sent again, and is when it has changed or comes in another form", async () => {
     const etag = (await get("/")).headers.get("etag") ?? "";
     expect(etag).toMatch(/^"[^"]+"$/);

@@ -43,6 +43,8 @@ export interface PageOptions extends Look {
   readonly prelude?: string;
   /** Every state that the test waits for is judged, and not only the last one. `npm run test:long` does it everywhere. */
   readonly isJudgedThroughout?: boolean;
+  /** Another origin that the page may use. */
+  readonly otherOrigin?: string;
 }
 
 const desktop = { colorScheme: "light", viewport: { width: 1280, height: 800 } } as const;
@@ -142,6 +144,7 @@ export async function openPage({
   prelude = "",
   permissions = [],
   isJudgedThroughout = isLong,
+  otherOrigin = "",
   ...look
 }: PageOptions): Promise<TestPage> {
   launched ??= launchBrowser();
@@ -150,7 +153,7 @@ export async function openPage({
   const key = JSON.stringify(options);
   const tab = idleTabs.get(key)?.pop() ?? (await openTab(browser, options));
   const { context, page, observed } = tab;
-  observed.begin(new URL(url).origin, isJudgedThroughout);
+  observed.begin([new URL(url).origin, otherOrigin], isJudgedThroughout);
   await context.grantPermissions([...permissions]);
   const script = await page.addInitScript(prelude);
   const view: TestPage = {
@@ -200,7 +203,7 @@ interface Observed {
   readonly faults: string[];
   isJudgedThroughout: boolean;
   /** Forgets what was before. */
-  readonly begin: (origin: string, isJudgedThroughout: boolean) => void;
+  readonly begin: (origins: readonly string[], isJudgedThroughout: boolean) => void;
   readonly announceFailure: TestPage["announceFailure"];
   readonly listUnmet: () => string[];
 }
@@ -215,7 +218,7 @@ const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
 async function observe(context: BrowserContext): Promise<Observed> {
   const faults: string[] = [];
   const announced: Announcement[] = [];
-  let origin = "";
+  let origins: readonly string[] = [];
   const fail = (url: string, outcome: number | "failed", reason: string): void => {
     const met = announced.filter((one) => url.includes(one.urlPart) && one.outcome === outcome);
     for (const one of met) one.isMet = true;
@@ -237,7 +240,7 @@ async function observe(context: BrowserContext): Promise<Observed> {
   });
   context.on("request", (request) => {
     const { protocol, origin: asked } = new URL(request.url());
-    if (protocol !== "data:" && protocol !== "blob:" && asked !== origin)
+    if (protocol !== "data:" && protocol !== "blob:" && !origins.includes(asked))
       faults.push(`request to another origin: ${request.url()}`);
   });
   context.on("requestfailed", (request) => {
@@ -253,8 +256,8 @@ async function observe(context: BrowserContext): Promise<Observed> {
   const observed: Observed = {
     faults,
     isJudgedThroughout: false,
-    begin: (nextOrigin, isJudgedThroughout) => {
-      origin = nextOrigin;
+    begin: (nextOrigins, isJudgedThroughout) => {
+      origins = nextOrigins;
       observed.isJudgedThroughout = isJudgedThroughout;
       faults.length = announced.length = 0;
     },

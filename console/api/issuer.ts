@@ -1,0 +1,112 @@
+/** Signing in at the issuer of JWTs: Authorization Code (RFC 6749, section 4.1) with PKCE (RFC 7636). */
+
+import { scopes } from "../../src/domain/token.ts";
+import { keep, recall } from "../state/storage.ts";
+import { baseUrl, Explained } from "./service.ts";
+
+/** The service adds these to its page. */
+const { issuer = "", audience = "", clientId = "" } = document.documentElement.dataset;
+
+/** Undefined if staff sign in with tokens only. */
+export const issuerHost = issuer === "" ? undefined : new URL(issuer).host;
+
+const KEY = "plantstore.sign-in";
+
+/** What this tab remembers while the user is at the issuer. */
+interface Departure {
+  readonly state: string;
+  readonly verifier: string;
+  /** The fragment of the view to return to. */
+  readonly view: string;
+}
+
+/** An audience that is a URL is also the resource (RFC 8707). Some issuers know only the parameter `audience`. */
+const target = { audience, ...(/^https?:/.test(audience) && { resource: audience }) };
+
+export async function leaveForIssuer(): Promise<void> {
+  if (!isSecureContext)
+    throw new Explained(`Open this page by https to sign in with ${issuerHost}.`);
+  const [state, verifier] = [createSecret(), createSecret()];
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
+  const url = new URL(await findEndpoint("authorization_endpoint"));
+  const asked = {
+    response_type: "code",
+    client_id: clientId,
+    redirect_uri: baseUrl,
+    scope: scopes.join(" "),
+    state,
+    code_challenge: toBase64Url(new Uint8Array(digest)),
+    code_challenge_method: "S256",
+    ...target,
+  };
+  for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);
+  keep("sessionStorage", KEY, { state, verifier, view: location.hash } satisfies Departure);
+  location.assign(url);
+}
+
+/** The issuer's answer, with which it redirected the user here. Used once, and removed from the address at once. */
+let answer = takeAnswer();
+
+function takeAnswer() {
+  const departure = recall("sessionStorage", KEY) as Departure | undefined;
+  const given = new URLSearchParams(location.search);
+  if (departure === undefined || !given.has("state")) return undefined;
+  keep("sessionStorage", KEY, undefined);
+  history.replaceState(null, "", location.pathname);
+  // Fires `hashchange`, so the route follows.
+  if (departure.view !== "") location.replace(departure.view);
+  return { departure, given };
+}
+
+/** The access token, if the user has just returned from the issuer. */
+export async function findIssuedToken(): Promise<string | undefined> {
+  if (answer === undefined) return undefined;
+  const { departure, given } = answer;
+  answer = undefined;
+  const isOurs = given.get("state") === departure.state;
+  // RFC 9207: the answer of another issuer must not be used here.
+  if (!isOurs || (given.get("iss") ?? issuer) !== issuer)
+    throw new Explained("This answer belongs to another attempt to sign in. Try again.");
+  const code = given.get("code");
+  if (code === null)
+    throw new Explained(
+      given.get("error") === "access_denied"
+        ? `You were not signed in by ${issuerHost}.`
+        : `${issuerHost} refused the sign-in (${given.get("error") ?? "no code"}).`,
+    );
+  const body = new URLSearchParams({
+    grant_type: "authorization_code",
+    code,
+    redirect_uri: baseUrl,
+    client_id: clientId,
+    code_verifier: departure.verifier,
+    ...target,
+  });
+  const { access_token: token } = await ask(await findEndpoint("token_endpoint"), {
+    method: "POST",
+    body,
+  });
+  return token;
+}
+
+async function findEndpoint(name: string): Promise<string> {
+  const place = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
+  const { [name]: url = "", issuer: named } = await ask(place);
+  if (named !== issuer || !/^https?:$/.test(URL.parse(url)?.protocol ?? ""))
+    throw new Explained(`${issuerHost} does not describe how to sign in.`);
+  return url;
+}
+
+async function ask(url: string, init: RequestInit = {}): Promise<Record<string, string>> {
+  const response = await fetch(url, { ...init, credentials: "omit" }).catch(() => undefined);
+  if (response?.ok) return (await response.json()) as Record<string, string>;
+  throw new Explained(`${issuerHost} did not answer as expected. Try again later.`);
+}
+
+const createSecret = (): string => toBase64Url(crypto.getRandomValues(new Uint8Array(32)));
+
+const toBase64Url = (bytes: Uint8Array): string =>
+  btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "");

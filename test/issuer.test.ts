@@ -1,0 +1,257 @@
+/** The issuer's keys: fetched in the background, rotated, and kept while the issuer is down, slow or lying. */
+
+import { describe, expect, test } from "bun:test";
+import { catalogue } from "../src/domain/errors.ts";
+import { AUDIENCE, type Issuer, makeKey, startIssuer } from "./support/issuer.ts";
+import { limits } from "./support/limits.ts";
+import { startProvider } from "./support/provider.ts";
+import { send, startService, type TestService } from "./support/service.ts";
+import { until } from "./support/until.ts";
+
+const ask = (service: TestService, token: string, more: Record<string, string> = {}) =>
+  send(service, "GET", "/token", { headers: { authorization: `Bearer ${token}`, ...more } });
+
+const statusOf = async (service: TestService, token: string): Promise<number> =>
+  (await ask(service, token)).status;
+
+/** Resolves when the service has logged this event. */
+const untilLogged = ({ logLines }: TestService, event: string): Promise<void> =>
+  until(event, () => logLines.some((line) => line.includes(`"event":"${event}"`)));
+
+/** Every attempt may fetch, and fetches recur. */
+const eager = limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.02 });
+/** No fetch after the first, within a test. */
+const reluctant = limits({ jwtCoolDownSeconds: 3_600 });
+
+describe("with a real provider", () => {
+  test("its tokens are accepted, with the scopes that it granted", async () => {
+    await using provider = await startProvider();
+    await using service = await startService(provider.settings);
+    const response = await ask(service, await provider.grant("plants:read tokens:manage"));
+    expect(await response.json()).toMatchObject({
+      name: "jwt:nightly",
+      scopes: ["plants:read", "tokens:manage"],
+    });
+  });
+
+  test("a rotated key is fetched for the first token that it signed, and the old one is refused", async () => {
+    await using provider = await startProvider();
+    await using service = await startService({
+      ...provider.settings,
+      ...limits({ jwtCoolDownSeconds: 0 }),
+    });
+    const old = await provider.grant("plants:read");
+    expect(await statusOf(service, old)).toBe(200);
+    await provider.rotate();
+    // Known keys serve without a question.
+    expect(await statusOf(service, old)).toBe(200);
+    expect(await statusOf(service, await provider.grant("plants:read"))).toBe(200);
+    expect(await statusOf(service, old)).toBe(401);
+  });
+});
+
+describe("an unknown key id", () => {
+  test("fetches once for all requests that wait, and not again within the cool-down", async () => {
+    await using issuer = await startIssuer();
+    const held = Promise.withResolvers<unknown>();
+    const { discovery } = issuer.documents;
+    issuer.documents.discovery = held.promise;
+    await using service = await startService({ ...issuer.settings, ...reluctant });
+    const second = await makeKey("second");
+    const token = await issuer.sign({}, {}, second);
+    const statuses = Array.from({ length: 10 }, () => statusOf(service, token));
+    await until("the issuer is asked", () => issuer.asked.length > 0);
+    held.resolve(discovery);
+    expect(await Promise.all(statuses)).toEqual(Array.from({ length: 10 }, () => 401));
+    issuer.documents.keys = { keys: [second.publicJwk] };
+    expect(await statusOf(service, token)).toBe(401);
+    expect(issuer.asked).toEqual(["/.well-known/openid-configuration", "/keys"]);
+  });
+
+  test("of a token without one is no matter if the issuer has one key of its kind", async () => {
+    await using issuer = await startIssuer();
+    await using service = await startService(issuer.settings);
+    expect(await statusOf(service, await issuer.sign({}, { kid: undefined }))).toBe(200);
+    await using other = await startIssuer();
+    other.documents.keys = { keys: [other.key.publicJwk, (await makeKey("second")).publicJwk] };
+    await using choosing = await startService(other.settings);
+    const response = await ask(choosing, await other.sign({}, { kid: undefined }));
+    expect(await response.json()).toMatchObject({ message: expect.stringContaining("kid") });
+  });
+});
+
+describe("an issuer that is down", () => {
+  test("at the start leaves the service ready; its tokens wait until it answers", async () => {
+    const { port } = new URL((await startIssuer().then(stop)).url);
+    const issuer = await startIssuer(Number(port)).then(stop);
+    await using service = await startService({ ...issuer.settings, ...eager });
+    await untilLogged(service, "issuer_keys_not_fetched");
+    expect((await send(service, "GET", "/readyz")).status).toBe(200);
+    expect((await send(service, "GET", "/token")).status).toBe(200);
+    const refused = await ask(service, await issuer.sign());
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
+    expect(await refused.json()).toMatchObject({ error: catalogue.issuer_unavailable.code });
+    await using again = await startIssuer(Number(port));
+    const token = await again.sign();
+    await until("the token is accepted", async () => (await statusOf(service, token)) === 200);
+    await untilLogged(service, "issuer_keys_fetched");
+  });
+
+  test("later does not end its tokens, old or new; the log and a metric tell the age of its keys", async () => {
+    await using issuer = await startIssuer();
+    await using service = await startService({ ...issuer.settings, ...eager });
+    expect(await statusOf(service, await issuer.sign())).toBe(200);
+    await stop(issuer);
+    await untilLogged(service, "issuer_keys_not_fetched");
+    expect(await statusOf(service, await issuer.sign({ jti: "new" }))).toBe(200);
+    expect(await statusOf(service, await issuer.sign({}, { kid: "unknown" }))).toBe(503);
+    const metrics = await (await send(service, "GET", "/metrics")).text();
+    const [, age] = /^plantstore_jwt_keys_age_seconds ([\d.]+)$/m.exec(metrics) ?? [];
+    expect(Number(age)).toBeGreaterThan(0);
+    const line = service.logLines.find((one) => one.includes("issuer_keys_not_fetched"));
+    expect(JSON.parse(line ?? "")).toMatchObject({ level: "warn", keysAgeSeconds: 0 });
+    // An outage is logged once an hour.
+    expect(service.logLines.filter((one) => one.includes("issuer_keys_not_"))).toHaveLength(1);
+  });
+});
+
+test("a service without an issuer has neither the metric nor the metadata", async () => {
+  await using service = await startService();
+  expect(await (await send(service, "GET", "/metrics")).text()).not.toMatch(/^plantstore_jwt/m);
+  const response = await send(service, "GET", "/.well-known/oauth-protected-resource");
+  expect(response.status).toBe(404);
+});
+
+test("an issuer that is slow delays no token of a known key", async () => {
+  await using issuer = await startIssuer();
+  await using service = await startService({
+    ...issuer.settings,
+    ...limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.02, jwtFetchSecondsMax: 0.1 }),
+  });
+  expect(await statusOf(service, await issuer.sign())).toBe(200);
+  // Neither a head nor, then, the rest of a body arrives.
+  issuer.documents.discovery = new Promise(() => undefined);
+  const asked = issuer.asked.length;
+  await until("a fetch hangs", () => issuer.asked.length > asked + 1);
+  expect(await statusOf(service, await issuer.sign({ jti: "2" }))).toBe(200);
+  expect(await statusOf(service, await issuer.sign({}, { kid: "unknown" }))).toBe(503);
+  await untilLogged(service, "issuer_keys_not_fetched");
+});
+
+const stop = async (issuer: Issuer): Promise<Issuer> => {
+  await issuer[Symbol.asyncDispose]();
+  return issuer;
+};
+
+describe("an issuer that lies", () => {
+  type Lie = (issuer: Issuer) => Promise<Partial<Issuer["documents"]>>;
+  const lies: Record<string, [says: RegExp, lie: Lie]> = {
+    "about its name": [
+      /names another issuer: \\"https:\/\/other\.example\\"/,
+      async ({ url }) => ({
+        discovery: { issuer: "https://other.example", jwks_uri: `${url}/keys` },
+      }),
+    ],
+    "with keys by plain http elsewhere": [
+      /jwks_uri that is not allowed/,
+      async ({ url }) => ({ discovery: { issuer: url, jwks_uri: "http://192.0.2.1/keys" } }),
+    ],
+    "with keys in a file": [
+      /jwks_uri that is not allowed/,
+      async ({ url }) => ({ discovery: { issuer: url, jwks_uri: "file:///etc/passwd" } }),
+    ],
+    "without a place of its keys": [
+      /jwks_uri that is not allowed: null/,
+      async ({ url }) => ({ discovery: { issuer: url } }),
+    ],
+    "with null": [/names another issuer: null/, async () => ({ discovery: null })],
+    "with a page": [/JSON/, async () => ({ discovery: new Response("<html>") })],
+    "with a redirect": [
+      /redirect/i,
+      async ({ url }) => ({ keys: Response.redirect(`${url}/other`) }),
+    ],
+    "with a failure": [/answers 500/, async () => ({ keys: new Response("", { status: 500 }) })],
+    "with a document without end": [
+      /larger than 262144 bytes/,
+      async () => ({ keys: new Response(new Uint8Array(300_000)) }),
+    ],
+    "with no keys": [/has no key for RS256/, async () => ({ keys: { keys: [] } })],
+    "with keys that are no list": [/has no key/, async () => ({ keys: { keys: "all" } })],
+    "with a shared secret": [
+      /has no key/,
+      async () => ({ keys: { keys: [{ kty: "oct", k: "c2VjcmV0", alg: "HS256", kid: "first" }] } }),
+    ],
+    "with a short key": [
+      /has no key/,
+      async () => ({ keys: { keys: [{ kty: "RSA", n: "AQAB", e: "AQAB", kid: "first" }] } }),
+    ],
+    "with a private key": [
+      /has no key/,
+      async ({ key }) => ({ keys: { keys: [{ ...key.publicJwk, d: "AQAB" }, null, 7] } }),
+    ],
+  };
+
+  test.each(Object.entries(lies))("%s is not believed", async (_, [says, lie]) => {
+    await using issuer = await startIssuer();
+    await using service = await startService({ ...issuer.settings, ...eager });
+    const token = await issuer.sign();
+    expect(await statusOf(service, token)).toBe(200);
+    Object.assign(issuer.documents, await lie(issuer));
+    await untilLogged(service, "issuer_keys_not_fetched");
+    expect(service.logLines.find((line) => line.includes("_not_fetched"))).toMatch(says);
+    // The keys from before still count.
+    expect(await statusOf(service, await issuer.sign({ jti: "2" }))).toBe(200);
+  });
+
+  test("with a malformed key has its tokens refused", async () => {
+    await using issuer = await startIssuer();
+    issuer.documents.keys = { keys: [{ ...issuer.key.publicJwk, x: "AQAB", y: "AQAB" }] };
+    await using service = await startService(issuer.settings);
+    const response = await ask(service, await issuer.sign());
+    expect([response.status, await response.json()]).toEqual([
+      401,
+      {
+        error: catalogue.token_invalid.code,
+        message: "The JWT failed the check of its key.",
+      },
+    ]);
+  });
+});
+
+const THREADS = process.platform === "linux" ? 3 : 1;
+
+test("every HTTP thread accepts the tokens of the issuer", async () => {
+  await using issuer = await startIssuer();
+  await using service = await startService({
+    ...issuer.settings,
+    PLANTSTORE_WORKERS: String(THREADS),
+  });
+  const token = await issuer.sign();
+  const threads = new Set<string>();
+  for (let count = 0; threads.size < THREADS && count < 1_000; count++) {
+    const response = await ask(service, token, { connection: "close", "x-request-id": "?" });
+    expect(response.status).toBe(200);
+    threads.add((response.headers.get("x-request-id") ?? "").replace(/-.*/, ""));
+  }
+  expect(threads.size).toBe(THREADS);
+});
+
+test("the metadata names the issuer, the audience and the scopes, and is in the description", async () => {
+  await using issuer = await startIssuer();
+  await using service = await startService(issuer.settings);
+  const response = await fetch(`${service.url}/.well-known/oauth-protected-resource`);
+  expect(response.headers.get("content-type")).toBe("application/json");
+  expect(await response.json()).toEqual({
+    resource: AUDIENCE,
+    authorization_servers: [issuer.url],
+    scopes_supported: ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"],
+    bearer_methods_supported: ["header"],
+    resource_name: "Plant Store",
+  });
+  const missing = await fetch(`${service.url}/plants`);
+  expect(missing.headers.get("www-authenticate")).toBe(
+    `Bearer realm="plants", resource_metadata="${AUDIENCE}/.well-known/oauth-protected-resource"`,
+  );
+  const description = await (await fetch(`${service.url}/openapi.json`)).json();
+  expect(description).toHaveProperty(["paths", "/.well-known/oauth-protected-resource", "get"]);
+});

@@ -1,0 +1,106 @@
+/** A real OpenID provider, with keys that a test can rotate. */
+
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { exportJWK, generateKeyPair } from "jose";
+import { Provider } from "oidc-provider";
+import { scopes } from "../../src/domain/token.ts";
+
+interface RealProvider extends AsyncDisposable {
+  readonly url: string;
+  readonly settings: Readonly<Record<string, string>>;
+  /** A token by client credentials, for the client `nightly`. */
+  readonly grant: (scope: string) => Promise<string>;
+  /** Signs with a new key from now on, and publishes only that one. */
+  readonly rotate: () => Promise<void>;
+}
+
+const SECRET = "a-secret-of-the-client-nightly";
+const CONSOLE_CLIENT = "console";
+
+/** `redirectUri` is where the console is. The audience is its URL. */
+export async function startProvider(redirectUri = "http://127.0.0.1:9/"): Promise<RealProvider> {
+  const server = createServer((request, response) => {
+    // Instead of a page that asks who the user is.
+    if (!request.url?.startsWith("/interaction/")) void provider.callback()(request, response);
+    else void provider.interactionFinished(request, response, { login: { accountId: "alice" } });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const create = async () => {
+    const { privateKey } = await generateKeyPair("RS256", { extractable: true });
+    const key = { ...(await exportJWK(privateKey)), kid: crypto.randomUUID(), use: "sig" };
+    return new Provider(url, {
+      jwks: { keys: [key] },
+      cookies: { keys: [SECRET] },
+      clients: [
+        {
+          client_id: "nightly",
+          client_secret: SECRET,
+          grant_types: ["client_credentials"],
+          redirect_uris: [],
+          response_types: [],
+        },
+        {
+          client_id: CONSOLE_CLIENT,
+          token_endpoint_auth_method: "none",
+          application_type: "native",
+          grant_types: ["authorization_code"],
+          redirect_uris: [redirectUri],
+          response_types: ["code"],
+        },
+      ],
+      clientBasedCORS: () => true,
+      // Every user has consented to all scopes.
+      loadExistingGrant: async ({ oidc }) => {
+        const { clientId } = oidc.client ?? {};
+        const accountId = oidc.session?.accountId;
+        const grant = new oidc.provider.Grant({ clientId, accountId });
+        grant.addResourceScope(redirectUri, scopes.join(" "));
+        await grant.save();
+        return grant;
+      },
+      features: {
+        clientCredentials: { enabled: true },
+        devInteractions: { enabled: false },
+        resourceIndicators: {
+          enabled: true,
+          getResourceServerInfo: (_context, resource) => ({
+            audience: resource,
+            scope: scopes.join(" "),
+            accessTokenFormat: "jwt",
+            jwt: { sign: { alg: "RS256" } },
+          }),
+          useGrantedResource: () => true,
+        },
+      },
+    });
+  };
+  let provider = await create();
+  return {
+    url,
+    settings: {
+      PLANTSTORE_JWT_ISSUER: url,
+      PLANTSTORE_JWT_AUDIENCE: redirectUri,
+      PLANTSTORE_JWT_CLIENT_ID: CONSOLE_CLIENT,
+    },
+    grant: async (scope) => {
+      const response = await fetch(`${url}/token`, {
+        method: "POST",
+        headers: { authorization: `Basic ${btoa(`nightly:${SECRET}`)}` },
+        body: new URLSearchParams({
+          grant_type: "client_credentials",
+          resource: redirectUri,
+          scope,
+        }),
+      });
+      const { access_token: token } = (await response.json()) as { access_token: string };
+      return token;
+    },
+    rotate: async () => void (provider = await create()),
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
