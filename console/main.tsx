@@ -9,7 +9,7 @@ import { follow, route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { Shell } from "./view/shell.tsx";
-import { listenForKeys } from "./view/shortcuts.tsx";
+import { keepFocus, listenForKeys } from "./view/shortcuts.tsx";
 
 effect(() => {
   const view = identity.value === undefined ? "Sign in" : titleOf(route.value.view);
@@ -31,5 +31,6 @@ effect(() => {
 startFeed();
 startLists();
 listenForKeys();
+keepFocus();
 
 render(<Shell />, document.querySelector("#app") as Element);

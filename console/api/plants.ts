@@ -9,7 +9,11 @@ import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../client/client.ts";
 
-export type ListFilter = Filter & Pick<PlantQuery, "order">;
+export type ListFilter = Filter &
+  Pick<PlantQuery, "order"> & {
+    /** Undefined is by id, as the service sorts. */
+    readonly sort?: "name" | "tag" | undefined;
+  };
 
 /** Retries after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };

@@ -4,20 +4,30 @@ import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
 import { createFilter, pickFilter } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
-import type { Plant } from "../../src/domain/plant.ts";
-import { createPlant, type ListFilter, removePlant, Taken } from "../api/plants.ts";
-import type { Versioned } from "../api/plants.ts";
+import { findInt64, isSame, type Plant } from "../../src/domain/plant.ts";
+import {
+  Changed,
+  createPlant,
+  findPlant,
+  findTaken,
+  type ListFilter,
+  removePlant,
+  Taken,
+  type Versioned,
+} from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
 import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
-import { announce, toast } from "./toasts.ts";
+import { announce, toast, toastDone } from "./toasts.ts";
 
 const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
 /** The scroll position is restored within this many rows. */
 const PLACE_ROWS_MAX = 20_000;
+/** The service sorts by id only, so a list by name or tag is sorted here, up to this many plants. */
+export const SORTED_MAX = 10_000;
 
 /** Either these plants, or all that match the filter except these. */
 interface Selection {
@@ -27,19 +37,53 @@ interface Selection {
   readonly last?: bigint;
 }
 
+type Compare = (one: Plant, other: Plant) => number;
+
+const { compare: compareTexts } = new Intl.Collator(undefined, { numeric: true });
+
+/** Plants without a tag come last, in either direction. */
+function createOrder({ sort, order }: ListFilter, first: bigint | undefined): Compare {
+  const sign = order === "desc" ? -1 : 1;
+  return (one, other) => {
+    if (one.id === other.id) return 0;
+    if (one.id === first || other.id === first) return one.id === first ? -1 : 1;
+    const [text, otherText] = sort === undefined ? [] : [one[sort], other[sort]];
+    if (text === undefined || otherText === undefined) {
+      if (text !== otherText) return text === undefined ? 1 : -1;
+    } else {
+      const difference = compareTexts(text, otherText);
+      if (difference !== 0) return sign * difference;
+    }
+    return one.id < other.id ? -sign : sign;
+  };
+}
+
 /** The plants of one filter, loaded page by page as the list is scrolled. */
 class PlantList {
   readonly filter: ListFilter;
+  /** The search text as an id. The plant with this id is listed first, whatever its name. */
+  readonly searchedId: bigint | undefined;
+  /** The plant with the searched id; null if there is none, undefined until it is known. */
+  readonly holder = signal<Plant | null | undefined>(undefined);
   /** In the order of the list. The array changes in place; `version` changes with it. */
   readonly plants: Plant[] = [];
   readonly version = signal(0);
   readonly phase = signal<"loading" | "ready" | "end" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
-  /** The number of matches; undefined until it is known. */
+  /** The service's count of the matches; undefined until it is known. */
   readonly count = signal<PlantCount | undefined>(undefined);
   /** The plant with the keyboard cursor. */
   readonly active = signal<bigint | undefined>(undefined);
   readonly selection = signal<Selection>({ isAll: false, ids: new Set() });
+  /** Whether the plant matches the service's filter. */
+  private readonly accepts: (plant: Plant) => boolean;
+  /** The same without the search, for the plant with the searched id. */
+  private readonly acceptsHolder: (plant: Plant) => boolean;
+  private readonly compare: Compare;
+  /** Every plant that was listed, as it was last, so the place of one that is gone is still known. */
+  private readonly listed = new Map<bigint, Plant>();
+  /** The digits of the longest id listed so far. */
+  idLength = 0;
   /** The cursor of the next page. */
   private after: bigint | undefined;
   private hasMore = true;
@@ -50,18 +94,47 @@ class PlantList {
 
   constructor(filter: ListFilter) {
     this.filter = filter;
+    this.searchedId = findInt64((filter.q ?? "").trim());
+    this.accepts = createFilter(filter);
+    this.acceptsHolder = createFilter({ ...filter, q: undefined });
+    this.compare = createOrder(filter, this.searchedId);
   }
 
-  /** Loads pages until 100 more rows and this id are loaded. A search may need many pages. */
+  /** Whether more plants match than can be sorted. */
+  get isCut(): boolean {
+    return this.phase.value === "end" && this.hasMore;
+  }
+
+  /** The plant that is listed for its id alone: the service's filter does not find it. */
+  get onlyById(): Plant | undefined {
+    const { value } = this.holder;
+    const isListed = value && this.includes(value) && !this.accepts(value);
+    return isListed ? value : undefined;
+  }
+
+  /** How many plants match; undefined until something is known. A lower bound is at least what is loaded. */
+  readonly matches = computed((): PlantCount | undefined => {
+    void this.version.value;
+    const loaded = this.plants.length;
+    if (this.phase.value === "end" && !this.hasMore) return { count: loaded, exact: true };
+    if (this.count.value === undefined) return undefined;
+    const { count: counted, exact } = this.count.value;
+    const count = Math.max(loaded, counted + (this.onlyById === undefined ? 0 : 1));
+    return exact || count > 0 ? { count, exact } : undefined;
+  });
+
+  /**
+   * Loads pages until 100 more rows and this id are loaded. A search may need many pages. A list by name or tag is
+   * loaded at once.
+   */
   async loadMore(until?: bigint): Promise<void> {
-    if (this.phase.value === "loading" || !this.hasMore) return;
+    if (this.phase.value === "loading" || this.phase.value === "end") return;
     this.phase.value = "loading";
-    const wanted = this.plants.length + FIRST_PAGE_LENGTH;
-    const isReached = (): boolean =>
-      until === undefined || this.isLoaded(until) || this.plants.length > PLACE_ROWS_MAX;
+    const isSorted = this.filter.sort !== undefined;
     try {
-      while (this.hasMore && !(this.plants.length >= wanted && isReached())) await this.loadPage();
-      this.phase.value = this.hasMore ? "ready" : "end";
+      const loading = isSorted ? this.loadSorted() : this.loadRows(until);
+      await Promise.all([this.findHolder(), loading]);
+      this.phase.value = this.hasMore && !isSorted ? "ready" : "end";
     } catch (error) {
       if (isAbort(error)) return;
       this.failure.value = error;
@@ -71,60 +144,129 @@ class PlantList {
     }
   }
 
-  private async loadPage(): Promise<void> {
-    const limit = this.after === undefined ? FIRST_PAGE_LENGTH : PAGE_LENGTH;
-    const query = { ...this.filter, after: this.after, limit };
+  /** The service finds names and tags; ids are looked up. */
+  private async findHolder(): Promise<void> {
+    if (this.searchedId === undefined || this.holder.value !== undefined) return;
+    const found = await findTaken(this.searchedId, this.left.signal);
+    if (found === undefined) this.holder.value = null;
+    else this.show(found);
+  }
+
+  private async loadRows(until: bigint | undefined): Promise<void> {
+    const wanted = this.plants.length + FIRST_PAGE_LENGTH;
+    const isReached = (): boolean =>
+      until === undefined || this.isLoaded(until) || this.plants.length > PLACE_ROWS_MAX;
+    while (this.hasMore && !(this.plants.length >= wanted && isReached()))
+      this.append(await this.readPage());
+  }
+
+  private async loadSorted(): Promise<void> {
+    const found: Plant[] = [];
+    // From the start, also after a failure.
+    [this.after, this.hasMore] = [undefined, true];
+    while (this.hasMore && found.length < SORTED_MAX) found.push(...(await this.readPage()));
+    this.plants.length = 0;
+    this.append(found.toSorted(this.compare));
+    if (this.holder.value) this.show(this.holder.value);
+  }
+
+  private append(plants: readonly Plant[]): void {
+    for (const plant of plants) {
+      // `findHolder` lists it.
+      if (plant.id === this.searchedId) continue;
+      this.plants.push(plant);
+      this.note(plant);
+    }
+    if (plants.length > 0) this.version.value++;
+  }
+
+  private async readPage(): Promise<readonly Plant[]> {
+    const { after, filter } = this;
+    const isFirst = after === undefined && filter.sort === undefined;
+    const query = {
+      ...filter,
+      after,
+      order: filter.sort === undefined ? filter.order : ("asc" as const),
+      limit: isFirst ? FIRST_PAGE_LENGTH : PAGE_LENGTH,
+    };
     const { plants, next } = await call((client) => client.listPage(query, this.options));
-    for (const plant of plants) this.plants.push(plant);
     this.after = next;
     this.hasMore = next !== undefined;
-    if (plants.length > 0) this.version.value++;
+    return plants;
   }
 
   /** Reuses the total unless `isAgain`: a search must not recount all plants at every keystroke. */
   async readCount(isAgain: boolean): Promise<void> {
     const isAll = isWhole(this.filter);
+    const begunAtMs = performance.now();
     try {
       if (isAll || isAgain || total.value === undefined)
         total.value = await call((client) => client.countPlants({}, this.options));
       this.count.value = isAll
         ? total.value
         : await call((client) => client.countPlants(pickFilter(this.filter), this.options));
-    } catch {
-      // The list works without counts.
+    } catch (error) {
+      // The list works without counts. They are read again.
+      if (!isAbort(error)) recountLater();
+      return;
     }
+    if (changedAtMs > begunAtMs - STALE_MS) recountLater();
+  }
+
+  /** Keeps the count right until the service counts again. */
+  adjustCount(before: Plant | undefined, after: Plant | undefined): void {
+    const [was, is] = [before, after].map((plant) => plant !== undefined && this.accepts(plant));
+    this.count.value = shift(this.count.value, Number(is) - Number(was));
   }
 
   stop(): void {
     this.left.abort();
   }
 
-  /** Shows a plant that was added or changed, if it belongs to the loaded part. */
+  /** A plant was added or changed. */
   put(plant: Plant): void {
-    if (!this.includes(plant)) return this.take(plant.id);
-    if (this.phase.value === "loading") this.late.push(() => this.put(plant));
-    const index = this.placeOf(plant.id);
-    if (this.plants[index]?.id === plant.id) this.plants[index] = plant;
-    else if (!this.isBeyond(plant.id)) this.plants.splice(index, 0, plant);
-    this.version.value++;
+    if (this.phase.value === "loading") this.late.push(() => this.show(plant));
+    this.show(plant);
   }
 
-  /** The plant is gone, or no longer matches. */
+  /** A plant is gone. */
   take(id: bigint): void {
     if (this.phase.value === "loading") this.late.push(() => this.take(id));
-    const index = this.indexOf(id);
-    if (index === -1) return;
-    this.plants.splice(index, 1);
+    if (id === this.searchedId) this.holder.value = null;
+    recountLater();
+    if (!this.remove(id)) return;
     this.version.value++;
     // An empty list has nothing to scroll, so it would load no more.
     if (this.plants.length === 0) void this.loadMore();
   }
 
+  /** Lists the plant if it matches and belongs to the loaded part. */
+  private show(plant: Plant): void {
+    if (plant.id === this.searchedId) this.holder.value = plant;
+    const wasListed = this.remove(plant.id);
+    this.note(plant);
+    const isLoaded = wasListed || plant.id === this.searchedId || !this.isBeyond(plant.id);
+    if (isLoaded && this.includes(plant)) this.plants.splice(this.placeOf(plant.id), 0, plant);
+    this.version.value++;
+    if (wasListed && this.plants.length === 0) void this.loadMore();
+  }
+
+  private note(plant: Plant): void {
+    this.listed.set(plant.id, plant);
+    this.idLength = Math.max(this.idLength, String(plant.id).length);
+  }
+
+  private remove(id: bigint): boolean {
+    const index = this.indexOf(id);
+    if (index !== -1) this.plants.splice(index, 1);
+    return index !== -1;
+  }
+
   /** Whether the id is past the loaded pages. Compares with the cursor, because the last loaded plant may be gone. */
   private isBeyond(id: bigint): boolean {
-    const { after } = this;
+    const { after, filter } = this;
     if (!this.hasMore || after === undefined) return this.hasMore;
-    return this.filter.order === "desc" ? id < after : id > after;
+    return filter.order === "desc" && filter.sort === undefined ? id < after : id > after;
   }
 
   /** Whether the list is loaded as far as this id. */
@@ -137,20 +279,18 @@ class PlantList {
     return this.plants[index]?.id === id ? index : -1;
   }
 
-  /** The filter of the service. */
   private includes(plant: Plant): boolean {
-    return createFilter(this.filter)(plant);
+    return plant.id === this.searchedId ? this.acceptsHolder(plant) : this.accepts(plant);
   }
 
-  /** The index that the id has, or would have. */
+  /** The index that the plant has, had, or would have. */
   placeOf(id: bigint): number {
-    const isDescending = this.filter.order === "desc";
+    const plant = this.listed.get(id) ?? { id, name: "" };
     let low = 0;
     let high = this.plants.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      const other = this.plants[middle]?.id ?? 0n;
-      if (isDescending ? other > id : other < id) low = middle + 1;
+      if (this.compare(this.plants[middle] as Plant, plant) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
@@ -178,17 +318,33 @@ async function show(next: PlantList): Promise<void> {
   announce(`${shown}${phase.value === "end" ? "" : " and more"}.`);
 }
 
+const shift = (counted: PlantCount | undefined, by: number): PlantCount | undefined =>
+  counted && { ...counted, count: Math.max(0, counted.count + by) };
+
 /** Counting takes the service up to a second, so recounts are throttled. */
 const COUNT_MS = 5_000;
+/** The service's counts may be as old as this. */
+const STALE_MS = 2_000;
 let counting: ReturnType<typeof setTimeout> | undefined;
+let changedAtMs = Number.NEGATIVE_INFINITY;
 
-function apply({ id, plant }: Change): void {
-  if (plant === undefined) list.value.take(id);
-  else list.value.put({ id, name: plant.name, tag: plant.tag });
+/** Changes adjust the counts at once. A change that a count already had is then counted twice, until this. */
+function recountLater(): void {
   counting ??= setTimeout(() => {
     counting = undefined;
     if (token.value !== undefined) void list.value.readCount(true);
   }, COUNT_MS);
+}
+
+function apply({ id, type, plant, before }: Change): void {
+  const after = plant && { ...plant, id };
+  if (after === undefined) list.value.take(id);
+  else list.value.put(after);
+  list.value.adjustCount(before && { ...before, id }, after);
+  if (isWhole(list.value.filter)) total.value = list.value.count.value;
+  else if (type !== "replaced") total.value = shift(total.value, type === "created" ? 1 : -1);
+  changedAtMs = performance.now();
+  recountLater();
 }
 
 export function startLists(): void {
@@ -215,10 +371,38 @@ export function startLists(): void {
 export async function removeWithUndo({ plant, etag }: Versioned): Promise<void> {
   await removePlant(plant.id, etag);
   list.value.take(plant.id);
-  toast(`Deleted ${formatName(plant)}.`, { label: "Undo", run: () => void restore(plant) });
+  toastDone("Deleted", plant, (isOnly) => restore(plant, isOnly));
 }
 
-export async function restore(plant: Plant): Promise<void> {
+/** Throws Taken. */
+export async function addWithUndo(plant: Plant): Promise<void> {
+  const outcome = await createPlant(plant);
+  list.value.put(plant);
+  recountLater();
+  const open = { label: "Open", run: () => openPlant(plant.id) };
+  if (outcome === "replayed")
+    toast(`${formatName(plant)} was already there.`, mayRead.value ? open : undefined);
+  // Without reading it, a change by someone else would be lost.
+  else if (!mayRead.value) toast(`Added ${formatName(plant)}.`);
+  else toastDone("Added", plant, () => takeBack(plant));
+}
+
+async function takeBack(plant: Plant): Promise<void> {
+  try {
+    const found = await findPlant(plant.id);
+    if (found === undefined) return;
+    if (!isSame(found.plant, plant)) throw new Changed(plant.id, found);
+    await removeWithUndo(found);
+  } catch (error) {
+    const again = { label: "Try again", isNeeded: true, run: () => void takeBack(plant) };
+    const isFinal = error instanceof Changed;
+    toast(`Couldn't delete ${formatName(plant)}. ${explain(error)}`, isFinal ? undefined : again);
+    return;
+  }
+  if (route.value.open === plant.id) openPlant(undefined);
+}
+
+export async function restore(plant: Plant, isOpened = true): Promise<void> {
   try {
     await createPlant(plant);
   } catch (error) {
@@ -228,7 +412,9 @@ export async function restore(plant: Plant): Promise<void> {
     return;
   }
   list.value.put(plant);
-  toast(`Restored ${formatName(plant)}.`);
+  recountLater();
+  if (mayRead.value) toastDone("Restored", plant, () => takeBack(plant));
+  else toast(`Restored ${formatName(plant)}.`);
   const isFree = route.value.view === "plants" && route.value.open === undefined;
-  if (mayRead.value && isFree) openPlant(plant.id);
+  if (isOpened && mayRead.value && isFree) openPlant(plant.id);
 }

@@ -46,6 +46,7 @@ function parseRoute(hash: string): Route {
   const filter: ListFilter = {
     ...(Object.fromEntries(given) as Filter),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
+    sort: (["name", "tag"] as const).find((sort) => sort === parameters.get("sort")),
   };
   const open = path.replace(/^plants\/?/, "");
   const isNamed = open === "new" || open === "deleted";
@@ -56,6 +57,7 @@ function parseRoute(hash: string): Route {
 export function linkTo(open: Open, filter: ListFilter = route.value.filter): string {
   const query = new URLSearchParams();
   for (const name of filterNames) if (filter[name] !== undefined) query.set(name, filter[name]);
+  if (filter.sort !== undefined) query.set("sort", filter.sort);
   if (filter.order !== "asc") query.set("order", filter.order);
   return `#/plants${open === undefined ? "" : `/${open}`}${query.size === 0 ? "" : `?${query}`}`;
 }

@@ -58,6 +58,8 @@ export async function* readSelected(
 ): AsyncGenerator<readonly Plant[], void> {
   const { isAll, ids } = selection.value;
   if (!isAll && picked.value.length > 0) return yield picked.value;
+  const { onlyById } = list.value;
+  if (onlyById !== undefined && !ids.has(onlyById.id)) yield [onlyById];
   for await (const block of client.exportBlocks(filter, { signal: signalOff }))
     yield isAll ? block.filter(({ id }) => !ids.has(id)) : block;
 }

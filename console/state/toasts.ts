@@ -1,12 +1,23 @@
 /** Short messages, some with an action such as undo. Screen readers announce all of them. */
 
 import { signal } from "@preact/signals";
+import type { Plant } from "../../src/domain/plant.ts";
+import { formatCount, formatName } from "./format.ts";
 import { hasShortcuts } from "./storage.ts";
 
 export interface Toast {
   readonly key: number;
   readonly text: string;
   readonly action: Action | undefined;
+  readonly done?: Done;
+}
+
+type Verb = "Added" | "Deleted" | "Restored";
+
+/** What was done, and how it is undone, by the id of the plant. */
+interface Done {
+  readonly verb: Verb;
+  readonly undos: ReadonlyMap<bigint, (isOnly: boolean) => unknown>;
 }
 
 interface Action {
@@ -22,14 +33,29 @@ export const announcement = signal("");
 const TOASTS_MAX = 3;
 let count = 0;
 
-export function toast(text: string, action?: Action): void {
+export const toast = (text: string, action?: Action): void => show({ key: ++count, text, action });
+
+/** While the toast is shown, the next plant is counted in it: "Added 5 plants." One undo is for all. */
+export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => unknown): void {
+  const earlier = toasts.value.find(({ done }) => done?.verb === verb);
+  const undos = new Map(earlier?.done?.undos).set(plant.id, undo);
+  const what = undos.size === 1 ? formatName(plant) : formatCount(undos.size, "plant");
+  const run = async (): Promise<void> => {
+    for (const each of [...undos.values()].toReversed()) await each(undos.size === 1);
+  };
+  const key = earlier?.key ?? ++count;
+  const action = { label: "Undo", run: () => void run() };
+  show({ key, text: `${verb} ${what}.`, action, done: { verb, undos } });
+}
+
+function show(next: Toast): void {
   // A toast without an action makes room for the next.
-  const kept = toasts.value.filter((each) => each.action !== undefined);
+  const kept = toasts.value.filter(({ key, action }) => action !== undefined && key !== next.key);
   const first = kept.find(({ action: offered }) => offered?.isNeeded !== true) ?? kept[0];
   const rest = kept.length < TOASTS_MAX ? kept : kept.filter((each) => each !== first);
-  toasts.value = [...rest, { key: ++count, text, action }];
+  toasts.value = [...rest, next];
   const hint = hasShortcuts.value ? ": press U" : "";
-  announce(action === undefined ? text : `${text} ${action.label}${hint}.`);
+  announce(next.action === undefined ? next.text : `${next.text} ${next.action.label}${hint}.`);
 }
 
 /** For screen readers only. */

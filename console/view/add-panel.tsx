@@ -1,17 +1,16 @@
-/** The form for a new plant. It warns while the user types if the id is taken. */
+/** The form for a new plant. It warns if the id is taken, and asks before it adds a doubtful name. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { findFaults, findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/plant.ts";
-import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
+import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
-import { list } from "../state/plants.ts";
-import { linkTo, openPlant } from "../state/route.ts";
-import { mayRead } from "../state/session.ts";
+import { addWithUndo, list } from "../state/plants.ts";
+import { linkTo } from "../state/route.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
-import { announce, toast } from "../state/toasts.ts";
-import { Button, Field, Form } from "./controls.tsx";
+import { announce } from "../state/toasts.ts";
+import { Button, Field, Form, Notice } from "./controls.tsx";
 import {
   FailureNotice,
   focusField,
@@ -29,16 +28,34 @@ interface Added {
   readonly tag?: string | undefined;
 }
 
+/** The shortest barcodes of shops have 8 digits. */
+const SCANNED = /^\d{8,}$/;
+
+/** Why the name may be a mistake, such as a scan into the wrong field. */
+function findDoubt(id: string, name: string): string | undefined {
+  const text = name.trim();
+  if (text === "") return "The name is empty";
+  if (text === id.trim()) return "The name is the same as the id";
+  return SCANNED.test(text) ? "The name looks like a scanned code" : undefined;
+}
+
 const ID_FAULT = `Enter a whole number from ${INT64_MIN} to ${INT64_MAX}.`;
 
 export function AddPanel(): JSX.Element {
   const last = recall("sessionStorage", trail.added) as Added | undefined;
   const draft: Draft = findDraft("new") ?? { name: "", tag: last?.tag };
   const { name, tag } = draft;
-  const put = (change: Partial<Draft>): void => keepDraft("new", { ...draft, ...change });
+  /** Whether the user is asked about the name. */
+  const isAsked = useSignal(false);
+  const put = (change: Partial<Draft>): void => {
+    keepDraft("new", { ...draft, ...change });
+    isAsked.value = false;
+  };
   const lastId = findInt64(last?.id ?? "");
-  /** The default of the field until an id is typed. */
-  const proposed = useLookUp(lastId ?? "none", () => findFreeId(lastId));
+  const free = useLookUp(lastId ?? "none", () => findFreeId(lastId));
+  const { holder, searchedId } = list.value;
+  /** The default of the field until an id is typed: the one that was searched for in vain, or the next one. */
+  const proposed = holder.value === null ? searchedId : free;
   const id = draft.id ?? String(proposed ?? "");
   /** No fault is shown while the id is still being typed. */
   const isJudged = useSignal(false);
@@ -53,24 +70,22 @@ export function AddPanel(): JSX.Element {
     if (field?.id === "add-id" && draft.id === undefined) field.select();
   }, [proposed]);
 
-  const submit = (): void => {
+  const doubt = findDoubt(id, name);
+  const submit = (isSure: boolean): void => {
     isJudged.value = true;
     const [faulty] = Object.keys(faults);
     if (exactId === undefined || faulty !== undefined) {
       announce("Nothing was sent. See the messages beside the fields.");
       return focusField(`add-${faulty}`);
     }
+    isAsked.value = doubt !== undefined && !isSure;
+    // Typing replaces the name. Enter does not answer: some scanners send it twice.
+    if (isAsked.value) return selectField(document.querySelector("#add-name"));
     const sent = findDraft("new");
     const plant = { id: exactId, name, tag };
     void run(async () => {
-      const outcome = await createPlant(plant);
-      list.value.put(plant);
+      await addWithUndo(plant);
       keep("sessionStorage", trail.added, { id: String(plant.id), tag: plant.tag });
-      const shown = formatName(plant);
-      toast(
-        outcome === "created" ? `Added ${shown}.` : `${shown} was already there.`,
-        mayRead.value ? { label: "Open", run: () => openPlant(plant.id) } : undefined,
-      );
       isJudged.value = false;
       // The user may have started the next plant or a search meanwhile.
       if (findDraft("new") !== sent) return;
@@ -83,7 +98,7 @@ export function AddPanel(): JSX.Element {
   const label = error === undefined || error instanceof Taken ? "Add plant" : "Try again";
   return (
     <Panel title="Add a plant">
-      <Form onSubmit={submit}>
+      <Form onSubmit={() => submit(false)}>
         <Field
           id="add-id"
           label="Id"
@@ -120,6 +135,7 @@ export function AddPanel(): JSX.Element {
         <Field
           id="add-name"
           label="Name"
+          required
           value={name}
           onText={(text) => put({ name: text })}
           {...judgeText(name)}
@@ -133,6 +149,23 @@ export function AddPanel(): JSX.Element {
         />
         <TagField id="add-tag" value={tag} onText={(text) => put({ tag: text })} />
         {error !== undefined && <FailureNotice of="save" error={error} />}
+        {isAsked.value && doubt !== undefined && (
+          <Notice kind="warning" title={`${doubt}. Add the plant anyway?`}>
+            <div class="form-actions">
+              {SCANNED.test(name.trim()) && name.trim() !== id.trim() && (
+                <Button
+                  onClick={() => {
+                    put({ id: name.trim(), name: "" });
+                    focusField("add-name");
+                  }}
+                >
+                  Use it as the id
+                </Button>
+              )}
+              <Button onClick={() => submit(true)}>Add anyway</Button>
+            </div>
+          </Notice>
+        )}
         <div class="form-actions">
           <Button type="submit" kind="main" disabled={isBusy.value}>
             {isBusy.value ? "Sending…" : label}

@@ -158,10 +158,21 @@ interface TagProps {
   readonly tabIndex?: number;
 }
 
+/** The same for the same tag: one of twelve. */
+function findHue(tag: string): number {
+  let hash = 0;
+  for (let at = 0; at < tag.length; at++) hash = (hash * 31 + tag.charCodeAt(at)) >>> 0;
+  return (hash % 12) * 30;
+}
+
 /** An empty tag is shown as such; no tag shows nothing. */
 export function Tag({ tag, onPick, tabIndex }: TagProps): JSX.Element | null {
   if (tag === undefined) return null;
-  const label = <span class="tag">{tag === "" ? <i>empty</i> : tag}</span>;
+  const label = (
+    <span class="tag" style={{ "--hue": findHue(tag) }}>
+      {tag === "" ? <i>empty</i> : tag}
+    </span>
+  );
   if (onPick === undefined) return label;
   return (
     <button
@@ -256,6 +267,24 @@ export const Notice = ({ kind, title, text, children }: NoticeProps): JSX.Elemen
       {text !== undefined && <p>{text}</p>}
       {children}
     </div>
+  </div>
+);
+
+interface BlankProps {
+  readonly icon: IconName;
+  readonly title: string;
+  readonly text: ComponentChildren;
+  /** What to do. */
+  readonly children?: ComponentChildren;
+}
+
+/** In place of content that is missing: why, and what to do. */
+export const Blank = ({ icon, title, text, children }: BlankProps): JSX.Element => (
+  <div class="blank">
+    <Icon name={icon} />
+    <h2>{title}</h2>
+    <p>{text}</p>
+    <div class="form-actions">{children}</div>
   </div>
 );
 

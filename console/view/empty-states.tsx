@@ -3,10 +3,12 @@
 import type { ComponentChildren, JSX } from "preact";
 import { type FilterName, filterNames } from "../../src/domain/filter.ts";
 import { explain, isStatus } from "../api/service.ts";
-import { list } from "../state/plants.ts";
+import { formatCount } from "../state/format.ts";
+import { list, SORTED_MAX } from "../state/plants.ts";
 import { everything, isWhole, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
-import { Button, Icon, type IconName } from "./controls.tsx";
+import { findDraft, keepDraft } from "../state/storage.ts";
+import { Blank, Button, type IconName } from "./controls.tsx";
 
 interface Status {
   readonly icon?: IconName;
@@ -32,6 +34,10 @@ function readStatus(): Status {
       };
     }
     case "end":
+      if (shown.isCut)
+        return {
+          text: `More than ${formatCount(SORTED_MAX)} match. Search or pick a tag to sort all.`,
+        };
       return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
     case "ready":
       return { text: "" };
@@ -45,7 +51,7 @@ const missing: Readonly<Record<FilterName, (given: string) => string>> = {
 };
 
 function explainEmptiness(): Status {
-  const { filter } = list.value;
+  const { filter, holder, searchedId } = list.value;
   if (isWhole(filter))
     return {
       icon: "plants",
@@ -68,20 +74,39 @@ function explainEmptiness(): Status {
     const given = filter[name];
     return given === undefined ? [] : missing[name](given);
   });
+  const isUnknown = holder.value === null;
   return {
     icon: "search",
-    title: "No match",
+    title: isUnknown ? `No plant has the id ${searchedId}` : "No match",
     text: `No plant has ${parts.join(" and ")}.`,
     action: (
-      <Button onClick={() => refine({ ...everything, order: filter.order })}>
-        Show all plants
-      </Button>
+      <>
+        {isUnknown && <AddSearched class="button button-main" />}
+        <Button onClick={() => refine({ ...everything, order: filter.order, sort: filter.sort })}>
+          Show all plants
+        </Button>
+      </>
     ),
   };
 }
 
+function forgetTypedId(): void {
+  const draft = findDraft("new");
+  if (draft !== undefined) keepDraft("new", { ...draft, id: undefined });
+}
+
+/** The form proposes the searched id, unless another one was typed there. */
+export function AddSearched(props: { readonly class?: string }): JSX.Element | null {
+  if (!mayWrite.value) return null;
+  return (
+    <a class={props.class} href={linkTo("new")} onClick={forgetTypedId}>
+      Add a plant with id {String(list.value.searchedId)}
+    </a>
+  );
+}
+
 export function ListStatus(): JSX.Element {
-  const { icon, title, text, action } = readStatus();
+  const { icon, title = "", text, action } = readStatus();
   const isEmpty = list.value.plants.length === 0;
   if (!isEmpty || icon === undefined)
     return (
@@ -90,11 +115,8 @@ export function ListStatus(): JSX.Element {
       </div>
     );
   return (
-    <div class="blank">
-      <Icon name={icon} />
-      <h2>{title}</h2>
-      <p>{text}</p>
-      <div class="form-actions">{action}</div>
-    </div>
+    <Blank icon={icon} title={title} text={text}>
+      {action}
+    </Blank>
   );
 }

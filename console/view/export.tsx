@@ -97,8 +97,9 @@ export function ExportMenu(): JSX.Element {
   const what = hasSelection.value ? "the selected" : isWhole(filter) ? "all" : "these";
   return (
     <Menu
-      label={hasSelection.value ? "Export the selection" : "Export the list"}
+      aria-label={hasSelection.value ? "Export the selection" : "Export the list"}
       icon="share"
+      text="Export"
       disabled={work.value !== undefined}
     >
       {Object.entries(formats).map(([format, { label, note }]) => (

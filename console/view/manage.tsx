@@ -4,7 +4,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
+import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
 import { selectField, usePolling, useTask } from "./form.tsx";
 
 /** A dialog with a form. It closes when `run` resolves. */
@@ -40,22 +40,33 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
   const { title, creation, rows } = props;
   const { items, failure, reload, question, secret } = props.manager;
   const asked = question.value;
+  const create = (
+    <Button kind="main" onClick={() => (question.value = creation)}>
+      {creation.title}
+    </Button>
+  );
   return (
     <div class="single">
       <div class="section-head">
         <h1>{title}</h1>
-        <Button kind="main" onClick={() => (question.value = creation)}>
-          {creation.title}
-        </Button>
+        {items?.length !== 0 && create}
       </div>
-      <p class="faint">{props.intro}</p>
+      {items?.length !== 0 && <p class="faint">{props.intro}</p>}
       {failure !== undefined && (
         <Notice kind="fault" title="Couldn't load the list" text={explain(failure)} />
       )}
       {/* Not behind an open dialog, which would keep the focus. */}
       {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
       {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
-      {items?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
+      {items?.length === 0 && (
+        <Blank
+          icon={title === "Tokens" ? "tokens" : "webhooks"}
+          title={`No ${title.toLowerCase()} yet`}
+          text={props.intro}
+        >
+          {create}
+        </Blank>
+      )}
       {asked !== undefined && (
         <QuestionDialog
           question={asked}

@@ -9,6 +9,8 @@ import { focusList } from "./shortcuts.tsx";
 
 interface PanelProps {
   readonly title: string;
+  /** The plant's id, shown beside the title. */
+  readonly id?: bigint;
   readonly children: ComponentChildren;
 }
 
@@ -17,7 +19,7 @@ export function closePanel(): void {
   focusList();
 }
 
-export function Panel({ title, children }: PanelProps): JSX.Element {
+export function Panel({ title, id, children }: PanelProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
   const focused = document.activeElement;
   /** The element that had the focus before this title was shown; undefined for a new panel. */
@@ -40,6 +42,7 @@ export function Panel({ title, children }: PanelProps): JSX.Element {
         <h2 id="panel-title" tabIndex={-1} ref={heading}>
           {title}
         </h2>
+        {id !== undefined && <IdLabel id={id} />}
         {/* A token that may only write has no list to go back to. */}
         {mayRead.value && (
           <Button
@@ -57,7 +60,7 @@ export function Panel({ title, children }: PanelProps): JSX.Element {
 }
 
 /** An id, styled as a plant label. */
-export const IdLabel = ({ id }: { readonly id: bigint }): JSX.Element => (
+const IdLabel = ({ id }: { readonly id: bigint }): JSX.Element => (
   <p class="label">
     <span class="visually-hidden">Id </span>
     {String(id)}

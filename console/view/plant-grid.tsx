@@ -5,11 +5,12 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { formatName } from "../state/format.ts";
+import type { ListFilter } from "../api/plants.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
 import { findPlace, keepPlace, linkTo, openPlant, refine, route } from "../state/route.ts";
-import { isSelected, select, selectAll, selection } from "../state/selection.ts";
-import { Tag } from "./controls.tsx";
+import { hasSelection, isSelected, select, selectAll, selection } from "../state/selection.ts";
+import { Icon, Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 
 /** Touch needs larger rows; the stylesheet has the same query. In a narrow list a row has two lines. */
@@ -112,7 +113,7 @@ export function PlantGrid(): JSX.Element {
       <div
         class="grid"
         id="plants"
-        style={{ "--id-length": countIdDigits(plants) }}
+        style={{ "--id-length": shown.idLength }}
         role="grid"
         aria-label="Plants"
         aria-rowcount={shown.phase.value === "end" ? plants.length + 1 : -1}
@@ -135,13 +136,12 @@ export function PlantGrid(): JSX.Element {
                 type="checkbox"
                 aria-label="Select all that match"
                 checked={selection.value.isAll}
+                indeterminate={hasSelection.value && selection.value.ids.size > 0}
               />
             </span>
-            <span role="columnheader" class="row-id">
-              Id
-            </span>
-            <span role="columnheader">Name</span>
-            <span role="columnheader">Tag</span>
+            <Head by={undefined}>Id</Head>
+            <Head by="name">Name</Head>
+            <Head by="tag">Tag</Head>
           </div>
         </div>
         <div
@@ -165,9 +165,32 @@ interface RowProps {
   readonly isActive: boolean;
 }
 
-/** The ids are sorted, so the longest is the first or the last. */
-const countIdDigits = (plants: readonly Plant[]): number =>
-  Math.max(...[plants[0], plants.at(-1)].map((plant) => String(plant?.id ?? "").length));
+interface HeadProps {
+  readonly by: ListFilter["sort"];
+  readonly children: string;
+}
+
+/** Sorts by the column; again, in the other direction. */
+function Head({ by, children }: HeadProps): JSX.Element {
+  const { sort, order } = route.value.filter;
+  const isSorted = sort === by;
+  const direction = order === "asc" ? "ascending" : "descending";
+  return (
+    <span
+      role="columnheader"
+      class={by === undefined ? "row-id" : undefined}
+      aria-sort={isSorted ? direction : "none"}
+    >
+      <button
+        type="button"
+        onClick={() => refine({ sort: by, order: isSorted && order === "asc" ? "desc" : "asc" })}
+      >
+        {children}
+        {isSorted && <Icon name={direction} />}
+      </button>
+    </span>
+  );
+}
 
 function Row({ plant, index, isActive }: RowProps): JSX.Element {
   const { id, name, tag } = plant;

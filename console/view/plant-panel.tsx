@@ -16,7 +16,7 @@ import { toast } from "../state/toasts.ts";
 import { Button, Field, Form, Notice, Tag } from "./controls.tsx";
 import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
-import { closePanel, IdLabel, Panel } from "./panel.tsx";
+import { closePanel, Panel } from "./panel.tsx";
 
 type Loaded = Versioned | "loading" | "missing" | Error;
 
@@ -95,7 +95,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         // The user may have edited further meanwhile.
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
-        toast(`Saved ${formatName(saved.plant)}.`);
+        toast(`Changed ${formatName(saved.plant)}.`);
         // Someone else may have changed it since.
         accept(await findPlant(id).catch(() => saved));
       } catch (error) {
@@ -148,7 +148,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const isTouched = isEdited && !isDrafted(known);
   if (isEdited)
     return (
-      <Panel title="Edit plant">
+      <Panel title="Edit plant" id={id}>
         <Form
           onSubmit={() => {
             if (!isTouched) discard();
@@ -156,7 +156,6 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               void save({ ...draft, id }, draft.etag ?? "");
           }}
         >
-          <IdLabel id={id} />
           <Field
             id="edit-name"
             label="Name"
@@ -188,17 +187,14 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       </Panel>
     );
   return (
-    <Panel title="Plant">
+    <Panel title="Plant" id={id}>
       {current === "loading" && known === undefined && <p class="faint late">Loading…</p>}
       {current === "missing" && (
-        <>
-          <IdLabel id={id} />
-          <Notice
-            kind="warning"
-            title="There is no plant with this id"
-            text="It may have been deleted."
-          />
-        </>
+        <Notice
+          kind="warning"
+          title="There is no plant with this id"
+          text="It may have been deleted."
+        />
       )}
       {current instanceof Error && (
         <Notice kind="fault" title="Couldn't read this plant" text={explain(current)} />
@@ -239,10 +235,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
 const LONG_CHARACTERS = 200;
 
 function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
-  const { id, name, tag } = plant;
+  const { name, tag } = plant;
   return (
     <div class="shown">
-      <IdLabel id={id} />
       {/* A long name scrolls, so the buttons stay visible. */}
       <p class="shown-name" tabIndex={name.length > LONG_CHARACTERS ? 0 : undefined}>
         {name.trim() === "" ? <i class="faint">no name</i> : name}

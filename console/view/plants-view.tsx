@@ -5,9 +5,8 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../src/domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
-import { useNews } from "../state/feed.ts";
-import { formatCount, formatName, formatTotal } from "../state/format.ts";
-import { list, total } from "../state/plants.ts";
+import { formatCount, formatTotal } from "../state/format.ts";
+import { list, SORTED_MAX, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
   deleteSelected,
@@ -21,13 +20,14 @@ import {
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { Button, Icon } from "./controls.tsx";
-import { ListStatus } from "./empty-states.tsx";
+import { AddSearched, ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { TagInput, useLater, useLookUp } from "./form.tsx";
+import { TagInput, useLater } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { focusList } from "./shortcuts.tsx";
+import { TagFilter } from "./tag-filter.tsx";
 
 export function PlantsView(): JSX.Element {
   const { open } = route.value;
@@ -39,12 +39,17 @@ export function PlantsView(): JSX.Element {
         <AddPanel />
       </div>
     );
+  const isOpen = open === "new" ? mayWrite.value : open !== undefined;
   return (
     <div class="plants">
       <PlantsList />
-      {open === "new" && mayWrite.value && <AddPanel />}
-      {open === "deleted" && <DeletedPanel />}
-      {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
+      {isOpen && (
+        <div class="side">
+          {open === "new" && <AddPanel />}
+          {open === "deleted" && <DeletedPanel />}
+          {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
+        </div>
+      )}
     </div>
   );
 }
@@ -72,44 +77,43 @@ function PlantsList(): JSX.Element {
 }
 
 function CountLine(): JSX.Element {
-  const { filter, count } = list.value;
-  const id = findInt64((filter.q ?? "").trim());
-  const news = useNews((change) => change.id === id);
-  const key = id === undefined ? undefined : `${id} ${news?.seq}`;
-  const searched = useLookUp(key, (signal) => findTaken(id ?? 0n, signal));
+  const { plants, holder, searchedId } = list.value;
   return (
     <p class="count">
-      {searched !== undefined ? (
-        <a class="cut" href={linkTo(searched.id)}>
-          Id {String(searched.id)}: {formatName(searched)}
-        </a>
-      ) : (
-        count.value !== undefined &&
-        total.value !== undefined && (
-          <span>
-            {!isWhole(filter) && `${formatTotal(count.value)} of `}
-            {formatTotal(total.value)} {total.value.count === 1 ? "plant" : "plants"}
-          </span>
-        )
+      <span>{describeCount()}</span>
+      {/* An empty list offers it in its place. */}
+      {holder.value === null && plants.length > 0 && (
+        <span>
+          No plant has the id {String(searchedId)}. <AddSearched />
+        </span>
       )}
       <a href={linkTo("deleted")}>Recently deleted</a>
     </p>
   );
 }
 
+function describeCount(): string {
+  const { filter, matches, isCut } = list.value;
+  const isAll = isWhole(filter);
+  const all = (isAll ? matches.value : undefined) ?? total.value;
+  if (all === undefined) return "";
+  const plants = `${formatTotal(all)} ${all.count === 1 && all.exact ? "plant" : "plants"}`;
+  if (isCut)
+    return `The first ${formatCount(SORTED_MAX)} of ${plants} by id, sorted by ${filter.sort}`;
+  if (isAll) return plants;
+  return matches.value === undefined
+    ? `Searching ${plants}…`
+    : `${formatTotal(matches.value)} of ${plants}`;
+}
+
 const SEARCH_DELAY_MS = 180;
 
 function Filters(): JSX.Element {
-  const isDescending = route.value.filter.order === "desc";
   return (
     <search class="filters">
       <SearchBox />
       <TagFilter />
-      <Button
-        icon={isDescending ? "descending" : "ascending"}
-        label={`Order: ${isDescending ? "Highest" : "Lowest"} id first`}
-        onClick={() => refine({ order: isDescending ? "asc" : "desc" })}
-      />
+      <OrderChoice />
       <ExportMenu />
       {mayWrite.value && (
         <a
@@ -123,6 +127,36 @@ function Filters(): JSX.Element {
         </a>
       )}
     </search>
+  );
+}
+
+const orders = {
+  "id asc": "Lowest id first",
+  "id desc": "Highest id first",
+  "name asc": "Names A to Z",
+  "name desc": "Names Z to A",
+  "tag asc": "Tags A to Z",
+  "tag desc": "Tags Z to A",
+} as const;
+
+function OrderChoice(): JSX.Element {
+  const { sort = "id", order } = route.value.filter;
+  return (
+    <select
+      class="order"
+      aria-label="Order"
+      value={`${sort} ${order}`}
+      onChange={({ currentTarget: { value } }) => {
+        const [by, direction] = value.split(" ") as ["id" | "name" | "tag", "asc" | "desc"];
+        refine({ sort: by === "id" ? undefined : by, order: direction });
+      }}
+    >
+      {Object.entries(orders).map(([value, label]) => (
+        <option key={value} value={value}>
+          {label}
+        </option>
+      ))}
+    </select>
   );
 }
 
@@ -142,12 +176,14 @@ function SearchBox(): JSX.Element {
     if (q !== route.value.filter.q) refine({ q });
   };
   useLater(SEARCH_DELAY_MS, apply, [text.value]);
+  /** Opens the plant with the id. For an unknown id it closes the panel, which shows another plant. */
   const openExact = async (): Promise<void> => {
     const asked = text.value;
     const id = findInt64(asked.trim());
-    if (id === undefined || (await findTaken(id)) === undefined) return;
+    if (id === undefined) return;
+    const found = await findTaken(id).catch(() => undefined);
     // The user may have typed on or moved the focus.
-    if (text.value === asked && document.activeElement?.id === "search") openPlant(id);
+    if (text.value === asked && document.activeElement?.id === "search") openPlant(found?.id);
   };
   return (
     <div class="search">
@@ -165,43 +201,15 @@ function SearchBox(): JSX.Element {
         onKeyDown={(event) => {
           if (event.isComposing || !["Enter", "ArrowDown", "Escape"].includes(event.key)) return;
           apply();
-          if (event.key === "Enter") void openExact().catch(() => undefined);
-          else focusList();
+          if (event.key === "Enter") {
+            // The next text replaces this one: a scanner sends one code after the other.
+            event.currentTarget.select();
+            void openExact();
+          } else focusList();
           event.preventDefault();
           event.stopPropagation();
         }}
       />
-    </div>
-  );
-}
-
-function TagFilter(): JSX.Element {
-  const { tag } = route.value.filter;
-  const text = useSignal(tag ?? "");
-  useLayoutEffect(() => {
-    text.value = tag ?? "";
-  }, [tag]);
-  return (
-    <div class="tag-filter with-button">
-      <TagInput
-        id="tag-filter"
-        aria-label="Filter by tag"
-        placeholder={tag === "" ? "empty tag" : "Any tag"}
-        value={text.value}
-        onInput={({ currentTarget: { value } }) => {
-          text.value = value;
-          if (value === "") refine({ tag: undefined });
-        }}
-        onChange={() => text.value !== "" && refine({ tag: text.value })}
-      />
-      {tag !== undefined && (
-        <Button
-          kind="plain"
-          icon="close"
-          label="Any tag"
-          onClick={() => refine({ tag: undefined })}
-        />
-      )}
     </div>
   );
 }
@@ -242,8 +250,8 @@ function describeSelection(): string {
   const { isAll } = selection.value;
   const some = picked.value.length;
   if (!isAll) return `${formatCount(some)} selected`;
-  const { count } = list.value;
-  const all = count.value === undefined ? "All" : `All ${formatTotal(count.value)}`;
+  const { matches } = list.value;
+  const all = matches.value === undefined ? "All" : `All ${formatTotal(matches.value)}`;
   return `${all}${some > 0 ? ` but ${formatCount(some)}` : ""} selected`;
 }
 

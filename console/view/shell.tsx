@@ -5,11 +5,11 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost } from "../api/service.ts";
 import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
-import { linkTo, route, titleOf } from "../state/route.ts";
+import { linkTo, openPlant, route, titleOf } from "../state/route.ts";
 import { endSession, identity, may, mayRead, mayWrite } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
-import { Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
+import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
@@ -75,10 +75,16 @@ function CurrentView(): JSX.Element {
   const [allowed = "plants"] = listAllowed();
   return (
     <div class="single">
-      <h1>Not allowed with this token</h1>
-      <p>
-        <a href={`#/${allowed}`}>Go to {titleOf(allowed)}</a>, or sign in with another token.
-      </p>
+      <h1 class="visually-hidden">{titleOf(route.value.view)}</h1>
+      <Blank
+        icon="tokens"
+        title="Not allowed with this token"
+        text="Sign in with another token, or continue with what yours allows."
+      >
+        <a class="button button-main" href={`#/${allowed}`}>
+          Go to {titleOf(allowed)}
+        </a>
+      </Blank>
     </div>
   );
 }
@@ -139,7 +145,7 @@ const ACTION_MS = 10_000;
 
 /** Closes after a timeout, but not while it has the pointer or the focus. */
 function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
-  const { key, text, action } = each;
+  const { key, text, action, done } = each;
   const note = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (action?.isNeeded === true) return;
@@ -148,10 +154,16 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
     };
     const timer = setInterval(leave, action === undefined ? TOAST_MS : ACTION_MS);
     return () => clearInterval(timer);
-  }, []);
+  }, [text]);
+  const [only, other] = done?.undos.keys().toArray() ?? [];
   return (
     <div class="toast" ref={note}>
       <p>{text}</p>
+      {done?.verb === "Added" && other === undefined && (
+        <Button kind="plain" onClick={() => openPlant(only)}>
+          Open
+        </Button>
+      )}
       {action !== undefined && (
         <Button kind="plain" aria-keyshortcuts="u" onClick={() => act(each)}>
           {action.label}

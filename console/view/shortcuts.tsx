@@ -3,8 +3,8 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
-import { follow } from "../state/route.ts";
-import { token } from "../state/session.ts";
+import { follow, linkTo, route } from "../state/route.ts";
+import { mayRead, token } from "../state/session.ts";
 import { Check, Terms } from "./controls.tsx";
 import { selectField } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
@@ -20,10 +20,29 @@ export function listenForKeys(): void {
     if (token.value === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     // The key belongs to the input method (IME).
     if (event.isComposing) return;
-    if (document.querySelector("dialog[open], :popover-open") !== null) return;
+    if (document.querySelector("dialog[open]") !== null) return;
     if (key !== "Escape" && isTyping(event.target)) return;
+    if (/^[-\d]$/.test(key) && hasShortcuts.value && mayRead.value) return search();
+    if (document.querySelector(":popover-open") !== null) return;
     if ((key.length > 1 || hasShortcuts.value) && press(key)) event.preventDefault();
   });
+}
+
+/** Browsers move the focus to the body if its element is removed or disabled. The next key would be lost there. */
+export function keepFocus(): void {
+  let last: Element | undefined;
+  let isInPanel = false;
+  document.addEventListener("focusin", ({ target }) => {
+    last = target as Element;
+    isInPanel = last.closest(".panel") !== null;
+  });
+  new MutationObserver(() => {
+    if (document.activeElement !== document.body || last === undefined) return;
+    if (last.isConnected && !last.matches(":disabled")) return;
+    const title = isInPanel ? document.querySelector<HTMLElement>("#panel-title") : null;
+    if (title === null) focusList();
+    else title.focus({ preventScroll: true });
+  }).observe(document.body, { childList: true, subtree: true, attributeFilter: ["disabled"] });
 }
 
 /** Activates the element that has this shortcut. The last one wins: the panel, the newest toast. */
@@ -35,17 +54,31 @@ function press(key: string): boolean {
   // At once, because the next key may come before `hashchange` fires.
   else if (part instanceof HTMLAnchorElement) follow(part.hash);
   else part.click();
-  // The search box is rendered by then.
-  if (key === "/") queueMicrotask(() => selectField(document.querySelector("#search")));
+  if (key === "/") selectSearch();
   return true;
 }
 
+/** The search box is rendered by then, and the key that was pressed goes into it. */
+const selectSearch = (): void =>
+  queueMicrotask(() => selectField(document.querySelector("#search")));
+
+/** A scanner types an id, wherever the focus is. */
+function search(): void {
+  document.querySelector<HTMLElement>(":popover-open")?.hidePopover();
+  // On a phone the panel covers the search box.
+  const isCovered = matchMedia("(max-width: 959px)").matches;
+  if (isCovered || route.value.view !== "plants") follow(linkTo(undefined));
+  selectSearch();
+}
+
+/** An empty list has no grid. */
 export function focusList(): void {
-  document.querySelector<HTMLElement>("#plants")?.focus();
+  document.querySelector<HTMLElement>("#plants, #main:not(:has(#plants))")?.focus();
 }
 
 const shortcuts: readonly (readonly [keys: string, does: string])[] = [
   ["/", "Search"],
+  ["0 … 9", "Search for an id, typed or scanned; Enter opens it"],
   ["↑ ↓", "Move in the list"],
   ["Page-↑ Page-↓", "Move one screen"],
   ["Home End", "First or last loaded plant"],

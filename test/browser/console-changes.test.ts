@@ -75,7 +75,7 @@ describeInBrowser("in the console,", () => {
     await page.getByText("Someone else changed this plant. Your edit isn't saved yet.").waitFor();
     expect(await name.inputValue()).toBe("Mine");
     await page.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Saved “Mine”").waitFor();
+    await toastOf(page, "Changed “Mine”").waitFor();
     expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Mine" });
 
     // An earlier version is brought back from its history.
@@ -85,7 +85,7 @@ describeInBrowser("in the console,", () => {
     await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
     const first = entries.filter({ hasText: "Added by" });
     await first.getByRole("button", { name: "Bring back" }).click();
-    await toastOf(page, `Saved “Plant ${id + 1}”`).waitFor();
+    await toastOf(page, `Changed “Plant ${id + 1}”`).waitFor();
     expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
       name: `Plant ${id + 1}`,
       tag: "a",

@@ -50,7 +50,7 @@ describeInBrowser("an edit that is not saved", () => {
     expect(await nameOf(page).inputValue()).toBe("Quercus");
     expect(await service.findPlant(1n)).toMatchObject({ name: "Oak" });
     await page.getByRole("button", { name: "Save" }).click();
-    await toastOf(page, "Saved “Quercus”").waitFor();
+    await toastOf(page, "Changed “Quercus”").waitFor();
     expect(await service.findPlant(1n)).toMatchObject({ name: "Quercus", tag: "tree" });
     expect(await page.getByText("unsaved edit").count()).toBe(0);
   });

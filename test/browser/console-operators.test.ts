@@ -59,7 +59,7 @@ describeInBrowser("tokens in the console", () => {
     await row.getByText("Read plants").waitFor();
     // It is shown once, so a paste beside the field leads nowhere else.
     await page.evaluate("navigator.clipboard.writeText('1\\tRose\\n')");
-    await page.getByRole("heading", { name: "Tokens" }).click();
+    await page.getByRole("heading", { name: "Tokens", exact: true }).click();
     await page.keyboard.press("ControlOrMeta+v");
     expect(page.url()).toEndWith("#/tokens");
     await page.getByRole("button", { name: "Done" }).click();
@@ -121,7 +121,7 @@ describeInBrowser("tokens in the console", () => {
     const token = await createToken(visit.service, { name: "clerk", scopes: ["tokens:manage"] });
     await using view = await visit.open({ token });
     await view.page.getByRole("link", { name: "Go to Tokens" }).click();
-    await view.page.getByRole("heading", { name: "Tokens" }).waitFor();
+    await view.page.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
     await view.page.getByRole("button", { name: "Signed in as clerk" }).click();
     await view.page.locator(".facts", { hasText: "Manage tokens" }).waitFor();
   });
@@ -182,7 +182,7 @@ describeInBrowser("in the console,", () => {
     await choose("Remove");
     await page.getByRole("dialog", { name: "Remove “shop”?" }).waitFor();
     await page.getByRole("button", { name: "Remove", exact: true }).click();
-    await page.getByText("No webhooks yet.").waitFor();
+    await page.getByText("No webhooks yet").waitFor();
   });
 
   it("activity shows values and failures", async (visit) => {

@@ -152,7 +152,7 @@ describeInBrowser("several plants", () => {
     await openRow(page, "Plant 46");
     await edit(page, "Mine");
     await page.keyboard.press("Enter");
-    await toastOf(page, "Saved “Mine”").waitFor();
+    await toastOf(page, "Changed “Mine”").waitFor();
     await openRow(page, "Plant 47");
     await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
     await page.getByText("3 selected").waitFor();

@@ -44,9 +44,7 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   "a tag being picked": async (page) => {
     await page.getByLabel("Filter by tag").click();
-    await page.locator("#tag-filter-tags option", { hasText: "shrub" }).waitFor({
-      state: "attached",
-    });
+    await page.getByRole("option", { name: "shrub" }).waitFor();
   },
   "plants that are selected": async (page) => {
     await page.getByRole("checkbox", { name: "Select “Rose" }).check();
@@ -54,7 +52,9 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   "an id that is searched for": async (page) => {
     await page.getByRole("searchbox").fill("5");
-    await page.getByRole("link", { name: /^Id 5: / }).waitFor();
+    await page.getByRole("row", { name: "Rose" }).waitFor();
+    await page.getByRole("searchbox").fill("12");
+    await page.getByRole("link", { name: "Add a plant with id 12" }).waitFor();
   },
   "the menu of exports": async (page) => {
     await page.getByRole("searchbox").fill("");
@@ -108,6 +108,8 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   "an id that is taken": async (page) => {
     await page.getByLabel("Id", { exact: true }).fill("5");
     await page.getByRole("button", { name: "Add plant" }).click();
+    await page.getByText("The name is empty").waitFor();
+    await page.getByRole("button", { name: "Add anyway" }).click();
     await page.getByText("Id 5 already belongs to").waitFor();
   },
   "choosing a file": async (page) => {
@@ -142,7 +144,7 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   "the tokens": async (page) => {
     await page.goto(`${service.url}/#/tokens`);
-    await page.getByRole("heading", { name: "Tokens" }).waitFor();
+    await page.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
   },
   "a new token": async (page) => {
     await page.getByRole("button", { name: "New token" }).click();

@@ -1,0 +1,156 @@
+/** The tag filter: a combobox of the tags in use. */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useLayoutEffect } from "preact/hooks";
+import type { TagCount } from "../../client/client.ts";
+import { call } from "../api/service.ts";
+import { formatTotal } from "../state/format.ts";
+import { refine, route } from "../state/route.ts";
+import { Button } from "./controls.tsx";
+import { focusField, useLater } from "./form.tsx";
+
+const TAGS_MAX = 1000;
+/** More would not be read. The user types on. */
+const OPTIONS_MAX = 50;
+const PREFIX_DELAY_MS = 150;
+
+/** Without case and accents. */
+const fold = (text: string): string =>
+  text.normalize("NFD").replaceAll(/\p{M}/gu, "").toLowerCase();
+
+/** Exact tags first, then those that start with the text, then those that contain it. */
+function findOptions(tags: readonly TagCount[], text: string): readonly TagCount[] {
+  const part = fold(text);
+  const rank = ({ tag }: TagCount): number =>
+    tag === text ? 0 : fold(tag) === part ? 1 : fold(tag).startsWith(part) ? 2 : 3;
+  return tags
+    .filter(({ tag }) => fold(tag).includes(part))
+    .toSorted((one, other) => rank(one) - rank(other))
+    .slice(0, OPTIONS_MAX);
+}
+
+export function TagFilter(): JSX.Element {
+  const { tag } = route.value.filter;
+  const text = useSignal(tag ?? "");
+  const isOpen = useSignal(false);
+  const active = useSignal(0);
+  const tags = useSignal<readonly TagCount[]>([]);
+  /** The first page does not have all tags. */
+  const hasMore = useSignal(false);
+  useLayoutEffect(() => {
+    text.value = tag ?? "";
+  }, [tag]);
+  // Suggestions are optional, so a failure is ignored.
+  const read = async (prefix: string, signal?: AbortSignal): Promise<void> => {
+    const query = { prefix, limit: TAGS_MAX };
+    const page = await call((client) => client.countTagPage(query, { signal }));
+    const found = new Set(page.tags.map((each) => each.tag));
+    tags.value = [...page.tags, ...tags.value.filter((each) => !found.has(each.tag))];
+    if (prefix === "") hasMore.value = page.next !== undefined;
+  };
+  useLater(
+    PREFIX_DELAY_MS,
+    (signal) => {
+      if (isOpen.value && hasMore.value && text.value !== "")
+        void read(text.value, signal).catch(() => undefined);
+    },
+    [text.value, hasMore.value],
+  );
+
+  // Until something is typed, all tags are offered.
+  const isTyped = text.value !== (tag ?? "");
+  const options = isOpen.value ? findOptions(tags.value, isTyped ? text.value : "") : [];
+  const open = (): void => {
+    if (isOpen.value) return;
+    isOpen.value = true;
+    active.value = 0;
+    void read("").catch(() => undefined);
+  };
+  const pick = (picked: string | undefined): void => {
+    isOpen.value = false;
+    text.value = picked ?? "";
+    refine({ tag: picked });
+  };
+  const move = (by: number): void => {
+    open();
+    active.value = Math.max(0, Math.min(active.value + by, options.length - 1));
+    document.querySelector(`#tag-option-${active.value}`)?.scrollIntoView({ block: "nearest" });
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.isComposing) return;
+    if (event.key === "ArrowDown") move(isOpen.value ? 1 : 0);
+    else if (event.key === "ArrowUp") move(-1);
+    // Tags that are not listed can be typed in full.
+    else if (event.key === "Enter" && isTyped && text.value !== "")
+      pick(options[active.value]?.tag ?? text.value);
+    else if (event.key === "Enter" && isOpen.value && active.value > 0)
+      pick(options[active.value]?.tag);
+    else if (event.key === "Enter" && text.value === "") pick(undefined);
+    else if (event.key === "Escape" && isOpen.value) {
+      isOpen.value = false;
+      text.value = tag ?? "";
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <div class="tag-filter with-button">
+      <input
+        id="tag-filter"
+        type="text"
+        role="combobox"
+        aria-label="Filter by tag"
+        aria-autocomplete="list"
+        aria-expanded={options.length > 0 ? "true" : "false"}
+        aria-controls="tag-options"
+        aria-activedescendant={options.length > 0 ? `tag-option-${active.value}` : undefined}
+        placeholder={tag === "" ? "empty tag" : "Any tag"}
+        autocomplete="off"
+        spellcheck={false}
+        value={text.value}
+        onClick={open}
+        onInput={({ currentTarget: { value } }) => {
+          open();
+          active.value = 0;
+          text.value = value;
+          if (value === "") refine({ tag: undefined });
+        }}
+        onKeyDown={onKeyDown}
+        onBlur={() => {
+          const isTag = tags.value.some((each) => each.tag === text.value);
+          if (isTyped && text.value !== "" && isTag) pick(text.value);
+          isOpen.value = false;
+          if (!isTag) text.value = tag ?? "";
+        }}
+      />
+      <ul class="options" id="tag-options" role="listbox" aria-label="Tags in use">
+        {options.map(({ tag: offered, ...total }, index) => (
+          <li
+            key={offered}
+            id={`tag-option-${index}`}
+            role="option"
+            aria-selected={index === active.value ? "true" : "false"}
+            // The field keeps the focus.
+            onPointerDown={(event) => event.preventDefault()}
+            onClick={() => pick(offered)}
+          >
+            <span class="cut">{offered === "" ? <i>empty tag</i> : offered}</span>
+            <small>{formatTotal(total)}</small>
+          </li>
+        ))}
+      </ul>
+      {tag !== undefined && (
+        <Button
+          kind="plain"
+          icon="close"
+          label="Any tag"
+          onClick={() => {
+            pick(undefined);
+            focusField("tag-filter");
+          }}
+        />
+      )}
+    </div>
+  );
+}
