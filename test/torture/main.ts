@@ -8,6 +8,7 @@
 import { parseArgs } from "node:util";
 import { createRandom } from "../support/random.ts";
 import { changes, changesCheat } from "./changes.ts";
+import { cluster, clusterCheat } from "./cluster.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { diskHang, diskHangCheat } from "./disk-hang.ts";
@@ -41,6 +42,8 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,
   "fail-over-cheat": failOverCheat,
+  cluster,
+  "cluster-cheat": clusterCheat,
   overload,
   "slow-clients": slowClients,
   memory,
@@ -91,8 +94,9 @@ async function main(): Promise<number> {
   let broken = 0;
   let skipped = 0;
   for (const name of names) {
-    const { title, missing, run } = scenarios[name] as Scenario;
+    const { title, missing, install, run } = scenarios[name] as Scenario;
     print(`\n${name}: ${title}`);
+    if (missing?.() !== undefined) install?.();
     const lacking = missing?.();
     if (lacking !== undefined) {
       print(`  skipped: ${lacking}`);
