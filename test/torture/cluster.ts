@@ -68,7 +68,7 @@ async function openScene({ random, isShort = false, tell }: Budget): Promise<Sce
   });
   const receivers = await Promise.all(
     Array.from({ length: WEBHOOKS }, async (_, nth) => {
-      const receiver = opened.use(new Receiver(fork(random), "good"));
+      const receiver = opened.use(new Receiver(fork(random), false));
       receiver.secret = await addWebhook(cluster.url, receiver.url, `webhook-${nth}`);
       return receiver;
     }),

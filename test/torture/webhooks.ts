@@ -12,7 +12,7 @@ import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { findFaults, findNewest, parse, type Seen, SIGNALS, untilCaughtUp } from "./changes.ts";
 import { environment, runOnEngines } from "./postgres-scene.ts";
-import { asCheat, type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 8;
 const MISHAP_MS_MAX = 700;
@@ -29,9 +29,7 @@ const settings = {
   }),
 };
 
-/** Whether it fails now and then, and whether it keeps all that it answers 2xx to. */
-type Manners = "good" | "moody" | "forgetful";
-
+/** Keeps what it answers 2xx to. A moody one fails now and then. */
 export class Receiver implements AsyncDisposable {
   readonly seen: Seen[] = [];
   readonly faults: string[] = [];
@@ -39,13 +37,13 @@ export class Receiver implements AsyncDisposable {
   stops = 0;
   secret = "";
   private readonly random: Random;
-  private readonly manners: Manners;
+  private readonly isMoody: boolean;
   private readonly known = new Map<number, string>();
   private server: Bun.Server<undefined>;
 
-  constructor(random: Random, manners: Manners) {
+  constructor(random: Random, isMoody: boolean) {
     this.random = random;
-    this.manners = manners;
+    this.isMoody = isMoody;
     this.server = this.listen(0);
   }
 
@@ -77,10 +75,10 @@ export class Receiver implements AsyncDisposable {
       fetch: async (request) => {
         const body = await request.text();
         new Verifier(this.secret).verify(body, request.headers.toJSON());
-        const chance = this.manners === "good" ? 299 : this.random.below(300);
+        const chance = this.isMoody ? this.random.below(300) : 299;
         if (chance < 2) return new Response("not now", { status: 503 });
         if (chance < 3) await Bun.sleep(1_000);
-        if (!(this.manners === "forgetful" && chance > 270)) this.keep(body);
+        this.keep(body);
         // It has it, and the service does not know.
         if (chance === 3) return new Response(null, { status: 500 });
         return new Response(null, { status: 204 });
@@ -95,7 +93,7 @@ export class Receiver implements AsyncDisposable {
   private keep(body: string): void {
     const change = parse(body.slice(body.indexOf('"data":') + '"data":'.length, -1));
     const known = this.known.get(change.seq);
-    if (known === undefined && change.seq < this.last && this.manners !== "forgetful")
+    if (known === undefined && change.seq < this.last)
       this.faults.push(`${change.seq} came for the first time after ${this.last}`);
     if (known !== undefined && known !== body)
       this.faults.push(`${change.seq} was not the same when it came again`);
@@ -118,17 +116,13 @@ export async function addWebhook(
   return ((await response.json()) as { secret: string }).secret;
 }
 
-async function runOn(
-  engine: Engine,
-  manners: Manners,
-  { seconds, random, tell }: Budget,
-): Promise<Finding> {
+async function runOn(engine: Engine, { seconds, random, tell }: Budget): Promise<Finding> {
   await using database = await openTestDatabase(engine);
   await using fleet = new Fleet(undefined, database.url, settings);
   await fleet.startOneByOne(2);
   const choosing = fork(random);
   const findUrl = (): string => fleet.findUrl(choosing);
-  await using receiver = new Receiver(fork(random), manners);
+  await using receiver = new Receiver(fork(random), true);
   receiver.secret = await addWebhook(findUrl(), receiver.url);
   await using clients = new Contest(CLIENTS, { findUrl }, fork(random));
   const isOver = endsAfter(seconds);
@@ -139,10 +133,8 @@ async function runOn(
   } while (!isOver());
   await clients.stop();
   const newest = Number(await findNewest(findUrl()));
-  // As a cheat it may have dropped the last one.
-  const late = manners === "forgetful" ? [] : await untilCaughtUp(receiver, newest);
   const faults = [
-    ...late,
+    ...(await untilCaughtUp(receiver, newest)),
     ...receiver.faults,
     ...findFaults(receiver.seen, await database.readPlants()),
   ];
@@ -161,12 +153,5 @@ async function runOn(
 export const webhooks: Scenario = {
   title: "services and a receiver of webhooks are killed, and it gets every change, in order",
   // For some seconds one engine is enough: test/postgres has the other.
-  run: (budget) =>
-    runOnEngines(budget, (engine, its) => runOn(engine, "moody", its), budget.isShort === true),
+  run: (budget) => runOnEngines(budget, runOn, budget.isShort === true),
 };
-
-/** A receiver that does not keep what it has taken misses changes. */
-export const webhooksCheat = asCheat(
-  "a receiver that drops what it has taken does miss changes, and this is noticed",
-  (budget) => runOn("sqlite", "forgetful", budget),
-);
