@@ -1,6 +1,7 @@
 /** A Chromium to test with: one that is named, one that is here, or Debian's. */
 
 import { existsSync } from "node:fs";
+import { canInstall, installPackages } from "./packages.ts";
 
 const VARIABLE = "PLANTSTORE_CHROMIUM";
 
@@ -40,11 +41,9 @@ function runs(path: string): boolean {
 }
 
 function install(): string | undefined {
-  if (process.getuid?.() === 0 && Bun.which("apt-get") !== null) {
+  if (canInstall()) {
     say("No Chromium is here: installing the distribution's (apt-get install chromium).");
-    const installed =
-      runAptGet("update") && runAptGet("install", "-y", "--no-install-recommends", "chromium");
-    const path = installed ? findInstalled() : undefined;
+    const path = installPackages("chromium") ? findInstalled() : undefined;
     if (path !== undefined) return path;
   }
   say(
@@ -52,13 +51,6 @@ function install(): string | undefined {
       `Install one (on Debian: apt-get install chromium), or set ${VARIABLE} to its path.`,
   );
   return undefined;
-}
-
-function runAptGet(...args: readonly string[]): boolean {
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  const { success, stderr } = Bun.spawnSync(["apt-get", "-q", ...args], { env, stdout: "ignore" });
-  if (!success) say(`apt-get ${args.join(" ")}: ${stderr.toString().trim()}`);
-  return success;
 }
 
 function say(text: string): void {

@@ -20,8 +20,8 @@ export interface Surroundings {
   readonly firstId?: bigint;
   /** Each client keeps at most so many plants, and now and then exports them all. */
   readonly plantsMax?: number;
-  /** The reasons for which the service may refuse for now; all where none are given. */
-  readonly mayRefuse?: readonly ErrorName[];
+  /** The reasons for which the service, or the status with which a proxy, may refuse for now. */
+  readonly mayRefuse?: readonly (ErrorName | number)[];
   /** The connection broke before the whole answer came. */
   readonly onLost?: (url: string) => void;
 }
@@ -31,7 +31,12 @@ const RETRY_MS = 20;
 const ANSWER_MS_MAX = 120_000;
 /** Plants that a client goes on changing, unless it keeps them all. */
 const KNOWN_MAX = 50;
-const FOR_NOW: readonly ErrorName[] = ["overloaded", "store_busy", "store_unavailable"];
+/** With these the service says that nothing was stored. */
+const NOTHING_STORED: readonly (ErrorName | number)[] = ["overloaded", "store_busy"];
+const FOR_NOW = [...NOTHING_STORED, "store_unavailable"];
+/** 502 and 504 come from a proxy alone. */
+export const isForNow = ({ status }: Pick<Response, "status">): boolean =>
+  status === 503 || status === 502 || status === 504;
 
 export class Clients implements AsyncDisposable {
   readonly ledger = new Ledger();
@@ -97,11 +102,11 @@ export class Clients implements AsyncDisposable {
     return true;
   }
 
-  /** Undefined if no whole answer came, or a refusal for now: it may have happened or not. */
+  /** Undefined if no whole answer came, or a refusal for now: it may have happened, unless it was "refused". */
   async ask<Result>(
     send: (url: string, signal: AbortSignal) => Promise<Result | Response>,
     what: string,
-  ): Promise<Result | undefined> {
+  ): Promise<Result | "refused" | undefined> {
     const url = this.surroundings.findUrl();
     const sentAtMs = performance.now();
     this.requests++;
@@ -110,9 +115,10 @@ export class Clients implements AsyncDisposable {
       if (!(result instanceof Response)) return result;
       const isDelay = /^[1-9]\d*$/.test(result.headers.get("retry-after") ?? "");
       const reason = await readRefusal(result);
-      const mayRefuse: readonly (ErrorName | number)[] = this.surroundings.mayRefuse ?? FOR_NOW;
+      const mayRefuse = this.surroundings.mayRefuse ?? FOR_NOW;
       if (!mayRefuse.includes(reason)) this.faults.push(`${what}: answered ${reason}`);
       else if (!isDelay) this.faults.push(`${what}: ${reason} without saying for how long`);
+      if (NOTHING_STORED.includes(reason)) return "refused";
     } catch (error) {
       if ((error as Error).name === "TimeoutError") this.faults.push(`${what}: no answer`);
       this.surroundings.onLost?.(url);
@@ -190,10 +196,8 @@ class Client {
       const settle = shared.ledger.begin(operation);
       const sentAtMs = performance.now();
       const answer = await this.#ask(operation);
-      if (answer !== undefined) {
-        settle(answer);
-        return this.#settled(id, sentAtMs);
-      }
+      if (answer !== undefined) settle(answer);
+      if (typeof answer === "object") return this.#settled(id, sentAtMs);
     } while (await shared.waitToRetry(1));
   }
 
@@ -207,11 +211,11 @@ class Client {
         settle: shared.ledger.begin({ kind: "create", plant }),
       }));
       const sentAtMs = performance.now();
-      const statuses =
-        (await shared.ask(
-          (url, signal) => sendBatch(url, left, signal),
-          `a batch of ${left.length}`,
-        )) ?? [];
+      const answer = await shared.ask(
+        (url, signal) => sendBatch(url, left, signal),
+        `a batch of ${left.length}`,
+      );
+      const statuses = typeof answer === "object" ? answer : [];
       left = [];
       for (const [index, { plant, settle }] of sent.entries()) {
         const status = statuses[index];
@@ -236,7 +240,7 @@ class Client {
   async #read(id: bigint): Promise<void> {
     const operation: Operation = { kind: "read", id };
     const answer = await this.#ask(operation);
-    if (answer !== undefined) this.#shared.ledger.begin(operation)(answer);
+    if (typeof answer === "object") this.#shared.ledger.begin(operation)(answer);
   }
 
   /** All its plants with a tag, and nothing of anyone else's. */
@@ -250,17 +254,17 @@ class Client {
       });
       return response.status === 200 ? response.text() : response;
     }, "an export");
-    if (text === undefined) return;
+    if (text === undefined || text === "refused") return;
     const found = text.split("\n").length - (isCsv ? 2 : 1);
     const due = this.#plants.filter(({ tag }) => tag !== null).length;
     if (found !== due) faults.push(`${this.#tag}: exported ${found} of ${due} plants`);
   }
 
-  #ask(operation: Operation): Promise<Answer | undefined> {
+  #ask(operation: Operation): Promise<Answer | "refused" | undefined> {
     return this.#shared.ask(
       async (url, signal) => {
         const response = await sendOperation(url, operation, signal);
-        return response.status === 503 ? response : toAnswer(response);
+        return isForNow(response) ? response : toAnswer(response);
       },
       `${idOf(operation)}: to ${operation.kind} it`,
     );

@@ -12,8 +12,11 @@ import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
 import { createTestSchema, sharedPostgres } from "./postgres-server.ts";
 import { findPlant, readPlants } from "./stores.ts";
+import { until } from "./until.ts";
 
 const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
+/** A server of the tester's own, in place of the one that comes with npm. Each test makes a database there. */
+const URL_VARIABLE = "PLANTSTORE_TEST_URL";
 const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
 
 export type Engine = (typeof engines)[number];
@@ -101,7 +104,11 @@ function lockFile(path: string): HeldWrites {
 async function openPostgresDatabase(options: {
   readonly serializable: boolean;
 }): Promise<TestDatabase> {
-  const database = await createTestSchema(await sharedPostgres(), options);
+  const serverUrl = process.env[URL_VARIABLE];
+  const database =
+    serverUrl === undefined
+      ? await createTestSchema(await sharedPostgres(), options)
+      : await createDatabaseOn(serverUrl);
   const { url } = database;
   const db = connect(url);
   return {
@@ -130,6 +137,29 @@ async function openPostgresDatabase(options: {
 }
 
 const connect = (url: string): SQL => new SQL(url, { max: 1, bigint: true });
+
+/** With statements that every engine which calls itself compatible should know. */
+async function createDatabaseOn(
+  serverUrl: string,
+): Promise<AsyncDisposable & { readonly url: string }> {
+  const name = `plantstore_test_${crypto.randomUUID().replaceAll("-", "")}`;
+  const server = connect(serverUrl);
+  await server.unsafe(`CREATE DATABASE ${name}`);
+  const url = new URL(serverUrl);
+  url.pathname = `/${name}`;
+  return {
+    url: url.href,
+    async [Symbol.asyncDispose]() {
+      const drop = async (): Promise<boolean> =>
+        server.unsafe(`DROP DATABASE ${name}`).then(
+          () => true,
+          () => false,
+        );
+      await until("the connections to the test's database are closed", drop);
+      await server.close();
+    },
+  };
+}
 
 /** EXCLUSIVE lets others read, and neither write nor lock a row. */
 async function lockTables(url: string): Promise<HeldWrites> {

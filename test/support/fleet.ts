@@ -18,16 +18,23 @@ interface Member {
 export class Fleet implements AsyncDisposable {
   /** Those that were ended here, whose clients may lose their connections. */
   readonly ended: ServiceProcess[] = [];
-  private readonly server: PostgresServer | undefined;
+  private readonly server: Pick<PostgresServer, "run"> | undefined;
   private readonly env: Readonly<Record<string, string>>;
+  private readonly ports: readonly number[];
   private readonly members: Member[] = [];
   private quiet: Promise<void> = Promise.resolve();
   private started = 0;
 
-  /** With the server, statements of services that were ended are waited for. */
-  constructor(server: PostgresServer | undefined, databaseUrl: string, env: Fleet["env"] = {}) {
+  /** With the server, statements of services that were ended are waited for. Free ports are used where none are given. */
+  constructor(
+    server: Fleet["server"],
+    databaseUrl: string,
+    env: Fleet["env"] = {},
+    ports: Fleet["ports"] = [],
+  ) {
     this.server = server;
     this.env = { ...env, DATABASE_URL: databaseUrl };
+    this.ports = ports;
   }
 
   get services(): readonly ServiceProcess[] {
@@ -36,7 +43,10 @@ export class Fleet implements AsyncDisposable {
 
   /** All at the same moment. */
   async start(length: number): Promise<readonly ServiceProcess[]> {
-    const results = await Promise.allSettled(Array.from({ length }, () => this.spawn()));
+    const first = this.members.length;
+    const results = await Promise.allSettled(
+      Array.from({ length }, (_, nth) => this.spawn(first + nth)),
+    );
     for (const result of results)
       if (result.status === "fulfilled") this.members.push(result.value);
     for (const result of results) if (result.status === "rejected") throw result.reason;
@@ -65,7 +75,7 @@ export class Fleet implements AsyncDisposable {
     const burial = this.bury(member, signal);
     this.quiet = burial;
     await burial;
-    this.members[index] = await this.spawnAtLast();
+    this.members[index] = await this.spawnAtLast(index);
     return member.service;
   }
 
@@ -90,11 +100,11 @@ export class Fleet implements AsyncDisposable {
     await until(`no statement of ${name} is left`, async () => !(await isBusy()));
   }
 
-  private async spawnAtLast(): Promise<Member> {
+  private async spawnAtLast(index: number): Promise<Member> {
     const startedAtMs = performance.now();
     for (;;) {
       try {
-        return await this.spawn();
+        return await this.spawn(index);
       } catch (error) {
         if (performance.now() - startedAtMs > REPLACE_MS_MAX) throw error;
       }
@@ -102,13 +112,15 @@ export class Fleet implements AsyncDisposable {
     }
   }
 
-  private async spawn(): Promise<Member> {
+  private async spawn(index: number): Promise<Member> {
     const name = `instance-${++this.started}`;
-    const query = this.server === undefined ? "" : `?application_name=${name}`;
-    const DATABASE_URL = `${this.env["DATABASE_URL"]}${query}`;
+    const url = this.env["DATABASE_URL"] ?? "";
+    const named = `${url}${url.includes("?") ? "&" : "?"}application_name=${name}`;
+    const DATABASE_URL = this.server === undefined ? url : named;
+    const PORT = String(this.ports[index] ?? 0);
     // Every other one has two threads, unless the environment says otherwise.
     const PLANTSTORE_WORKERS = String(1 + (this.started % 2));
-    const env = { PLANTSTORE_WORKERS, ...this.env, DATABASE_URL };
+    const env = { PLANTSTORE_WORKERS, ...this.env, DATABASE_URL, PORT };
     return { service: await spawnService(env), name };
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import type { Surroundings } from "./clients.ts";
-import { sendOperation, toAnswer } from "./clients.ts";
+import { isForNow, sendOperation, toAnswer } from "./clients.ts";
 import {
   type Answer,
   idOf,
@@ -253,7 +253,7 @@ export class Contest implements AsyncDisposable {
     try {
       const response = await sendOperation(this.#surroundings.findUrl(), operation);
       const answer = await toAnswer(response);
-      if (answer.status === 503) return undefined;
+      if (isForNow(answer)) return undefined;
       if (![200, 204, 404, 409, 412].includes(answer.status))
         this.#faults.push(
           `${idOf(operation)}: to ${operation.kind} it was answered ${answer.status}`,

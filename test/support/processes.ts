@@ -18,6 +18,15 @@ function listProcesses(): Process[] {
   return rows.filter(({ state }) => !/^[ZX]/.test(state)).map(toProcess);
 }
 
+/** It, and everything that it has started, and so on. */
+export function listTree(root: number): Process[] {
+  const all = listProcesses();
+  const tree = all.filter(({ pid }) => pid === root);
+  // Grows while it is walked.
+  for (const { pid } of tree) tree.push(...all.filter(({ parent }) => parent === pid));
+  return tree;
+}
+
 export const listChildren = (pid: number): Process[] =>
   listProcesses().filter(({ parent }) => parent === pid);
 
@@ -111,10 +120,9 @@ export function guardFolder(path: string): void {
 }
 
 /** A server that is told to quit gives its shared memory back; one that is killed does not. */
-function endServer(folder: string): void {
-  const postmaster = listProcesses().find(({ command }) => command.includes(` -D ${folder}/`))?.pid;
-  if (postmaster === undefined) return;
-  const pids = [postmaster, ...listChildren(postmaster).map(({ pid }) => pid)];
+function endServers(folder: string): void {
+  const postmasters = listProcesses().filter(({ command }) => command.includes(` -D ${folder}/`));
+  const pids = postmasters.flatMap((postmaster) => listTree(postmaster.pid)).map(({ pid }) => pid);
   for (const pid of pids) signal(pid, "SIGQUIT");
   for (const pid of pids) signal(pid, "SIGCONT");
   const quitAtMs = performance.now();
@@ -124,14 +132,19 @@ function endServer(folder: string): void {
   }
 }
 
-/** It ends when the process that drives it is gone, but writes to its profile until then. */
-function endBrowser(profile: string): void {
-  const isOf = ({ command }: Process): boolean => command.includes(`--user-data-dir=${profile}`);
+/** All that name the folder, or a file in it: a browser by its profile, a manager that would restart its server. */
+function endOthers(folder: string): void {
   const pids = listProcesses()
-    .filter(isOf)
+    .filter(({ command }) => command.includes(folder) && !command.includes(" -D "))
     .map(({ pid }) => pid);
   for (const pid of pids) signal(pid, "SIGKILL");
   while (isAnyAlive(pids)) Bun.sleepSync(10);
+}
+
+/** Of everything that runs in the folder. */
+export function endProcesses(folder: string): void {
+  endOthers(folder);
+  endServers(folder);
 }
 
 /** For a server that has ended. A killed one has left a segment of shared memory behind. */
@@ -146,7 +159,6 @@ export function removeServerFolder(folder: string): void {
 
 if (import.meta.main) {
   const folders = (await Bun.stdin.text()).split("\n").filter((line) => line !== "");
-  for (const folder of folders) endServer(folder);
-  for (const folder of folders) endBrowser(folder);
+  for (const folder of folders) endProcesses(folder);
   for (const folder of folders) removeServerFolder(folder);
 }

@@ -36,7 +36,7 @@ export interface Seen {
 type Resume = "seen" | "newest";
 
 /** Follows the changes until it is stopped, through any service that answers. */
-class Follower {
+export class Follower {
   readonly seen: Seen[] = [];
   connections = 0;
   private readonly findUrl: () => string;
@@ -46,7 +46,7 @@ class Follower {
   private after = "0";
   private isOver = false;
 
-  constructor(findUrl: () => string, resume: Resume) {
+  constructor(findUrl: () => string, resume: Resume = "seen") {
     this.findUrl = findUrl;
     this.resume = resume;
     this.working = this.work();
@@ -101,6 +101,19 @@ export async function findNewest(url: string): Promise<string> {
   return head.headers.get("last-change") ?? "0";
 }
 
+/** Resolves when the reader has the newest change, or gets none for as long as nobody should wait. */
+export async function untilCaughtUp(
+  reader: { readonly last: number },
+  newest: number,
+): Promise<string[]> {
+  let [last, isSilent] = [reader.last, endsAfter(PATIENCE_MS / 1_000)];
+  for (; reader.last < newest && !isSilent(); await Bun.sleep(RECONNECT_MS)) {
+    if (reader.last === last) continue;
+    [last, isSilent] = [reader.last, endsAfter(PATIENCE_MS / 1_000)];
+  }
+  return reader.last < newest ? [`a reader has ${reader.last}, and the newest is ${newest}`] : [];
+}
+
 /** What is wrong with what a reader has seen, if these rows are stored in the end. */
 export function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]): string[] {
   const faults: string[] = [];
@@ -147,13 +160,12 @@ async function runOn(
   } while (!isOver() || countConnections() < READERS + RECONNECTIONS_MIN);
   await clients.stop();
   const newest = Number(await findNewest(findUrl()));
-  const isTooLate = endsAfter(PATIENCE_MS / 1_000);
-  const isBehind = (): boolean => resume === "seen" && followers.some(({ last }) => last < newest);
-  while (isBehind() && !isTooLate()) await Bun.sleep(RECONNECT_MS);
+  const waited = resume === "seen" ? followers : [];
+  const late = await Promise.all(waited.map((follower) => untilCaughtUp(follower, newest)));
   await Promise.all(followers.map((follower) => follower.stop()));
   const rows = await database.readPlants();
   const [first, ...others] = followers as [Follower, ...Follower[]];
-  const faults = followers.flatMap(({ seen }) => findFaults(seen, rows));
+  const faults = [...late.flat(), ...followers.flatMap(({ seen }) => findFaults(seen, rows))];
   const numbersOf = ({ seen }: Follower): string => seen.map(({ seq }) => seq).join();
   for (const other of others)
     if (numbersOf(other) !== numbersOf(first)) faults.push("two readers saw different changes");

@@ -24,6 +24,8 @@ export interface Scenario {
   readonly title: string;
   /** What the machine lacks, in words for a person; undefined where it can run. */
   readonly missing?: () => string | undefined;
+  /** Installs what is missing, where it can. `npm run torture` does that, and `npm test` does not. */
+  readonly install?: () => void;
   readonly run: (budget: Budget) => Promise<Finding>;
 }
 

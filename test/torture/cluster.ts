@@ -1,0 +1,318 @@
+/**
+ * Two services behind HAProxy, on PostgreSQL under Patroni, from the files of ops/cluster. Machines and processes fail
+ * one after the other. What was acknowledged is there, in one order, in every feed and at every webhook.
+ */
+
+import { Callers } from "../support/callers.ts";
+import { Clients } from "../support/clients.ts";
+import { Cluster, findMissingCluster, installCluster, type Machine } from "../support/cluster.ts";
+import { Fleet } from "../support/fleet.ts";
+import { Contest } from "../support/history.ts";
+import type { StoredPlant } from "../support/plants.ts";
+import { fork, type Random } from "../support/random.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { until } from "../support/until.ts";
+import { findFaults, findNewest, Follower, untilCaughtUp } from "./changes.ts";
+import { compareBoth } from "./mixed-load.ts";
+import { BATCH_LENGTH_MAX, findUnsound } from "./postgres-scene.ts";
+import { asCheat, type Budget, deal, endsAfter, type Scenario, within } from "./scenario.ts";
+import { ask } from "./service.ts";
+import { compareAnswers } from "./shimmed-disk.ts";
+import { addWebhook, Receiver } from "./webhooks.ts";
+
+const CLIENTS = 6;
+const CONTENDERS = 4;
+const CALLERS = 2;
+const WEBHOOKS = 2;
+/** Far more than an election takes: only against a hang. */
+const FLOW_MS_MAX = 180_000;
+const WRITES_BETWEEN = 200;
+/** Refused writes are not sent again at once, or the history of an outage takes long to explain. */
+const RETRY_MS = 250;
+/** Longer than the leader's lease, so that it has to be renewed without etcd. */
+const WITHOUT_ETCD_MS = 25_000;
+/** Jitter can shorten the retries of @plantstore/client to half of their 26 seconds. */
+const RIDDEN_MS_MAX = 12_000;
+/** Those of callers are beyond all others. */
+const CALLERS_FROM = 1_000_000_000_000n;
+
+interface Scene extends AsyncDisposable {
+  readonly cluster: Cluster;
+  readonly fleet: Fleet;
+  readonly clients: Clients;
+  readonly contest: Contest;
+  readonly callers: Callers;
+  readonly followers: readonly Follower[];
+  readonly receivers: readonly Receiver[];
+  readonly random: Random;
+  readonly isShort: boolean;
+  readonly faults: string[];
+}
+
+async function openScene({ random, isShort = false, tell }: Budget): Promise<Scene> {
+  await using opened = new AsyncDisposableStack();
+  const cluster = opened.use(await Cluster.open());
+  tell(`a cluster of ${cluster.nodes.length} nodes runs`);
+  const { env, ports } = cluster.services;
+  const settings = {
+    ...env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    // The receivers are on this machine.
+    PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+  };
+  const fleet = opened.use(new Fleet(cluster, env["DATABASE_URL"] ?? "", settings, ports));
+  await fleet.start(ports.length);
+  await until("HAProxy has found the services", async () => {
+    const { status } = await ask(`${cluster.url}/readyz`);
+    return status === 200;
+  });
+  const receivers = await Promise.all(
+    Array.from({ length: WEBHOOKS }, async (_, nth) => {
+      const receiver = opened.use(new Receiver(fork(random), false));
+      receiver.secret = await addWebhook(cluster.url, receiver.url, `webhook-${nth}`);
+      return receiver;
+    }),
+  );
+  const followers = ports.map(
+    (_, nth) => new Follower(() => fleet.services[nth]?.started.url ?? ""),
+  );
+  for (const follower of followers) opened.defer(() => follower.stop());
+  const surroundings = {
+    findUrl: () => cluster.url,
+    untilQuiet: async () => {
+      await fleet.untilQuiet();
+      await Bun.sleep(RETRY_MS);
+    },
+    batchLengthMax: BATCH_LENGTH_MAX,
+    mayRefuse: ["overloaded", "store_busy", "store_unavailable", "shutting_down", 502, 504],
+  } as const;
+  const clients = opened.use(new Clients(CLIENTS, surroundings, fork(random)));
+  const contest = opened.use(new Contest(CONTENDERS, surroundings, fork(random)));
+  const callers = opened.use(new Callers(cluster.url, CALLERS, CALLERS_FROM));
+  const scene = opened.move();
+  return {
+    cluster,
+    fleet,
+    clients,
+    contest,
+    callers,
+    followers,
+    receivers,
+    random,
+    isShort,
+    faults: [],
+    [Symbol.asyncDispose]: () => scene.disposeAsync(),
+  };
+}
+
+/** Resolves when the load flows, through whichever node and service. */
+async function flow({ clients, faults }: Scene, what: string): Promise<void> {
+  if ((await within(FLOW_MS_MAX, clients.untilAcknowledged(WRITES_BETWEEN))) === undefined)
+    faults.push(`${what}: writes are refused ${FLOW_MS_MAX} ms after that`);
+}
+
+/** A node with its member of etcd, as on one machine. */
+const machinesOf = ({ etcd }: Cluster, node: Machine): Machine[] => [
+  node,
+  ...etcd.filter(({ name }) => name === node.name),
+];
+
+const killAll = (machines: readonly Machine[]): Promise<unknown> =>
+  Promise.all(machines.map((machine) => machine.kill()));
+
+/** Each ends when everything has been started again. */
+const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<void>>> = {
+  "leader killed": async (scene, kind) => {
+    const machines = machinesOf(scene.cluster, await scene.cluster.getLeader());
+    await killAll(machines);
+    await flow(scene, kind);
+    for (const machine of machines) machine.start();
+  },
+
+  "leader silent, and back": async (scene, kind) => {
+    const leader = await scene.cluster.getLeader();
+    const machines = machinesOf(scene.cluster, leader);
+    await using late = leader.connect();
+    await late.unsafe("CREATE TABLE IF NOT EXISTS late (at timestamptz)");
+    await Promise.all(machines.map((machine) => machine.pause()));
+    // The kernel takes it, and the old leader executes it when it is back.
+    const isAcknowledged = late.unsafe("INSERT INTO late VALUES (now())").then(
+      () => true,
+      () => false,
+    );
+    await flow(scene, kind);
+    for (const machine of machines) machine.resume();
+    if ((await within(FLOW_MS_MAX, isAcknowledged)) !== false)
+      scene.faults.push(`${kind}: the old leader acknowledged a write, or did not refuse it`);
+  },
+
+  "replica killed": async (scene, kind) => {
+    const replica = scene.random.pick(await scene.cluster.listReplicas());
+    const machines = machinesOf(scene.cluster, replica);
+    await killAll(machines);
+    await flow(scene, kind);
+    for (const machine of machines) machine.start();
+  },
+
+  "switch-over": async ({ cluster }) => {
+    const leader = await cluster.getLeader();
+    await cluster.patronictl("switchover", "plants", "--leader", leader.name, "--force");
+  },
+
+  "etcd killed": async (scene, kind) => {
+    await killAll(scene.cluster.etcd);
+    await Bun.sleep(scene.isShort ? 0 : WITHOUT_ETCD_MS);
+    await flow(scene, kind);
+    for (const member of scene.cluster.etcd) member.start();
+  },
+
+  "service killed": async ({ fleet, random }) => void (await fleet.replaceAny(random)),
+
+  "service restarted": async ({ fleet, random, faults }) => {
+    const { exited } = await fleet.replaceAny(random, "SIGTERM");
+    if ((await exited) !== 0) faults.push(`a service exited with ${await exited}`);
+  },
+};
+
+interface Outage {
+  /** The longest time in which no write was acknowledged. */
+  readonly ms: number;
+  /** Attempts of clients that were refused or lost. */
+  readonly refused: number;
+}
+
+/** Resolves when all is well again. */
+async function suffer(scene: Scene, kind: string): Promise<Outage> {
+  const { cluster, clients, fleet, callers, faults } = scene;
+  const refusedBefore = clients.unsettled;
+  const course = { isOver: false, ms: 0 };
+  const measuring = (async () => {
+    while (!course.isOver) {
+      const ms = await within(FLOW_MS_MAX, clients.untilAcknowledged(1));
+      course.ms = Math.max(course.ms, ms ?? FLOW_MS_MAX);
+    }
+  })();
+  await mishaps[kind]?.(scene, kind);
+  await until(`${kind}: the cluster is whole again`, () => cluster.isWhole());
+  await until(`${kind}: the services are ready`, async () => {
+    const urls = fleet.services.map(({ started: { url } }) => `${url}/readyz`);
+    return (await Promise.all(urls.map(ask))).every(({ status }) => status === 200);
+  });
+  await flow(scene, kind);
+  course.isOver = true;
+  await measuring;
+  const { ms } = course;
+  const errors = callers.takeErrors();
+  if (ms < RIDDEN_MS_MAX) faults.push(...errors.map((error) => `${kind}: ${error}`));
+  return { ms, refused: clients.unsettled - refusedBefore };
+}
+
+const describe = (outages: readonly Outage[]): string => {
+  const ms = Math.max(...outages.map((outage) => outage.ms));
+  const refused = Math.max(...outages.map((outage) => outage.refused));
+  return `${outages.length} times, no write acknowledged for ${(ms / 1000).toFixed(1)} s, ${refused} refused`;
+};
+
+const readRows = ({ cluster }: Scene): Promise<StoredPlant[]> =>
+  cluster.run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id", "plants");
+
+const compareRows = ({ clients, contest }: Scene, rows: readonly StoredPlant[]): string[] =>
+  compareBoth(
+    clients,
+    contest,
+    rows.filter(({ id }) => id < CALLERS_FROM),
+  );
+
+/** After the load: everything in which the store, the services, the feeds and the webhooks differ from the answers. */
+async function examine(scene: Scene): Promise<string[]> {
+  const { fleet, clients, contest, callers, followers, receivers } = scene;
+  await Promise.all([clients.stop(), contest.stop(), callers[Symbol.asyncDispose]()]);
+  const rows = await readRows(scene);
+  const urls = fleet.services.map(({ started: { url } }) => url);
+  const shown = await Promise.all(urls.map((url) => compareAnswers(url, rows)));
+  const newest = Number(await findNewest(urls[0] ?? ""));
+  const readers = [...followers, ...receivers];
+  const late = await Promise.all(readers.map((reader) => untilCaughtUp(reader, newest)));
+  return [
+    ...compareRows(scene, rows),
+    ...shown.flat(),
+    ...late.flat(),
+    ...readers.flatMap(({ seen }) => findFaults(seen, rows)),
+    ...receivers.flatMap(({ faults }) => faults),
+    ...(await Promise.all(fleet.services.map(findUnsound))).flat(),
+  ];
+}
+
+export const cluster: Scenario = {
+  title: "a cluster under Patroni loses leaders, replicas, etcd and services, and no plant",
+  missing: findMissingCluster,
+  install: installCluster,
+  run: async (budget) => {
+    const { seconds, random, tell, isShort = false } = budget;
+    await using scene = await openScene(budget);
+    await flow(scene, "at the beginning");
+    const outages = new Map<string, Outage[]>();
+    const isTimeOver = endsAfter(seconds);
+    for (const { kind, haveAllCome } of deal(Object.keys(mishaps), random)) {
+      const outage = await suffer(scene, kind);
+      outages.set(kind, [...(outages.get(kind) ?? []), outage]);
+      tell(`${kind}: ${describe([outage])}`);
+      if ((haveAllCome || isShort) && isTimeOver()) break;
+    }
+    const faults = [...scene.faults, ...(await examine(scene))];
+    const { clients, contest, callers, followers, receivers } = scene;
+    return {
+      figures: {
+        ...Object.fromEntries([...outages].map(([kind, all]) => [kind, describe(all)])),
+        "writes acknowledged": clients.acknowledged,
+        "writes refused for now, or cut off": clients.unsettled,
+        "longest answer (ms)": Math.round(clients.answerMsMax),
+        "calls of @plantstore/client": callers.calls,
+        "operations of the contest": contest.history.size,
+        "changes in each feed": followers[0]?.seen.length ?? 0,
+        "events at each webhook": receivers[0]?.seen.length ?? 0,
+      },
+      faults,
+    };
+  },
+};
+
+/** Few: a replica that lacks more than a megabyte of WAL does not become the leader. */
+const DELAYED_WRITES = 100;
+
+async function loseWrites(budget: Budget): Promise<readonly string[]> {
+  await using scene = await openScene(budget);
+  const { cluster: its, clients, contest } = scene;
+  await flow(scene, "at the beginning");
+  const modes = ["-s", "synchronous_mode=false", "-s", "synchronous_mode_strict=false"];
+  await its.patronictl("edit-config", "plants", "--force", ...modes);
+  await until("the leader waits for no replica", async () => {
+    const [row] = await its.run("SHOW synchronous_standby_names");
+    return row?.["synchronous_standby_names"] === "";
+  });
+  const replicas = await its.listReplicas();
+  await Promise.all(replicas.map((replica) => replica.pauseReceiver()));
+  await clients.untilAcknowledged(DELAYED_WRITES);
+  const leader = await its.getLeader();
+  await leader.kill();
+  await Promise.all([clients.stop(), contest.stop()]);
+  for (const replica of replicas) replica.killReceiver();
+  await until("a replica is the leader", async () => {
+    const now = await its.getLeader().catch(() => leader);
+    return now !== leader && (await now.run("SHOW transaction_read_only").then(isOff, () => false));
+  });
+  const found = compareRows(scene, await readRows(scene));
+  return found.filter((fault) => fault.includes("lost after it was acknowledged"));
+}
+
+const isOff = ([row]: readonly Record<string, unknown>[]): boolean =>
+  row?.["transaction_read_only"] === "off";
+
+export const clusterCheat: Scenario = {
+  ...asCheat(
+    "in asynchronous mode a delayed replica becomes the leader: the losses are found",
+    async (budget) => ({ figures: {}, faults: await loseWrites(budget) }),
+  ),
+  missing: findMissingCluster,
+  install: installCluster,
+};
