@@ -11,9 +11,9 @@ import { changes, changesCheat } from "./changes.ts";
 import { cluster, clusterCheat } from "./cluster.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
-import { diskHang } from "./disk-hang.ts";
-import { diskLost } from "./disk-lost.ts";
-import { failOver } from "./fail-over.ts";
+import { diskHang, diskHangCheat } from "./disk-hang.ts";
+import { diskLost, diskLostCheat } from "./disk-lost.ts";
+import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { kill } from "./kill.ts";
 import { memory, slowClients } from "./memory.ts";
@@ -34,10 +34,13 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,
   "disk-hang": diskHang,
+  "disk-hang-cheat": diskHangCheat,
   "disk-lost": diskLost,
+  "disk-lost-cheat": diskLostCheat,
   postgres,
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,
+  "fail-over-cheat": failOverCheat,
   cluster,
   "cluster-cheat": clusterCheat,
   overload,
