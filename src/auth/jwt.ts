@@ -14,6 +14,7 @@ import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../domain/address.ts";
 import { Refusal } from "../domain/errors.ts";
+import { parseJson } from "../domain/plant.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";
 
 export interface JwtSettings
@@ -134,23 +135,25 @@ export class JwtVerifier {
     ) {
       this.attemptedAtMs = nowMs;
       this.fetching = fetchKeys(this.settings)
-        .then(this.useKeys, this.noteFailure)
+        .then(this.useKeys)
+        .catch(this.noteFailure)
         .finally(() => (this.fetching = undefined));
     }
     await this.fetching;
   }
 
   private readonly useKeys = (keys: readonly object[]): void => {
+    const json = JSON.stringify(keys);
+    if (json !== this.keysJson) {
+      this.keys = createLocalJWKSet({ keys: keys as never });
+      this.keysJson = json;
+      // A key that the issuer withdrew verifies nothing any more.
+      this.forgetAll();
+    }
     if (this.hasFailed !== false) this.log.info("issuer_keys_fetched", { keys: keys.length });
     this.fetchedAtMs = performance.now();
     this.remindedAtMs = Number.NEGATIVE_INFINITY;
     this.hasFailed = false;
-    const json = JSON.stringify(keys);
-    if (json === this.keysJson) return;
-    this.keysJson = json;
-    this.keys = createLocalJWKSet({ keys: keys as never });
-    // A key that the issuer withdrew verifies nothing any more.
-    this.forgetAll();
   };
 
   private readonly noteFailure = (cause: unknown): void => {
@@ -204,7 +207,7 @@ async function readJson(url: string, signal: AbortSignal): Promise<Record<string
       throw new Error(`${url} is larger than ${DOCUMENT_BYTES_MAX} bytes`);
     chunks.push(chunk);
   }
-  return (JSON.parse(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
+  return (parseJson(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
 }
 
 /** The check becomes `error_description`, so it is never a text from the token. */
