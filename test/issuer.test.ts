@@ -5,7 +5,7 @@ import { catalogue } from "../src/domain/errors.ts";
 import { AUDIENCE, type Issuer, makeKey, startIssuer } from "./support/issuer.ts";
 import { limits } from "./support/limits.ts";
 import { startProvider } from "./support/provider.ts";
-import { send, startService, type TestService } from "./support/service.ts";
+import { send, startService, TEST_TOKEN, type TestService } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const ask = (service: TestService, token: string, more: Record<string, string> = {}) =>
@@ -136,6 +136,29 @@ test("an issuer that is slow delays no token of a known key", async () => {
   expect(await statusOf(service, await issuer.sign({ jti: "2" }))).toBe(200);
   expect(await statusOf(service, await issuer.sign({}, { kid: "unknown" }))).toBe(503);
   await untilLogged(service, "issuer_keys_not_fetched");
+});
+
+test("made-up JWTs that wait for the issuer leave memory to others", async () => {
+  await using issuer = await startIssuer();
+  const held = Promise.withResolvers<unknown>();
+  const { discovery } = issuer.documents;
+  issuer.documents.discovery = held.promise;
+  await using service = await startService({
+    ...issuer.settings,
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8388608",
+  });
+  const create = (name: string, token = TEST_TOKEN): Promise<Response> =>
+    send(service, "POST", "/plants", {
+      headers: { authorization: `Bearer ${token}` },
+      body: JSON.stringify({ id: 1, name }),
+    });
+  const token = await issuer.sign({}, { kid: "made-up" });
+  const waiting = Array.from({ length: 8 }, () => create("x".repeat(1_000_000), token));
+  const refused = await Promise.race(waiting);
+  expect(await refused.json()).toMatchObject({ error: catalogue.overloaded.code });
+  expect((await create("y".repeat(500_000))).status).toBe(200);
+  held.resolve(discovery);
+  await Promise.all(waiting);
 });
 
 const stop = async (issuer: Issuer): Promise<Issuer> => {

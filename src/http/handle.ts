@@ -107,7 +107,8 @@ export function createHandler(service: Service, route: Route | undefined) {
 function authorize(exchange: Exchange, operation: Operation): Promise<void> | undefined {
   const { request, service } = exchange;
   if (operation.scope === undefined) return undefined;
-  const found = service.authenticator.authenticate(request.headers.get("authorization"));
+  const header = request.headers.get("authorization");
+  const found = service.authenticator.authenticate(header);
   if (!(found instanceof Promise)) {
     admitToken(exchange, operation, found);
     return undefined;
@@ -115,8 +116,11 @@ function authorize(exchange: Exchange, operation: Operation): Promise<void> | un
   // If `reserve` throws, nothing awaits this promise.
   found.catch(() => undefined);
   // The part of the body that has arrived meanwhile is in memory.
-  exchange.reserve(countUnread(exchange));
-  return found.then((token) => admitToken(exchange, operation, token));
+  const bytes = countUnread(exchange);
+  exchange.reserve(bytes);
+  // Our own tokens have no dot.
+  const verified = header?.includes(".") ? service.budget.holdUnverified(bytes, found) : found;
+  return verified.then((token) => admitToken(exchange, operation, token));
 }
 
 function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord): void {
