@@ -309,7 +309,11 @@ async function startService(every = "1h") {
     cleanUps.push(() => service[Symbol.asyncDispose]());
     return service;
   };
-  const list = (): string[] => readdirSync(backups).filter((name) => name.endsWith(".db"));
+  /** Oldest first. */
+  const list = (): string[] =>
+    readdirSync(backups)
+      .filter((name) => name.endsWith(".db"))
+      .toSorted();
   return { folder: folder.path, backups, env, start, list };
 }
 
@@ -391,12 +395,11 @@ describe("serve --backup-to, and restore from its folder", () => {
     await until("a copy is there", () => list().length >= 1);
     expect(await create(service, 1n)).toBe(200);
     expect(await create(service, 2n)).toBe(200);
-    const first = list().at(-1);
-    await until("two more copies are there", () => list().length >= 3 && list().at(-1) !== first);
+    await until("two more copies are there", () => list().length >= 3);
     service.kill("SIGTERM");
     await service.exited;
     expect(await runCommand(["backup", "verify", backups])).toMatchObject({ exitCode: 0 });
-    const newest = `${backups}/${list().toSorted().at(-1)}`;
+    const newest = `${backups}/${list().at(-1)}`;
     alter(newest, "UPDATE plants SET name = 'changed' WHERE id = 2");
     expect(await runCommand(["backup", "verify", backups])).toMatchObject({
       exitCode: 1,

@@ -27,7 +27,7 @@ interface Moment {
 }
 
 /** Selects the changes that match every given member. `from` and `to` are inclusive. */
-interface RevertRequest {
+export interface RevertRequest {
   readonly from?: Moment;
   readonly to?: Moment;
   /** The name of a token. */
@@ -249,6 +249,12 @@ const judge = ({ before, after, isMixed }: Touched, now: Plant | undefined) => {
   if (isSameState(now, before)) return "unchanged";
   return isMixed || !isSameState(now, after) ? "changedSince" : "revertible";
 };
+
+/** A plant that was not reverted, and why. */
+export interface Left {
+  readonly id: bigint;
+  readonly refusal: Refusal;
+}
 
 /** Returns the plants that were not reverted, and why. `by` comes from `joinWriter`. */
 export async function revertBlock(

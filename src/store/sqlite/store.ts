@@ -48,7 +48,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     this.engine = engine;
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
     this.description = { engine: "SQLite", location: path, durability };
-    const reader = (this.reader = new SqliteReader(path, limits.scanRowsMax));
+    const reader = (this.reader = new SqliteReader(path, limits));
     const read = engine.read ?? ((order: ReadRequest) => reader.perform(order));
     const commit: Engine["commit"] = (batch, deadlineMs) => engine.commit(batch, deadlineMs);
     this.writes = new Batcher(commit, limits, { onCommit: this.countCommit });

@@ -14,7 +14,7 @@ import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import { pause, sharedNow, within } from "../../tick.ts";
 import { toExact } from "../sql-store.ts";
-import type { SqliteWriter, Write, WriterLimits } from "./writer.ts";
+import type { SqliteWriter, Write } from "./writer.ts";
 
 export interface StoreLink {
   readonly writes: MessagePort;
@@ -27,7 +27,7 @@ export interface ThreadSetup {
   /** "open", "close", or the copy to make. The reader opens the store after the writer. */
   readonly orders: MessagePort;
   readonly path: string;
-  readonly limits: WriterLimits & Pick<StoreLimits, "scanRowsMax">;
+  readonly limits: StoreLimits;
   readonly ports: readonly MessagePort[];
   readonly durable: Int32Array;
 }
@@ -229,16 +229,16 @@ const CLOSE_MS_MAX = 2_000;
 /** Resolves when the store is open, with a link for each HTTP thread. Rejects with a StoreOpenError. */
 export async function startStoreThreads(
   path: string,
-  { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax }: ThreadSetup["limits"],
+  limits: StoreLimits,
   httpThreads: number,
   onMigrate?: OnMigrate,
 ) {
   const durable = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  const limits = { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax };
   const start = (entry: string) => {
     const channels = Array.from({ length: httpThreads }, () => new MessageChannel());
     const ports = channels.map(({ port2 }) => port2);
-    const setup = { path, limits, durable, ports };
+    // A function cannot be sent to a thread.
+    const setup = { path, limits: { ...limits, onCommit: undefined }, durable, ports };
     const thread = startThread(join(import.meta.dir, entry), setup, ports, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
