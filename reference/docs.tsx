@@ -5,12 +5,12 @@ import { type JSX, render } from "preact";
 import { useEffect } from "preact/hooks";
 import { KEPT_SESSION, recall } from "../console/state/storage.ts";
 import { Table, Terms } from "../console/view/controls.tsx";
+import { listSettings } from "../scripts/settings.ts" with { type: "macro" };
 import { addressOf, type Description, guides, listOperations } from "./description.ts";
 import { markCode, Markdown } from "./markdown.tsx";
 import { EventCard, Method, OperationCard, token } from "./operation.tsx";
 import { Members, Type } from "./schema.tsx";
 import { type Entry, Search } from "./search.tsx";
-import { listSettings } from "./settings.ts" with { type: "macro" };
 
 const reference = document.querySelector("#reference") as HTMLElement;
 const search = document.querySelector("#search") as HTMLElement;

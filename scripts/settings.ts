@@ -1,8 +1,8 @@
-/** The settings of the service. The build calls this: nothing of the service's configuration runs in the page. */
+/** The settings, for the API reference. The build calls this: nothing of the configuration runs in the page. */
 
 import { settings } from "../src/config.ts";
 
-export interface SettingFacts {
+interface SettingFacts {
   readonly variable: string;
   readonly fallback: string;
   readonly meaning: string;
