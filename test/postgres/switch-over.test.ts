@@ -12,7 +12,7 @@ const CALLERS = 8;
 const CALLS = 100;
 
 test("callers of the client notice nothing of a switch-over", async () => {
-  await using pair = await startPair();
+  await using pair = await startPair({ synchronous: true });
   const hosts = [pair.primary, pair.standby].map(({ port }) => `${HOSTNAME}:${port}`).join();
   await using service = await spawnService({
     DATABASE_URL: `postgres://postgres@${hosts}/postgres`,
