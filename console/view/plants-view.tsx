@@ -24,6 +24,7 @@ import { AddSearched, ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
 import { TagInput, useLater } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
+import { isLabelsOpen } from "./labels.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { focusList } from "./shortcuts.tsx";
@@ -236,6 +237,9 @@ function SelectionBar(): JSX.Element | null {
         onClick={() => selectAll(false)}
       />
       <strong>{describeSelection()}</strong>
+      <Button icon="print" onClick={() => (isLabelsOpen.value = true)}>
+        Labels
+      </Button>
       {mayWrite.value && (
         <Button kind="danger" icon="trash" onClick={() => void deleteSelected()}>
           Delete

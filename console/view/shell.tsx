@@ -10,6 +10,7 @@ import { endSession, identity, may, mayRead, mayWrite } from "../state/session.t
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
+import { LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
@@ -17,7 +18,13 @@ import { describeScopes, TokensView } from "./tokens.tsx";
 import { WebhooksView } from "./webhooks.tsx";
 
 export function Shell(): JSX.Element {
-  return identity.value === undefined ? <SignIn /> : <Inside />;
+  if (identity.value === undefined) return <SignIn />;
+  return (
+    <>
+      <Inside />
+      <PrintedLabels />
+    </>
+  );
 }
 
 const focusMain = (): void => document.querySelector<HTMLElement>("#main")?.focus();
@@ -51,6 +58,7 @@ function Inside(): JSX.Element {
         ))}
       </section>
       <Shortcuts />
+      <LabelsDialog />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>

@@ -132,7 +132,7 @@ async function leaveTab({ context, page }: Tab): Promise<void> {
   await page.unrouteAll();
   await context.unrouteAll();
   await context.clearPermissions();
-  await page.emulateMedia({ forcedColors: null });
+  await page.emulateMedia({ forcedColors: null, media: null });
   // Until it is gone, the page could store something again.
   await page.evaluate(`Storage.prototype.setItem = () => undefined;
     localStorage.clear(); sessionStorage.clear(); window.name = ""`);
