@@ -9,6 +9,7 @@ import {
   revoke,
   signIn,
   startJourneys,
+  toastOf,
 } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { send, TEST_TOKEN } from "../support/service.ts";
@@ -39,11 +40,11 @@ describeInBrowser("an import", () => {
     await page.getByText("Import complete").waitFor();
     await send(service, "PUT", "/plants/7", { body: '{"id":7,"name":"Lemon thyme"}' });
     await page.getByRole("button", { name: "Undo this import" }).click();
-    const dialog = page.getByRole("dialog", { name: "Undo this import?" });
-    await dialog.getByText("1 plant will be as before the import. 1 changed since").waitFor();
+    const dialog = page.getByRole("dialog", { name: "Undo “wrong.csv”?" });
+    await dialog.getByText("1 plant will be as before. 1 changed since").waitFor();
     await dialog.getByRole("cell", { name: "Basil" }).waitFor();
     await dialog.getByRole("button", { name: "Undo 1 plant" }).click();
-    await page.getByText("Import undone: 1 plant. 1 plant skipped.").first().waitFor();
+    await page.getByText("Undone: 1 plant. 1 plant skipped.").first().waitFor();
     expect((await service.readPlants()).map(({ name }) => name)).toEqual(["Mint", "Lemon thyme"]);
   });
 
@@ -145,7 +146,7 @@ describeInBrowser("an import", () => {
     await page.getByRole("cell", { name: "New no tag" }).waitFor();
     await page.getByLabel("Update the different ones").check();
     // Another view in between changes nothing.
-    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("link", { name: "Health" }).click();
     await page.getByRole("link", { name: "Import" }).click();
     await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
     await start(page);
@@ -173,6 +174,52 @@ describeInBrowser("an import", () => {
     await page.getByText("1 of 2 rows was refused").waitFor();
     await page.getByText("All others are stored.").waitFor();
     expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
+  });
+
+  it("is seen on every page and in a second tab, which hear of its end", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    const gate = Promise.withResolvers<void>();
+    await page.context().route("**/plants/batch*", async (route) => {
+      await gate.promise;
+      await route.fallback();
+    });
+    const stranger = await createToken(service, { name: "stranger" });
+    const second = await page.context().newPage();
+    await second.goto(service.url);
+    await signIn(second, TEST_TOKEN);
+    const third = await page.context().newPage();
+    await third.goto(service.url);
+    await signIn(third, stranger);
+    await chooseFile(page, "shared.ndjson", '{"id":91,"name":"Box"}\nnone\n');
+    await start(page);
+    for (const link of ["Plants", "Changes", "Health"]) {
+      await page.getByRole("link", { name: link, exact: true }).click();
+      await page.getByRole("progressbar", { name: "Import of shared.ndjson" }).waitFor();
+    }
+    await second.getByText("Importing shared.ndjson…").waitFor();
+    await second.getByText("in another tab").waitFor();
+    gate.resolve();
+    const end = "The import of shared.ndjson ended: 1 added, 1 refused.";
+    await toastOf(page, end).waitFor();
+    await toastOf(second, end).waitFor();
+    await second.getByText("Importing shared.ndjson…").waitFor({ state: "detached" });
+    expect(await third.locator(".toast, .running").count()).toBe(0);
+    await toastOf(page, end).getByRole("button", { name: "See" }).click();
+    await page.getByText("1 of 2 rows was refused").waitFor();
+
+    // A tab that is closed says so. Nothing is lost: the file can be imported again.
+    await page.getByRole("button", { name: "Another file" }).click();
+    await page.context().unrouteAll();
+    await page.context().route("**/plants/batch*", () => undefined);
+    await chooseFile(page, "closed.ndjson", '{"id":92,"name":"Box"}\n');
+    await start(page);
+    await second.getByText("Importing closed.ndjson…").waitFor();
+    page.once("dialog", (dialog) => void dialog.accept());
+    await page.goto("about:blank");
+    await toastOf(second, "stopped: its tab was closed").waitFor();
+    await second.close();
+    await third.close();
+    await page.goto(service.url);
   });
 
   it("of any format and encoding stores what is new, recognises what is there, and names what it assumed", async (visit) => {
