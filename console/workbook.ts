@@ -2,6 +2,7 @@
 
 import { writeXlsxStream } from "hucre/xlsx";
 import type { Plant } from "../src/domain/plant.ts";
+import { createCellParser, restoreCell, RowReader } from "../src/format/csv.ts";
 
 export { openWorkbook } from "../src/format/workbook.ts";
 
@@ -12,14 +13,46 @@ const CELL_CHARACTERS_MAX = 32_767;
 const widths = { id: 22, name: 44, tag: 22 };
 
 /** Throws a RangeError if a workbook cannot hold these plants. */
-export async function* writeWorkbook(
+export const writeWorkbook = (
   blocks: AsyncIterable<readonly Plant[]>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>> =>
+  writeSheet("Plants", Object.entries(widths), toRows(blocks));
+
+/** The widths of `line` and `reason`. */
+const reasonWidths = [8, 60];
+
+/** Refused rows, which are kept as CSV, as a workbook. */
+export async function* writeRows(csv: Blob): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  const rows = readCells(csv);
+  const { value: heads = [] } = await rows.next();
+  const columns = heads.map((head, at) => [head ?? "", reasonWidths[at] ?? 24] as const);
+  yield* writeSheet("Refused rows", columns, rows);
+}
+
+/** Far above what a row can have. */
+const ROW_BYTES_MAX = 10_000_000;
+/** The byte order mark. */
+const MARK_BYTES = 3;
+
+async function* readCells(csv: Blob): AsyncGenerator<(string | null)[], undefined> {
+  const bytes = new Uint8Array(await csv.slice(MARK_BYTES).arrayBuffer());
+  const reader = new RowReader({ kind: "csv" }, ROW_BYTES_MAX);
+  const parse = createCellParser(reader.delimiter);
+  for await (const lines of reader.read([bytes], 1000))
+    for (const { text } of lines)
+      yield parse(String(text)).map((cell) => (cell === null ? null : encode(restoreCell(cell))));
+}
+
+async function* writeSheet(
+  name: string,
+  columns: readonly (readonly [header: string, width: number])[],
+  rows: AsyncIterable<(string | null)[]>,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-  const reader = writeXlsxStream(toRows(blocks), {
-    name: "Plants",
+  const reader = writeXlsxStream(rows, {
+    name,
     freezePane: { rows: 1 },
     // Text format: Excel rounds numbers after 15 digits.
-    columns: Object.entries(widths).map(([header, width]) => ({ header, width, numFmt: "@" })),
+    columns: columns.map(([header, width]) => ({ header, width, numFmt: "@" })),
   }).getReader();
   for (;;) {
     const { done, value } = await reader.read();

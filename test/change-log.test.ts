@@ -16,7 +16,7 @@ import {
 import { resolveConfig } from "../src/config.ts";
 import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
-import { ChangeLog, findReach, logOf, type Until } from "../src/store/sqlite/change-log.ts";
+import { ChangeLog, findReach, logOf, NEWEST, type Until } from "../src/store/sqlite/change-log.ts";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -27,6 +27,8 @@ import { alter, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 const { signal } = new AbortController();
+const atChange = (value = Number.NaN): Until => ({ unit: "change", value });
+const atTime = (value: number): Until => ({ unit: "atMs", value });
 const cleanUps: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
@@ -55,7 +57,7 @@ async function makeScene() {
     follow,
     file: logOf(copy),
     create: (id: bigint, name = `plant ${id}`) => store.createPlant({ id, name, tag: undefined }),
-    restore: async (moment: Until = {}) => {
+    restore: async (moment = NEWEST) => {
       const to = `${folder.path}/restored-${++restores}.db`;
       const replay = { log: logOf(copy), until: moment };
       const { replayed } = await restoreStore({ from: copy, to, signal, replay });
@@ -93,7 +95,7 @@ describe("a copy with its change log", () => {
     expect(changes).toHaveLength(61);
     for (const index of [0, 1, 17, 42, 59]) {
       const { seq } = changes[index + 1] ?? { seq: 0 };
-      const { to, replayed } = await restore({ change: seq });
+      const { to, replayed } = await restore(atChange(seq));
       expect(readPlants(to)).toEqual(states[index] ?? []);
       expect(replayed).toMatchObject({ changes: index + 1, reached: { change: seq } });
     }
@@ -112,10 +114,10 @@ describe("a copy with its change log", () => {
     await store.createPlants([{ id: 5n, name: "later", tag: undefined }]);
     follow().append();
     const [, , third] = await readChanges();
-    const middle = await restore({ change: third?.seq });
+    const middle = await restore(atChange(third?.seq));
     expect(middle.ids).toEqual([1n, 2n, 3n]);
-    expect((await restore({ atMs: between })).ids).toEqual([1n, 2n, 3n, 4n]);
-    expect((await restore({ atMs: Date.now() + 60_000 })).ids).toEqual([1n, 2n, 3n, 4n, 5n]);
+    expect((await restore(atTime(between))).ids).toEqual([1n, 2n, 3n, 4n]);
+    expect((await restore(atTime(Date.now() + 60_000))).ids).toEqual([1n, 2n, 3n, 4n, 5n]);
   });
 
   test("has the tokens and webhooks of the moment, also where a name was given again", async () => {
@@ -156,14 +158,14 @@ describe("a copy with its change log", () => {
         webhooks.map(({ name, version }) => [name, version]),
       ];
     };
-    expect(await read({ atMs: between })).toEqual([
+    expect(await read(atTime(between))).toEqual([
       [["a", undefined]],
       [
         ["office", "1"],
         ["shop", "1"],
       ],
     ]);
-    expect(await read({})).toEqual([
+    expect(await read(NEWEST)).toEqual([
       [
         ["a", 7],
         ["b", undefined],
@@ -181,11 +183,12 @@ function readJournal(path: string): unknown[] {
 describe("a change log that is not whole:", () => {
   test("a last line that was cut off is left out, and the next append replaces it", async () => {
     const { create, follow, restore, file } = await makeScene();
+    const log = follow();
     await create(2n);
-    follow().append();
+    log.append();
     const whole = statSync(file).size;
     await create(3n);
-    follow().append();
+    log.append();
     truncateSync(file, statSync(file).size - 1);
     expect((await restore()).ids).toEqual([1n, 2n]);
     await create(4n);
@@ -219,7 +222,7 @@ describe("a change log that is not whole:", () => {
     expect(failed).toMatch(/is damaged \d+ bytes from its start/);
     const [, number] = /--at-change (\d+)/.exec(failed) ?? [];
     expect(changes.map(({ seq }) => String(seq))).toContain(String(number));
-    expect((await restore({ change: Number(number) })).ids.slice(0, 2)).toEqual([1n, 2n]);
+    expect((await restore(atChange(Number(number)))).ids.slice(0, 2)).toEqual([1n, 2n]);
     expect(() => follow()).toThrow("is damaged");
   });
 
@@ -300,7 +303,11 @@ async function startService(every = "1h") {
     cleanUps.push(() => service[Symbol.asyncDispose]());
     return service;
   };
-  const list = (): string[] => readdirSync(backups).filter((name) => name.endsWith(".db"));
+  /** Oldest first. */
+  const list = (): string[] =>
+    readdirSync(backups)
+      .filter((name) => name.endsWith(".db"))
+      .toSorted();
   return { folder: folder.path, backups, env, start, list };
 }
 
@@ -382,12 +389,11 @@ describe("serve --backup-to, and restore from its folder", () => {
     await until("a copy is there", () => list().length >= 1);
     expect(await create(service, 1n)).toBe(200);
     expect(await create(service, 2n)).toBe(200);
-    const first = list().at(-1);
-    await until("two more copies are there", () => list().length >= 3 && list().at(-1) !== first);
+    await until("two more copies are there", () => list().length >= 3);
     service.kill("SIGTERM");
     await service.exited;
     expect(await runCommand(["backup", "verify", backups])).toMatchObject({ exitCode: 0 });
-    const newest = `${backups}/${list().toSorted().at(-1)}`;
+    const newest = `${backups}/${list().at(-1)}`;
     alter(newest, "UPDATE plants SET name = 'changed' WHERE id = 2");
     expect(await runCommand(["backup", "verify", backups])).toMatchObject({
       exitCode: 1,

@@ -200,6 +200,30 @@ describe("plantstore serve", () => {
     db.close();
   });
 
+  test("on SIGTERM cuts off a client that never finishes, closes the store and exits 0", async () => {
+    using at = makeWorkplace();
+    const token = "sixteen-letters-x";
+    await using service = await spawnService({
+      DATABASE_URL: `sqlite:${at.store}`,
+      PLANTSTORE_TOKEN: token,
+      ...limits({ drainSecondsMax: 5 }),
+    });
+    const batch = await fetch(`${service.started.url}/plants/batch`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" },
+      // One line, and no end.
+      body: new ReadableStream<Uint8Array>({
+        start: (controller) =>
+          controller.enqueue(new TextEncoder().encode('{"id":1,"name":"a"}\n')),
+      }),
+    });
+    expect(batch.status).toBe(200);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+    expect(await service.stderr).toContain('"event":"stopped"');
+    expect(await Bun.file(`${at.store}-wal`).exists()).toBe(false);
+  });
+
   test("takes a signal that comes twice at once, as npm passes it on, for one", async () => {
     using folder = makeTemporaryFolder();
     await using service = await spawnService({ DATABASE_URL: `sqlite:${folder.path}/plants.db` });

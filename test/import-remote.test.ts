@@ -27,8 +27,7 @@ describe("plantstore import --url", () => {
     expect(await Bun.file(rejects).text()).toBe(
       "line,reason,id,name,tag\n" +
         '4,"A different plant has the id 1; nothing was changed. (error 3001)",1,other,\n' +
-        '5,"id: expected an integer from -9223372036854775808 to 9223372036854775807, ' +
-        'got the string ""x"" (error 1003)",x,c,\n',
+        '5,"The id is not a whole number: ""x"". (error 1003)",x,c,\n',
     );
     expect(readPlants(service.database.path)).toEqual([
       { id: 1n, name: "a", tag: "x" },

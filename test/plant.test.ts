@@ -247,7 +247,19 @@ describe("a plant that is refused", () => {
 
   test("in a sheet may have spaces around its id", () => {
     expect(parseTexts(" 7 ", "a", "b")).toEqual({ id: 7n, name: "a", tag: "b" });
-    expect(() => parseTexts("7", undefined, undefined)).toThrow("name: expected a string");
+  });
+
+  test.each([
+    ["", undefined, undefined, "The id is missing. The name is missing."],
+    [" ", "a", undefined, "The id is missing."],
+    ["7", undefined, "b", "The name is missing."],
+    ["A-7", "a", undefined, 'The id is not a whole number: "A-7".'],
+    ["7.5", "a", undefined, 'The id is not a whole number: "7.5".'],
+    ["9223372036854775808", "a", undefined, "The id is too large: 9223372036854775808."],
+    ["1E3", "a", undefined, "The spreadsheet has rounded the id to 1E3. Format the column as text"],
+    ["7", "\0", "\ud800", "The name is not text without U+0000 and unpaired surrogates. The tag"],
+  ])("in a sheet is refused in words: %j, %j, %j", (id, name, tag, says) => {
+    expect(() => parseTexts(id, name, tag)).toThrow(says);
   });
 });
 

@@ -70,6 +70,19 @@ describe("CSV", () => {
     ]);
   });
 
+  test("an empty name is refused if a name is needed", async () => {
+    const records = await read('id,name\n1,a\n2,\n3,""\n4,"  "\n', { ...csv, needsName: true });
+    expect(briefs(records)).toEqual([[1n, "a", undefined], ...Array(3).fill("invalid_plant")]);
+  });
+
+  test("rows above the first line are skipped, whatever they have", async () => {
+    const file = 'sep=;\nStock "May"\n;;\nNr\n\nid;name\n1;a\n';
+    for (const pieceLength of [1, 5, 100])
+      expect(briefs(await read(file, { ...csv, firstLine: 6 }, { pieceLength }))).toEqual([
+        [1n, "a", undefined],
+      ]);
+  });
+
   test("a defused formula is restored in names and tags, and nothing else is", async () => {
     const records = await read("id,name,tag\n1,'=1+1,'-5\n2,''=x,'a\n-3,=1,'\n");
     expect(briefs(records)).toEqual([
@@ -184,7 +197,7 @@ describe("CSV", () => {
       [4, "invalid_plant", "The row has 4 cells, and the heading has 3."],
       [5, "invalid_plant", "A quote stands inside a cell that is not quoted."],
       [6, "invalid_plant", "Text follows the closing quote of a cell."],
-      [7, "invalid_plant", expect.stringContaining('got the string "six"')],
+      [7, "invalid_plant", 'The id is not a whole number: "six".'],
       [8, "invalid_plant", "Text follows the closing quote of a cell."],
       [11, "invalid_plant", "Text follows the closing quote of a cell."],
     ]);
@@ -195,7 +208,7 @@ describe("CSV", () => {
     async (id) => {
       const [record] = await read(`id;name\n${id};a\n`, { ...csv, delimiter: ";" });
       expect((record as { plant: Refusal }).plant.message).toBe(
-        `id: the spreadsheet has rounded it to ${id.trim()}; format the column as text, enter the ids again, and save`,
+        `The spreadsheet has rounded the id to ${id.trim()}. Format the column as text, enter the ids again, and save.`,
       );
       const json = `{"id":${id.trim()},"name":"a"}`;
       if (/^\d+(\.\d+)?e\+?\d+$/i.test(id.trim()))
@@ -314,6 +327,8 @@ describe("any format", () => {
     ["an .xls file", "\xd0\xcf\x11\xe0", "an old Excel workbook (.xls)"],
     ["a .gz file", "\x1f\x8b\b\0", "compressed with gzip"],
     ["a photograph", "\xff\xd8\xff\xe0\0\x10JFIF", "is a picture"],
+    ["a photograph of a phone", "\0\0\0\x24ftypheic", "is a picture or a video"],
+    ["a picture from the web", "RIFF\x24\0\0\0WEBP", "is a picture"],
     ["a PDF", "%PDF-1.7\n", "is a PDF"],
   ])("%s is recognised and named", async (_, start, says) => {
     const bytes = Buffer.from(`${start}${"\0\x01\xff".repeat(50)}`, "latin1");

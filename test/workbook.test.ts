@@ -54,7 +54,7 @@ describe("a sheet as Excel writes it", () => {
       [5, 123n, "Rose", ""],
       [6, -9_223_372_036_854_775_808n, "TRUE", undefined],
       [9, 4_006_381_333_931n, "=1+1\nline", "0.3"],
-      [10, expect.stringContaining("id: expected an integer from")],
+      [10, 'The id is not a whole number: "id".'],
     ]);
   });
 
@@ -116,9 +116,26 @@ describe("a sheet as Excel writes it", () => {
     const found = (await read(makeWorkbook({ sheets, styles }))) as unknown[][];
     const names = ["2024-01-01", "2024-01-01 12:00:00", "45292", "1900-01-01", "06:00:00"];
     expect(found.slice(0, 5).map(([, , name]) => name)).toEqual(names);
-    expect(found[5]?.[1]).toContain("id: expected an integer from");
+    expect(found[5]?.[1]).toBe('The id is not a whole number: "2024-01-01".');
     const old = makeWorkbook({ sheets, styles, bookProperties: 'date1904="1"' });
     expect(((await read(old)) as unknown[][])[0]?.[2]).toBe("2028-01-02");
+  });
+
+  test("a merged cell belongs to each of its rows, and to its first column only", async () => {
+    const rows = [
+      ["id", "tag", "name"],
+      [1, "herb", "Basil"],
+      [2, "", "Mint"],
+      [3, "fern", "Hart's tongue"],
+    ];
+    // A cell without a value is what Excel writes below a merged one.
+    const sheet = rowsOf(rows).replace('<c t="inlineStr"><is><t></t></is></c>', '<c s="1"/>');
+    const bytes = makeWorkbook({ sheets: { One: sheet }, merges: ["B2:B3", "B4:C4", "A9:A99999"] });
+    expect(await read(bytes)).toEqual([
+      [2, 1n, "Basil", "herb"],
+      [3, 2n, "Mint", "herb"],
+      [4, 3n, "Hart's tongue", "fern"],
+    ]);
   });
 
   test("is the first one, or the one that is named", async () => {

@@ -5,7 +5,8 @@ import type { Plant } from "../../src/domain/plant.ts";
 import { formatCount } from "../state/format.ts";
 import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import { Version } from "../view/history.tsx";
-import { type Import, listMissing, type Reading } from "./messages.ts";
+import { type Import, listMissing, type Reading, type RowOutcome } from "./messages.ts";
+import { RefusedRows } from "./refused.tsx";
 import { chooseAnother, readAs, startImport, updating } from "./state.ts";
 
 const separators = { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" };
@@ -20,10 +21,12 @@ interface CheckFileProps extends NowProps {
 }
 
 export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
-  const { sheets = [], columns = [], table = [], rows = [], isReading = false } = now;
-  const { done, ending, differences = [] } = now;
+  const { sheets = [], tops = [], columns = [], table = [], rows = [], isReading = false } = now;
+  const { done, ending, differences = [], nameless = 0 } = now;
   const missing = listMissing(reading);
   const change = (changed: Partial<Reading>): void => readAs(now, { ...reading, ...changed });
+  /** For another table, all is guessed again. */
+  const guess = { isHeadless: undefined, firstLine: undefined, headings: {} };
   return (
     <>
       <div class="mapping">
@@ -33,7 +36,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
             label="Separator"
             value={reading.delimiter}
             options={Object.entries(separators)}
-            onText={(delimiter) => change({ delimiter, isHeadless: undefined, headings: {} })}
+            onText={(delimiter) => change({ ...guess, delimiter })}
           />
         )}
         {sheets.length > 1 && (
@@ -42,17 +45,26 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
             label="Sheet"
             value={reading.sheet ?? ""}
             options={sheets.map((sheet) => [sheet, sheet] as const)}
-            onText={(sheet) => change({ sheet, isHeadless: undefined, headings: {} })}
+            onText={(sheet) => change({ ...guess, sheet })}
           />
         )}
         {columns.length > 0 && (
           <>
             <Choice
               id="import-first"
-              label="First row"
-              value={String(reading.isHeadless)}
-              options={Object.entries({ false: "Column names", true: "Data" })}
-              onText={(value) => change({ isHeadless: value === "true", headings: {} })}
+              label="Column names"
+              value={reading.isHeadless === true ? "" : String(reading.firstLine)}
+              options={[
+                ["", "None, all rows are data"],
+                ...tops.map(({ line, text }) => [String(line), `Row ${line}: ${text}`] as const),
+              ]}
+              onText={(line) =>
+                change(
+                  line === ""
+                    ? { ...guess, isHeadless: true }
+                    : { ...guess, isHeadless: false, firstLine: Number(line) },
+                )
+              }
             />
             {Object.entries(fields).map(([field, label]) => (
               <Choice
@@ -85,27 +97,15 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
         <progress aria-label="Comparing with the store" value={done} max={1} />
       )}
       {ending !== undefined && <Compared now={now} />}
-      {differences.length > 0 && (
+      {(nameless > 0 || !reading.needsName) && (
         <Check
-          checked={updating.value}
-          onChange={(event) => (updating.value = event.currentTarget.checked)}
+          checked={!reading.needsName}
+          onChange={(event) => change({ needsName: !event.currentTarget.checked })}
         >
-          Update the different ones
+          Import rows without a name too
         </Check>
       )}
-      {rows.length > 0 && (
-        <Table
-          label="Preview"
-          caption="The first rows, as they will be stored"
-          heads={[reading.kind === "xlsx" ? "Row" : "Line", "Id", "Name", "Tag"]}
-          rows={rows.map(({ line, plant }) => [
-            <span class="digits faint">{line}</span>,
-            ...(typeof plant === "string"
-              ? [<span class="field-fault">{plant}</span>]
-              : [<Id of={plant} />, plant.name, <Tag tag={plant.tag} />]),
-          ])}
-        />
-      )}
+      {rows.length > 0 && <FirstRows rows={rows} isWorkbook={reading.kind === "xlsx"} />}
       <div class="form-actions">
         <Button
           kind="main"
@@ -120,10 +120,34 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
   );
 }
 
+interface FirstRowsProps {
+  readonly rows: NonNullable<Import["rows"]>;
+  readonly isWorkbook: boolean;
+}
+
+/** Without a comparison it is unknown what becomes of them. */
+function FirstRows({ rows, isWorkbook }: FirstRowsProps): JSX.Element {
+  const isCompared = rows.some(({ outcome }) => outcome !== undefined);
+  return (
+    <Table
+      label="Preview"
+      caption={isCompared ? "The first rows, as they will be stored" : "The first rows, as read"}
+      heads={[isWorkbook ? "Row" : "Line", ...(isCompared ? ["Result"] : []), "Id", "Name", "Tag"]}
+      rows={rows.map(({ line, plant, outcome }) => [
+        <span class="digits faint">{line}</span>,
+        ...(isCompared ? [foreseen[toCounted(outcome ?? "refused")]] : []),
+        ...(typeof plant === "string"
+          ? [<span class="field-fault">{plant}</span>]
+          : [<Id of={plant} />, <span class="exact">{plant.name}</span>, <Tag tag={plant.tag} />]),
+      ])}
+    />
+  );
+}
+
 const SHOWN_MAX = 50;
 
 function Compared({ now }: NowProps): JSX.Element {
-  const { counted = 0, differences = [], failure } = now;
+  const { counted = 0, differences = [], failure, refused = 0 } = now;
   return (
     <section class="stack compared" aria-label="Compared with the store">
       <Figures now={now} />
@@ -146,22 +170,64 @@ function Compared({ now }: NowProps): JSX.Element {
             ])}
         />
       )}
+      {differences.length > 0 && (
+        <Check
+          checked={updating.value}
+          onChange={(event) => (updating.value = event.currentTarget.checked)}
+        >
+          Update the different ones
+        </Check>
+      )}
+      {refused > 0 && (
+        <details>
+          <summary>Rows with a fault: {formatCount(refused)}</summary>
+          <RefusedRows now={now} />
+        </details>
+      )}
     </section>
   );
 }
 
-const figures = { created: "New", replayed: "Same", updated: "Different", refused: "Refused" };
-const imported = { ...figures, created: "Added", replayed: "Already there", updated: "Updated" };
+const foreseen = {
+  created: "To add",
+  replayed: "Already there",
+  updated: "To update",
+  refused: "To refuse",
+};
+const imported = {
+  created: "Added",
+  replayed: "Already there",
+  updated: "Updated",
+  refused: "Refused",
+};
+type Figure = keyof typeof imported;
 
-export const Figures = ({ now }: NowProps): JSX.Element => (
-  <Terms
-    class="figures"
-    of={Object.entries(now.updates === undefined ? figures : imported).map(([kind, label]) => [
-      label,
-      formatCount(now[kind as keyof typeof figures] ?? 0),
-    ])}
-  />
-);
+/** A different plant is refused unless the user chooses the update. */
+function toCounted(outcome: RowOutcome): Figure {
+  if (outcome === "updated") return updating.value ? "updated" : "refused";
+  if (outcome === "updatedAgain") return updating.value ? "replayed" : "refused";
+  return outcome;
+}
+
+const outcomes = ["created", "replayed", "updated", "updatedAgain", "refused"] as const;
+
+/** The figures before an import are those after it. */
+export function Figures({ now }: NowProps): JSX.Element {
+  const isForeseen = now.updates === undefined;
+  const count = (figure: Figure): number =>
+    outcomes
+      .filter((outcome) => (isForeseen ? toCounted(outcome) : outcome) === figure)
+      .reduce((sum, outcome) => sum + (now[outcome] ?? 0), 0);
+  return (
+    <Terms
+      class="figures"
+      of={Object.entries(isForeseen ? foreseen : imported).map(([figure, label]) => [
+        label,
+        formatCount(count(figure as Figure)),
+      ])}
+    />
+  );
+}
 
 const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (
   <span class="row-id">{String(id)}</span>

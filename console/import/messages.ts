@@ -1,11 +1,14 @@
 /** The state of an import. The worker posts the members that have changed. */
 
 import type { Plant } from "../../src/domain/plant.ts";
-import type { PlantField } from "../../src/format/csv.ts";
+import type { Headings, PlantField } from "../../src/format/csv.ts";
 import type { Encoding } from "../../src/format/encoding.ts";
 import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
 
-/** How to read a file. `headings` and `isHeadless` are undefined until they are guessed; a null tag means no tags. */
+/**
+ * How to read a file. `headings`, `isHeadless` and `firstLine` are undefined until they are guessed; a null tag means
+ * no tags.
+ */
 export interface Reading extends Required<FileFormat> {
   readonly encoding: Encoding;
   /** The sheet of a workbook. Undefined means the first one. */
@@ -18,19 +21,41 @@ export const listMissing = (reading: Reading): PlantField[] =>
     (field) => isTable(reading) && reading.headings[field] === undefined,
   );
 
+/** The columns that an import used, to be used again for a file with the same columns. */
+export interface Mapping {
+  readonly columns: readonly string[];
+  readonly headings: Headings;
+}
+
+/**
+ * What the import does with a row. One that is "updatedAgain" repeats an updated one: it is recognised, or refused if
+ * there is no update.
+ */
+export type RowOutcome = "created" | "replayed" | "updated" | "updatedAgain" | "refused";
+
 export interface Preview {
-  /** As the user chose it, or as guessed. */
-  readonly reading: Reading;
+  /** As the user chose it, or as guessed. Undefined if the file is of no kind that can be imported. */
+  readonly reading: Reading | undefined;
   /** The sheets of a workbook. */
   readonly sheets: readonly string[];
+  /** The rows that can be the headings. */
+  readonly tops: readonly { readonly line: number; readonly text: string }[];
   /** The columns that can be picked. */
   readonly columns: readonly string[];
   /** The heading and the first rows of a table, unparsed. */
   readonly table: readonly (readonly string[])[];
   /** Why the file can't be read. */
   readonly problem: string | undefined;
-  /** The first records: a plant, or what is wrong with it. */
-  readonly rows: readonly { readonly line: number; readonly plant: Plant | string }[];
+  /** The first records. */
+  readonly rows: readonly PreviewRow[];
+}
+
+interface PreviewRow {
+  readonly line: number;
+  /** The plant, or what is wrong with the record. */
+  readonly plant: Plant | string;
+  /** Undefined until it is compared. */
+  readonly outcome?: RowOutcome;
 }
 
 export interface Difference {
@@ -38,12 +63,10 @@ export interface Difference {
   readonly given: Plant;
 }
 
-/** For a comparison, the counts predict an import that updates the different plants. */
-export interface Progress {
-  readonly created: number;
-  readonly updated: number;
-  readonly replayed: number;
-  readonly refused: number;
+/** The counts of a comparison predict those of an import. */
+export interface Progress extends Readonly<Record<RowOutcome, number>> {
+  /** Of the refused rows, those that only lack a name. */
+  readonly nameless: number;
   readonly counted: number;
   /** The share of the file that was read, from 0 to 1. */
   readonly done: number;
@@ -65,10 +88,14 @@ export interface ImportRequest {
   readonly updates?: readonly Difference[] | undefined;
   /** What an import is called in the journal. */
   readonly batch?: string | undefined;
+  readonly mappings: readonly Mapping[];
   readonly url: string;
   /** Undefined if the token may not read plants: then nothing is compared. */
   readonly token: string | undefined;
 }
+
+/** Ends an import after the rows in flight are answered. */
+export const CANCEL = "cancel";
 
 /** The progress is undefined until the comparison or the import begins. */
 export interface Import
@@ -79,7 +106,11 @@ export interface Import
   readonly isReading?: boolean;
   /** What the comparison found. */
   readonly differences?: readonly Difference[];
+  /** The user has cancelled the import; the rows in flight are not answered yet. */
+  readonly isEnding?: boolean;
   /** Undefined while the comparison or the import runs. */
   readonly ending?: "done" | "cancelled" | "failed";
+  /** Rows in flight were not answered: more plants may be stored than were counted. */
+  readonly isUnsure?: boolean;
   readonly failure?: string | undefined;
 }

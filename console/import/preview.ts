@@ -1,14 +1,7 @@
 /** Guesses the format and the columns of a file, and parses its first rows. */
 
 import { Refusal } from "../../src/domain/errors.ts";
-import {
-  type Headings,
-  MissingColumn,
-  numberColumns,
-  parseHeading,
-  type PlantField,
-  RowReader,
-} from "../../src/format/csv.ts";
+import { MissingColumn, numberColumns, parseHeading, RowReader } from "../../src/format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../src/format/encoding.ts";
 import {
   isTable,
@@ -19,7 +12,8 @@ import {
 import { type Line, MalformedFile } from "../../src/format/records.ts";
 import type { Workbook } from "../../src/format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
-import { listMissing, type Preview, type Reading } from "./messages.ts";
+import { guessColumns } from "./headings.ts";
+import { listMissing, type Mapping, type Preview, type Reading } from "./messages.ts";
 
 /** The reading of a file that was not guessed yet. */
 const unread: Reading = {
@@ -28,11 +22,15 @@ const unread: Reading = {
   delimiter: ",",
   sheet: undefined,
   isHeadless: undefined,
+  firstLine: undefined,
+  needsName: true,
   headings: {},
 };
 
-/** Includes the heading of a table. */
-const ROWS_SHOWN = 9;
+export const ROWS_SHOWN = 8;
+/** The headings are one of the first rows. */
+const TOPS_MAX = 20;
+const TOP_CHARACTERS_MAX = 60;
 const SNIFFED_BYTES = 65_536;
 /** The first character outside ASCII decides the encoding, and may come late. */
 const DECIDING_BYTES_MAX = 64_000_000;
@@ -84,47 +82,96 @@ export const readRecords = (
 type Writable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
 /** Reads the file as chosen, or guesses how. */
-export async function previewFile(file: File, chosen = unread): Promise<Preview> {
-  const none = { sheets: [], columns: [], table: [], rows: [], problem: undefined };
+export async function previewFile(
+  file: File,
+  chosen: Reading | undefined,
+  mappings: readonly Mapping[],
+): Promise<Preview> {
+  const none = { sheets: [], tops: [], columns: [], table: [], rows: [], problem: undefined };
   const preview: Writable<Preview> = { reading: chosen, ...none };
   try {
-    if (chosen === unread) preview.reading = await guessReading(file);
-    const { kind, sheet } = preview.reading;
-    if (kind === "xlsx") {
+    let reading = (preview.reading ??= await guessReading(file));
+    if (reading.kind === "xlsx") {
       preview.sheets = (await open(file)).sheets;
-      preview.reading = { ...preview.reading, sheet: sheet ?? preview.sheets[0] };
+      preview.reading = reading = { ...reading, sheet: reading.sheet ?? preview.sheets[0] };
     }
-    if (isTable(preview.reading)) await previewTable(file, preview);
-    if (listMissing(preview.reading).length === 0)
-      preview.rows = (await takeFirst(readRecords(file, preview.reading))).map(toRow);
+    if (isTable(reading)) reading = await previewTable(file, preview, reading, mappings);
+    if (listMissing(reading).length === 0)
+      preview.rows = (await takeFirst(readRecords(file, reading), ROWS_SHOWN)).map(toRow);
   } catch (error) {
     preview.problem = explainFile(error);
   }
   return preview;
 }
 
-async function previewTable(file: File, preview: Writable<Preview>): Promise<void> {
-  const { reading } = preview;
-  const reader = new RowReader(reading, RECORD_BYTES_MAX);
+async function previewTable(
+  file: File,
+  preview: Writable<Preview>,
+  reading: Reading,
+  mappings: readonly Mapping[],
+): Promise<Reading> {
+  const reader = new RowReader({ ...reading, firstLine: 1 }, RECORD_BYTES_MAX);
   const chunks = toUtf8(readTexts(file, reading), reading, false);
-  const lines = await takeFirst(reader.read(chunks, ROWS_SHOWN));
+  const rowsMax = TOPS_MAX + ROWS_SHOWN;
+  const lines = await takeFirst(reader.read(chunks, rowsMax), rowsMax);
   const { delimiter } = reader;
-  const [first] = lines;
+  const rows = lines.map((line) => showCells(line, delimiter));
+  const tops = rows.slice(0, TOPS_MAX);
+  const { start, isHeadless } = findStart(
+    tops,
+    reading,
+    lines.findIndex(({ number }) => number === reading.firstLine),
+  );
+  const first = lines[start];
   if (first === undefined) throw new MissingColumn("The file is empty.");
   const cells = parseHeading(first, delimiter);
-  // A first cell such as 17 is an id, not a heading.
-  const isHeadless = reading.isHeadless ?? /^\s*-?\d+\s*$/.test(cells[0] ?? "");
   const found = isHeadless ? numberColumns(cells) : cells;
-  if (!isHeadless) lines.shift();
-  preview.table = [found, ...lines.map((line) => showCells(line, delimiter))];
-  // A duplicate heading is ambiguous.
-  preview.columns = found.filter(
-    (heading) => heading !== "" && found.indexOf(heading) === found.lastIndexOf(heading),
-  );
-  const { tag } = reading.headings;
-  const headings = tag === undefined ? guessColumns(preview.columns) : reading.headings;
-  preview.reading = { ...reading, isHeadless, headings };
+  const data = rows.slice(isHeadless ? start : start + 1).slice(0, ROWS_SHOWN);
+  preview.tops = tops.map((top, at) => ({
+    line: lines[at]?.number ?? 0,
+    text: listFilled(top).join(", ").slice(0, TOP_CHARACTERS_MAX),
+  }));
+  preview.table = [found, ...data];
+  preview.columns = listColumns(found);
+  const isNumeric = (heading: string): boolean =>
+    data.every((row) => NUMERIC.test(row[found.indexOf(heading)] ?? ""));
+  // Tables without headings look alike.
+  const known =
+    !isHeadless && mappings.find(({ columns }) => listOwn(columns) === listOwn(preview.columns));
+  const guess = known ? known.headings : guessColumns(preview.columns, isNumeric);
+  const headings = reading.headings.tag === undefined ? guess : reading.headings;
+  return (preview.reading = { ...reading, firstLine: first.number, isHeadless, headings });
 }
+
+const INTEGER = /^\s*-?\d+\s*$/;
+/** Or empty, or rounded by a spreadsheet. */
+const NUMERIC = /^[-+\d\s.,e]*$/i;
+const listFilled = (cells: readonly string[]): string[] => cells.filter((cell) => cell !== "");
+
+/** A duplicate heading is ambiguous. */
+const listColumns = (found: readonly string[]): string[] =>
+  listFilled(found).filter((heading) => found.indexOf(heading) === found.lastIndexOf(heading));
+
+/** The index of the headings, or of the first row of data. `chosen` is -1 if the user has not chosen one. */
+function findStart(rows: readonly (readonly string[])[], { isHeadless }: Reading, chosen: number) {
+  if (chosen !== -1) return { start: chosen, isHeadless: isHeadless === true };
+  const named = rows.findIndex((cells) => {
+    const { id, name } = guessColumns(listColumns(cells));
+    return id !== undefined && name !== undefined;
+  });
+  if (named !== -1 && isHeadless !== true) return { start: named, isHeadless: false };
+  // A title is alone in its row.
+  const start = Math.max(
+    0,
+    rows.findIndex((cells) => listFilled(cells).length > 1),
+  );
+  // A first cell such as 17 is an id, not a heading.
+  return { start, isHeadless: isHeadless ?? INTEGER.test(rows[start]?.[0] ?? "") };
+}
+
+/** Files of refused rows have two columns more. */
+const listOwn = (columns: readonly string[]): string =>
+  JSON.stringify(columns.filter((column) => column !== "line" && column !== "reason"));
 
 /** A malformed row is shown as one cell. */
 function showCells(line: Line, delimiter: string): string[] {
@@ -135,13 +182,13 @@ function showCells(line: Line, delimiter: string): string[] {
   }
 }
 
-async function takeFirst<Item>(blocks: AsyncIterable<Item[]>): Promise<Item[]> {
+async function takeFirst<Item>(blocks: AsyncIterable<Item[]>, count: number): Promise<Item[]> {
   const taken: Item[] = [];
   for await (const block of blocks) {
     taken.push(...block);
-    if (taken.length >= ROWS_SHOWN) break;
+    if (taken.length >= count) break;
   }
-  return taken.slice(0, ROWS_SHOWN);
+  return taken.slice(0, count);
 }
 
 const toRow = ({ line, plant }: PlantRecord): Preview["rows"][number] => ({
@@ -190,24 +237,17 @@ function guessKind(name: string, start: string): Reading["kind"] {
   return first === "[" ? "json" : first === "{" ? "ndjson" : "csv";
 }
 
-/** The most frequent candidate in the first line, outside quotes. */
+/** A cell in quotes, which may have any sign and line breaks. */
+const QUOTED = /(?<=^|[,;\t|])"(?:[^"]|"")*"/gm;
+
+/** The sign that most of the first lines have equally often, outside quotes. A title may have none, or another. */
 function guessDelimiter(start: string): string {
-  const [line = ""] = start.split(/[\r\n]/, 1);
-  const bare = line.replaceAll(/"[^"]*"/g, "");
-  const counts = [",", ";", "\t", "|"].map((sign) => [sign, bare.split(sign).length] as const);
-  return counts.reduce((best, next) => (next[1] > best[1] ? next : best))[0];
-}
-
-/** Common headings of each column. */
-const words: Readonly<Record<PlantField, RegExp>> = {
-  id: /^(id|nr|no|number|nummer|num|#|key|plant[ _-]?(id|nr|no|number)|column 1)\.?$/i,
-  name: /^(name|plant|plant[ _-]?name|title|species|pflanze|label|column 2)$/i,
-  tag: /^(tag|tags|type|kind|category|group|art|typ|genus|column 3)$/i,
-};
-
-function guessColumns(columns: readonly string[]): Headings {
-  const guess = (field: PlantField): string | undefined =>
-    columns.find((heading) => heading === field) ??
-    columns.find((heading) => words[field].test(heading.trim()));
-  return { id: guess("id"), name: guess("name"), tag: guess("tag") ?? null };
+  const lines = start.replaceAll(QUOTED, "").split(/[\r\n]+/, TOPS_MAX);
+  const rate = (sign: string): number => {
+    const counts = lines.map((line) => line.split(sign).length - 1).filter((count) => count > 0);
+    const sizes = counts.map((count) => counts.filter((other) => other === count).length);
+    // Of two signs in as many lines, the more frequent one.
+    return Math.max(0, ...sizes) + Math.max(0, ...counts) / 1000;
+  };
+  return [",", ";", "\t", "|"].reduce((best, next) => (rate(next) > rate(best) ? next : best));
 }

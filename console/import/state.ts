@@ -6,8 +6,16 @@ import { baseUrl } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
 import { gaps } from "../state/feed.ts";
 import { mayRead, token } from "../state/session.ts";
+import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
-import type { Difference, Import, ImportRequest, Reading } from "./messages.ts";
+import {
+  CANCEL,
+  type Difference,
+  type Import,
+  type ImportRequest,
+  type Mapping,
+  type Reading,
+} from "./messages.ts";
 
 /** Undefined until a file is chosen. */
 export const current = signal<Import | undefined>(undefined);
@@ -48,6 +56,7 @@ function start(begun: Import): void {
     reading,
     updates,
     batch,
+    mappings: findMappings(),
     url: baseUrl,
     token: used,
   } satisfies ImportRequest);
@@ -73,20 +82,46 @@ export function checkFile(file: File): void {
 
 /** Reads the file again; the old preview is shown meanwhile. */
 export function readAs(now: Import, reading: Reading): void {
-  const { file, sheets = [], columns = [], table = [], rows = [] } = now;
-  start({ file, reading, sheets, columns, table, rows, isReading: true });
+  const { file, sheets = [], tops = [], columns = [], table = [], rows = [], nameless = 0 } = now;
+  start({ file, reading, sheets, tops, columns, table, rows, nameless, isReading: true });
 }
 
 /** Also restarts an import, as the same batch: plants that are already stored are recognised. */
 export function startImport(now: Import, updates: readonly Difference[]): void {
-  const { file, reading, batch = nameBatch(file.name) } = now;
+  const { file, reading, columns = [], batch = nameBatch(file.name) } = now;
+  if (reading !== undefined && columns.length > 0)
+    keepMapping({ columns, headings: reading.headings });
   start({ file, reading, updates, batch });
   announce("The import has started.");
 }
 
-/** Results that the worker has not posted are lost: importing the file again settles them. */
+/** The client waits 5 seconds for the answer of the request in flight. */
+const CANCEL_MS_MAX = 8_000;
+
+/** The import ends when the rows in flight are answered, so its figures are what is stored. */
 export function cancelImport(): void {
-  hear({ ending: "cancelled" });
+  const cancelled = worker;
+  cancelled?.postMessage(CANCEL);
+  hear({ isEnding: true });
+  setTimeout(() => {
+    if (cancelled === worker && isImporting.value) hear({ ending: "cancelled", isUnsure: true });
+  }, CANCEL_MS_MAX);
+}
+
+const MAPPINGS = "plantstore.mappings";
+const MAPPINGS_MAX = 20;
+
+/** The columns of earlier imports, the newest first. They stay on the device: a corrected file may come days later. */
+function findMappings(): readonly Mapping[] {
+  const found = recall("localStorage", MAPPINGS);
+  return Array.isArray(found) ? (found as Mapping[]) : [];
+}
+
+function keepMapping(used: Mapping): void {
+  const others = findMappings().filter(
+    ({ columns }) => JSON.stringify(columns) !== JSON.stringify(used.columns),
+  );
+  keep("localStorage", MAPPINGS, [used, ...others].slice(0, MAPPINGS_MAX));
 }
 
 export function chooseAnother(): void {

@@ -6,10 +6,10 @@ import { formatBytes, formatCount, formatSeconds } from "../state/format.ts";
 import { route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
-import { Button, Icon, Notice, Table } from "../view/controls.tsx";
-import { download } from "../view/export.tsx";
+import { Button, Icon, Notice } from "../view/controls.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile, Figures, type NowProps } from "./check.tsx";
+import { RefusedRows } from "./refused.tsx";
 import {
   cancelImport,
   checkFile,
@@ -35,7 +35,12 @@ export function ImportView(): JSX.Element {
       ) : now?.reading !== undefined ? (
         <CheckFile now={now} reading={now.reading} />
       ) : (
-        <ChooseFile isReading={now !== undefined} />
+        <>
+          {now?.problem !== undefined && (
+            <Notice kind="fault" title="The file can't be imported" text={now.problem} />
+          )}
+          <ChooseFile isReading={now?.isReading === true} />
+        </>
       )}
     </div>
   );
@@ -84,7 +89,9 @@ function Course({ now }: NowProps): JSX.Element {
       <Figures now={now} />
       <div class="form-actions">
         {ending === undefined ? (
-          <Button onClick={cancelImport}>Cancel</Button>
+          <Button disabled={now.isEnding} onClick={cancelImport}>
+            Cancel
+          </Button>
         ) : (
           <>
             {ending !== "done" && (
@@ -110,14 +117,16 @@ function Course({ now }: NowProps): JSX.Element {
 }
 
 function ProgressBar({ now }: NowProps): JSX.Element {
-  const { counted = 0, done = 0, seconds = 0, isWaiting } = now;
+  const { counted = 0, done = 0, seconds = 0, isWaiting, isEnding } = now;
   const rate = seconds > 0 ? Math.round(counted / seconds) : 0;
   return (
     <div class="stack">
       <progress aria-label="Import" value={done} max={1} />
       <p class="section-head">
         <strong>{Math.floor(done * 100)} %</strong>
-        {isWaiting === true ? (
+        {isEnding === true ? (
+          <span>Cancelling. The rows that were sent are still stored.</span>
+        ) : isWaiting === true ? (
           <span class="field-note">The store does not answer. Trying again; nothing is lost.</span>
         ) : (
           <span>
@@ -131,12 +140,13 @@ function ProgressBar({ now }: NowProps): JSX.Element {
 }
 
 function EndNotice({ now }: NowProps): JSX.Element {
-  const { ending, failure, counted = 0, refused = 0, seconds = 0 } = now;
+  const { ending, failure, counted = 0, refused = 0, seconds = 0, isUnsure } = now;
   if (ending !== "done") {
     const title = ending === "failed" ? "The import stopped" : "Import cancelled";
+    const unsure = "The store did not answer for the last rows: more plants may be stored. ";
     const text =
       failure === undefined
-        ? "Import the file again to continue. Plants that are already stored are recognised."
+        ? `${isUnsure === true ? unsure : ""}Import the file again to continue. Plants that are already stored are recognised.`
         : `${failure} The rows before it are stored.`;
     return <Notice kind="warning" title={title} text={text} />;
   }
@@ -147,36 +157,6 @@ function EndNotice({ now }: NowProps): JSX.Element {
   const title = `${formatCount(refused)} of ${rows} ${refused === 1 ? "was" : "were"} refused`;
   const others = refused === counted ? "Nothing was" : "All others are";
   return <Notice kind="warning" title={title} text={`${others} stored. It took ${took}.`} />;
-}
-
-function RefusedRows({ now }: NowProps): JSX.Element {
-  const { reading, firstRefused = [], refused = 0, rejects = new Blob() } = now;
-  const isWorkbook = reading?.kind === "xlsx";
-  return (
-    <div class="stack">
-      <div class="section-head">
-        <h2>Refused rows</h2>
-        <Button
-          kind="small"
-          onClick={() => download(rejects, `refused.${isWorkbook ? "csv" : reading?.kind}`)}
-        >
-          Download all {formatCount(refused)}
-        </Button>
-      </div>
-      <Table
-        label="Refused rows"
-        heads={[isWorkbook ? "Row" : "Line", "Reason", "Content"]}
-        rows={firstRefused.map(({ line, reason, text }) => [
-          <span class="digits">{line}</span>,
-          reason,
-          <span class="digits faint cut">{text}</span>,
-        ])}
-      />
-      {refused > firstRefused.length && (
-        <p class="faint">Only the first {formatCount(firstRefused.length)} are shown.</p>
-      )}
-    </div>
-  );
 }
 
 /** A file does not replace a running import, nor a view that may show a one-time secret. */

@@ -1,12 +1,20 @@
-/** The import worker keeps large files off the page's thread. The page cancels it by terminating it. */
+/** The import worker keeps large files off the page's thread. */
 
-import { Client, type Created, type Refused, ServiceError } from "../../client/client.ts";
+import { Client, type Refused, ServiceError } from "../../client/client.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import { INT64_MAX, INT64_MIN, isSame, type Plant } from "../../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN, isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
-import type { Difference, Import, ImportRequest, Progress } from "./messages.ts";
-import { explainFile, position, previewFile, readRecords } from "./preview.ts";
+import {
+  CANCEL,
+  type Difference,
+  type Import,
+  type ImportRequest,
+  type Preview,
+  type Progress,
+  type RowOutcome,
+} from "./messages.ts";
+import { explainFile, position, previewFile, readRecords, ROWS_SHOWN } from "./preview.ts";
 
 const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
@@ -16,26 +24,48 @@ const SHOWN_CHARACTERS_MAX = 120;
 const ROWS_MAX = 200_000;
 const DIFFERENCES_MAX = 10_000;
 const PAGE_LENGTH_MAX = 1000;
+/** Past this limit the service recognises a repeated id, but does not know the rows. */
+const FIRSTS_MAX = 1_000_000;
 
 const post = (change: Partial<Import>): void => postMessage(change);
+const stopping = new AbortController();
 
-addEventListener("message", ({ data }: MessageEvent<ImportRequest>) => {
-  void (data.updates === undefined ? show(data) : run(data));
+addEventListener("message", ({ data }: MessageEvent<ImportRequest | typeof CANCEL>) => {
+  if (data === CANCEL) stopping.abort();
+  else void (data.updates === undefined ? show(data) : run(data));
 });
 
 /** Posts the first rows, then compares the file with the store. */
 async function show(order: ImportRequest): Promise<void> {
-  const preview = await previewFile(order.file, order.reading);
+  const preview = await previewFile(order.file, order.reading, order.mappings);
   post({ ...preview, isReading: false });
   if (order.token !== undefined && preview.rows.length > 0)
     await run({ ...order, reading: preview.reading });
 }
 
+interface Row {
+  readonly line: number;
+  readonly plant: Plant;
+}
+
 /** The outcome for a plant, or the one that an import would have. */
 interface Result {
   readonly plant: Plant;
-  readonly outcome: Created | "updated" | Pick<Refused, "message">;
+  readonly outcome: Exclude<RowOutcome, "refused"> | Pick<Refused, "message">;
 }
+
+/** The first row with an id counts. A later one is recognised if it is the same, and refused if it differs. */
+interface First {
+  readonly line: number;
+  /** Known to a comparison. */
+  readonly plant?: Plant;
+  isUpdated?: boolean;
+  isRefused?: boolean;
+}
+
+const refuseTwice = (first: First, { line }: Row): Pick<Refused, "message"> => ({
+  message: `Two rows have this id: ${first.line} and ${line}. The first one counts.`,
+});
 
 /** Reads the file block by block, compares or stores its plants, and counts the results. */
 async function run({
@@ -49,12 +79,23 @@ async function run({
   if (reading === undefined) return;
   const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
   const differences: Difference[] = [];
-  const counts = { created: 0, updated: 0, replayed: 0, refused: 0, counted: 0 };
+  const firsts = new Map<bigint, First>();
+  const counts = {
+    created: 0,
+    updated: 0,
+    updatedAgain: 0,
+    replayed: 0,
+    refused: 0,
+    nameless: 0,
+    counted: 0,
+  };
   const firstRefused: Rejected[] = [];
+  const rows: Preview["rows"][number][] = [];
   const format = createRejectsFormat(reading);
   /** The browser may move blobs to disk. */
   const rejects: Blob[] = [];
   let done = 0;
+  let isRead = false;
   let isWaiting = false;
   const client = new Client(url, token, {
     retriesMax: Number.POSITIVE_INFINITY,
@@ -63,8 +104,9 @@ async function run({
     },
   });
   const startedAtMs = performance.now();
-  const report = (): Progress => ({
+  const report = (): Progress & Partial<Preview> => ({
     ...counts,
+    ...((isRead || rows.length === ROWS_SHOWN) && { rows }),
     done,
     seconds: (performance.now() - startedAtMs) / 1000,
     isWaiting,
@@ -73,27 +115,37 @@ async function run({
   });
 
   const settle = async (records: readonly PlantRecord[]): Promise<void> => {
-    const reasons = new Map<PlantRecord["plant"], string>();
-    const plants: Plant[] = [];
-    for (const { plant } of records)
-      if (plant instanceof Refusal) reasons.set(plant, plant.message);
-      else plants.push(plant);
+    const outcomes = new Map<PlantRecord["plant"], Result["outcome"] | Refusal>();
+    const given: Row[] = [];
+    for (const { line, plant } of records)
+      if (plant instanceof Refusal) outcomes.set(plant, plant);
+      else given.push({ line, plant });
     const results =
       updates === undefined
-        ? compare(client, plants, differences)
-        : create(client, plants, compared, batch);
+        ? compare(client, given, firsts, differences)
+        : store(client, given, firsts, compared, batch);
     try {
       for await (const { plant, outcome } of results) {
         isWaiting = false;
+        outcomes.set(plant, outcome);
         if (typeof outcome === "string") counts[outcome]++;
-        else reasons.set(plant, outcome.message);
       }
     } finally {
-      const rejected = records.flatMap((record) => {
-        const reason = reasons.get(record.plant);
-        return reason === undefined ? [] : [{ ...record, reason }];
-      });
+      const rejected: Rejected[] = [];
+      for (const { line, text, plant } of records) {
+        const outcome = outcomes.get(plant);
+        if (outcome === undefined) continue;
+        const isRefused = typeof outcome !== "string";
+        if (isRefused) rejected.push({ line, text, reason: outcome.message });
+        if (rows.length < ROWS_SHOWN)
+          rows.push(
+            isRefused
+              ? { line, plant: outcome.message, outcome: "refused" }
+              : { line, plant: plant as Plant, outcome },
+          );
+      }
       counts.refused += rejected.length;
+      counts.nameless += rejected.filter(({ reason }) => reason === NAME_MISSING).length;
       for (const { line, reason, text = "" } of rejected.slice(0, SHOWN_MAX - firstRefused.length))
         firstRefused.push({ line, reason, text: text.slice(0, SHOWN_CHARACTERS_MAX) });
       if (rejected.length > 0) rejects.push(new Blob([format.add(rejected)]));
@@ -106,42 +158,51 @@ async function run({
     for await (const records of readRecords(file, reading, format.onHeading)) {
       const isMuch = counts.counted >= ROWS_MAX || differences.length >= DIFFERENCES_MAX;
       if (isMuch && updates === undefined) throw new MalformedFile("The import reads all of them.");
+      stopping.signal.throwIfAborted();
       await settle(records);
       counts.counted += records.length;
       done = position.share;
     }
     done = 1;
+    isRead = true;
   } catch (error) {
-    failure = error instanceof ServiceError ? error.detail : explainFile(error);
+    if (!stopping.signal.aborted)
+      failure = error instanceof ServiceError ? error.detail : explainFile(error);
   }
   clearInterval(timer);
-  const ending = failure === undefined ? "done" : "failed";
-  post({ ...report(), differences, ending, failure });
+  const ending = isRead ? "done" : failure === undefined ? "cancelled" : "failed";
+  post({ ...report(), differences, ending, isUnsure: unanswered > 0, failure });
 }
 
 async function* compare(
   client: Client,
-  plants: readonly Plant[],
+  rows: readonly Row[],
+  firsts: Map<bigint, First>,
   differences: Difference[],
 ): AsyncGenerator<Result> {
-  const found = await findStored(plants, client);
-  for (const plant of plants) {
-    const stored = found.get(plant.id);
-    if (stored === undefined) yield { plant, outcome: "created" };
-    else if (isSame(plant, stored)) yield { plant, outcome: "replayed" };
-    else {
-      differences.push({ stored, given: plant });
-      yield { plant, outcome: "updated" };
+  const found = await findStored(rows, client);
+  for (const row of rows) {
+    const { plant, line } = row;
+    const first = firsts.get(plant.id);
+    if (first?.plant !== undefined) {
+      const again = first.isUpdated === true ? "updatedAgain" : "replayed";
+      yield { plant, outcome: isSame(first.plant, plant) ? again : refuseTwice(first, row) };
+      continue;
     }
+    const stored = found.get(plant.id);
+    const isUpdated = stored !== undefined && !isSame(plant, stored);
+    if (isUpdated) differences.push({ stored, given: plant });
+    firsts.set(plant.id, { line, plant, isUpdated });
+    yield { plant, outcome: stored === undefined ? "created" : isUpdated ? "updated" : "replayed" };
   }
 }
 
 /** Reads the stored plants in pages, large where the ids are dense and small where they are sparse. */
 async function findStored(
-  given: readonly Plant[],
+  rows: readonly Row[],
   client: Client,
 ): Promise<ReadonlyMap<bigint, Plant>> {
-  const ids = given.map(({ id }) => id).toSorted((one, other) => (one < other ? -1 : 1));
+  const ids = rows.map(({ plant }) => plant.id).toSorted((one, other) => (one < other ? -1 : 1));
   const found = new Map<bigint, Plant>();
   let limit = 100;
   for (let at = 0; at < ids.length;) {
@@ -158,22 +219,62 @@ async function findStored(
   return found;
 }
 
-/** Creates the plants, and updates those that are still as the comparison found them. */
-async function* create(
+/** Creates the plants, and updates those that are still as the comparison found them. Then it judges the repeated ids. */
+async function* store(
   client: Client,
-  plants: readonly Plant[],
+  rows: readonly Row[],
+  firsts: Map<bigint, First>,
   compared: ReadonlyMap<bigint, Plant>,
   batch: string | undefined,
 ): AsyncGenerator<Result> {
+  const plants: Plant[] = [];
+  const repeats: Row[] = [];
+  for (const row of rows)
+    if (firsts.has(row.plant.id)) repeats.push(row);
+    else {
+      plants.push(row.plant);
+      if (firsts.size < FIRSTS_MAX) firsts.set(row.plant.id, { line: row.line });
+    }
   const different: [given: Plant, expected: Plant][] = [];
-  for await (const { plant, outcome } of client.createAll(plants, { batch })) {
+  const note = (plant: Plant, outcome: Result["outcome"]): Result => {
+    const first = firsts.get(plant.id);
+    if (first !== undefined) first.isRefused = typeof outcome !== "string";
+    return { plant, outcome };
+  };
+  for await (const { plant, outcome } of create(client, plants, batch)) {
     const expected = compared.get(plant.id);
     if (typeof outcome === "string" || outcome.reason !== "id_taken" || expected === undefined)
-      yield { plant, outcome };
+      yield note(plant, outcome);
     else different.push([plant, expected]);
   }
-  for (const [plant, expected] of different)
-    yield { plant, outcome: await update(client, plant, expected, batch) };
+  for (const [plant, expected] of different) {
+    stopping.signal.throwIfAborted();
+    yield note(plant, await update(client, plant, expected, batch));
+  }
+  const again = repeats.map(({ plant }) => plant);
+  for await (const { index, plant, outcome } of create(client, again, batch)) {
+    const first = firsts.get(plant.id) as First;
+    // The store has this plant, and the first row differs from it; or the other way round.
+    const isContrary = outcome !== "created" && (outcome === "replayed") === first.isRefused;
+    yield { plant, outcome: isContrary ? refuseTwice(first, repeats[index] as Row) : outcome };
+  }
+}
+
+/** The plants that were sent and have no result. */
+let unanswered = 0;
+
+/** A cancelled import waits for the request in flight, because its plants may be stored. */
+async function* create(client: Client, plants: readonly Plant[], batch: string | undefined) {
+  const send = function* (): Generator<Plant> {
+    for (const plant of plants) {
+      unanswered++;
+      yield plant;
+    }
+  };
+  for await (const settled of client.createAll(send(), { batch, signal: stopping.signal })) {
+    unanswered--;
+    yield settled;
+  }
 }
 
 const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
@@ -186,7 +287,6 @@ async function update(
 ): Promise<Result["outcome"]> {
   try {
     const { plant: stored, etag } = await client.get(plant.id);
-    // The file contains this plant twice.
     if (isSame(stored, plant)) return "replayed";
     if (!isSame(stored, expected)) return { message: CHANGED };
     await client.replace(plant, { ifMatch: etag, batch });

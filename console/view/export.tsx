@@ -23,10 +23,13 @@ const writeTexts = (format: (plants: readonly Plant[]) => string, head: string) 
   };
 
 /** Most visits export no workbook, so its script is loaded on demand. */
-async function* writeWorkbook(blocks: Blocks): Pieces {
+export async function loadWorkbookScript(): Promise<typeof workbook> {
   const path = document.documentElement.dataset["workbook"] ?? "";
-  const script = (await import(new URL(path, baseUrl).href)) as typeof workbook;
-  yield* script.writeWorkbook(blocks);
+  return (await import(new URL(path, baseUrl).href)) as typeof workbook;
+}
+
+async function* writeWorkbook(blocks: Blocks): Pieces {
+  yield* (await loadWorkbookScript()).writeWorkbook(blocks);
 }
 
 const formats = {

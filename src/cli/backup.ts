@@ -4,7 +4,7 @@ import { mkdtempSync, openSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { findChangeNumber, findTimeMs } from "../domain/change.ts";
+import { findTimeMs } from "../domain/change.ts";
 import { findDurationMs } from "../domain/rate.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
@@ -17,9 +17,10 @@ import {
   startAppender,
   type Transferred,
 } from "../store/sqlite/backup.ts";
-import { findPosition, findReach, logOf, type Until } from "../store/sqlite/change-log.ts";
+import { findPosition, findReach, logOf, NEWEST, type Until } from "../store/sqlite/change-log.ts";
 import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
 import { within } from "../tick.ts";
+import { parseChangeNumber } from "./changes.ts";
 import { CommandError, explain, type Flags, untilInterrupted, UsageError } from "./command.ts";
 import { printReport } from "./terminal.ts";
 
@@ -60,41 +61,37 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
 }
 
 function parseUntil({ at, atChange }: Flags): Until | undefined {
-  if (at === undefined && atChange === undefined) return undefined;
   if (at !== undefined && atChange !== undefined)
     throw new UsageError("--at and --at-change: give one of them");
-  const atMs = at === undefined ? undefined : findTimeMs(at);
-  if (at !== undefined && atMs === undefined)
-    throw new UsageError(
-      `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
-    );
-  const change = atChange === undefined ? undefined : findChangeNumber(atChange);
-  if (atChange !== undefined && change === undefined)
-    throw new UsageError(
-      `--at-change: ${JSON.stringify(atChange)} is not allowed; expected the number of a change`,
-    );
-  return { atMs, change };
+  if (atChange !== undefined)
+    return { unit: "change", value: parseChangeNumber("--at-change", atChange) };
+  if (at === undefined) return undefined;
+  const value = findTimeMs(at);
+  if (value !== undefined) return { unit: "atMs", value };
+  throw new UsageError(
+    `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
+  );
 }
 
 /** The copy to start from, and the log to replay. */
 function chooseBackup(folder: string, store: string, until: Until | undefined) {
-  const complete = readBackups(folder).filter(({ isComplete }) => isComplete);
+  const complete = readBackups(folder);
   const names = [...new Set(complete.map((one) => one.store))];
   if (names.length > 1 && !names.includes(store))
     throw new CommandError(
       `${resolve(folder)} holds backups of several stores: ${names.join(", ")}. Name the file to restore.`,
     );
   const own = complete.filter((one) => names.length === 1 || one.store === store).toReversed();
-  if (own.length === 0) throw noBackup(folder);
+  const [oldest] = own.slice(-1);
+  if (oldest === undefined) throw noBackup(folder);
   const chosen = until === undefined ? findFurthest(own) : findBefore(own, until);
-  const next = chosen && own[own.indexOf(chosen) - 1];
-  if (until !== undefined && chosen !== undefined && next !== undefined)
-    requireReach(chosen, next, until);
   if (chosen === undefined)
     throw new CommandError(
-      `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(own.at(-1)?.atMs)}, with change ${findPosition((own.at(-1) as Backup).file).change}.`,
+      `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(oldest.atMs)}, with change ${findPosition(oldest.file).change}.`,
     );
-  return { from: chosen.file, replay: { log: logOf(chosen.file), until: until ?? {} } };
+  const next = own[own.indexOf(chosen) - 1];
+  if (until !== undefined && next !== undefined) requireReach(chosen, next, until);
+  return { from: chosen.file, replay: { log: logOf(chosen.file), until: until ?? NEWEST } };
 }
 
 /** The log of the newest copy may start later than the log of the one before ended. */
@@ -105,18 +102,15 @@ function findFurthest(newestFirst: readonly Backup[]): Backup | undefined {
 }
 
 /** The newest copy made before the moment. */
-const findBefore = (newestFirst: readonly Backup[], { atMs, change }: Until): Backup | undefined =>
-  newestFirst.find((backup) => {
-    if (atMs !== undefined && backup.atMs > atMs) return false;
-    const position = findPosition(backup.file);
-    return atMs === undefined ? position.change <= (change as number) : position.atMs <= atMs;
-  });
+const findBefore = (newestFirst: readonly Backup[], { unit, value }: Until): Backup | undefined =>
+  newestFirst.find(
+    ({ file, atMs }) => !(unit === "atMs" && atMs > value) && findPosition(file)[unit] <= value,
+  );
 
 /** The log of a copy has every change up to the next copy, unless the service or its folder failed. */
-function requireReach(chosen: Backup, next: Backup, { atMs, change }: Until): void {
+function requireReach(chosen: Backup, next: Backup, { unit, value }: Until): void {
   const reach = findReach(chosen.file);
-  const isBehind = atMs === undefined ? reach.change < Number(change) : reach.atMs < atMs;
-  if (isBehind && reach.change < findPosition(next.file).change)
+  if (reach[unit] < value && reach.change < findPosition(next.file).change)
     throw new CommandError(
       `${logOf(chosen.file)} ends at ${formatMoment(reach.atMs)}, before that moment. To restore its last state: --at-change ${reach.change}.`,
     );
@@ -128,7 +122,7 @@ const noBackup = (folder: string): CommandError =>
   new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
 
 export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
-  const complete = readBackups(requirePath(folder)).filter(({ isComplete }) => isComplete);
+  const complete = readBackups(requirePath(folder));
   const newest = complete.at(-1);
   if (newest === undefined) throw noBackup(folder);
   const before = complete.findLast((one) => one.store === newest.store && one !== newest);
@@ -142,11 +136,11 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
           from: before.file,
           to,
           signal,
-          replay: { log: logOf(before.file), until: { change: position.change } },
+          replay: { log: logOf(before.file), until: { unit: "change", value: position.change } },
           sameAs: newest.file,
         }),
       );
-    const replay = { log: logOf(newest.file), until: {} };
+    const replay = { log: logOf(newest.file), until: NEWEST };
     return withTemporaryFile(async (to) => ({
       ...(await restoreStore({ from: newest.file, to, signal, replay })),
       path: undefined,
@@ -230,15 +224,16 @@ const CLOCK_MS_MAX = 60_000;
 const namePattern = /^(.+)-(\d{8}T\d{6}Z)\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
 
 /** Oldest first. A name with a future time comes from a wrong clock, and counts as the oldest. */
-function readBackups(folder: string) {
+function readBackups(folder: string, isComplete = true) {
   return readdirSync(folder, { withFileTypes: true })
     .flatMap((entry) => {
       const [, store = "", time = "", leftover] = namePattern.exec(entry.name) ?? [];
       const iso = time.replace(/(....)(..)(..T..)(..)(..Z)/, "$1-$2-$3:$4:$5");
       const namedMs = Date.parse(iso);
       if (Number.isNaN(namedMs) || !entry.isFile()) return [];
+      if (isComplete !== (leftover === undefined)) return [];
       const atMs = namedMs > Date.now() + CLOCK_MS_MAX ? 0 : namedMs;
-      return [{ file: join(folder, entry.name), store, atMs, isComplete: leftover === undefined }];
+      return [{ file: join(folder, entry.name), store, atMs }];
     })
     .toSorted((one, other) => one.atMs - other.atMs);
 }
@@ -251,9 +246,7 @@ const storeNameOf = (path: string): string => basename(path).replace(/\.db$/, ""
 export function describeBackups({ databaseUrl, backupTo }: Config): string | undefined {
   const url = parseStoreUrl(databaseUrl);
   if (backupTo === "" || url.engine !== "sqlite") return undefined;
-  const own = readBackups(backupTo).filter(
-    ({ store, isComplete }) => isComplete && store === storeNameOf(url.path),
-  );
+  const own = readBackups(backupTo).filter(({ store }) => store === storeNameOf(url.path));
   const best = findFurthest(own.toReversed());
   if (best === undefined) return `none yet in ${backupTo}`;
   const { change, atMs } = findReach(best.file);
@@ -285,72 +278,58 @@ export function scheduleBackups(config: Config, log: Log) {
   };
   const stopping = new AbortController();
   const { signal } = stopping;
-  let running: Promise<unknown> | undefined;
   /** The newest copy, whose log is appended to. */
   let copy: string | undefined;
-  /** Resolving it requests a copy early. */
-  let called = Promise.withResolvers<void>();
-
-  const listOwn = (isComplete: boolean) =>
-    readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
-
-  /** The previous copy's log must reach this copy: moments in between could not be restored otherwise. */
-  const beforeNaming = async (): Promise<void> => (changesDays > 0 ? append() : undefined);
-
-  const run = async (): Promise<void> => {
-    const startedAt = new Date();
-    for (const { file, atMs } of listOwn(false))
-      if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
-    const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
-    const to = join(folder, `${store}-${time}.db`);
-    const { plants, bytes } = await backUpStore({ from, to, signal, beforeNaming });
-    const durationMs = Date.now() - startedAt.getTime();
-    log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
-    state.made++;
-    state.last = { atMs: startedAt.getTime(), bytes };
-    copy = to;
-    for (const { file } of listOwn(true).slice(0, -backupKeep)) {
-      rmSync(file);
-      rmSync(logOf(file), { force: true });
-    }
-  };
-
-  /** Runs until stopped. The first backup is due when the newest is old enough: a restart alone makes none. */
-  const repeat = async (): Promise<void> => {
-    for (let dueMs = (state.last?.atMs ?? 0) + everyMs; ;) {
-      const waited = sleep(Math.max(0, dueMs - Date.now()), undefined, { signal });
-      await Promise.race([called.promise, waited]);
-      called = Promise.withResolvers();
-      dueMs = Date.now() + everyMs;
-      try {
-        await run();
-      } catch (error) {
-        signal.throwIfAborted();
-        log.error("backup_failed", { to: folder, reason: explain(error) });
-        state.failed++;
-        dueMs = Date.now() + Math.min(everyMs, RETRY_MS_MAX);
-      }
-    }
-  };
-
+  let dueMs = 0;
+  let copying: Promise<void> | undefined;
+  let working: Promise<void> | undefined;
   let appender: ReturnType<typeof startAppender> | undefined;
   let failure: string | undefined;
 
+  const listOwn = (isComplete: boolean) =>
+    readBackups(folder, isComplete).filter((one) => one.store === store);
+
+  const makeCopy = async (): Promise<void> => {
+    const startedAt = new Date();
+    dueMs = startedAt.getTime() + everyMs;
+    try {
+      for (const { file, atMs } of listOwn(false))
+        if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
+      const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
+      const to = join(folder, `${store}-${time}.db`);
+      // The previous copy's log must reach this copy: moments in between could not be restored otherwise.
+      const { plants, bytes } = await backUpStore({ from, to, signal, beforeNaming: append });
+      const durationMs = Date.now() - startedAt.getTime();
+      log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
+      state.made++;
+      state.last = { atMs: startedAt.getTime(), bytes };
+      copy = to;
+      for (const { file } of listOwn(true).slice(0, -backupKeep)) {
+        rmSync(file);
+        rmSync(logOf(file), { force: true });
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      log.error("backup_failed", { to: folder, reason: explain(error) });
+      state.failed++;
+      dueMs = Date.now() + Math.min(everyMs, RETRY_MS_MAX);
+    }
+  };
+
   /** What was committed before an append began is in the log when it ends. */
   const append = async (): Promise<void> => {
-    if (copy === undefined) return;
+    // Without a journal there is nothing to append.
+    if (copy === undefined || changesDays === 0) return;
     const startedAtMs = Date.now();
     const late = setTimeout(() => noteFailure("it takes more than 10 s"), APPEND_MS_MAX).unref();
     try {
       appender ??= startAppender();
-      if (!(await appender.append({ from, copy }))) return called.resolve();
-      if (failure !== undefined)
-        log.info("change_log_resumed", {
-          to: folder,
-          lagMs: startedAtMs - (state.loggedAtMs ?? 0),
-        });
-      failure = undefined;
-      state.loggedAtMs = startedAtMs;
+      if (await appender.append({ from, copy })) {
+        const lagMs = startedAtMs - (state.loggedAtMs ?? 0);
+        if (failure !== undefined) log.info("change_log_resumed", { to: folder, lagMs });
+        failure = undefined;
+        state.loggedAtMs = startedAtMs;
+      } else if (copying === undefined) dueMs = 0;
     } catch (error) {
       noteFailure(explain(error));
       appender?.end();
@@ -365,10 +344,12 @@ export function scheduleBackups(config: Config, log: Log) {
     failure = reason;
   };
 
-  const follow = async (): Promise<void> => {
-    for (;;) {
-      await sleep(APPEND_MS, undefined, { signal });
+  /** Appends also while a copy is made, which may take minutes. */
+  const work = async (): Promise<void> => {
+    while (!signal.aborted) {
       await append();
+      if (Date.now() >= dueMs) copying ??= makeCopy().finally(() => (copying = undefined));
+      await sleep(APPEND_MS, undefined, { signal }).catch(() => undefined);
     }
   };
 
@@ -383,19 +364,16 @@ export function scheduleBackups(config: Config, log: Log) {
       } catch {
         // The first backup will fail for the same reason and log it.
       }
-      const tasks = [repeat()];
-      // Without a journal there is nothing to append.
-      if (changesDays > 0) {
-        state.loggedAtMs = Date.now();
-        tasks.push(follow());
-      }
-      running = Promise.allSettled(tasks);
+      // A restart alone makes no copy.
+      dueMs = (state.last?.atMs ?? 0) + everyMs;
+      if (changesDays > 0) state.loggedAtMs = Date.now();
+      working = work();
     },
     /** Call it when writes have stopped: the last append then has everything. */
     async stop(): Promise<void> {
       stopping.abort();
-      await within(STOP_MS_MAX, Promise.resolve(running));
-      if (changesDays > 0) await within(STOP_MS_MAX, append());
+      await within(STOP_MS_MAX, Promise.allSettled([working, copying]));
+      await within(STOP_MS_MAX, append());
       appender?.end();
     },
   };

@@ -57,12 +57,27 @@ export function parseReplacement(text: string, id: bigint): Plant {
   return toPlant(id, members, "", written.id === id ? undefined : other);
 }
 
-/** Parses a plant from the cells of a spreadsheet row. */
+/** Parses a plant from the cells of a spreadsheet row. Says every fault in words. An undefined name is missing. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
-  const exactId = findInt64(id.trim());
-  const rounded = `id: the spreadsheet has rounded it to ${id.trim()}; format the column as text, enter the ids again, and save`;
-  const idText = exactId === undefined ? describe(id) : "";
-  return toPlant(exactId, { name, tag }, idText, EXPONENT.test(id) ? rounded : undefined);
+  const exactId = EXPONENT.test(id) ? undefined : findInt64(id.trim());
+  const faults = findFaults(exactId, name, tag);
+  const said = [
+    faults.id && explainId(id.trim()),
+    faults.name && (name === undefined ? NAME_MISSING : `The name is not ${faults.name}.`),
+    faults.tag && `The tag is not ${faults.tag}.`,
+  ].filter(Boolean);
+  if (said.length > 0) throw new Refusal("invalid_plant", said.join(" "));
+  return { id: exactId, name, tag } as Plant;
+}
+
+export const NAME_MISSING = "The name is missing.";
+
+function explainId(text: string): string {
+  if (text === "") return "The id is missing.";
+  if (EXPONENT.test(text))
+    return `The spreadsheet has rounded the id to ${text}. Format the column as text, enter the ids again, and save.`;
+  if (/^-?\d+$/.test(text)) return `The id is too large: ${clip(text)}.`;
+  return `The id is not a whole number: ${JSON.stringify(clip(text))}.`;
 }
 
 /** 4.00638E+12 is what a spreadsheet leaves of a barcode: all but the first digits are lost. */
@@ -208,10 +223,12 @@ function requireBounds(text: string): void {
 /** A quote after a brace or a comma opens a key: one that closed a string would not be followed by a name. */
 const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
 
+/** Makes every `id` in valid JSON a string of its digits. */
+export const quoteIds = (json: string): string => json.replace(ID_NUMBERS, '$1"$2"');
+
 /** The `id` of an object in valid JSON, as written. A reviver takes half a second for 1 MB of small numbers. */
-export function readIdText(json: string): string {
-  return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
-}
+export const readIdText = (json: string): string =>
+  (JSON.parse(quoteIds(json)) as { readonly id: string }).id;
 
 /** The types of TypeScript lack it. */
 const exactJson = JSON as JSON & { rawJSON(text: string): unknown };

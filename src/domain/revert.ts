@@ -26,7 +26,7 @@ interface Moment {
 }
 
 /** Selects the changes that match every given member. `from` and `to` are inclusive. */
-interface RevertRequest {
+export interface RevertRequest {
   readonly from?: Moment;
   readonly to?: Moment;
   /** The name of a token. */
@@ -252,26 +252,31 @@ export const startCounts = () => ({
   refused: 0,
 });
 
+const judge = ({ before, after, isMixed }: Touched, now: Plant | undefined) => {
+  if (isSameState(now, before)) return "unchanged";
+  return isMixed || !isSameState(now, after) ? "changedSince" : "revertible";
+};
+
 /** A plant that was not reverted, and why. */
-interface Left {
+export interface Left {
   readonly id: bigint;
   readonly refusal: Refusal;
 }
 
-/** Returns the plants that were not reverted. `by` comes from `joinWriter`. */
+/** Returns the plants that were not reverted, and why. `by` comes from `joinWriter`. */
 export async function revertBlock(
   store: ServedStore,
   block: readonly Touched[],
   by: string | undefined,
   counts: ReturnType<typeof startCounts>,
   { retry }: RevertOptions,
-): Promise<Left[]> {
+) {
   const outcomes = await Promise.all(
     block.map((touched) => retry(() => revertPlant(store, touched, by)).catch(toRefusal)),
   );
-  const left: Left[] = [];
+  const left: { readonly id: bigint; readonly refusal: Refusal }[] = [];
   for (const [index, { id }] of block.entries()) {
-    const outcome = outcomes[index] as Outcome;
+    const outcome = outcomes[index] as (typeof outcomes)[number];
     counts.plants++;
     if (!(outcome instanceof Refusal)) counts[outcome]++;
     else {
@@ -282,40 +287,33 @@ export async function revertBlock(
   return left;
 }
 
-type Outcome = "reverted" | "unchanged" | Refusal;
-
 const CHANGED = "precondition_failed";
 /** Errors of a write to a plant that is not in the state that the range left. */
 const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_taken"]);
 
-async function revertPlant(
-  store: ServedStore,
-  touched: Touched,
-  by: string | undefined,
-): Promise<Outcome> {
-  const { id, before, after, isMixed } = touched;
-  try {
-    if (!isMixed && !isSameState(before, after)) return await restore(store, touched, by);
-  } catch (error) {
-    if (!differs.has(toRefusal(error).reason)) throw error;
+async function revertPlant(store: ServedStore, touched: Touched, by: string | undefined) {
+  for (;;) {
+    const fate = judge(touched, await store.findPlant(touched.id));
+    if (fate === "unchanged") return fate;
+    if (fate === "changedSince")
+      return new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
+    try {
+      await restore(store, touched, by);
+      return "reverted";
+    } catch (error) {
+      // Another client has changed the plant since it was read.
+      if (!differs.has(toRefusal(error).reason)) throw error;
+    }
   }
-  if (isSameState(await store.findPlant(id), before)) return "unchanged";
-  return new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
 }
 
 /** The store checks the condition in the transaction of the write. */
-async function restore(
-  store: ServedStore,
-  { id, before, after }: Touched,
-  by: string | undefined,
-): Promise<Outcome> {
-  if (after === undefined)
-    return (await store.createPlant(before as Plant, by)) === "created" ? "reverted" : "unchanged";
+function restore(store: ServedStore, { id, before, after }: Touched, by: string | undefined) {
+  if (after === undefined) return store.createPlant(before as Plant, by);
   const condition = { match: [entityTagOf(formatStoredPlant(after))] };
-  await (before === undefined
+  return before === undefined
     ? store.removePlant(id, condition, by)
-    : store.replacePlant(before, condition, by));
-  return "reverted";
+    : store.replacePlant(before, condition, by);
 }
 
 const SAMPLE_LENGTH = 20;
@@ -329,13 +327,13 @@ export async function previewRange(store: ServedStore, range: Range, options: Re
     const found = await Promise.all(
       block.map(({ id }) => options.retry(() => store.findPlant(id))),
     );
-    for (const [index, { id, before, after, isMixed }] of block.entries()) {
-      const now = found[index];
+    for (const [index, touched] of block.entries()) {
+      const fate = judge(touched, found[index]);
       counts.plants++;
-      if (isSameState(now, before)) counts.unchanged++;
-      else if (isMixed || !isSameState(now, after)) counts.changedSince++;
-      else if (++counts.revertible <= SAMPLE_LENGTH)
-        sample.push({ id, now: contentOf(now), before: contentOf(before) });
+      counts[fate]++;
+      if (fate !== "revertible" || sample.length === SAMPLE_LENGTH) continue;
+      const { id, before } = touched;
+      sample.push({ id, now: contentOf(found[index]), before: contentOf(before) });
     }
   }
   return { ...counts, sample };

@@ -17,7 +17,8 @@ export function formatCell(text: string | undefined): string {
   return `"${harmless.replaceAll('"', '""')}"`;
 }
 
-const restoreCell = (text: string): string => (/^'+[=+\-@\t\r]/.test(text) ? text.slice(1) : text);
+export const restoreCell = (text: string): string =>
+  /^'+[=+\-@\t\r]/.test(text) ? text.slice(1) : text;
 
 const NEWLINE = 10;
 const RETURN = 13;
@@ -27,6 +28,13 @@ const QUOTE = 34;
 const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
 const EMPTY_ROW = /^[\s,;|]*$/;
 
+interface TableFormat {
+  readonly kind: string;
+  readonly delimiter?: string;
+  /** Rows that begin above this line, such as a title, are skipped. */
+  readonly firstLine?: number | undefined;
+}
+
 /**
  * Rows, without the empty ones that spreadsheets write around their data. A row ends at a line break outside quotes.
  * Its cells are parsed later, so a misplaced quote affects no other row. Throws a MalformedFile if a quote is never
@@ -35,16 +43,18 @@ const EMPTY_ROW = /^[\s,;|]*$/;
 export class RowReader extends RecordReader {
   /** Final once the first block is read. */
   delimiter: string;
+  private readonly firstLine: number;
   private readonly countsRows: boolean;
   /** A quote opens at the start of a cell, and after one that seemed to close: two quotes stand for one. */
   private place: "quote may open" | "plain cell" | "quoted cell" = "quote may open";
   private wasReturn = false;
 
   /** For a workbook, `line` counts rows, whatever line breaks their cells have. */
-  constructor(format: { readonly kind: string; readonly delimiter?: string }, bytesMax: number) {
+  constructor({ kind, delimiter = ",", firstLine = 1 }: TableFormat, bytesMax: number) {
     super(bytesMax);
-    this.delimiter = format.delimiter ?? ",";
-    this.countsRows = format.kind === "xlsx";
+    this.delimiter = delimiter;
+    this.firstLine = firstLine;
+    this.countsRows = kind === "xlsx";
   }
 
   /** RFC 4180, section 2. */
@@ -70,7 +80,8 @@ export class RowReader extends RecordReader {
   protected override accept({ number, text }: Line): boolean {
     const named = number === 1 ? NAMED_DELIMITER.exec(String(text)) : null;
     this.delimiter = named?.[1] ?? this.delimiter;
-    return named === null && !(typeof text === "string" && EMPTY_ROW.test(text));
+    if (named !== null || number < this.firstLine) return false;
+    return !(typeof text === "string" && EMPTY_ROW.test(text));
   }
 
   protected override requireEnd(): void {
@@ -84,7 +95,8 @@ export class RowReader extends RecordReader {
 /** An empty cell without quotes is null; with quotes it is the empty text. */
 type Cell = string | null;
 
-function createCellParser(delimiter: string): (row: string) => Cell[] {
+/** It throws a Refusal for a misplaced quote. */
+export function createCellParser(delimiter: string): (row: string) => Cell[] {
   const sign = `\\${delimiter}`;
   const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^"${sign}]*))(${sign}|$)`, "y");
   return (row) => {
@@ -127,7 +139,12 @@ export class MissingColumn extends MalformedFile {
 }
 
 /** Returns a parser of rows below these headings. It throws a Refusal for a bad row. Throws a MissingColumn. */
-export function createRowParser(found: readonly string[], headings: Headings, delimiter: string) {
+export function createRowParser(
+  found: readonly string[],
+  headings: Headings,
+  delimiter: string,
+  needsName: boolean,
+) {
   const parseCells = createCellParser(delimiter);
   const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
   return (row: string): Plant => {
@@ -141,9 +158,10 @@ export function createRowParser(found: readonly string[], headings: Headings, de
       return cell;
     };
     const tagCell = cellAt(tag);
+    const named = restoreCell(cellAt(name) ?? "");
     return parseTexts(
       cellAt(id) ?? "",
-      restoreCell(cellAt(name) ?? ""),
+      needsName && named.trim() === "" ? undefined : named,
       tagCell === null ? undefined : restoreCell(tagCell),
     );
   };

@@ -62,7 +62,7 @@ export async function* toUtf8(
 
 const passOn = (bytes: Uint8Array = new Uint8Array()): Uint8Array => bytes;
 
-const START_BYTES = 4;
+const START_BYTES = 12;
 
 /** Makes each chunk but the last long enough for its file signature. */
 async function* joinShort(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -73,7 +73,25 @@ async function* joinShort(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   if (short.length > 0) yield short.take();
 }
 
-const binaries: readonly (readonly [signature: readonly number[], message: string])[] = [
+/** Undefined stands for any byte. */
+type Signature = readonly (number | undefined)[];
+
+const any = undefined;
+
+const pictures: readonly Signature[] = [
+  // PNG, JPEG, GIF, TIFF (both byte orders), WebP, and HEIC or a video.
+  [0x89, 0x50, 0x4e, 0x47],
+  [0xff, 0xd8, 0xff],
+  [0x47, 0x49, 0x46, 0x38],
+  [0x49, 0x49, 0x2a, 0x00],
+  [0x4d, 0x4d, 0x00, 0x2a],
+  [0x52, 0x49, 0x46, 0x46, any, any, any, any, 0x57, 0x45, 0x42, 0x50],
+  [any, any, any, any, 0x66, 0x74, 0x79, 0x70],
+];
+
+const ASK_FOR_TABLE = "Ask for the list as a spreadsheet (.xlsx) or as CSV.";
+
+const binaries: readonly (readonly [signature: Signature, message: string])[] = [
   [
     [0x50, 0x4b, 0x03, 0x04],
     "The file is a workbook or an archive, not text. Read a workbook (.xlsx) as one, or save it as CSV.",
@@ -82,12 +100,10 @@ const binaries: readonly (readonly [signature: readonly number[], message: strin
     [0xd0, 0xcf, 0x11, 0xe0],
     "The file is an old Excel workbook (.xls), or has a password. Save it as .xlsx without a password.",
   ],
-  ...[
-    [0x89, 0x50, 0x4e, 0x47],
-    [0xff, 0xd8, 0xff],
-    [0x47, 0x49, 0x46, 0x38],
-  ].map((signature) => [signature, "The file is a picture, whatever its name says."] as const),
-  [[0x25, 0x50, 0x44, 0x46], "The file is a PDF, whatever its name says."],
+  ...pictures.map(
+    (signature) => [signature, `The file is a picture or a video. ${ASK_FOR_TABLE}`] as const,
+  ),
+  [[0x25, 0x50, 0x44, 0x46], `The file is a PDF. ${ASK_FOR_TABLE}`],
   [[0x1f, 0x8b], "The file is compressed with gzip. Unpack it and import what is inside."],
 ];
 
@@ -98,13 +114,13 @@ export function refuseBinary(start: Uint8Array, mayBeArchive: boolean): void {
   if (found !== undefined) throw new MalformedFile(found[1]);
 }
 
-const beginsWith = (bytes: Uint8Array, start: readonly number[]): boolean =>
-  start.every((byte, at) => bytes[at] === byte);
+const beginsWith = (bytes: Uint8Array, start: Signature): boolean =>
+  start.every((byte, at) => byte === any || bytes[at] === byte);
 
 const UTF8_MARK = [0xef, 0xbb, 0xbf];
 
 function findUnicode(start: Uint8Array): Encoding {
-  const zeros = Array.from(start.subarray(0, START_BYTES), (byte) => (byte === 0 ? "0" : "x"));
+  const zeros = Array.from(start.subarray(0, 4), (byte) => (byte === 0 ? "0" : "x"));
   if (beginsWith(start, [0xff, 0xfe]) || zeros.join("") === "x0x0") return "utf-16le";
   if (beginsWith(start, [0xfe, 0xff]) || zeros.join("") === "0x0x") return "utf-16be";
   return "utf-8";

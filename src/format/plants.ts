@@ -20,6 +20,10 @@ export interface FileFormat {
   readonly headings?: Headings;
   readonly delimiter?: string;
   readonly isHeadless?: boolean | undefined;
+  /** The line of the heading, or of the first row of data. Rows above it, such as a title, are skipped. */
+  readonly firstLine?: number | undefined;
+  /** Refuses a row without a name. Otherwise it has the empty name. */
+  readonly needsName?: boolean;
 }
 
 /** The sheet of a workbook is read as CSV, and its refused rows are kept as CSV. */
@@ -53,7 +57,7 @@ export async function* readPlants(
       yield lines.map((line) => toRecord(line, parseNewPlant));
     return;
   }
-  const { headings = {}, isHeadless = false } = format;
+  const { headings = {}, isHeadless = false, needsName = false } = format;
   const reader = new RowReader(format, recordBytesMax);
   let parse: ((row: string) => Plant) | undefined;
   for await (const rows of reader.read(bytes, blockLengthMax)) {
@@ -62,7 +66,7 @@ export async function* readPlants(
       const [first] = rows as [Line];
       const cells = parseHeading(first, delimiter);
       const found = isHeadless ? numberColumns(cells) : cells;
-      parse = createRowParser(found, headings, delimiter);
+      parse = createRowParser(found, headings, delimiter, needsName);
       onHeading?.(isHeadless ? found.join(delimiter) : String(first.text), delimiter);
       if (!isHeadless) rows.shift();
     }
@@ -98,7 +102,7 @@ export function createRejectsFormat(format: FileFormat) {
       /** Removes the first two cells if they match. */
       const strip = (row: string, first: string, second: string): string =>
         row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
-      const columns = strip(heading, "line", "reason");
+      const columns = strip(heading, '"?line"?', '"?reason"?');
       const named = delimiter === (format.delimiter ?? ",") ? "" : `sep=${delimiter}\n`;
       // Without a byte order mark, spreadsheets take UTF-8 for another encoding.
       before = `\ufeff${named}${["line", "reason", columns].join(delimiter)}\n`;

@@ -45,7 +45,7 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
     // Parsed once for all readers: a sheet may have a million rows.
     const fault = `The sheet ${JSON.stringify(sheet)} is damaged, is a chart, or has more than 20 million cells.`;
     const read = async (): Promise<Sheet> =>
-      (await readXlsx(bytes, { sheets: [sheet], range: RANGE })).sheets[0] as Sheet;
+      fillMerged((await readXlsx(bytes, { sheets: [sheet], range: RANGE })).sheets[0] as Sheet);
     const reading = parsed.get(sheet) ?? orMalformed(fault, read);
     parsed.set(sheet, reading);
     const { rows, cells } = await reading;
@@ -71,6 +71,22 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
     yield encoder.encode(csv);
   };
   return { sheets, readRows };
+}
+
+/** A merged cell is shown once for several rows, and belongs to each of them. */
+function fillMerged(sheet: Sheet): Sheet {
+  const { rows, merges = [], cells } = sheet;
+  for (const { startRow, endRow, startCol } of merges) {
+    const value = rows[startRow]?.[startCol] ?? null;
+    if (value === null || cells?.get(`${startRow},${startCol}`)?.type === "error") continue;
+    // It ends at a filled cell, so overlapping ranges take no longer.
+    for (let at = startRow + 1; at <= endRow; at++) {
+      const row = rows[at];
+      if (row === undefined || (row[startCol] ?? null) !== null) break;
+      row[startCol] = value;
+    }
+  }
+  return sheet;
 }
 
 const CSV_PIECE_CHARACTERS = 65_536;

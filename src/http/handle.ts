@@ -263,7 +263,7 @@ function challenge(refusal: Refusal): string {
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const ALLOWED_HEADERS =
-  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id";
+  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, X-Request-Id";
 
 /** Browsers send no credentials to the service on their own, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {

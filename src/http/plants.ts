@@ -101,7 +101,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 }
 
 /** Far below the size of a large answer. */
-const SMALL_PAGE_CHARACTERS = 32_768;
+export const SMALL_PAGE_CHARACTERS = 32_768;
 
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { service } = exchange;

@@ -25,7 +25,7 @@ import {
 import type { Exchange } from "./exchange.ts";
 import { int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
-interface Parameter<Value> extends Shape {
+export interface Parameter<Value> extends Shape {
   readonly expected: string;
   /** Returns undefined if the value is not allowed, null if it counts as absent. */
   readonly find: (given: string) => Value | null | undefined;
@@ -40,12 +40,12 @@ type Values<Names extends Known> = {
 const LIMIT_DEFAULT = 100;
 const LIMIT_MAX = 1000;
 
-const limitTo = (description: string): Parameter<number> => ({
-  ...integer(undefined, description, { minimum: 1, maximum: LIMIT_MAX, default: LIMIT_DEFAULT }),
-  expected: `an integer from 1 to ${LIMIT_MAX}`,
+export const limitTo = (description: string, maximum = LIMIT_MAX): Parameter<number> => ({
+  ...integer(undefined, description, { minimum: 1, maximum, default: LIMIT_DEFAULT }),
+  expected: `an integer from 1 to ${maximum}`,
   find: (given) => {
     const limit = /^\d{1,4}$/.test(given) ? Number(given) : 0;
-    return limit >= 1 && limit <= LIMIT_MAX ? limit : undefined;
+    return limit >= 1 && limit <= maximum ? limit : undefined;
   },
   fallback: LIMIT_DEFAULT,
 });

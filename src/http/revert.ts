@@ -5,6 +5,7 @@ import { joinWriter } from "../domain/change.ts";
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson, parseJson } from "../domain/plant.ts";
 import {
+  type Left,
   openRange,
   parseRevert,
   previewRange,
@@ -12,6 +13,7 @@ import {
   readTouched,
   revertBlock,
   type RevertOptions,
+  type RevertRequest,
   startCounts,
 } from "../domain/revert.ts";
 import { type Endpoint, json, ok, operation } from "./endpoint.ts";
@@ -37,66 +39,89 @@ const QUIET_MS_MAX = 10_000;
 
 async function revertChanges(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
-  const { config, store, rates } = service;
   requireScope(token, "plants:read");
-  rates.requireBatch(token);
-  const { batch = `revert ${new Date().toISOString()}` } = parseQuery(request.url, writeParameters);
+  service.rates.requireBatch(token);
+  const { batch } = parseQuery(request.url, writeParameters);
   const asked = parseRevert(parseJson(await readJson(exchange)));
-  const { revertPlantsMax, revertCharactersMax, queueSecondsMax } = config;
-  exchange.reserve(revertPlantsMax * PLANT_BYTES + 2 * revertCharactersMax, ANSWERS_SHARE);
-  await requireOpen(request);
-  const range = await openRange(store, asked);
-  const optionsFor = (signal: AbortSignal): RevertOptions => ({
-    revertPlantsMax,
-    revertCharactersMax,
-    signal,
-    retry: (attempt) => retryWhileOverloaded(queueSecondsMax, attempt),
-  });
-  if (asked.dryRun === true) {
-    // No idle timeout: reading a long journal may take longer.
-    service.limitIdle(request, 0);
-    const preview = await previewRange(store, range, optionsFor(request.signal));
-    return answerText(exchange, formatJson(preview));
-  }
+  const range = await openRevert(exchange, asked);
+  if (asked.dryRun === true)
+    return answerText(exchange, formatJson(await previewRevert(exchange, range)));
+  const report = startReport(batch);
   const lines = toStream(exchange, (signal) =>
-    revertAll(exchange, range, batch, optionsFor(signal)),
+    writeLines(report, revertAll(exchange, range, report, signal)),
   );
   return answer(200, lines, { "content-type": REVERT_TYPE });
 }
 
-async function* revertAll(
+/** Reserves the memory of a revert, then opens its range. */
+export async function openRevert(exchange: Exchange, asked: RevertRequest): Promise<Range> {
+  const { request, service } = exchange;
+  const { revertPlantsMax, revertCharactersMax } = service.config;
+  exchange.reserve(revertPlantsMax * PLANT_BYTES + 2 * revertCharactersMax, ANSWERS_SHARE);
+  await requireOpen(request);
+  // No idle timeout: reading a long journal may take longer. A stream sets its own.
+  service.limitIdle(request, 0);
+  return openRange(service.store, asked);
+}
+
+export const previewRevert = (exchange: Exchange, range: Range) =>
+  previewRange(exchange.service.store, range, optionsFor(exchange, exchange.request.signal));
+
+const optionsFor = ({ service }: Exchange, signal: AbortSignal): RevertOptions => ({
+  ...service.config,
+  signal,
+  retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
+});
+
+export const startReport = (batch = `revert ${new Date().toISOString()}`) => ({
+  ...startCounts(),
+  batch,
+  complete: false,
+});
+
+type Report = ReturnType<typeof startReport>;
+
+/** Reverts block by block and updates the report. Yields the plants that were left alone. */
+export async function* revertAll(
   exchange: Exchange,
   range: Range,
-  batch: string,
-  options: RevertOptions,
-): AsyncGenerator<string> {
+  report: Report,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Left[]> {
   const { service, requestId, token } = exchange;
-  const counts = startCounts();
-  const format = (more: object): string => formatLine({ ...counts, batch, ...more });
+  const { batch } = report;
+  const options = optionsFor(exchange, signal);
   const by = joinWriter(token?.name, batch);
-  let end: object = { complete: true };
-  let quietSinceMs = performance.now();
   try {
     const touched = readTouched(service.store, range, options);
-    for await (const block of service.rates.pace(touched, token, options.signal)) {
-      options.signal.throwIfAborted();
+    for await (const block of service.rates.pace(touched, token, signal)) {
+      signal.throwIfAborted();
       if (service.readiness.isDraining) throw new Refusal("shutting_down");
-      const left = await revertBlock(service.store, block, by, counts, options);
-      const lines = left.map(({ id, refusal }) => formatLine({ id, ...describeRefusal(refusal) }));
-      if (lines.length === 0 && performance.now() > quietSinceMs + QUIET_MS_MAX)
-        lines.push(format({ complete: false }));
-      if (lines.length === 0) continue;
-      yield lines.join("");
-      quietSinceMs = performance.now();
+      yield await revertBlock(service.store, block, by, report, options);
     }
+    report.complete = true;
   } catch (error) {
     const refusal = toRefusal(error);
     const { reason, cause } = refusal;
     service.log.info("revert_broken_off", { requestId, batch, reason, cause });
-    end = { complete: false, ...describeRefusal(refusal) };
+    Object.assign(report, describeRefusal(refusal));
   }
-  yield format(end);
 }
+
+async function* writeLines(report: Report, blocks: AsyncIterable<readonly Left[]>) {
+  let quietSinceMs = performance.now();
+  for await (const left of blocks) {
+    const lines = left.map(describeLeft).map(formatLine);
+    if (lines.length === 0 && performance.now() > quietSinceMs + QUIET_MS_MAX)
+      lines.push(formatLine(report));
+    if (lines.length === 0) continue;
+    yield lines.join("");
+    quietSinceMs = performance.now();
+  }
+  yield formatLine(report);
+}
+
+export const describeLeft = ({ id, refusal }: Left) => ({ id, ...describeRefusal(refusal) });
 
 const formatLine = (value: object): string => `${formatJson(value)}\n`;
 
@@ -104,17 +129,15 @@ const moment = (example: unknown, description: string): Shape => ({
   schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
   example,
 });
-const RevertRequest = define(
-  "RevertRequest",
-  {
-    from: moment(1_767_225_600_000_001, "The first change."),
-    to: moment("2026-01-01T00:00:05.000Z", "The last change."),
-    by: text("till", "Only changes by the token of this name."),
-    batch: text("spring.csv 2026-01-01", "Only changes of this batch."),
-    dryRun: flag(true, "Change nothing."),
-  },
-  { optional: ["from", "to", "by", "batch", "dryRun"] },
-);
+export const revertMembers = {
+  from: moment(1_767_225_600_000_001, "The first change."),
+  to: moment("2026-01-01T00:00:05.000Z", "The last change."),
+  by: text("till", "Only changes by the token of this name."),
+  batch: text("spring.csv 2026-01-01", "Only changes of this batch."),
+  dryRun: flag(true, "Change nothing."),
+};
+const optional = Object.keys(revertMembers);
+const RevertRequest = define("RevertRequest", revertMembers, { optional });
 
 const definePreview = (id: Shape, plant: Shape): Shape =>
   define("RevertPreview", {

@@ -4,9 +4,9 @@ import { readdirSync, statSync } from "node:fs";
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
 import { findDescriptorsMax } from "../observe/reporter.ts";
-import { Budget, LINES_SHARE, type Service } from "./exchange.ts";
+import { Budget, JSON_TYPE, LINES_SHARE, type Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
-import { createHandler } from "./handle.ts";
+import { createHandler, type Route } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
@@ -20,6 +20,8 @@ interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metr
 }
 
 const GAUGES_A_FLUSH = 30;
+/** Share of the drain time for requests in flight. The rest is for closing the store. */
+const DRAIN_SHARE = 0.8;
 
 export function startServer(given: Parts) {
   const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
@@ -48,7 +50,8 @@ export function startServer(given: Parts) {
     limitIdle: (request, seconds) => listener.timeout(request, seconds),
   };
   const operations = listOperations(config, JSON.stringify(describeApi(config)));
-  const routes = [...createRoutes(operations), ...createFileRoutes(config, consoleFolder)];
+  const files = createFileRoutes(config, consoleFolder);
+  const routes = [...createRoutes(operations), mcpRoute, ...files];
   const options = {
     hostname: config.host,
     port: config.port,
@@ -99,12 +102,24 @@ export function startServer(given: Parts) {
       service.feed.close();
       service.rates.close();
       const drained = listener.stop(false);
-      await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
+      await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000 * DRAIN_SHARE)]);
       await listener.stop(true);
       await flushUses();
     },
   };
 }
+
+/** Not in the API description: MCP describes its tools itself. Loaded at the first call. */
+const mcpRoute: Route = {
+  path: "/mcp",
+  operations: {
+    POST: {
+      scope: "any",
+      bodyTypes: [JSON_TYPE],
+      handle: async (exchange) => (await import("./mcp.ts")).answerMcp(exchange),
+    },
+  },
+};
 
 type Options = Parameters<typeof Bun.serve<undefined>>[0] & { port: number };
 

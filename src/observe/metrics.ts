@@ -72,7 +72,16 @@ export class Histogram {
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
 /** The statuses of our answers. 0 stands for any other. */
 const statuses = [
-  ...new Set([0, 200, 201, 204, 304, 308, ...Object.values(catalogue).map((each) => each.status)]),
+  ...new Set([
+    0,
+    200,
+    201,
+    202,
+    204,
+    304,
+    308,
+    ...Object.values(catalogue).map((each) => each.status),
+  ]),
 ];
 const placeOf = (status: number): number => Math.max(0, statuses.indexOf(status));
 /** The first path counts the lines of batches. */

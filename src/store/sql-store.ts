@@ -241,7 +241,7 @@ export class JournalBlock {
 }
 
 /** A number, or a string if a double cannot hold it exactly. */
-export function toExact(id: bigint): EntryValue {
+export function toExact(id: bigint): string | number {
   const value = Number(id);
   return Number.isSafeInteger(value) ? value : String(id);
 }

@@ -2,6 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
+import { joinWriter, nameBatch } from "../../src/domain/change.ts";
 import {
   change,
   describeInBrowser,
@@ -151,12 +152,12 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   "the changes": async (page) => {
     await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
-    await service.store.removePlant(8n, {}, "Anna Müller\nClean-up after the spring fair");
+    await service.store.removePlant(8n, {}, joinWriter("Anna Müller", nameBatch("Clean-up")));
     await page.goto(`${service.url}/#/changes`);
-    await page.getByRole("link", { name: "Clean-up after the spring fair" }).waitFor();
+    await page.getByRole("link", { name: "Clean-up" }).first().waitFor();
   },
   "what an undo would do": async (page) => {
-    await page.getByRole("button", { name: "Undo Clean-up after the spring fair" }).click();
+    await page.getByRole("button", { name: "Undo Clean-up" }).first().click();
     await page.getByRole("cell", { name: "Fern · a" }).waitFor();
     await page.keyboard.press("Escape");
   },

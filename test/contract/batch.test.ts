@@ -6,7 +6,7 @@ import { heldUp } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
 import { lines as makeLines } from "../support/folder.ts";
 import { send, startService, type TestService } from "../support/service.ts";
-import { batchHead, chunk, connectRaw, sendDeaf } from "../support/wire.ts";
+import { batchHead, chunk, connectRaw } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
@@ -194,47 +194,6 @@ describe("a batch with Prefer: return=minimal", () => {
     expect(received).toContain('{"created":1,"replayed":0,"refused":0,"complete":false}');
     connection.abort();
   });
-
-  test("takes every line of a client that sends all before it reads", async () => {
-    const received = await sendThenRead(service, minimalHead, UNREAD_LINES);
-    expect(received).toContain(
-      `{"created":0,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`,
-    );
-  });
-});
-
-const UNREAD_COUNT = 200_000;
-/** Both they and their results are more than the buffers of the connection hold. */
-const UNREAD_LINES = `${"x".repeat(100)}\n`.repeat(UNREAD_COUNT);
-
-/** What a client receives that sends all of its lines before it reads. */
-async function sendThenRead(to: TestService, head: string, lines: string): Promise<string> {
-  const socket = sendDeaf(to.url, head);
-  await new Promise((sent, failed) => {
-    socket.once("error", failed).write(`${chunk(lines)}0\r\n\r\n`, sent);
-  });
-  let received = "";
-  for await (const bytes of socket) {
-    received += String(bytes);
-    if (received.endsWith("\r\n0\r\n\r\n")) break;
-  }
-  return received;
-}
-
-test("a client that sends all before it reads, and asks for every result, has all lines stored", async () => {
-  await using impatient = await startService({
-    ...limits({ idleSecondsMax: 8, readSecondsMax: 3, queueSecondsMax: 3 }),
-  });
-  const received = await sendThenRead(impatient, batchHead(), UNREAD_LINES + makeLines(0, 2_000));
-  expect(await countPlants(impatient)).toBe(2_000);
-  // The first results were sent before the service noticed that the client does not read.
-  expect(received).toContain('{"line":1,"status":400');
-  const last = `{"created":2000,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`;
-  expect(received).toEndWith(`${last}\r\n0\r\n\r\n`);
-  // Of the others, as many refused lines as a summary shows.
-  const results = received.match(/"line":\d+/g) ?? [];
-  expect(results.length).toBeLessThan(UNREAD_COUNT);
-  expect(new Set(results).size).toBe(results.length);
 });
 
 test("lines that never reach the store, however many, leave others their turn", async () => {

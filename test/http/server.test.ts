@@ -77,7 +77,7 @@ describe("cross-origin requests", () => {
       "access-control-allow-origin": origin,
       "access-control-allow-methods": "GET, HEAD, POST, OPTIONS",
       "access-control-allow-headers":
-        "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id",
+        "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, X-Request-Id",
       "access-control-max-age": "600",
     });
     const refused = await service.create("{}", { headers: { origin } });

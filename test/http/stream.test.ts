@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
-import { makeTemporaryFolder } from "../support/folder.ts";
+import { lines as makeLines, makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { batchHead, chunk, getHead, sendDeaf } from "../support/wire.ts";
 
@@ -142,4 +142,46 @@ describe.concurrent("a stream", () => {
     await cutOff;
     expect(tail).not.toEndWith("0\r\n\r\n");
   });
+});
+
+const UNREAD_COUNT = 200_000;
+/** Both they and their results are more than the buffers of the connection hold. */
+const UNREAD_LINES = `${"x".repeat(100)}\n`.repeat(UNREAD_COUNT);
+
+/** What a client receives that sends all of its lines before it reads. */
+async function sendThenRead(to: TestService, head: string, lines: string): Promise<string> {
+  const socket = sendDeaf(to.url, head);
+  await new Promise((sent, failed) => {
+    socket.once("error", failed).write(`${chunk(lines)}0\r\n\r\n`, sent);
+  });
+  let received = "";
+  for await (const bytes of socket) {
+    received += String(bytes);
+    if (received.endsWith("\r\n0\r\n\r\n")) break;
+  }
+  return received;
+}
+
+test("a client that sends all lines before it reads, and prefers the summary, has it", async () => {
+  await using service = await startService();
+  const head = batchHead().replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
+  expect(await sendThenRead(service, head, UNREAD_LINES)).toContain(
+    `{"created":0,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`,
+  );
+});
+
+test("a client that sends all before it reads, and asks for every result, has all lines stored", async () => {
+  await using impatient = await startService({
+    ...limits({ idleSecondsMax: 8, readSecondsMax: 3, queueSecondsMax: 3 }),
+  });
+  const received = await sendThenRead(impatient, batchHead(), UNREAD_LINES + makeLines(0, 2_000));
+  expect((await impatient.readPlants()).length).toBe(2_000);
+  // The first results were sent before the service noticed that the client does not read.
+  expect(received).toContain('{"line":1,"status":400');
+  const last = `{"created":2000,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`;
+  expect(received).toEndWith(`${last}\r\n0\r\n\r\n`);
+  // Of the others, as many refused lines as a summary shows.
+  const results = received.match(/"line":\d+/g) ?? [];
+  expect(results.length).toBeLessThan(UNREAD_COUNT);
+  expect(new Set(results).size).toBe(results.length);
 });

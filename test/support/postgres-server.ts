@@ -247,42 +247,28 @@ export class PostgresServer implements AsyncDisposable {
   }
 }
 
-export interface PairOptions {
-  /** Whether a commit is acknowledged only when the standby has it on disk as well. */
-  readonly synchronous: boolean;
-  /** For both servers. */
-  readonly settings?: Readonly<Record<string, string>>;
-}
-
 export interface PostgresPair extends AsyncDisposable {
   readonly primary: PostgresServer;
   /** Answers queries, but writes nothing, until it is promoted. */
   readonly standby: PostgresServer;
-  /** Resolves when the standby receives nothing more. */
-  readonly cutOff: () => Promise<void>;
   /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
   readonly promote: () => Promise<void>;
 }
 
-/** Resolves when the standby has caught up and follows. */
-export async function startPair({ synchronous, settings }: PairOptions): Promise<PostgresPair> {
+/** Resolves when the standby has caught up and follows. A commit is acknowledged when both have it on disk. */
+export async function startPair(): Promise<PostgresPair> {
   await using started = new AsyncDisposableStack();
   // A copy of the data folder before its first start is a base backup.
   const backup = join(started.use(makeTemporaryFolder()).path, "data");
   const primary = started.use(
     await startPostgres({
-      settings: {
-        ...settings,
-        wal_keep_size: "1GB",
-        ...(synchronous ? { synchronous_standby_names: "*" } : {}),
-      },
+      settings: { wal_keep_size: "1GB", synchronous_standby_names: "*" },
       prepare: (dataFolder) => cpSync(dataFolder, backup, { recursive: true }),
     }),
   );
   const standby = started.use(
     await startPostgres({
       settings: {
-        ...settings,
         wal_retrieve_retry_interval: "100ms",
         // Otherwise the primary removes old rows that a query of the test on the standby still sees, and it is cancelled.
         hot_standby_feedback: "on",
@@ -297,29 +283,17 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
       },
     }),
   );
-  await untilFollowed(primary, synchronous ? "sync" : "async");
+  const followers =
+    "SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync'";
+  await until("the standby follows", async () => (await primary.run(followers)).length > 0);
   const both = started.move();
   return {
     primary,
     standby,
-    cutOff: async () => {
-      await standby.run("ALTER SYSTEM SET primary_conninfo = ''");
-      await standby.run("SELECT pg_reload_conf()");
-      const receivers = "SELECT FROM pg_stat_wal_receiver";
-      await until(
-        "the standby receives nothing",
-        async () => (await standby.run(receivers)).length === 0,
-      );
-    },
     promote: async () => {
       const [row] = await standby.run("SELECT pg_promote() AS promoted");
       if (row?.["promoted"] !== true) throw new Error(`it was not promoted:\n${standby.log()}`);
     },
     [Symbol.asyncDispose]: () => both.disposeAsync(),
   };
-}
-
-async function untilFollowed(primary: PostgresServer, sync: "sync" | "async"): Promise<void> {
-  const query = `SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = '${sync}'`;
-  await until("the standby follows", async () => (await primary.run(query)).length > 0);
 }

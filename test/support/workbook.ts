@@ -16,6 +16,8 @@ export interface BookParts {
   readonly strings?: string;
   readonly styles?: string;
   readonly bookProperties?: string;
+  /** The merged cells of every sheet, as in "A1:B2". */
+  readonly merges?: readonly string[];
 }
 
 /** The bytes of an .xlsx file. Excel puts the texts behind the sheets that use them. */
@@ -25,7 +27,9 @@ export function makeWorkbook({
   strings,
   styles,
   bookProperties,
+  merges = [],
 }: BookParts): Uint8Array {
+  const merged = merges.map((range) => `<mergeCell ref="${range}"/>`).join("");
   const names = Object.keys(sheets);
   const parts: Record<string, string> = {
     "[Content_Types].xml":
@@ -48,7 +52,7 @@ export function makeWorkbook({
   };
   for (const [at, name] of names.entries())
     parts[`xl/worksheets/sheet${at + 1}.xml`] =
-      `<worksheet><cols><col min="1"/></cols><sheetData>${sheets[name]}</sheetData><pageMargins/></worksheet>`;
+      `<worksheet><cols><col min="1"/></cols><sheetData>${sheets[name]}</sheetData>${merged && `<mergeCells>${merged}</mergeCells>`}<pageMargins/></worksheet>`;
   if (styles !== undefined) parts["xl/styles.xml"] = `<styleSheet>${styles}</styleSheet>`;
   if (strings !== undefined) parts["xl/sharedStrings.xml"] = `<sst>${strings}</sst>`;
   const files: Zippable = Object.fromEntries(

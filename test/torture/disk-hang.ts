@@ -26,36 +26,20 @@ const ASK_EVERY_MS = 25;
 /** Whether the hang passes, or the service is told to stop during it. */
 type Ending = "passes" | "stop";
 
-/** A setup that cannot keep a promise. */
-interface Cheat {
-  readonly ending: Ending;
-  readonly limits?: { readonly queueSecondsMax?: number; readonly drainSecondsMax?: number };
-  /** All threads of the process stand still while the disk does. */
-  readonly isWholeProcess?: boolean;
-  /** What has to be noticed. */
-  readonly fault: RegExp;
-}
-
 class DiskHangs implements Finding {
   readonly faults: string[] = [];
   readonly figures: Record<string, number> = {};
   readonly #budget: Budget;
-  /** How long what waits for the disk is waited for. Only a fault takes it. */
-  readonly #patienceMs: number;
 
-  constructor(budget: Budget, patienceMs = PATIENCE_MS) {
+  constructor(budget: Budget) {
     this.#budget = budget;
-    this.#patienceMs = patienceMs;
   }
 
-  async liveThrough(ending: Ending, cheat?: Cheat): Promise<void> {
+  async liveThrough(ending: Ending): Promise<void> {
     const { random, isShort = false } = this.#budget;
     using disk = new ShimmedDisk();
     const service = await disk.start({
-      ...limits({
-        ...(isShort && { queueSecondsMax: 1, drainSecondsMax: 1 }),
-        ...cheat?.limits,
-      }),
+      ...limits(isShort ? { queueSecondsMax: 1, drainSecondsMax: 1 } : {}),
       PLANTSTORE_WORKERS: random.pick(["1", "2"]),
       PLANTSTORE_LOG_LEVEL: "error",
     });
@@ -74,7 +58,6 @@ class DiskHangs implements Finding {
     await until("a sync hangs", () => disk.control.faults > before);
     writers.isBehindHang = true;
     this.#count("hangs");
-    if (cheat?.isWholeProcess === true) service.kill("SIGSTOP");
     if (ending === "stop") {
       writers.isServiceEnding = true;
       service.kill("SIGTERM");
@@ -82,14 +65,12 @@ class DiskHangs implements Finding {
     } else {
       await this.#look(url, writers);
       // Of the writes that come now, each that is refused has its answer before the disk goes on.
-      await until(
-        "every client was refused twice",
-        () => writers.refusals.every((count) => count > 1) || cheat !== undefined,
+      await until("every client was refused twice", () =>
+        writers.refusals.every((count) => count > 1),
       );
     }
     writers.isBehindHang = false;
     disk.control.set({});
-    service.kill("SIGCONT");
     if (ending === "passes") {
       await untilAcknowledged(writers.acknowledged + ACKNOWLEDGED_MIN);
       await until("it is ready again", async () => (await ask(`${url}/readyz`)).status === 200);
@@ -143,7 +124,7 @@ class DiskHangs implements Finding {
     answering: Promise<Result>,
   ): Promise<Result | undefined> {
     const askedAtMs = performance.now();
-    const answer = await within(this.#patienceMs, answering);
+    const answer = await within(PATIENCE_MS, answering);
     if (answer === undefined) this.faults.push(`${what}: not while the disk hung`);
     else this.#judge(what, performance.now() - askedAtMs, msMax);
     return answer;
@@ -232,38 +213,5 @@ export const diskHang: Scenario = {
     do for (const ending of ["passes", "stop"] as const) await hangs.liveThrough(ending);
     while (!isOver());
     return hangs;
-  },
-};
-
-/** What takes this long is held up: the setups of the cheats would take forever. */
-const CHEATED_MS = 5_000;
-
-const cheats: Readonly<Record<string, Cheat>> = {
-  "a process that stands still with its disk": {
-    ending: "passes",
-    isWholeProcess: true,
-    fault: /^GET \/livez: not while the disk hung/,
-  },
-  "a stop that waits for the disk": {
-    ending: "stop",
-    limits: { queueSecondsMax: 20, drainSecondsMax: 60 },
-    fault: /^SIGTERM ended it: not while/,
-  },
-};
-
-export const diskHangCheat: Scenario = {
-  title: "a service that a hanging disk holds up is found out",
-  missing: lackOfShim,
-  run: async (budget) => {
-    const figures: Record<string, number> = {};
-    const faults: string[] = [];
-    for (const [name, cheat] of Object.entries(cheats)) {
-      const hangs = new DiskHangs(budget, CHEATED_MS);
-      await hangs.liveThrough(cheat.ending, cheat);
-      const found = hangs.faults.filter((fault) => cheat.fault.test(fault)).length;
-      figures[`${name}: faults found`] = found;
-      if (found === 0) faults.push(`${name} has done nothing that was noticed`);
-    }
-    return { figures, faults };
   },
 };

@@ -3,7 +3,7 @@
  * acknowledged before the last append is there, and at any earlier moment the state is what the feed says.
  */
 
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { runCommand, type ServiceProcess, spawnService } from "../support/command.ts";
 import { EventReader } from "../support/events.ts";
@@ -14,7 +14,7 @@ import { TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 import { type Seen, parse } from "./changes.ts";
-import { asCheat, type Budget, type Finding, type Scenario } from "./scenario.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 8;
 const IDS_EACH = 5;
@@ -74,11 +74,9 @@ class DiskLosses {
     "changes replayed": 0,
   };
   private readonly random: Random;
-  private readonly spoil: (log: string, loggedAtMs: number) => void;
 
-  constructor(random: Random, spoil: DiskLosses["spoil"] = () => undefined) {
+  constructor(random: Random) {
     this.random = random;
-    this.spoil = spoil;
   }
 
   async lose(): Promise<void> {
@@ -102,8 +100,6 @@ class DiskLosses {
     const lagMs = lostAtMs - loggedAtMs;
     const key = "lag at the loss, in milliseconds, at most";
     figures[key] = Math.max(figures[key], lagMs);
-    for (const copy of listCopies(backups))
-      this.spoil(join(backups, copy.replace(/db$/, "changes")), loggedAtMs);
 
     const newest = await this.restore(backups, join(folder.path, "newest"), []);
     if (newest === undefined) return;
@@ -219,32 +215,15 @@ function makeFolder(inside: string, name: string): string {
   return path;
 }
 
-async function run(losses: DiskLosses, { seconds }: Budget): Promise<Finding> {
-  const endsAtMs = performance.now() + seconds * 1_000;
+async function run({ seconds, random }: Budget): Promise<Finding> {
+  const losses = new DiskLosses(random);
+  const isOver = endsAfter(seconds);
   do await losses.lose();
-  while (performance.now() < endsAtMs && losses.faults.length === 0);
+  while (!isOver() && losses.faults.length === 0);
   return losses;
 }
 
 export const diskLost: Scenario = {
   title: "the disk is lost with the process, and the store restored from its backups",
-  run: (budget) => run(new DiskLosses(budget.random), budget),
+  run,
 };
-
-/** Drops the second half of the lines: each that is left is whole, and follows the one before. */
-function dropLine(log: string): void {
-  const lines = readLines(log);
-  if (lines.length > 0) writeFileSync(log, lines.slice(0, Math.floor(lines.length / 2)).join(""));
-}
-
-function readLines(log: string): string[] {
-  try {
-    return readFileSync(log, "utf8").match(/.*\n/g) ?? [];
-  } catch {
-    return [];
-  }
-}
-
-export const diskLostCheat = asCheat("the same, with lines dropped from the change log", (budget) =>
-  run(new DiskLosses(budget.random, dropLine), budget),
-);

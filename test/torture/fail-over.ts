@@ -3,7 +3,7 @@
 import { Clients } from "../support/clients.ts";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-server.ts";
+import { type PostgresPair, startPair } from "../support/postgres-server.ts";
 import { Contest } from "../support/history.ts";
 import { fork, type Random } from "../support/random.ts";
 import { compareBoth } from "./mixed-load.ts";
@@ -58,7 +58,7 @@ export const failOver: Scenario = {
     const faults: string[] = [];
     const sums = { "writes acknowledged": 0, "writes refused for now, or cut off": 0 };
     for (const { kind, haveAllCome } of deal(Object.keys(rounds), random)) {
-      await using scene = await openPair({ synchronous: true }, random, kind === KILLED);
+      await using scene = await openPair(random, kind === KILLED);
       const found = await fail(kind, scene, random, times, isShort ? SHORT : LONG);
       faults.push(...found.map((fault) => `${kind}: ${fault}`));
       sums["writes acknowledged"] += scene.clients.acknowledged;
@@ -110,13 +110,9 @@ interface PairScene extends AsyncDisposable {
 }
 
 /** An old primary that could still be read would show old plants, so a contest needs one that is dead. */
-async function openPair(
-  options: PairOptions,
-  random: Random,
-  isContested = false,
-): Promise<PairScene> {
+async function openPair(random: Random, isContested: boolean): Promise<PairScene> {
   await using opened = new AsyncDisposableStack();
-  const pair = opened.use(await startPair(options));
+  const pair = opened.use(await startPair());
   const { primary, standby } = pair;
   const DATABASE_URL = `postgres://postgres@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`;
   const service = opened.use(await spawnService({ ...environment, DATABASE_URL }));
@@ -133,39 +129,4 @@ async function compare({ pair, clients, contest }: PairScene): Promise<string[]>
   await Promise.all([clients.stop(), contest.stop()]);
   const rows = await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
   return compareBoth(clients, contest, rows);
-}
-
-const WRITES = 500;
-/** Of each kind, and there are dozens. */
-const LOSSES_MIN = 5;
-const losses = ["lost after", "stored although", "not as it was acknowledged"];
-
-export const failOverCheat: Scenario = {
-  title: "an asynchronous standby is promoted: the losses have to be found",
-  missing: findMissingPostgres,
-  run: async ({ random }) => {
-    const found = await loseWrites(random);
-    const counts = losses.map(
-      (loss) => [loss, found.filter((text) => text.includes(loss)).length] as const,
-    );
-    return {
-      figures: Object.fromEntries(counts),
-      faults: counts
-        .filter(([, count]) => count <= LOSSES_MIN)
-        .map(([loss, count]) => `found ${count} plants “${loss}”; expected more`),
-    };
-  },
-};
-
-async function loseWrites(random: Random): Promise<string[]> {
-  await using scene = await openPair({ synchronous: false }, random);
-  const { pair, clients } = scene;
-  await clients.untilAcknowledged(WRITES);
-  await pair.cutOff();
-  await clients.untilAcknowledged(WRITES);
-  await pair.primary.kill();
-  await clients.stop();
-  await pair.promote();
-  // Not without waiting: the scene would be over.
-  return await compare(scene);
 }

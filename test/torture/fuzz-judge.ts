@@ -84,7 +84,7 @@ const isOfRuntime = ({ status, body }: WireAnswer): boolean =>
   body === "" && RUNTIME_STATUSES.has(status);
 
 /** Whether it is an answer of the catalogue, or of the runtime. */
-export function judgeForm(answer: WireAnswer, isHead: boolean): string[] {
+function judgeForm(answer: WireAnswer, isHead: boolean): string[] {
   const { status } = answer;
   if (status < 400) return [];
   if (isHead) return status === 500 ? ["500"] : [];

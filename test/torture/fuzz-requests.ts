@@ -1,8 +1,7 @@
-/** Requests that are sound as HTTP, with anything in their values; and bytes that are nearly requests. */
+/** Requests that are sound as HTTP, with anything in their values. */
 
 import * as fc from "fast-check";
 import { anyAttempt, anyBody } from "../support/arbitrary.ts";
-import { mutate } from "../support/mutate.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 
@@ -28,8 +27,8 @@ function formatSound(line: string, fields: readonly string[], body?: Uint8Array)
   return Buffer.concat([Buffer.from(`${head}\r\n\r\n`, "latin1"), body ?? Buffer.alloc(0)]);
 }
 
-export const formatCreate = (id: bigint, name = "sound"): Buffer =>
-  formatSound("POST /plants", [TOKEN, JSON_TYPE], Buffer.from(`{"id":${id},"name":"${name}"}`));
+export const formatCreate = (id: bigint): Buffer =>
+  formatSound("POST /plants", [TOKEN, JSON_TYPE], Buffer.from(`{"id":${id},"name":"sound"}`));
 
 export interface SoundRequest {
   readonly method: string;
@@ -189,59 +188,4 @@ function makeQuery(own: bigint, random: Random): string {
     .slice(random.below(2))
     .concat("limit=3")
     .join("&");
-}
-
-const framings =
-  "Content-Length: 0|Content-Length: 5|Content-Length: +5|Content-Length: 5, 5|Content-Length: 0x5|" +
-  "Content-Length: -1|Content-Length: 99999999999999999999|Content-Length : 5|Content_Length: 5|" +
-  "Transfer-Encoding: chunked|Transfer-Encoding: chunked, chunked|Transfer-Encoding: identity|" +
-  "Transfer-Encoding: gzip, chunked|Transfer-Encoding:\tchunked|Transfer-Encoding: \x0bchunked|" +
-  "Transfer-Encoding: xchunked|Transfer-Encoding : chunked|Transfer-Encoding\t: chunked|" +
-  "\nTransfer-Encoding: chunked|Transfer-Encoding:\r\n chunked|Connection: close|" +
-  "Connection: keep-alive, Upgrade\r\nUpgrade: h2c|Connection: content-length|Upgrade: websocket|" +
-  "Expect: 100-continue|Host: other.example|Trailer: a";
-
-const pieces = [
-  ...framings.split("|").map((line) => `${line}\r\n`),
-  ..."\r\n|\r\n\r\n|\n|\r|\0|\t|:|,|;|\r\n |\x0b|\x7f|0\r\n\r\n|5\r\n|5;a=b\r\n".split("|"),
-  ..." HTTP/1.0|HTTP/2.0|GET / HTTP/1.1\r\n\r\n|PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".split("|"),
-].map((text) => Buffer.from(text, "latin1"));
-
-/** Of plants that are hidden in the bodies of other requests, and must never be stored. */
-export const HIDDEN_NAME = "hidden";
-
-/** A request that hides another, or bytes that were one or two requests before they were mutated. */
-export function makeRaw(id: bigint, random: Random): Buffer {
-  if (random.chance(40)) return hideInBody(id, random);
-  let bytes: Buffer = random.chance(30) ? makeSound(id, id, random) : formatChunked(id, random);
-  if (random.chance(40)) bytes = Buffer.concat([bytes, formatCreate(id + 1n)]);
-  for (let left = 1 + random.below(3); left > 0; left--) bytes = mutate(bytes, random, pieces);
-  return bytes;
-}
-
-function formatChunked(id: bigint, random: Random): Buffer {
-  const body = `{"id":${id},"name":"in chunks"}`;
-  const at = random.below(body.length);
-  const chunks = [body.slice(0, at), body.slice(at), ""];
-  const text = chunks.map((chunk) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join("");
-  const fields = [TOKEN, JSON_TYPE, "Transfer-Encoding: chunked"];
-  return Buffer.concat([formatSound("POST /plants", fields), Buffer.from(text)]);
-}
-
-/**
- * A request in the body of another, whose length is right: under a second length, or anything else that casts doubt on
- * it, both are to be refused.
- */
-function hideInBody(id: bigint, random: Random): Buffer {
-  const hidden = formatCreate(id, HIDDEN_NAME);
-  const size = Buffer.from(`${hidden.length.toString(16)}\r\n`);
-  const body = random.pick([
-    [hidden],
-    [Buffer.from("0\r\n\r\n"), hidden],
-    [Buffer.from(`{"id":${id},"name":"a"}`), hidden],
-    [size, hidden, Buffer.from("\r\n0\r\n\r\n")],
-  ]);
-  const line = random.pick(["POST /plants", "GET /livez", "POST /nowhere", "DELETE /livez"]);
-  const doubt = random.pick(pieces).toString("latin1").replace(/\r\n$/, "");
-  return formatSound(line, [TOKEN, JSON_TYPE, doubt], Buffer.concat(body));
 }

@@ -1,91 +1,68 @@
-/** Mutated requests without end: whatever is sent, the process lives, answers properly, and stores what it acknowledged. */
+/** Requests with anything in their values: the process lives, answers properly, and stores what it acknowledged. */
 
 import { Database } from "bun:sqlite";
 import { limits } from "../support/limits.ts";
 import { Ledger } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { createRandom } from "../support/random.ts";
 import type { WireAnswer } from "../support/wire.ts";
-import { Connection, endsConnection, formatRequest } from "./connection.ts";
-import { judge, judgeForm } from "./fuzz-judge.ts";
-import {
-  firstIdOf,
-  formatCreate,
-  HIDDEN_NAME,
-  makeRaw,
-  makeSound,
-  parseSound,
-} from "./fuzz-requests.ts";
+import { Connection, endsConnection } from "./connection.ts";
+import { judge } from "./fuzz-judge.ts";
+import { firstIdOf, formatCreate, makeSound, parseSound } from "./fuzz-requests.ts";
 import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 import { startTorturedService, type TorturedService } from "./service.ts";
 
 const BODY_BYTES_MAX = 65_536;
 const LANES = 96;
-/** Of the connections; the others send many requests each. */
-const RAW_PERCENT = 85;
-const SOUND_REQUESTS_EACH = 30;
+/** Each connection sends so many. */
+const REQUESTS_EACH = 30;
 /** Connections between two looks at the whole store. */
-const ROUND_LENGTH = 4_000;
-const SHORT_ROUND_LENGTH = 700;
-/** The parser's own, which may come in the middle of an answer. */
-const RUNTIME_REFUSAL = /HTTP\/1\.1 (400|413|431|505) /;
+const ROUND_LENGTH = 600;
+const SHORT_ROUND_LENGTH = 105;
 const FAULTS_MAX = 50;
 
 export const fuzz: Scenario = {
-  title: "no mutated request ends the process, is answered improperly, or is stored unacknowledged",
+  title: "no request ends the process, is answered improperly, or is stored unacknowledged",
   run,
 };
 
-/** What is not HTTP goes to a service of its own: nobody knows what of it is to be stored. */
 async function run({ seconds, random, tell, isShort = false }: Budget): Promise<Finding> {
-  const settings = {
+  await using service = await startTorturedService({
     ...limits({ bodyBytesMax: BODY_BYTES_MAX }),
     PLANTSTORE_LOG_LEVEL: "warn",
-  };
-  await using sound = await startTorturedService(settings);
-  await using raw = await startTorturedService(settings);
-  const campaign = new Campaign(sound, raw, random.below(2 ** 32));
+  });
+  const campaign = new Campaign(service, random.below(2 ** 32));
   const isOver = endsAfter(seconds);
-  const isAlive = (): boolean => sound.isAlive() && raw.isAlive();
   do {
-    await campaign.runRound(isShort ? SHORT_ROUND_LENGTH : ROUND_LENGTH, isAlive);
+    await campaign.runRound(isShort ? SHORT_ROUND_LENGTH : ROUND_LENGTH);
     tell(`${campaign.sent} requests, ${campaign.faults.length} faults`);
-  } while (!isOver() && isAlive() && campaign.faults.length < FAULTS_MAX);
+  } while (!isOver() && service.isAlive() && campaign.faults.length < FAULTS_MAX);
   const { faults } = campaign;
-  for (const service of [sound, raw]) {
-    if (!service.isAlive()) faults.push("the process died");
-    const { exitCode, complaints } = await service.stop();
-    faults.push(...complaints);
-    if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
-  }
+  if (!service.isAlive()) faults.push("the process died");
+  const { exitCode, complaints } = await service.stop();
+  faults.push(...complaints);
+  if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
   return { figures: campaign.figures(), faults };
 }
 
 class Campaign {
   readonly faults: string[] = [];
-  readonly #sound: TorturedService;
-  readonly #raw: TorturedService;
+  readonly #service: TorturedService;
   readonly #seed: number;
   readonly #ledger = new Ledger();
   readonly #statuses = new Map<number, number>();
-  readonly #counts = { raw: 0, sound: 0 };
+  sent = 0;
   #connections = 0;
 
-  constructor(sound: TorturedService, raw: TorturedService, seed: number) {
-    this.#sound = sound;
-    this.#raw = raw;
+  constructor(service: TorturedService, seed: number) {
+    this.#service = service;
     this.#seed = seed;
-  }
-
-  get sent(): number {
-    return this.#counts.raw + this.#counts.sound;
   }
 
   figures(): Record<string, string | number> {
     const byStatus = [...this.#statuses].toSorted(([one], [other]) => one - other);
     return {
-      "requests, mutated as bytes": this.#counts.raw,
-      "requests, mutated in their values": this.#counts.sound,
+      requests: this.sent,
       connections: this.#connections,
       "answers by status": byStatus.map(([status, count]) => `${status}: ${count}`).join(", "),
       "plants stored": this.#ledger.size,
@@ -93,7 +70,8 @@ class Campaign {
   }
 
   /** So many connections, and then a look at the whole store. */
-  async runRound(length: number, isAlive: () => boolean): Promise<void> {
+  async runRound(length: number): Promise<void> {
+    const { isAlive, path } = this.#service;
     const end = this.#connections + length;
     const work = async (): Promise<void> => {
       while (this.#connections < end && isAlive()) await this.#connect(this.#connections++);
@@ -102,49 +80,30 @@ class Campaign {
     if (!isAlive()) return;
     // Behind it nothing is under way that was not begun before.
     await this.#askSoundly(this.#connections++, []);
-    const rows = readSettledPlants(this.#sound.path);
+    const rows = readSettledPlants(path);
     // The answers have been judged one by one.
     this.#ledger.faults.length = 0;
     this.faults.push(...this.#ledger.compare(rows).slice(0, FAULTS_MAX));
     this.#ledger.adopt(rows);
-    for (const { id, name } of readSettledPlants(this.#raw.path))
-      if (name === HIDDEN_NAME) this.faults.push(`${id}: hidden in another request, and stored`);
   }
 
   async #connect(index: number): Promise<void> {
     // The same choices for the same index, whatever else happens.
     const random = createRandom(this.#seed ^ Math.imul(index + 1, 0x9e3779b1));
-    if (random.chance(RAW_PERCENT)) return this.#sendRaw(index, random);
     const own = firstIdOf(index);
-    const requests = Array.from({ length: SOUND_REQUESTS_EACH }, (_, nth) =>
+    const requests = Array.from({ length: REQUESTS_EACH }, (_, nth) =>
       makeSound(own, own + 1n + BigInt(nth), random),
     );
     return this.#askSoundly(index, requests);
   }
 
-  /** Its first answer, unless there is none although another client has been served meanwhile. */
-  async #sendRaw(index: number, random: Random): Promise<void> {
-    const bytes = makeRaw(firstIdOf(index), random);
-    this.#counts.raw++;
-    const { url } = this.#raw;
-    const connection = await Connection.open(url);
-    const answering = connection.ask(bytes).catch((error: Error) => error.message);
-    const answer = await Promise.race([answering, serveAnother(url)]);
-    connection.abort();
-    if (typeof answer === "string" && !RUNTIME_REFUSAL.test(answer))
-      this.#report([answer], index, bytes);
-    if (answer === undefined || typeof answer === "string") return;
-    this.#count(answer);
-    this.#report(judgeForm(answer, bytes.toString("latin1", 0, 5) === "HEAD "), index, bytes);
-  }
-
   /** A sound create, and then whatever requests; on a new connection where the last has ended. */
   async #askSoundly(index: number, requests: readonly Buffer[]): Promise<void> {
-    const { url } = this.#sound;
+    const { url } = this.#service;
     let connection = await Connection.open(url);
     for (const bytes of [formatCreate(firstIdOf(index)), ...requests]) {
       if (!connection.isOpen) connection = await Connection.open(url);
-      this.#counts.sound++;
+      this.sent++;
       let answer: WireAnswer | undefined;
       const faults: string[] = [];
       try {
@@ -171,14 +130,6 @@ class Campaign {
     for (const fault of faults)
       this.faults.push(`connection ${index}: ${fault}\n    sent ${shown}`);
   }
-}
-
-/** What came before it has had its turn. */
-async function serveAnother(url: string): Promise<undefined> {
-  const connection = await Connection.open(url);
-  await connection.ask(formatRequest("POST", "/plants", '{"id":1,"name":"another"}'));
-  await connection.ask(formatRequest("GET", "/plants/1"));
-  connection.abort();
 }
 
 /** With all writing held for a moment: what was under way is over then. */

@@ -10,9 +10,9 @@ import { createRandom } from "../support/random.ts";
 import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
-import { diskHang, diskHangCheat } from "./disk-hang.ts";
-import { diskLost, diskLostCheat } from "./disk-lost.ts";
-import { failOver, failOverCheat } from "./fail-over.ts";
+import { diskHang } from "./disk-hang.ts";
+import { diskLost } from "./disk-lost.ts";
+import { failOver } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { kill } from "./kill.ts";
 import { memory, slowClients } from "./memory.ts";
@@ -21,7 +21,7 @@ import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
 import { soak } from "./soak.ts";
-import { webhooks, webhooksCheat } from "./webhooks.ts";
+import { webhooks } from "./webhooks.ts";
 
 export const scenarios: Readonly<Record<string, Scenario>> = {
   kill,
@@ -29,18 +29,14 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   changes,
   "changes-cheat": changesCheat,
   webhooks,
-  "webhooks-cheat": webhooksCheat,
   "power-loss": powerLoss,
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,
   "disk-hang": diskHang,
-  "disk-hang-cheat": diskHangCheat,
   "disk-lost": diskLost,
-  "disk-lost-cheat": diskLostCheat,
   postgres,
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,
-  "fail-over-cheat": failOverCheat,
   overload,
   "slow-clients": slowClients,
   memory,

@@ -13,7 +13,7 @@ import { TEST_TOKEN } from "../support/service.ts";
 import { PATIENCE_MS } from "../support/until.ts";
 import { findFaults, findNewest, parse, type Seen, SIGNALS } from "./changes.ts";
 import { environment, runOnEngines } from "./postgres-scene.ts";
-import { asCheat, type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
+import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 8;
 const MISHAP_MS_MAX = 700;
@@ -31,7 +31,7 @@ const settings = {
   }),
 };
 
-/** Keeps what it answers 2xx to; as a cheat, it does not keep all of it. */
+/** Keeps what it answers 2xx to. */
 class Receiver implements AsyncDisposable {
   readonly seen: Seen[] = [];
   readonly faults: string[] = [];
@@ -39,13 +39,11 @@ class Receiver implements AsyncDisposable {
   stops = 0;
   secret = "";
   private readonly random: Random;
-  private readonly isCheating: boolean;
   private readonly known = new Map<number, string>();
   private server: Bun.Server<undefined>;
 
-  constructor(random: Random, isCheating: boolean) {
+  constructor(random: Random) {
     this.random = random;
-    this.isCheating = isCheating;
     this.server = this.listen(0);
   }
 
@@ -80,7 +78,7 @@ class Receiver implements AsyncDisposable {
         const chance = this.random.below(300);
         if (chance < 2) return new Response("not now", { status: 503 });
         if (chance < 3) await Bun.sleep(1_000);
-        if (!(this.isCheating && chance > 270)) this.keep(body);
+        this.keep(body);
         // It has it, and the service does not know.
         if (chance === 3) return new Response(null, { status: 500 });
         return new Response(null, { status: 204 });
@@ -95,7 +93,7 @@ class Receiver implements AsyncDisposable {
   private keep(body: string): void {
     const change = parse(body.slice(body.indexOf('"data":') + '"data":'.length, -1));
     const known = this.known.get(change.seq);
-    if (known === undefined && change.seq < this.last && !this.isCheating)
+    if (known === undefined && change.seq < this.last)
       this.faults.push(`${change.seq} came for the first time after ${this.last}`);
     if (known !== undefined && known !== body)
       this.faults.push(`${change.seq} was not the same when it came again`);
@@ -112,17 +110,13 @@ async function addWebhook(serviceUrl: string, url: string): Promise<string> {
   return ((await response.json()) as { secret: string }).secret;
 }
 
-async function runOn(
-  engine: Engine,
-  isCheating: boolean,
-  { seconds, random, tell }: Budget,
-): Promise<Finding> {
+async function runOn(engine: Engine, { seconds, random, tell }: Budget): Promise<Finding> {
   await using database = await openTestDatabase(engine);
   await using fleet = new Fleet(undefined, database.url, settings);
   await fleet.startOneByOne(2);
   const choosing = fork(random);
   const findUrl = (): string => fleet.findUrl(choosing);
-  await using receiver = new Receiver(fork(random), isCheating);
+  await using receiver = new Receiver(fork(random));
   receiver.secret = await addWebhook(findUrl(), receiver.url);
   await using clients = new Contest(CLIENTS, { findUrl }, fork(random));
   const isOver = endsAfter(seconds);
@@ -133,8 +127,7 @@ async function runOn(
   } while (!isOver());
   await clients.stop();
   const newest = Number(await findNewest(findUrl()));
-  // As a cheat it may have dropped the last one.
-  const isBehind = (): boolean => receiver.last < newest && !isCheating;
+  const isBehind = (): boolean => receiver.last < newest;
   // Without an event for so long, although there are some to come.
   let [last, isSilent] = [receiver.last, endsAfter(PATIENCE_MS / 1_000)];
   for (; isBehind() && !isSilent(); await Bun.sleep(POLL_MS)) {
@@ -159,12 +152,5 @@ async function runOn(
 export const webhooks: Scenario = {
   title: "services and a receiver of webhooks are killed, and it gets every change, in order",
   // For some seconds one engine is enough: test/postgres has the other.
-  run: (budget) =>
-    runOnEngines(budget, (engine, its) => runOn(engine, false, its), budget.isShort === true),
+  run: (budget) => runOnEngines(budget, runOn, budget.isShort === true),
 };
-
-/** A receiver that does not keep what it has taken misses changes. */
-export const webhooksCheat = asCheat(
-  "a receiver that drops what it has taken does miss changes, and this is noticed",
-  (budget) => runOn("sqlite", true, budget),
-);

@@ -119,7 +119,7 @@ async function sendMalformed(bytes: string): Promise<[string, unknown[]]> {
 }
 
 // The runtime gives these answers before any handler, as docs/errors.md lists them: one of each kind, so an upgrade
-// that changes them is noticed. `npm run torture -- fuzz` sends thousands of others.
+// that changes them is noticed.
 describe("the runtime refuses by itself, without our JSON,", () => {
   const bodyOf = (...lines: readonly string[]): string => createHead(...lines) + SENT;
   test.each([

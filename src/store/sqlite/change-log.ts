@@ -1,8 +1,8 @@
 /**
  * The change log of a backup: every change since the copy, so a restore reaches any moment after it.
  *
- * A line is a CRC-32 and JSON: a block of the journal with the number of the block before it, or tokens and webhooks
- * that differ from the lines before. A last line without a newline is a torn write of a crash, and is ignored.
+ * A line is a CRC-32 and JSON: a block of the journal with the number of the block before it, or all tokens or webhooks
+ * after a change of them. A last line without a newline is a torn write of a crash, and is ignored.
  */
 
 import { Database } from "bun:sqlite";
@@ -33,37 +33,38 @@ interface Block {
   readonly entries: readonly unknown[];
 }
 
-type Row = Readonly<Record<string, string | number | null>>;
+/** Tables that are not in the journal, and a query whose result tells whether one has changed. */
+const tables = {
+  // Tokens are only added and revoked. Their last use is not kept up to date.
+  tokens: "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens",
+  webhooks: "SELECT group_concat(version) AS version FROM webhooks",
+};
 
-/** Tokens and webhooks are not in the journal. */
-interface Records {
+interface Table {
   readonly at: number;
-  readonly tokens: readonly Row[];
-  readonly webhooks: readonly Row[];
-  /** The names of all webhooks. */
-  readonly names: readonly string[];
+  readonly table: keyof typeof tables;
+  readonly rows: readonly Readonly<Record<string, string | number | null>>[];
 }
 
 /** The newest change in a store. */
-export interface Position {
+interface Position {
   readonly change: number;
   readonly atMs: number;
 }
 
-/** The moment to restore. Without either, the newest. */
+/** The last moment to restore, by the number of a change or by a time. */
 export interface Until {
-  readonly atMs?: number | undefined;
-  readonly change?: number | undefined;
+  readonly unit: keyof Position;
+  readonly value: number;
 }
 
-const readPosition = (db: Database): Position => {
-  const newest = db
-    .query<{ last: bigint; at_ms: bigint }, []>(
-      "SELECT last, at_ms FROM changes ORDER BY last DESC LIMIT 1",
-    )
-    .get() as { last: bigint; at_ms: bigint };
-  return { change: Number(newest.last), atMs: Number(newest.at_ms) };
-};
+export const NEWEST: Until = { unit: "change", value: Number.POSITIVE_INFINITY };
+
+const readPosition = (db: Database): Position =>
+  db
+    .query("SELECT last AS change, at_ms AS atMs FROM changes ORDER BY last DESC LIMIT 1")
+    .safeIntegers(false)
+    .get() as Position;
 
 export const findPosition = (copy: string): Position =>
   readStore(copy, (db) => {
@@ -86,7 +87,7 @@ const NEWLINE = 10;
 function* readLog(
   file: string,
   after: number,
-): Generator<{ readonly line: Block | Records; readonly end: number }> {
+): Generator<{ readonly line: Block | Table; readonly end: number }> {
   if (!existsSync(file)) return;
   const descriptor = openSync(file, "r");
   try {
@@ -117,9 +118,9 @@ function* readLog(
   }
 }
 
-function parseLine(text: string): Block | Records | undefined {
+function parseLine(text: string): Block | Table | undefined {
   const json = text.slice(CRC_DIGITS + 1);
-  return text === formatLine(json) ? (JSON.parse(json) as Block | Records) : undefined;
+  return text === formatLine(json) ? (JSON.parse(json) as Block | Table) : undefined;
 }
 
 const CRC_DIGITS = 8;
@@ -139,10 +140,8 @@ export class ChangeLog {
   /** The number of the last change in the log, and where its line ends. */
   private last: number;
   private end = 0;
-  /** What the log has already: each token's revocation time and each webhook's version. */
-  private readonly tokens = new Map<string, unknown>();
-  private readonly webhooks = new Map<string, unknown>();
-  private tokensCount = "";
+  /** The version of each table in the log. */
+  private readonly versions = new Map<string, string | null>();
 
   /** Continues an existing log. Throws if it does not belong to the copy. */
   constructor(from: string, copy: string) {
@@ -159,20 +158,8 @@ export class ChangeLog {
     if (getSchemaVersion(this.db, from) !== version) this.last = Number.NaN;
   }
 
-  /** Returns false if the journal does not continue the log: a new copy is needed. */
+  /** Returns false if the journal does not continue the log: a new copy is needed. After an error, open the log again. */
   append(): boolean {
-    try {
-      return this.appendAll();
-    } catch (error) {
-      // It is unknown what was written: the next attempt logs all tokens and webhooks again.
-      this.tokens.clear();
-      this.webhooks.clear();
-      this.tokensCount = "";
-      throw error;
-    }
-  }
-
-  private appendAll(): boolean {
     this.assertNotMoved();
     if (!existsSync(dirname(this.copy)))
       throw new StoreOpenError(`The folder ${dirname(this.copy)} does not exist.`);
@@ -211,42 +198,22 @@ export class ChangeLog {
       last = Number(row.last);
       if (text.length >= WRITE_CHARACTERS) return { text, last, hasMore: true };
     }
-    return isFirst ? undefined : { text: text + this.readRecords(), last, hasMore: false };
+    return isFirst ? undefined : { text: text + this.readTables(), last, hasMore: false };
   }
 
-  private readRecords(): string {
-    const { count } = this.db
-      .query<{ count: string }, []>(
-        "SELECT count(*) || ' ' || count(revoked_at_ms) AS count FROM tokens",
-      )
-      .get() as { count: string };
-    // Tokens are only added and revoked. Their last use is not kept up to date.
-    const tokens =
-      this.tokensCount === count ? [] : this.readNews("tokens", "revoked_at_ms", this.tokens);
-    const webhooks = this.readNews("webhooks", "version", this.webhooks);
-    const names = this.db
-      .query<{ name: string }, []>("SELECT name FROM webhooks")
-      .all()
-      .map(({ name }) => name);
-    const hasRemoved = names.length < this.webhooks.size;
-    for (const name of this.webhooks.keys()) if (!names.includes(name)) this.webhooks.delete(name);
-    this.tokensCount = count;
-    if (tokens.length + webhooks.length === 0 && !hasRemoved) return "";
-    return `${formatLine(JSON.stringify({ at: Date.now(), tokens, webhooks, names }))}\n`;
+  private readTables(): string {
+    let text = "";
+    for (const [table, query] of Object.entries(tables)) {
+      const { version } = this.db.query(query).get() as { version: string | null };
+      if (this.versions.get(table) === version) continue;
+      this.versions.set(table, version);
+      const rows = this.db.query(`SELECT * FROM ${table}`).safeIntegers(false).all();
+      text += `${formatLine(JSON.stringify({ at: Date.now(), table, rows }))}\n`;
+    }
+    return text;
   }
 
-  /** The rows that `known` does not have, or has with another version. The first column is the key. */
-  private readNews(table: string, version: string, known: Map<string, unknown>): Row[] {
-    const rows = this.db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
-    return rows.filter((row) => {
-      const key = String(Object.values(row)[0]);
-      if (known.has(key) && known.get(key) === row[version]) return false;
-      known.set(key, row[version]);
-      return true;
-    });
-  }
-
-  /** Writes after the last whole line: a failed attempt may have left a partial one. */
+  /** Writes after the last whole line: a crash may have left a partial one. */
   private write(text: string): void {
     const isNew = this.end === 0;
     const descriptor = openSync(this.file, isNew ? "w" : "r+", 0o600);
@@ -277,20 +244,21 @@ export interface Replayed {
   readonly reached: Position;
 }
 
-/** Replays the log into a copy, up to `until`. Throws a StoreOpenError if a change does not match its plant. */
-export function replayLog(copy: string, log: string, until: Until): Replayed {
-  const { atMs = Number.POSITIVE_INFINITY, change = Number.POSITIVE_INFINITY } = until;
+/** Replays the log into a copy. Throws a StoreOpenError if a change does not match its plant. */
+export function replayLog(copy: string, log: string, { unit, value }: Until): Replayed {
   using db = new Database(copy, { readwrite: true, create: false, safeIntegers: true });
   // The copy is synced as a whole afterwards.
   db.run("PRAGMA journal_mode = OFF");
   db.run("PRAGMA synchronous = OFF");
+  const atMs = unit === "atMs" ? value : Number.POSITIVE_INFINITY;
+  const change = unit === "change" ? value : Number.POSITIVE_INFINITY;
   let reached = readPosition(db);
   let changes = 0;
   db.run("BEGIN");
   for (const { line } of readLog(log, reached.change)) {
     if (line.at > atMs) break;
     if (!("entries" in line)) {
-      storeRecords(db, line);
+      storeTable(db, line);
       continue;
     }
     const last = Math.min(line.last, change);
@@ -342,32 +310,13 @@ function applyChange(db: Database, { id, plant, before }: Change): boolean {
   return done.changes === 1;
 }
 
-/** A revoked token's name may be in use again, so all deletes come before the inserts. */
-function storeRecords(db: Database, { tokens, webhooks, names }: Records): void {
-  const remove = (table: string, condition: string, keys: readonly unknown[]): void =>
-    void db
-      .query(`DELETE FROM ${table} WHERE ${condition} (SELECT value FROM json_each(?))`)
-      .run(JSON.stringify(keys));
-  remove(
-    "tokens",
-    "hash IN",
-    tokens.map((row) => row["hash"]),
-  );
-  remove(
-    "webhooks",
-    "name IN",
-    webhooks.map((row) => row["name"]),
-  );
-  remove("webhooks", "name NOT IN", names);
-  for (const [table, rows] of [
-    ["tokens", tokens],
-    ["webhooks", webhooks],
-  ] as const)
-    for (const row of rows) {
-      const columns = Object.keys(row);
-      const places = columns.map(() => "?").join(", ");
-      db.query(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${places})`).run(
-        ...Object.values(row),
-      );
-    }
+function storeTable(db: Database, { table, rows }: Table): void {
+  db.run(`DELETE FROM ${table}`);
+  for (const row of rows) {
+    const columns = Object.keys(row);
+    const places = columns.map(() => "?").join(", ");
+    db.query(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${places})`).run(
+      ...Object.values(row),
+    );
+  }
 }

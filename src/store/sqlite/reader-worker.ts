@@ -20,7 +20,7 @@ let log: ChangeLog | undefined;
 function perform(order: "open" | "close" | CopyRequest | AppendRequest): unknown {
   if (typeof order === "object") return "to" in order ? copyStore(order) : append(order);
   if (order === "close") return reader?.close();
-  const opened = (reader = new SqliteReader(path, limits.scanRowsMax));
+  const opened = (reader = new SqliteReader(path, limits));
   for (const port of ports) port.on("message", (read: ReadRequest) => answer(port, opened, read));
   return undefined;
 }

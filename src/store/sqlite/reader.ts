@@ -20,6 +20,7 @@ import {
   takeTags,
 } from "../../domain/page.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
+import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
 import {
@@ -113,13 +114,13 @@ const walkOf = ({ all, tagged }: ReadConnection, { tag, order }: PlantQuery) =>
 /** Every method throws translated errors. */
 export class SqliteReader {
   private connection: ReadConnection | undefined;
-  private readonly scanRowsMax: number;
+  private readonly limits: StoreLimits;
   private readonly assertFileNotMoved: () => void;
   private lastBreak: number | undefined;
 
-  constructor(path: string, scanRowsMax: number) {
+  constructor(path: string, limits: StoreLimits) {
     this.connection = connect(openReadOnly(path));
-    this.scanRowsMax = scanRowsMax;
+    this.limits = limits;
     this.assertFileNotMoved = watchFiles([path]);
   }
 
@@ -175,7 +176,7 @@ export class SqliteReader {
     const { last, candidates } = walkOf(connection, query);
     const hint = findHint(query);
     const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
-    const page = createPage(query, this.scanRowsMax);
+    const page = createPage(query, this.limits.scanRowsMax);
     let firstId = firstIdOf(query);
     while (firstId !== undefined) {
       const rows = page.rowsLeft(STEP_ROWS);

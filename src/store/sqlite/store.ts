@@ -65,7 +65,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     this.engine = engine;
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
     this.description = { engine: "SQLite", location: path, durability };
-    const reader = (this.reader = new SqliteReader(path, limits.scanRowsMax));
+    const reader = (this.reader = new SqliteReader(path, limits));
     const read = engine.read ?? ((order: ReadRequest) => reader.perform(order));
     this.writes = new Batcher(engine.commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Batcher((ids) => reader.findPlants(ids), limits);

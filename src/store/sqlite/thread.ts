@@ -11,11 +11,10 @@ import {
   Worker,
 } from "node:worker_threads";
 import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
-import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import { pause, sharedNow, within } from "../../tick.ts";
 import { toExact } from "../sql-store.ts";
-import type { SqliteWriter, Write, WriterLimits } from "./writer.ts";
+import type { SqliteWriter, Write } from "./writer.ts";
 
 export interface StoreLink {
   readonly writes: MessagePort;
@@ -28,7 +27,7 @@ export interface ThreadSetup {
   /** "open", "close", or the copy to make. The reader opens the store after the writer. */
   readonly orders: MessagePort;
   readonly path: string;
-  readonly limits: WriterLimits & Pick<StoreLimits, "scanRowsMax">;
+  readonly limits: StoreLimits;
   readonly ports: readonly MessagePort[];
   readonly durable: Int32Array;
 }
@@ -127,41 +126,27 @@ const fromOutcome = (outcome: unknown): unknown =>
     ? fromFailed(outcome as Failed)
     : outcome;
 
-/** One JSON text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`. */
-export function encodeBatch(writes: readonly Write[], deadlineMs: number): string {
-  const values: unknown[] = [deadlineMs];
-  for (const write of writes) {
-    if (write.kind === "run") values.push("run", write.concernsPlants, write.statements);
-    else {
-      const { kind, id, by = null, plant } = write;
-      values.push(kind, toExact(id), by);
-      if (plant !== undefined) values.push(plant.name, plant.tag ?? null);
-      if (kind !== "create") values.push(write.condition);
-    }
-  }
-  return JSON.stringify(values);
+/** One JSON text, which costs a fraction of a list of objects. The deadline is by `sharedNow`. */
+export const encodeBatch = (writes: readonly Write[], deadlineMs: number): string =>
+  JSON.stringify({ deadlineMs, writes: writes.map(toJson) });
+
+/** JSON has no bigint, and one id is enough. */
+function toJson(write: Write) {
+  if (write.kind === "run") return write;
+  const { id, plant } = write;
+  return { ...write, id: toExact(id), plant: plant && { name: plant.name, tag: plant.tag } };
 }
 
-export function decodeBatch(text: string): { deadlineMs: number; writes: Write[] } {
-  const values = JSON.parse(text) as never[];
-  const writes: Write[] = [];
-  for (let at = 1; at < values.length;) {
-    const kind: Write["kind"] = values[at++] as never;
-    if (kind === "run") {
-      const concernsPlants = values[at++] as never;
-      writes.push({ kind, concernsPlants, statements: values[at++] as never });
-      continue;
-    }
-    const id = BigInt(values[at++] as never);
-    const by = values[at++] ?? undefined;
-    const take = (): Plant => ({ id, name: values[at++] as never, tag: values[at++] ?? undefined });
-    if (kind === "create") writes.push({ kind, id, by, plant: take() });
-    else {
-      const plant = kind === "replace" ? take() : undefined;
-      writes.push({ kind, id, by, plant, condition: values[at++] as never });
-    }
-  }
-  return { deadlineMs: values[0] as never, writes };
+export function decodeBatch(text: string) {
+  type Sent = Readonly<{ deadlineMs: number; writes: readonly ReturnType<typeof toJson>[] }>;
+  const { deadlineMs, writes } = JSON.parse(text) as Sent;
+  return { deadlineMs, writes: writes.map(fromJson) };
+}
+
+function fromJson(sent: ReturnType<typeof toJson>): Write {
+  if (sent.kind === "run") return sent;
+  const id = BigInt(sent.id);
+  return { ...sent, id, plant: sent.plant && { id, ...sent.plant } } as Write;
 }
 
 /** On the store thread: drains all ports into one commit. */
@@ -238,16 +223,17 @@ const CLOSE_MS_MAX = 2_000;
 /** Resolves when the store is open, with a link for each HTTP thread. Rejects with a StoreOpenError. */
 export async function startStoreThreads(
   path: string,
-  { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax }: ThreadSetup["limits"],
+  limits: StoreLimits,
   httpThreads: number,
   onMigrate?: OnMigrate,
 ) {
   const durable = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  const limits = { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax };
   const start = (entry: string) => {
     const channels = Array.from({ length: httpThreads }, () => new MessageChannel());
     const ports = channels.map(({ port2 }) => port2);
-    const thread = startThread(entry, { path, limits, durable, ports }, onMigrate);
+    // A function cannot be sent to a thread.
+    const setup = { path, limits: { ...limits, onCommit: undefined }, durable, ports };
+    const thread = startThread(entry, setup, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
   // Started in parallel: each takes about 10 ms.

@@ -38,8 +38,6 @@ export interface Task {
 
 export type Write = PlantWrite | Task;
 
-export type WriterLimits = Pick<StoreLimits, "changesDays" | "plantsMax" | "diskFreeBytesMin">;
-
 const ROWS_TOGETHER = [16, 4] as const;
 
 function connect(db: Database, path: string) {
@@ -93,7 +91,7 @@ const LOCK_RETRY_MS_MAX = 20;
 
 export class SqliteWriter {
   private readonly path: string;
-  private readonly limits: WriterLimits;
+  private readonly limits: StoreLimits;
   private connection: WriteConnection | undefined;
   private plantsLeft: number | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
@@ -101,7 +99,7 @@ export class SqliteWriter {
   /** Whether this process, which keeps no journal, has added the break before its first change. */
   private isBreakMarked = false;
 
-  constructor(path: string, limits: WriterLimits, onMigrate?: OnMigrate) {
+  constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
     this.path = path;
     this.limits = limits;
     this.connection = connect(openDatabase(path, onMigrate), path);

@@ -1,0 +1,47 @@
+/** The rows that were refused, or will be, and a file to correct them in. */
+
+import type { JSX } from "preact";
+import { formatCount } from "../state/format.ts";
+import { Button, Table } from "../view/controls.tsx";
+import { download, loadWorkbookScript } from "../view/export.tsx";
+import type { Import } from "./messages.ts";
+
+export function RefusedRows({ now }: { readonly now: Import }): JSX.Element {
+  const { reading, firstRefused = [], refused = 0, rejects = new Blob() } = now;
+  const isWorkbook = reading?.kind === "xlsx";
+  return (
+    <div class="stack">
+      <div class="section-head">
+        <h2>Refused rows</h2>
+        <Button
+          kind="small"
+          onClick={() =>
+            isWorkbook
+              ? void saveWorkbook(rejects)
+              : download(rejects, `refused.${reading?.kind ?? "txt"}`)
+          }
+        >
+          Download all {formatCount(refused)}
+        </Button>
+      </div>
+      <Table
+        label="Refused rows"
+        heads={[isWorkbook ? "Row" : "Line", "Reason", "Content"]}
+        rows={firstRefused.map(({ line, reason, text }) => [
+          <span class="digits">{line}</span>,
+          reason,
+          <span class="digits faint cut">{text}</span>,
+        ])}
+      />
+      {refused > firstRefused.length && (
+        <p class="faint">Only the first {formatCount(firstRefused.length)} are shown.</p>
+      )}
+    </div>
+  );
+}
+
+/** The refused rows of a workbook are kept as CSV until they are saved. */
+async function saveWorkbook(csv: Blob): Promise<void> {
+  const { writeRows } = await loadWorkbookScript();
+  download(new Blob(await Array.fromAsync(writeRows(csv))), "refused.xlsx");
+}

@@ -1,0 +1,410 @@
+/** The tools of /mcp, on every engine. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { Client } from "../../client/client.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { filterNames } from "../../src/domain/filter.ts";
+import { limits } from "../support/limits.ts";
+import { ask, call, readRpc } from "../support/mcp.ts";
+import { readRefusal } from "../support/plants.ts";
+import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+
+const LARGE = "9007199254740993";
+const INT64_MIN = "-9223372036854775808";
+const INT64_MAX = "9223372036854775807";
+
+const shared = await startService();
+afterAll(() => shared[Symbol.asyncDispose]());
+
+const refused = (reason: ErrorName, ...says: readonly string[]): object => ({
+  isError: true,
+  error: catalogue[reason].code,
+  message: expect.stringMatching(
+    new RegExp(says.map((part) => part.replaceAll(/[^\w ]/g, String.raw`\$&`)).join(".*")),
+  ) as string,
+});
+
+interface Listed {
+  readonly name: string;
+  readonly description: string;
+  readonly inputSchema: {
+    readonly properties: Readonly<Record<string, { readonly type: unknown }>>;
+    readonly required: readonly string[];
+    readonly additionalProperties: boolean;
+  };
+  readonly annotations: Readonly<Record<string, boolean>>;
+}
+
+async function listTools(service: TestService, token = TEST_TOKEN): Promise<readonly Listed[]> {
+  const { result } = await readRpc(await ask(service, "tools/list", {}, token));
+  return result?.["tools"] as readonly Listed[];
+}
+
+const READING = ["find_plants", "read_plant", "count_plants", "plant_history"];
+const WRITING = ["create_plant", "replace_plant", "remove_plant"];
+
+describe("a token", () => {
+  test.each([
+    ["plants:read", ["plants:read"], READING],
+    ["plants:write", ["plants:write"], WRITING],
+    ["both", ["plants:read", "plants:write"], [...READING, ...WRITING, "revert_changes"]],
+    ["tokens:manage", ["tokens:manage"], []],
+  ] as const)("with %s is shown the tools that it may call", async (_, scopes, names) => {
+    const token = await grantToken(shared, scopes);
+    expect((await listTools(shared, token)).map(({ name }) => name)).toEqual([...names]);
+  });
+
+  test("cannot call a tool that it is not shown: 403, with the scope that it lacks", async () => {
+    await call(shared, "create_plant", { id: "70", name: "kept" });
+    const [reader, writer] = await Promise.all([
+      grantToken(shared, ["plants:read"]),
+      grantToken(shared, ["plants:write"]),
+    ]);
+    const calls = [
+      ...[...WRITING, "revert_changes"].map((name) => [name, reader, "plants:write"]),
+      ...[...READING, "revert_changes"].map((name) => [name, writer, "plants:read"]),
+    ];
+    for (const [name = "", token, scope] of calls) {
+      const given = { name, arguments: { id: "70", dryRun: false, from: 1 } };
+      const response = await ask(shared, "tools/call", given, token);
+      expect([name, response.status, response.headers.get("www-authenticate")]).toEqual([
+        name,
+        403,
+        `Bearer realm="plants", error="insufficient_scope", scope="${scope}"`,
+      ]);
+      expect(await readRefusal(response)).toBe("insufficient_scope");
+    }
+    expect(await call(shared, "read_plant", { id: "70" })).toMatchObject({ name: "kept" });
+  });
+
+  test("is refused like everywhere else: missing, unknown, revoked, over its rate", async () => {
+    const rated = await grantToken(shared, ["plants:read"], { rate: "2/h" });
+    for (const status of [200, 200, 429]) {
+      const response = await ask(shared, "tools/list", {}, rated);
+      expect(response.status).toBe(status);
+      if (status === 429) expect(await readRefusal(response)).toBe("rate_limited");
+    }
+    for (const method of ["server/discover", "tools/list", "tools/call", "ping", "nothing"]) {
+      const response = await ask(shared, method, {}, "unknown");
+      expect(response.status).toBe(401);
+      expect(response.headers.get("www-authenticate")).toStartWith("Bearer ");
+      expect(await readRefusal(response)).toBe("token_invalid");
+    }
+    const none = await fetch(`${shared.url}/mcp`, { method: "POST", body: "{}" });
+    expect([none.status, await readRefusal(none)]).toEqual([401, "token_missing"]);
+  });
+});
+
+describe("the list of tools", () => {
+  test("has their hints, and ids and cursors of plants as strings", async () => {
+    for (const { name, description, inputSchema, annotations } of await listTools(shared)) {
+      const { properties, required, additionalProperties } = inputSchema;
+      expect(annotations).toEqual({
+        readOnlyHint: READING.includes(name),
+        destructiveHint: ["replace_plant", "remove_plant", "revert_changes"].includes(name),
+        idempotentHint: true,
+        openWorldHint: false,
+      });
+      expect(description.length).toBeGreaterThan(20);
+      expect(additionalProperties).toBe(false);
+      expect(required.filter((member) => !(member in properties))).toEqual([]);
+      if (properties["id"] !== undefined) expect(properties["id"].type).toBe("string");
+    }
+  });
+
+  test("has every filter of plants", async () => {
+    const tools = await listTools(shared);
+    const membersOf = (asked: string): string[] =>
+      Object.keys(tools.find(({ name }) => name === asked)?.inputSchema.properties ?? {});
+    expect(membersOf("count_plants")).toEqual([...filterNames]);
+    expect(membersOf("find_plants")).toEqual([...filterNames, "order", "limit", "after"]);
+  });
+});
+
+describe("one plant", () => {
+  test("is created, read, replaced and removed, with every digit of its id", async () => {
+    for (const id of [LARGE, INT64_MIN, INT64_MAX, "0", "-1"]) {
+      const plant = { id, name: 'Aloë "vera", {"id":5', tag: "t" };
+      expect(await call(shared, "create_plant", plant)).toEqual({ id, replayed: false });
+      expect(await call(shared, "create_plant", plant)).toEqual({ id, replayed: true });
+      expect(await call(shared, "create_plant", { id, name: "other" })).toEqual(
+        refused("id_taken", id),
+      );
+      const { etag, ...read } = (await call(shared, "read_plant", { id })) as { etag: string };
+      expect(read).toEqual(plant as object);
+      const replaced = await call(shared, "replace_plant", { id, name: "new", ifMatch: etag });
+      expect(replaced).toEqual({ id, etag: expect.not.stringMatching(etag) as string });
+      expect(await call(shared, "read_plant", { id })).toEqual({
+        ...(replaced as object),
+        name: "new",
+      });
+      for (const name of ["replace_plant", "remove_plant"]) {
+        const given = { id, ifMatch: etag, ...(name === "replace_plant" && { name: "lost" }) };
+        expect(await call(shared, name, given)).toEqual(refused("precondition_failed"));
+      }
+      expect(await call(shared, "remove_plant", { id })).toEqual({ id });
+      for (const name of ["read_plant", "remove_plant"])
+        expect(await call(shared, name, { id })).toEqual(refused("plant_not_found"));
+      expect(await call(shared, "replace_plant", { id, name: "x" })).toEqual(
+        refused("plant_not_found"),
+      );
+    }
+  });
+
+  test("may be sent with null for what it lacks, as models do", async () => {
+    const given = { id: "71", name: "a", tag: null, batch: null };
+    expect(await call(shared, "create_plant", given)).toEqual({ id: "71", replayed: false });
+    expect(await shared.findPlant(71n)).toMatchObject({ id: 71n, name: "a", tag: null });
+  });
+
+  test.each([
+    [{ id: 1, name: "a" }, ["id: expected a string with the digits", "got 1"]],
+    [{ id: "1.0", name: "a" }, ["id: expected", 'got the string "1.0"']],
+    [{ id: "01", name: "a" }, ["id: expected", 'got the string "01"']],
+    [{ id: "9223372036854775808", name: "a" }, ["id: expected", "9223372036854775807"]],
+    [{ name: "a" }, ["id: expected", "got nothing"]],
+    [{ id: "72" }, ["name: expected text", "got nothing"]],
+    [
+      { id: "72", name: 5, tag: {} },
+      ["name: expected text", "got 5", "tag: expected", "an object"],
+    ],
+    [{ id: "72", name: "\0" }, ["name: expected text without U+0000", "a string with U+0000"]],
+    [{ id: "72", name: "a", tag: "\ud800" }, ["tag: expected", "an unpaired surrogate"]],
+    [{ id: "72", name: "a", batch: "\n" }, ["batch: expected 1 to 100 characters"]],
+    [{ id: "72", name: "a", Tag: "b" }, ['"Tag": unknown', "known are id, name, tag, batch"]],
+    [{}, ["id: expected", "name: expected"]],
+  ])("%j is refused, and nothing is stored", async (given, says) => {
+    const before = await shared.readPlants();
+    expect(await call(shared, "create_plant", given)).toEqual(refused("invalid_body", ...says));
+    expect(await shared.readPlants()).toEqual(before);
+  });
+});
+
+describe("finding plants", () => {
+  test("walks pages in either order by its cursor, and filters as GET /plants does", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN, { delaysMs: [] });
+    const ids = [INT64_MIN, "-5", "1", LARGE, INT64_MAX];
+    for (const [index, id] of ids.entries())
+      await client.create({ id: BigInt(id), name: `Plant ${index}`, tag: index < 2 ? "a" : "b" });
+    const walk = async (query: object): Promise<string[]> => {
+      const found: string[] = [];
+      for (let after: string | undefined = undefined; ;) {
+        const given: object = { ...query, after: after ?? null };
+        const page = (await call(service, "find_plants", given)) as {
+          readonly plants: readonly { readonly id: string }[];
+          readonly next?: string;
+        };
+        found.push(...page.plants.map(({ id }) => id));
+        if (page.next === undefined) return found;
+        after = page.next;
+      }
+    };
+    for (const limit of [1, 2, 200]) {
+      expect(await walk({ limit })).toEqual(ids);
+      expect(await walk({ limit, order: "desc" })).toEqual(ids.toReversed());
+      expect(await walk({ limit, tag: "b" })).toEqual(ids.slice(2));
+      expect(await walk({ limit, name: "PLANT 3" })).toEqual([LARGE]);
+      expect(await walk({ limit, q: "4 plant" })).toEqual([INT64_MAX]);
+      expect(await walk({ limit, q: " ", tag: "a" })).toEqual(ids.slice(0, 2));
+      expect(await walk({ limit, tag: "c" })).toEqual([]);
+    }
+    expect(await call(service, "count_plants", {})).toEqual({ count: 5, exact: true });
+    expect(await call(service, "count_plants", { tag: "b", q: "plant" })).toEqual({
+      count: 3,
+      exact: true,
+    });
+  });
+
+  test("reads on over plants that do not match, instead of answering empty pages", async () => {
+    await using service = await startService(limits({ scanRowsMax: 2 }));
+    for (let id = 1; id <= 20; id++)
+      await call(service, "create_plant", { id: String(id), name: id < 20 ? "other" : "wanted" });
+    expect(await call(service, "find_plants", { name: "wanted" })).toEqual({
+      plants: [{ id: "20", name: "wanted" }],
+    });
+  });
+
+  test("ends a page of long names early", async () => {
+    await using service = await startService();
+    const name = "x".repeat(20_000);
+    for (const id of ["1", "2", "3", "4"]) await call(service, "create_plant", { id, name });
+    const page = await call(service, "find_plants", {});
+    expect(page).toEqual({
+      plants: [
+        { id: "1", name },
+        { id: "2", name },
+      ],
+      next: "2",
+    });
+  });
+
+  test.each([
+    [{ limit: 0 }, ["limit: expected an integer from 1 to 200, got 0"]],
+    [{ limit: 201 }, ["limit: expected an integer from 1 to 200, got 201"]],
+    [{ limit: 1.5 }, ["limit: expected", "got 1.5"]],
+    [{ limit: "1" }, ["limit: expected", 'got the string "1"']],
+    [{ after: 1 }, ["after: expected an integer", "got 1"]],
+    [{ after: "x" }, ["after: expected an integer", 'got the string "x"']],
+    [{ order: "up" }, ["order: expected asc or desc"]],
+    [{ tag: 1, name: [], q: {} }, ["tag: expected text", "name: expected", "q: expected"]],
+    [{ q: "a ".repeat(17) }, ["q: expected at most 16 words"]],
+    [{ name: "\0" }, ["name: expected", "U+0000"]],
+    [{ tags: "a" }, ['"tags": unknown', "known are tag, name, q, order, limit, after"]],
+  ])("with %j is refused", async (given, says) => {
+    expect(await call(shared, "find_plants", given)).toEqual(refused("invalid_body", ...says));
+  });
+});
+
+describe("the history of a plant", () => {
+  test("has each change with its token and batch, in pages by a cursor", async () => {
+    await using service = await startService();
+    const token = await grantToken(service, ["plants:read", "plants:write"], { name: "agent" });
+    const id = LARGE;
+    const write = (name: string, given: object): Promise<unknown> =>
+      call(service, name, { id, ...given }, token);
+    await write("create_plant", { name: "a", batch: "spring" });
+    await call(service, "create_plant", { id: "2", name: "another" });
+    await write("replace_plant", { name: "b", tag: "t" });
+    await write("remove_plant", {});
+    const entries = [
+      { id, type: "created", by: "agent", batch: "spring", plant: { name: "a" } },
+      { id, type: "replaced", by: "agent", before: { name: "a" }, plant: { name: "b", tag: "t" } },
+      { id, type: "removed", by: "agent", before: { name: "b", tag: "t" } },
+    ];
+    interface History {
+      readonly changes: readonly { readonly seq: number }[];
+      readonly next?: number;
+    }
+    const history = (await call(service, "plant_history", { id })) as History;
+    expect(history).toMatchObject({ changes: entries });
+    expect(Object.keys(history)).toEqual(["changes"]);
+    const [first] = history.changes;
+    const page = (await call(service, "plant_history", { id, limit: 1 })) as History;
+    expect(page).toMatchObject({ changes: [first], next: expect.any(Number) });
+    const second = await call(service, "plant_history", { id, limit: 1, after: page.next });
+    expect(second).toMatchObject({ changes: history.changes.slice(1, 2) });
+    const rest = await call(service, "plant_history", { id, after: first?.seq });
+    expect(rest).toEqual({ changes: history.changes.slice(1) });
+    expect(await call(service, "plant_history", { id: "3" })).toEqual({ changes: [] });
+    for (const after of ["1", -1, 1.5])
+      expect(await call(service, "plant_history", { id, after })).toEqual(
+        refused("invalid_body", "after: expected"),
+      );
+  });
+
+  test("is cut short where the plants are large", async () => {
+    await using service = await startService();
+    const [one, two] = ["x".repeat(20_000), "y".repeat(20_000)];
+    await call(service, "create_plant", { id: "1", name: one });
+    await call(service, "replace_plant", { id: "1", name: two });
+    await call(service, "remove_plant", { id: "1" });
+    const types: string[] = [];
+    for (let after: number | undefined = 0, pages = 0; after !== undefined; pages++) {
+      const page = (await call(service, "plant_history", { id: "1", after })) as {
+        readonly changes: readonly { readonly type: string }[];
+        readonly next?: number;
+      };
+      expect(page.changes.length).toBeLessThanOrEqual(1 + pages);
+      types.push(...page.changes.map(({ type }) => type));
+      after = page.next;
+    }
+    expect(types).toEqual(["created", "replaced", "removed"]);
+  });
+});
+
+describe("a revert", () => {
+  test("is a dry run unless `dryRun` is false; then it changes plants, by its token", async () => {
+    await using service = await startService();
+    await call(service, "create_plant", { id: LARGE, name: "before" });
+    await call(service, "create_plant", { id: "2", name: "before" });
+    const batch = "a mistake";
+    await call(service, "replace_plant", { id: LARGE, name: "after", batch });
+    await call(service, "replace_plant", { id: "2", name: "after", batch });
+    await call(service, "create_plant", { id: "3", name: "new", batch });
+    await call(service, "replace_plant", { id: "2", name: "since" });
+    const preview = {
+      plants: 3,
+      revertible: 2,
+      unchanged: 0,
+      changedSince: 1,
+      sample: [
+        { id: "3", now: { name: "new" } },
+        { id: LARGE, now: { name: "after" }, before: { name: "before" } },
+      ],
+    };
+    for (const dryRun of [true, null, undefined])
+      expect(await call(service, "revert_changes", { batch, dryRun })).toEqual(preview);
+    expect(await call(service, "read_plant", { id: LARGE })).toMatchObject({ name: "after" });
+    const report = await call(service, "revert_changes", { batch, dryRun: false });
+    expect(report).toEqual({
+      plants: 3,
+      reverted: 2,
+      unchanged: 0,
+      changedSince: 1,
+      refused: 0,
+      batch: expect.stringMatching(/^revert \d{4}-/) as string,
+      complete: true,
+      left: [
+        {
+          id: "2",
+          status: 412,
+          error: catalogue.precondition_failed.code,
+          message: expect.any(String) as string,
+        },
+      ],
+    });
+    expect(await call(service, "read_plant", { id: LARGE })).toMatchObject({ name: "before" });
+    expect(await call(service, "read_plant", { id: "3" })).toEqual(refused("plant_not_found"));
+    const { batch: own } = report as { batch: string };
+    expect(await call(service, "plant_history", { id: "3" })).toMatchObject({
+      changes: [{ batch }, { type: "removed", batch: own, by: "PLANTSTORE_TOKEN" }],
+    });
+  });
+
+  test("lists at most 20 plants that it left alone, and counts all", async () => {
+    await using service = await startService();
+    for (let id = 1; id <= 25; id++) {
+      await call(service, "create_plant", { id: String(id), name: "a", batch: "b" });
+      await call(service, "replace_plant", { id: String(id), name: "since" });
+    }
+    const report = (await call(service, "revert_changes", { batch: "b", dryRun: false })) as {
+      readonly left: readonly unknown[];
+    };
+    expect(report).toMatchObject({ plants: 25, changedSince: 25, complete: true });
+    expect(report.left).toHaveLength(20);
+  });
+
+  test.each([
+    [{}, ["expected from, to, by or batch"]],
+    [{ batch: "b", dryRun: "false" }, ["dryRun: expected true or false"]],
+    [{ from: "yesterday" }, ["from: expected the number of a change, or a time"]],
+    [{ from: 0, to: -1 }, ["from: expected", "to: expected"]],
+    [{ since: 1 }, ['"since": unknown']],
+  ])("of %j is refused", async (given, says) => {
+    expect(await call(shared, "revert_changes", given)).toEqual(refused("invalid_body", ...says));
+  });
+});
+
+test("a refusal for now is a result too, which says so and is logged", async () => {
+  await using service = await startService(limits({ plantsMax: 1 }));
+  await call(service, "create_plant", { id: "1", name: "a" });
+  const full = await call(service, "create_plant", { id: "2", name: "b" });
+  expect(full).toEqual(refused("store_full"));
+  expect(service.logLines.map((line) => JSON.parse(line) as object)).toContainEqual(
+    expect.objectContaining({
+      event: "tool_refused",
+      tool: "create_plant",
+      token: "PLANTSTORE_TOKEN",
+      reason: "store_full",
+    }),
+  );
+});
+
+test("a failure of ours answers 500, and its cause is only in the log", async () => {
+  await using service = await startService();
+  await service.database.failPlantsNamed("boom");
+  const given = { name: "create_plant", arguments: { id: "1", name: "boom" } };
+  const response = await ask(service, "tools/call", given);
+  expect([response.status, await readRefusal(response)]).toEqual([500, "internal"]);
+});

@@ -1,0 +1,353 @@
+/** The protocol of /mcp: each wrong message gets the error of the specification. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { limits } from "./support/limits.ts";
+import { ask, metaOf, MODERN, post, readRpc, type RpcAnswer } from "./support/mcp.ts";
+import { readRefusal } from "./support/plants.ts";
+import { send, startService } from "./support/service.ts";
+
+const service = await startService(limits({ bodyBytesMax: 65_536 }));
+afterAll(() => service[Symbol.asyncDispose]());
+
+const PARSE_ERROR = -32_700;
+const INVALID_REQUEST = -32_600;
+const METHOD_NOT_FOUND = -32_601;
+const INVALID_PARAMS = -32_602;
+const HEADER_MISMATCH = -32_020;
+const UNSUPPORTED_VERSION = -32_022;
+
+const LEGACY = ["2025-11-25", "2025-06-18"];
+
+type Sent = Readonly<Record<string, string | undefined>>;
+
+const expectRpcError = async (
+  response: Response,
+  status: number,
+  code: number,
+  says = "",
+): Promise<RpcAnswer> => {
+  const answer = await readRpc(response);
+  expect([response.status, answer.error?.code]).toEqual([status, code]);
+  expect(answer.error?.message).toContain(says);
+  expect(answer.jsonrpc).toBe("2.0");
+  expect(answer).not.toHaveProperty("result");
+  return answer;
+};
+
+const message = (more: object): string => JSON.stringify({ jsonrpc: "2.0", id: 7, ...more });
+
+/** A request of revision 2026-07-28, with parts of it changed. */
+const modern = (changes: object = {}, headers: Sent = {}, meta: object = metaOf()) => {
+  const sent = { method: "tools/list", params: { _meta: meta }, ...changes };
+  return post(service, message(sent), {
+    "mcp-protocol-version": MODERN,
+    "mcp-method": sent.method,
+    ...headers,
+  });
+};
+
+const legacy = (sent: object, version: string | undefined = "2025-11-25"): Promise<Response> =>
+  post(service, message(sent), { "mcp-protocol-version": version });
+
+describe("a body that is no message", () => {
+  test.each([
+    ["", "The body is empty"],
+    ["{", "not valid JSON"],
+    ["\uFEFF{}", "byte order mark"],
+    ["[".repeat(2_000) + "]".repeat(2_000), "nested deeper"],
+    [new Uint8Array([0x22, 0xff, 0x22]), "not valid UTF-8"],
+  ])("%p is a parse error, without an id", async (body, says) => {
+    const answer = await expectRpcError(await post(service, body), 400, PARSE_ERROR, says);
+    expect(answer).not.toHaveProperty("id");
+  });
+
+  test.each([
+    ["5", "body: expected one JSON-RPC message, got 5", undefined],
+    ["null", "got null", undefined],
+    ['[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "got an array", undefined],
+    ["{}", 'jsonrpc: expected "2.0", got nothing', undefined],
+    ['{"jsonrpc":"1.0","id":1,"method":"ping"}', "jsonrpc: expected", 1],
+    ['{"jsonrpc":"2.0","id":"a"}', "method: expected a string", "a"],
+    ['{"jsonrpc":"2.0","id":1,"method":5}', "method: expected a string", 1],
+    ['{"jsonrpc":"2.0","id":1,"result":{}}', "the service sends no requests", 1],
+    ['{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', "sends no requests", 1],
+    ['{"jsonrpc":"2.0","id":null,"method":"ping"}', "id: expected", undefined],
+    ['{"jsonrpc":"2.0","id":1.5,"method":"ping"}', "id: expected", undefined],
+    ['{"jsonrpc":"2.0","id":{},"method":"ping"}', "id: expected", undefined],
+    [
+      '{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}',
+      "up to 9007199254740991",
+      undefined,
+    ],
+  ])("%s is an invalid request", async (body, says, id) => {
+    const answer = await expectRpcError(await post(service, body), 400, INVALID_REQUEST, says);
+    expect(answer.id).toBe(id as string);
+  });
+
+  test.each(["[]", "5", "null", '"a"'])("has params that are no object: %s", async (params) => {
+    const body = `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":${params}}`;
+    const answer = await expectRpcError(await post(service, body), 400, INVALID_PARAMS, "params:");
+    expect(answer.id).toBe(7);
+  });
+
+  test("is refused as by every other operation if it is too large, or not declared as JSON", async () => {
+    const large = await post(service, `"${"x".repeat(65_536)}"`);
+    expect([large.status, await readRefusal(large)]).toEqual([413, "body_too_large"]);
+    const text = await post(service, "{}", { "content-type": "text/plain" });
+    expect([text.status, text.headers.get("accept-post")]).toEqual([415, "application/json"]);
+    const query = await send(service, "POST", "/mcp?a=b", { body: "{}" });
+    expect([query.status, await readRefusal(query)]).toEqual([400, "invalid_query"]);
+  });
+});
+
+describe("revision 2026-07-28", () => {
+  test("answers server/discover with its versions, capabilities, name and instructions", async () => {
+    const response = await ask(service, "server/discover");
+    expect(response.headers.get("content-type")).toBe("application/json");
+    expect((await readRpc(response)).result).toEqual({
+      resultType: "complete",
+      supportedVersions: [MODERN],
+      capabilities: { tools: {} },
+      instructions: expect.stringContaining("Ids are strings") as string,
+      ttlMs: 3_600_000,
+      cacheScope: "private",
+      _meta: {
+        "io.modelcontextprotocol/serverInfo": {
+          name: "plantstore",
+          title: "Plant Store",
+          version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
+        },
+      },
+    });
+  });
+
+  test("marks every result as complete, and lets lists be cached for this token", async () => {
+    const { result } = await readRpc(await ask(service, "tools/list"));
+    expect(result).toMatchObject({ resultType: "complete", cacheScope: "private" });
+    const given = { name: "read_plant", arguments: { id: "1" } };
+    const called = await readRpc(await ask(service, "tools/call", given));
+    expect(called.result).toMatchObject({ resultType: "complete", isError: true });
+  });
+
+  test("needs no clientInfo, and takes an id that is a string", async () => {
+    const { "io.modelcontextprotocol/clientInfo": _, ...meta } = metaOf();
+    const response = await modern({ id: "é" }, {}, meta);
+    expect([response.status, (await readRpc(response)).id]).toEqual([200, "é"]);
+  });
+
+  const key = (name: string): string => `io.modelcontextprotocol/${name}`;
+
+  test.each([
+    ["no _meta", undefined, "protocolVersion"],
+    ["a _meta that is no object", 5, "protocolVersion"],
+    ["no protocolVersion", { [key("clientCapabilities")]: {} }, "protocolVersion"],
+    ["a protocolVersion that is a number", { ...metaOf(), [key("protocolVersion")]: 1 }, "got 1"],
+    ["no clientCapabilities", { [key("protocolVersion")]: MODERN }, "clientCapabilities"],
+    ["clientCapabilities that are an array", { ...metaOf(), [key("clientCapabilities")]: [] }, ""],
+    ["a clientInfo without a version", { ...metaOf(), [key("clientInfo")]: { name: "a" } }, ""],
+  ])("refuses %s as invalid params", async (_, meta, says) => {
+    const changes = { params: { _meta: meta } };
+    const answer = await expectRpcError(await modern(changes), 400, INVALID_PARAMS, says);
+    expect(answer.id).toBe(7);
+  });
+
+  test.each([
+    ["no MCP-Protocol-Version", { "mcp-protocol-version": undefined }],
+    ["another MCP-Protocol-Version", { "mcp-protocol-version": "2025-11-25" }],
+    ["no Mcp-Method", { "mcp-method": undefined }],
+    ["another Mcp-Method", { "mcp-method": "tools/call" }],
+    ["an Mcp-Method in upper case", { "mcp-method": "TOOLS/LIST" }],
+  ])("refuses %s as a header mismatch", async (_, headers) => {
+    const answer = await expectRpcError(await modern({}, headers), 400, HEADER_MISMATCH, "Header");
+    expect(answer.id).toBe(7);
+  });
+
+  test("compares Mcp-Name with the tool, also in Base64", async () => {
+    const changes = {
+      method: "tools/call",
+      params: { name: "count_plants", arguments: {}, _meta: metaOf() },
+    };
+    const encode = (name: string): string => `=?base64?${Buffer.from(name).toString("base64")}?=`;
+    for (const name of ["count_plants", "  count_plants  ", encode("count_plants")]) {
+      const response = await modern(changes, { "mcp-name": name });
+      expect([name, response.status]).toEqual([name, 200]);
+      expect((await readRpc(response)).result).toMatchObject({ structuredContent: { count: 0 } });
+    }
+    const wrong = [undefined, "read_plant", "Count_plants", encode("read_plant"), "=?base64?%?="];
+    for (const name of wrong)
+      await expectRpcError(await modern(changes, { "mcp-name": name }), 400, HEADER_MISMATCH);
+  });
+
+  test.each(["1900-01-01", "2025-11-25", "2027-01-01", "x"])(
+    "refuses version %s, and names the one that it serves",
+    async (version) => {
+      const response = await modern({}, { "mcp-protocol-version": version }, metaOf(version));
+      const { id, error } = await expectRpcError(response, 400, UNSUPPORTED_VERSION);
+      expect([id, error?.data]).toEqual([7, { supported: [MODERN], requested: version }]);
+    },
+  );
+
+  test.each([
+    "initialize",
+    "ping",
+    "prompts/list",
+    "resources/list",
+    "resources/subscribe",
+    "logging/setLevel",
+    "subscriptions/listen",
+    "tools/List",
+    "constructor",
+    "",
+  ])("does not know the method %j", async (method) => {
+    const answer = await expectRpcError(await modern({ method }), 404, METHOD_NOT_FOUND, method);
+    expect(answer.id).toBe(7);
+  });
+});
+
+describe("a revision of 2025", () => {
+  const initialize = (protocolVersion: unknown, more: object = {}) => ({
+    method: "initialize",
+    params: { protocolVersion, capabilities: {}, clientInfo: { name: "a", version: "1" }, ...more },
+  });
+
+  test.each([
+    ...LEGACY.map((version) => [version, version]),
+    ["2025-03-26", "2025-11-25"],
+    ["2024-11-05", "2025-11-25"],
+    [MODERN, "2025-11-25"],
+    ["x", "2025-11-25"],
+  ])("is agreed on: %s asked, %s answered, without a session", async (asked, answered) => {
+    const response = await legacy(initialize(asked), undefined);
+    expect(response.headers.has("mcp-session-id")).toBe(false);
+    const { id, result } = await readRpc(response);
+    expect([response.status, id]).toEqual([200, 7]);
+    expect(result).toEqual({
+      protocolVersion: answered,
+      capabilities: { tools: {} },
+      serverInfo: {
+        name: "plantstore",
+        title: "Plant Store",
+        version: expect.any(String) as string,
+      },
+      instructions: expect.any(String) as string,
+    });
+  });
+
+  test("is not agreed on without the members of initialize", async () => {
+    const broken = [
+      initialize(5),
+      initialize(undefined),
+      initialize("2025-11-25", { capabilities: null }),
+      initialize("2025-11-25", { clientInfo: "a" }),
+    ];
+    for (const sent of broken) await expectRpcError(await legacy(sent), 200, INVALID_PARAMS);
+  });
+
+  test.each([...LEGACY, undefined])(
+    "serves ping, tools/list and tools/call: %s",
+    async (version) => {
+      const get = async (method: string, params?: object) =>
+        (await readRpc(await legacy({ method, params }, version))).result;
+      expect(await get("ping")).toEqual({});
+      const list = await get("tools/list");
+      expect(Object.keys(list ?? {})).toEqual(["tools"]);
+      expect(list?.["tools"]).toHaveLength(8);
+      const called = await get("tools/call", { name: "count_plants" });
+      expect(Object.keys(called ?? {})).toEqual(["content", "structuredContent"]);
+    },
+  );
+
+  test.each(["2025-03-26", "2024-11-05", "2099-01-01", "invalid"])(
+    "that is not served, in MCP-Protocol-Version, is refused: %s",
+    async (version) => {
+      const response = await legacy({ method: "tools/list" }, version);
+      const { error } = await expectRpcError(response, 400, UNSUPPORTED_VERSION);
+      expect(error?.data).toEqual({ supported: [MODERN], requested: version });
+    },
+  );
+
+  test.each(["server/discover", "prompts/list", "logging/setLevel", "toString"])(
+    "does not know the method %s",
+    async (method) => {
+      const answer = await expectRpcError(await legacy({ method }), 200, METHOD_NOT_FOUND, method);
+      expect(answer.id).toBe(7);
+    },
+  );
+});
+
+describe("in every revision", () => {
+  const revisions = [
+    ["2026-07-28", (method: string, params: object) => ask(service, method, { ...params })],
+    ["2025-11-25", (method: string, params: object) => legacy({ method, params })],
+  ] as const;
+
+  test.each(revisions)("%s refuses a wrong call of a tool as invalid params", async (_, get) => {
+    for (const name of ["nothing", "", "constructor", 5, undefined]) {
+      const response = await get("tools/call", { name });
+      // A name that is no string has no header that it could match.
+      const isSent = typeof name === "string" || response.status === 200;
+      if (isSent) await expectRpcError(response, 200, INVALID_PARAMS, "Unknown tool");
+      else await expectRpcError(response, 400, HEADER_MISMATCH);
+    }
+    for (const given of [5, "a", [], null]) {
+      const response = await get("tools/call", { name: "count_plants", arguments: given });
+      await expectRpcError(response, 200, INVALID_PARAMS, "arguments: expected an object");
+    }
+    for (const cursor of ["", "a", 5])
+      await expectRpcError(await get("tools/list", { cursor }), 200, INVALID_PARAMS, "cursor");
+  });
+
+  test("a notification is accepted, without a body", async () => {
+    for (const version of [MODERN, ...LEGACY, undefined]) {
+      const body = '{"jsonrpc":"2.0","method":"notifications/initialized"}';
+      const response = await post(service, body, { "mcp-protocol-version": version });
+      expect([response.status, await response.text()]).toEqual([202, ""]);
+    }
+    const wrong = await post(service, '{"jsonrpc":"2.0","method":"notifications/cancelled"}', {
+      "mcp-protocol-version": "x",
+    });
+    expect(await expectRpcError(wrong, 400, UNSUPPORTED_VERSION)).not.toHaveProperty("id");
+  });
+
+  test("GET and DELETE are not allowed: there are neither streams nor sessions", async () => {
+    for (const method of ["GET", "DELETE"]) {
+      const response = await send(service, method, "/mcp");
+      expect([response.status, response.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
+      expect(await readRefusal(response)).toBe("method_not_allowed");
+    }
+  });
+});
+
+describe("an Origin", () => {
+  const ping = message({ method: "ping" });
+  const origin = "https://shop.example";
+
+  test("is refused unless it is configured, also if it is that of the service", async () => {
+    for (const one of [origin, service.url, "null", "http://evil.example"]) {
+      const response = await post(service, ping, { origin: one });
+      const answer = await expectRpcError(response, 403, INVALID_REQUEST, one);
+      expect(answer).not.toHaveProperty("id");
+    }
+  });
+
+  test.each([origin, "*"])("is accepted with PLANTSTORE_CORS_ORIGINS=%s", async (origins) => {
+    await using open = await startService({ PLANTSTORE_CORS_ORIGINS: origins });
+    const response = await post(open, ping, { origin });
+    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([
+      200,
+      origin,
+    ]);
+    const other = await post(open, ping, { origin: "https://evil.example" });
+    expect(other.status).toBe(origins === "*" ? 200 : 403);
+  });
+});
+
+test("/mcp has the base path of the service, and its own label in the metrics", async () => {
+  await using shop = await startService({ PLANTSTORE_BASE_PATH: "/shop" });
+  expect(new URL(shop.url).pathname).toBe("/shop");
+  expect((await ask(shop, "tools/list")).status).toBe(200);
+  await post(shop, '{"jsonrpc":"2.0","method":"notifications/initialized"}');
+  const metrics = await (await send(shop, "GET", "/metrics")).text();
+  for (const status of [200, 202])
+    expect(metrics).toMatch(new RegExp(`\\{method="POST",path="/mcp",status="${status}"\\} 1`));
+});
