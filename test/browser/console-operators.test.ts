@@ -158,6 +158,7 @@ describeInBrowser("in the console,", () => {
     await page.getByLabel("Plants removed").uncheck();
     await page.getByRole("button", { name: "Add webhook" }).click();
     const secret = await page.getByLabel("The secret of the webhook").inputValue();
+    await page.getByRole("button", { name: "Done" }).click();
     await page.getByText("created, replaced").waitFor();
 
     receiver.answers.push(new Response("no", { status: 503 }));
@@ -181,7 +182,6 @@ describeInBrowser("in the console,", () => {
     await page.getByLabel("After change number").fill("");
     await page.getByRole("button", { name: "Send again" }).click();
     await page.locator(".toast", { hasText: "resumes from there" }).waitFor();
-    await page.getByRole("button", { name: "Done" }).click();
     await service.create('{"id":77,"name":"Fern"}');
     const [shop] = (await service.store.listWebhooks()) as [Webhook];
     await service.store.putWebhook({ ...shop, failures: 2, version: crypto.randomUUID() }, shop);
