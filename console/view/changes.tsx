@@ -248,7 +248,7 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
         <Button onClick={() => void loadMore()}>Show more</Button>
       ) : (
         <p class="faint">
-          {lines.value.length === 0 ? "No changes." : "Older changes are no longer kept."}
+          {lines.value.length === 0 ? "No changes." : "No older changes are kept."}
         </p>
       )}
     </>

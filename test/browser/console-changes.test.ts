@@ -247,7 +247,7 @@ describeInBrowser("in the console,", () => {
     await more.click();
     await rows.nth(199).waitFor();
     await more.click();
-    await page.getByText("Older changes are no longer kept.").waitFor();
+    await page.getByText("No older changes are kept.").waitFor();
     expect(await rows.count()).toBe(250);
   });
 
