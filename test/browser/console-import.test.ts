@@ -36,11 +36,11 @@ describeInBrowser("an import", () => {
     await page.getByText("Import complete").waitFor();
     await send(service, "PUT", "/plants/7", { body: '{"id":7,"name":"Lemon thyme"}' });
     await page.getByRole("button", { name: "Undo this import" }).click();
-    const dialog = page.getByRole("dialog", { name: "Undo this import?" });
-    await dialog.getByText("1 plant will be as before the import. 1 changed since").waitFor();
+    const dialog = page.getByRole("dialog", { name: "Undo “wrong.csv”?" });
+    await dialog.getByText("1 plant will be as before. 1 changed since").waitFor();
     await dialog.getByRole("cell", { name: "Basil" }).waitFor();
     await dialog.getByRole("button", { name: "Undo 1 plant" }).click();
-    await page.getByText("Import undone: 1 plant. 1 plant skipped.").first().waitFor();
+    await page.getByText("Undone: 1 plant. 1 plant skipped.").first().waitFor();
     expect((await service.readPlants()).map(({ name }) => name)).toEqual(["Mint", "Lemon thyme"]);
   });
 
@@ -109,7 +109,7 @@ describeInBrowser("an import", () => {
     await figure(page, "To update", "2");
     await figure(page, "To refuse", "2");
     // Another view in between changes nothing.
-    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("link", { name: "Health" }).click();
     await page.getByRole("link", { name: "Import" }).click();
     await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
     await start(page);

@@ -431,6 +431,6 @@ export const setHidden = (page: Page, isHidden: boolean): Promise<unknown> =>
 
 /** From here on the page learns of no change. */
 export async function holdFeed(page: Page): Promise<void> {
-  await page.route("**/changes?after=*", () => undefined);
+  await page.route(/\/changes\?after=\d+$/, () => undefined);
   await page.reload();
 }
