@@ -185,6 +185,14 @@ describe("an issuer that lies", () => {
       /has no key/,
       async () => ({ keys: { keys: [{ kty: "RSA", n: "AQAB", e: "AQAB", kid: "first" }] } }),
     ],
+    "with a key that is nested deeply": [
+      /nested deeper than 1000 levels/,
+      async () => ({
+        keys: new Response(
+          `{"keys":[{"kty":"EC","crv":"P-256","x":${"[".repeat(1e5)}${"]".repeat(1e5)}}]}`,
+        ),
+      }),
+    ],
     "with a private key": [
       /has no key/,
       async ({ key }) => ({ keys: { keys: [{ ...key.publicJwk, d: "AQAB" }, null, 7] } }),

@@ -89,9 +89,9 @@ describe("a JWT", () => {
     ["auth0|5f7c", undefined, "jwt:auth0|5f7c"],
     ["PLANTSTORE_TOKEN", undefined, "jwt:PLANTSTORE_TOKEN"],
     ["alice", { id: 1 }, "jwt:alice"],
-    ["a\nb\u0000 ü", undefined, /^jwt:a\?b\?~[0-9a-f]{8}$/],
-    ["alice via console", undefined, /^jwt:alice\?via\?console~[0-9a-f]{8}$/],
-    ["x".repeat(5_000), "c", /^jwt:x{87}~[0-9a-f]{8}$/],
+    ["a\nb\u0000 ü", undefined, /^jwt:a\?b\?~[0-9a-f]{16}$/],
+    ["alice via console", undefined, /^jwt:alice\?via\?console~[0-9a-f]{16}$/],
+    ["x".repeat(5_000), "c", /^jwt:x{79}~[0-9a-f]{16}$/],
   ])("of the subject %j and the client %j has a short, clean name", async (sub, client, name) => {
     const { name: shown } = (await identify(await issuer.sign({ sub, client_id: client }))) as {
       name: string;
@@ -99,6 +99,15 @@ describe("a JWT", () => {
     expect(shown).toMatch(name);
     if (typeof name === "string") expect(shown).toBe(name);
     expect(shown.length).toBeLessThanOrEqual(100);
+  });
+
+  test("has a name that no other subject can have", async () => {
+    const nameOf = async (sub: string): Promise<string> =>
+      ((await identify(await issuer.sign({ sub }))) as { readonly name: string }).name;
+    const cleaned = await nameOf("alice smith");
+    const forger = cleaned.slice("jwt:".length);
+    expect(forger).toMatch(/^[\x21-\x7e]+$/);
+    expect(await nameOf(forger)).not.toBe(cleaned);
   });
 
   test("is in the journal and the log by its name, and never as a token", async () => {

@@ -113,18 +113,31 @@ describe("a token", () => {
     expect(all.map(takeAll)).toEqual(all.map(() => 0));
   });
 
-  test("shares an account, and takes no other's place, when all places are taken", () => {
+  test("shares an account, and takes no other's place, when all places are in use", () => {
     const memory = new ArrayBuffer(RATES_BYTES);
     const slots = new BigInt64Array(memory);
-    for (let at = 0; at < slots.length; at += 2) slots[at] = -1n;
-    const { takeAll } = makeLimiter("4/h", memory);
+    const { clock, takeAll } = makeLimiter("4/h", memory);
+    const inUse = clock.ns + 1n;
+    for (let at = 0; at < slots.length; at += 2) slots.set([-1n, inUse], at);
     expect(takeAll()).toBe(4);
     expect(takeAll({ hash: hashOf(5n + 8_192n), rate: undefined })).toBe(0);
     expect(takeAll({ hash: hashOf(6n), rate: undefined })).toBe(4);
     expect(slots.filter((_, index) => index % 2 === 0).every((key) => key === -1n)).toBe(true);
     // The accounts of 5 and 6, and no other.
-    expect([slots[11], slots[13]].every((time) => time !== 0n)).toBe(true);
-    expect(slots.filter((_, index) => index % 2 === 1 && slots[index] !== 0n)).toHaveLength(2);
+    expect([slots[11], slots[13]].every((time) => time !== inUse)).toBe(true);
+    expect(slots.filter((time, index) => index % 2 === 1 && time !== inUse)).toHaveLength(2);
+  });
+
+  test("gets the place of one that has all its units again, and never that of another", () => {
+    const { clock, takeAll } = makeLimiter("4/s");
+    const tokenAt = (place: bigint) => ({ hash: hashOf(place), rate: undefined });
+    for (let place = 8_192n; place < 16_384n; place++) expect(takeAll(tokenAt(place))).toBe(4);
+    clock.ns += 2_000_000_000n;
+    const known = tokenAt(8_198n);
+    expect(takeAll(known)).toBe(4);
+    const newer = [2n, 3n, 4n].map((round) => tokenAt(5n + round * 8_192n));
+    expect(newer.map(takeAll)).toEqual([4, 4, 4]);
+    expect([known, ...newer].map(takeAll)).toEqual([0, 0, 0, 0]);
   });
 
   test("may owe one part of a batch, and waits until it is paid and a little longer", async () => {

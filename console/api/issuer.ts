@@ -1,6 +1,7 @@
 /** Signing in at the issuer of JWTs: Authorization Code (RFC 6749, section 4.1) with PKCE (RFC 7636). */
 
 import { scopes } from "../../src/domain/token.ts";
+import { token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { baseUrl, Explained } from "./service.ts";
 
@@ -55,7 +56,8 @@ function takeAnswer() {
   history.replaceState(null, "", location.pathname);
   // Fires `hashchange`, so the route follows.
   if (departure.view !== "") location.replace(departure.view);
-  return { departure, given };
+  // Another tab has signed the user in meanwhile. Used later, the answer would undo a sign-out.
+  return token.peek() === undefined ? { departure, given } : undefined;
 }
 
 /** The access token, if the user has just returned from the issuer. */
@@ -82,11 +84,11 @@ export async function findIssuedToken(): Promise<string | undefined> {
     code_verifier: departure.verifier,
     ...target,
   });
-  const { access_token: token } = await ask(await findEndpoint("token_endpoint"), {
+  const { access_token: issued } = await ask(await findEndpoint("token_endpoint"), {
     method: "POST",
     body,
   });
-  return token;
+  return issued;
 }
 
 async function findEndpoint(name: string): Promise<string> {

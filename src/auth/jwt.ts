@@ -14,6 +14,7 @@ import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../domain/address.ts";
 import { Refusal } from "../domain/errors.ts";
+import { parseJson } from "../domain/plant.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";
 
 export interface JwtSettings
@@ -33,6 +34,8 @@ const CACHED_CHARACTERS_MAX = 4_194_304;
 /** No other spelling of a header is cached: one client could fill the cache with variants. */
 const SCHEME = "Bearer ";
 const NAME_CHARACTERS_MAX = 100;
+/** 64 bits: a subject with the name of another cannot be found by trying. */
+const HASH_CHARACTERS = 16;
 const DOCUMENT_BYTES_MAX = 262_144;
 /** During an outage the log repeats the failure at this interval. */
 const REMIND_MS = 3_600_000;
@@ -134,23 +137,25 @@ export class JwtVerifier {
     ) {
       this.attemptedAtMs = nowMs;
       this.fetching = fetchKeys(this.settings)
-        .then(this.useKeys, this.noteFailure)
+        .then(this.useKeys)
+        .catch(this.noteFailure)
         .finally(() => (this.fetching = undefined));
     }
     await this.fetching;
   }
 
   private readonly useKeys = (keys: readonly object[]): void => {
+    const json = JSON.stringify(keys);
+    if (json !== this.keysJson) {
+      this.keys = createLocalJWKSet({ keys: keys as never });
+      this.keysJson = json;
+      // A key that the issuer withdrew verifies nothing any more.
+      this.forgetAll();
+    }
     if (this.hasFailed !== false) this.log.info("issuer_keys_fetched", { keys: keys.length });
     this.fetchedAtMs = performance.now();
     this.remindedAtMs = Number.NEGATIVE_INFINITY;
     this.hasFailed = false;
-    const json = JSON.stringify(keys);
-    if (json === this.keysJson) return;
-    this.keysJson = json;
-    this.keys = createLocalJWKSet({ keys: keys as never });
-    // A key that the issuer withdrew verifies nothing any more.
-    this.forgetAll();
   };
 
   private readonly noteFailure = (cause: unknown): void => {
@@ -204,7 +209,7 @@ async function readJson(url: string, signal: AbortSignal): Promise<Record<string
       throw new Error(`${url} is larger than ${DOCUMENT_BYTES_MAX} bytes`);
     chunks.push(chunk);
   }
-  return (JSON.parse(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
+  return (parseJson(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
 }
 
 /** The check becomes `error_description`, so it is never a text from the token. */
@@ -250,12 +255,15 @@ function toChecked({ sub, exp = 0, client_id: client, scope, scp }: JWTPayload) 
   return { record, checkedAtMs: Number.POSITIVE_INFINITY };
 }
 
-/** No token of ours can have a name with a colon. A name that was cleaned or cut ends in a hash, so it stays unique. */
+/**
+ * No token of ours can have a name with a colon. A name that was cleaned or cut ends in a hash, so it stays unique, and
+ * no other name has a tilde.
+ */
 function toName(sub: string, client: unknown): string {
   const parts = [sub, ...(typeof client === "string" && client !== sub ? [client] : [])];
-  const cleaned = parts.map((part) => part.replaceAll(/[^\x21-\x7e]+/g, "?"));
+  const cleaned = parts.map((part) => part.replaceAll(/[^\x21-\x7d]+/g, "?"));
   const name = `jwt:${cleaned.join(" via ")}`;
   if (name === `jwt:${parts.join(" via ")}` && name.length <= NAME_CHARACTERS_MAX) return name;
-  const hash = Bun.SHA256.hash(JSON.stringify(parts), "hex").slice(0, 8);
+  const hash = Bun.SHA256.hash(JSON.stringify(parts), "hex").slice(0, HASH_CHARACTERS);
   return `${name.slice(0, NAME_CHARACTERS_MAX - hash.length - 1)}~${hash}`;
 }

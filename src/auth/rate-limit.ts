@@ -28,6 +28,8 @@ export class RateLimited extends Refusal {
 const SLOT_BITS = 13;
 const SLOTS = 2 ** SLOT_BITS;
 const SLOT_LENGTH = 2;
+/** Slots that one token may have: with many tokens, a search through all would take milliseconds. */
+const PROBES_MAX = 32;
 export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT;
 
 const NS_A_SECOND = 1_000_000_000;
@@ -37,7 +39,7 @@ const readClockNs = (): bigint => BigInt(Math.round(sharedNow() * 1e6));
 const CLOCK_NS_MAX = 1_000_000;
 
 interface Bucket extends Rate {
-  readonly slot: number;
+  readonly hash: string;
   readonly windowNs: number;
   readonly unitNs: number;
 }
@@ -58,8 +60,8 @@ export function createRateLimiter(
 ) {
   const slots = new BigInt64Array(memory);
   const closing = new AbortController();
-  /** The slot of each rate-limited batch in flight on this thread. */
-  const batches: number[] = [];
+  /** The hash of the token of each rate-limited batch in flight on this thread. */
+  const batches: string[] = [];
 
   /** Throws if the bucket is empty. Returns what is left if that is less than a tenth. */
   function take(token: Limited): RateState | undefined {
@@ -72,7 +74,7 @@ export function createRateLimiter(
 
   function requireBatch(token: Limited | undefined): void {
     const bucket = token && bucketOf(token);
-    const begun = batches.filter((slot) => slot === bucket?.slot).length;
+    const begun = batches.filter((hash) => hash === bucket?.hash).length;
     if (bucket === undefined || begun < BATCHES_MAX) return;
     throw new RateLimited(tryTake(bucket, 0).state, BATCH_RETRY_SECONDS, BATCHES_TAKEN);
   }
@@ -86,7 +88,7 @@ export function createRateLimiter(
     if (bucket === undefined) return yield* blocks;
     // Other batches may have started since this request was admitted.
     requireBatch(token);
-    batches.push(bucket.slot);
+    batches.push(bucket.hash);
     const ending = AbortSignal.any([signal, closing.signal]);
     // Large enough to share a commit, small enough to leave units for the token's other requests.
     const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
@@ -98,7 +100,7 @@ export function createRateLimiter(
           yield part;
         }
     } finally {
-      batches.splice(batches.indexOf(bucket.slot), 1);
+      batches.splice(batches.indexOf(bucket.hash), 1);
     }
   }
 
@@ -120,13 +122,14 @@ export function createRateLimiter(
     const rate = text === "" ? undefined : findRate(text);
     if (rate === undefined) return undefined;
     const windowNs = rate.windowSeconds * NS_A_SECOND;
-    return { ...rate, slot: findSlot(hash), windowNs, unitNs: windowNs / rate.units };
+    return { ...rate, hash, windowNs, unitNs: windowNs / rate.units };
   }
 
   /** `waitNs` is the time until the units can be taken, or until borrowed units are paid back. */
   function tryTake(bucket: Bucket, units: number, unitsOwed = 0) {
-    const { slot, windowNs, unitNs, windowSeconds } = bucket;
+    const { windowNs, unitNs, windowSeconds } = bucket;
     for (;;) {
+      const slot = findSlot(bucket.hash);
       const nowNs = now();
       const fullAt = Atomics.load(slots, slot);
       const emptyNs = Math.max(0, Number(fullAt - nowNs));
@@ -145,16 +148,26 @@ export function createRateLimiter(
     }
   }
 
-  /** The slot of a token's time. Once all slots are taken, tokens share them. */
+  /**
+   * The slot of a token's time. A full bucket is as good as none, so its slot may pass to another token. If no slot is
+   * free, tokens share one. A token whose slot passes to another while it takes units pays them from the other's bucket.
+   */
   function findSlot(hash: string): number {
     const key = BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)) || 1n;
     const first = Number(BigInt.asUintN(SLOT_BITS, key));
-    for (let count = 0; count < SLOTS; count++) {
+    let free: { readonly at: number; readonly found: bigint } | undefined;
+    for (let count = 0; count < PROBES_MAX; count++) {
       const at = ((first + count) % SLOTS) * SLOT_LENGTH;
-      const found = Atomics.compareExchange(slots, at, 0n, key);
-      if (found === 0n || found === key) return at + 1;
+      const found = Atomics.load(slots, at);
+      if (found === key) return at + 1;
+      if (free === undefined && Atomics.load(slots, at + 1) <= now()) free = { at, found };
+      // No slot becomes unused again, so the token has none further on.
+      if (found === 0n) break;
     }
-    return first * SLOT_LENGTH + 1;
+    if (free === undefined) return first * SLOT_LENGTH + 1;
+    const { at, found } = free;
+    const before = Atomics.compareExchange(slots, at, found, key);
+    return before === found || before === key ? at + 1 : findSlot(hash);
   }
 
   /** Batches that wait for their rate fail with `shutting_down`. */

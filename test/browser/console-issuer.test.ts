@@ -69,6 +69,26 @@ describeInBrowser("signing in at the issuer", () => {
     expect(await page.locator(".notice").count()).toBe(0);
   });
 
+  test("uses no code after a sign-out, if the user was signed in when it came", async () => {
+    const { page } = await open();
+    const signIn = async (): Promise<void> => {
+      await page.getByLabel("Token").fill(TEST_TOKEN);
+      await page.getByRole("button", { name: "Sign in", exact: true }).click();
+      await rowOf(page, "Rose").waitFor();
+    };
+    await signIn();
+    await page.evaluate(
+      `sessionStorage.setItem("plantstore.sign-in", '{"state":"STATE","verifier":"v","view":""}')`,
+    );
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await page.goto(`${service.url}/?state=STATE&code=made-up`);
+    await rowOf(page, "Rose").waitFor();
+    await signOut(page);
+    await signIn();
+    expect(asked.filter((url) => url.startsWith(provider.url))).toEqual([]);
+  });
+
   test("explains a code that the issuer refuses", async () => {
     const { page, announceFailure } = await open();
     announceFailure("/token", 400);
