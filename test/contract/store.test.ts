@@ -156,7 +156,11 @@ describe("tokens that are taken over from another store", () => {
     const revoked = makeToken("revoked", { name: "till", revokedAtMs: 5, createdAtMs: 2_000 });
     const other = makeToken("other", { createdAtMs: 3_000 });
     expect(await store.adoptTokens([taken, revoked, other])).toEqual([taken]);
-    expect(await readInOrder(store)).toEqual([makeToken("there", { name: "till" }), revoked, other]);
+    expect(await readInOrder(store)).toEqual([
+      makeToken("there", { name: "till" }),
+      revoked,
+      other,
+    ]);
   });
 
   test("takes over revocations first, whatever the order: they free names", async () => {
