@@ -1,4 +1,4 @@
-/** The history of one plant. Earlier versions can be brought back. */
+/** The history of one plant. Earlier versions can be restored. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -63,7 +63,7 @@ export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element
         </p>
         {mayWrite.value && !isThere(plant) && (
           <Button kind="small" onClick={() => onBringBack(plant)}>
-            Bring back
+            Restore
           </Button>
         )}
       </li>

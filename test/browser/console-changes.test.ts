@@ -92,13 +92,13 @@ describeInBrowser("in the console,", () => {
     await toastOf(page, "Changed “Mine”").waitFor();
     expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Mine" });
 
-    // An earlier version is brought back from its history.
+    // An earlier version is restored from its history.
     await change(service, id + 1, { name: "Second version", tag: "b" });
     await page.goto(`${service.url}/#/plants/${id + 1}`);
     const entries = page.locator(".entry");
     await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
     const first = entries.filter({ hasText: "Added by" });
-    await first.getByRole("button", { name: "Bring back" }).click();
+    await first.getByRole("button", { name: "Restore" }).click();
     await toastOf(page, `Changed “Plant ${id + 1}”`).waitFor();
     expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
       name: `Plant ${id + 1}`,
@@ -106,7 +106,7 @@ describeInBrowser("in the console,", () => {
     });
     // What is current needs no button.
     await entries.nth(2).waitFor();
-    expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
+    expect(await page.getByRole("button", { name: "Restore" }).count()).toBe(1);
   });
 
   once("an edit of a plant that someone else deleted is not thrown away by Esc", async (visit) => {
@@ -270,7 +270,7 @@ describeInBrowser("in the console,", () => {
     view.announceFailure(`/plants/${other}`, 404);
     await page.goto(`${service.url}/#/plants/${other}`);
     await page.getByText("There is no plant with this id").waitFor();
-    await page.getByRole("button", { name: "Bring back" }).first().click();
+    await page.getByRole("button", { name: "Restore" }).first().click();
     await page.locator(".shown-name", { hasText: `Plant ${other}` }).waitFor();
     expect(await service.findPlant(BigInt(other))).toMatchObject({ name: `Plant ${other}` });
   });
