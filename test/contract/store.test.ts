@@ -72,6 +72,8 @@ describe("tokens in the store", () => {
     await using store = await openTestStore();
     for (const expiresAtMs of [10, 20, 20, undefined])
       await grantToken({ store }, [], { expiresAtMs });
+    const revoked = await grantToken({ store }, [], { expiresAtMs: 15 });
+    await store.revokeToken(hashToken(revoked), 1);
     const counts = [
       store.countExpiring(10, 20),
       store.countExpiring(9, 20),
