@@ -13,6 +13,8 @@ interface ChangeFacts {
   readonly by?: string;
   /** What its client called the writes that belong together. */
   readonly batch?: string;
+  /** With `fold`, for a change with a batch: how many changes the entry stands for, itself included. */
+  readonly folded?: Readonly<Record<"created" | "replaced" | "removed", number>>;
 }
 
 /** `plant` is the plant after this change, `before` the one it replaced or removed. */
@@ -34,8 +36,14 @@ export type Change =
     });
 
 export interface ChangeQuery {
-  /** The cursor: the number of the last change seen. 0 or undefined starts at the oldest change in the journal. */
+  /** The cursor: the number of the last change seen. 0 or undefined starts at the oldest change, or at the newest. */
   readonly after?: number | undefined;
+  /** By default the oldest change is first. Changes that are followed have no other order. */
+  readonly order?: "asc" | "desc" | undefined;
+  /** Entries on a page, 1,000 by default. */
+  readonly limit?: number | undefined;
+  /** One entry for consecutive changes by one token in one batch. */
+  readonly fold?: "batch" | undefined;
   /** Only changes of this plant. */
   readonly id?: bigint | undefined;
   /** Only changes of these types. */
@@ -159,4 +167,6 @@ export const formatChangeQuery = ({ after = 0, id, types, ...query }: ChangeQuer
     type: types?.join(","),
     by: query.by,
     batch: query.batch,
+    order: query.order,
+    fold: query.fold,
   });

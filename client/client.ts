@@ -223,7 +223,7 @@ export class Client extends Manager {
 
   /** A page of the journal. Rejects with `changes_gone` if the cursor is no longer in the journal. */
   async listChangePage(query: ChangeQuery = {}, options?: RetryOptions): Promise<ChangePage> {
-    const path = `/changes${formatChangeQuery(query)}&limit=${PAGE_LENGTH}`;
+    const path = `/changes${formatChangeQuery(query)}&limit=${query.limit ?? PAGE_LENGTH}`;
     const { headers, text } = await this.ask(path, {}, options);
     const changes = findChanges(text);
     const next = findNext(headers);

@@ -1,13 +1,16 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { chooseAnother } from "./import/state.ts";
+import { startStatus } from "./import/status.tsx";
 import { startFeed } from "./state/feed.ts";
-import { work } from "./state/selection.ts";
+import { dropWork, resumeWork } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
+import { undo } from "./state/undo.ts";
+import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
 import { keepFocus, listenForKeys } from "./view/shortcuts.tsx";
 
@@ -15,12 +18,15 @@ effect(() => {
   const view = identity.value === undefined ? "Sign in" : titleOf(route.value.view);
   document.title = `${view} · Plant Store`;
 });
+effect(() => {
+  if (identity.value === undefined) shownOnce.value = undefined;
+});
 // The next user must not see what the previous one did.
 effect(() => {
   if (identity.value !== undefined || signedOut.value !== "left") return;
   untracked(() => {
-    work.value?.stop();
-    work.value = undefined;
+    dropWork();
+    undo.value = undefined;
     chooseAnother();
     forgetTrail();
     // Drops the previous user's filter.
@@ -30,6 +36,8 @@ effect(() => {
 });
 startFeed();
 startLists();
+resumeWork();
+startStatus();
 listenForKeys();
 keepFocus();
 

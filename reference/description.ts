@@ -6,20 +6,29 @@ export interface Schema {
   readonly format?: string;
   readonly description?: string;
   readonly enum?: readonly unknown[];
+  readonly default?: unknown;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minItems?: number;
+  readonly maxItems?: number;
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
+  readonly additionalProperties?: boolean;
   readonly items?: Schema;
+  readonly oneOf?: readonly Schema[];
 }
 
-interface Media {
+export interface Media {
   readonly schema?: Schema;
   readonly example?: unknown;
   readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>;
 }
 
-type Content = Readonly<Record<string, Media>>;
+export type Content = Readonly<Record<string, Media>>;
 
-interface Parameter {
+export interface Parameter {
   readonly name: string;
   readonly in: string;
   readonly required?: boolean;
@@ -28,9 +37,10 @@ interface Parameter {
   readonly example?: string | number;
 }
 
-interface Answer {
+export interface Answer {
   readonly $ref?: string;
   readonly description?: string;
+  readonly headers?: Readonly<Record<string, object>>;
   readonly content?: Content;
 }
 
@@ -48,29 +58,38 @@ export interface Operation {
   readonly security?: readonly object[];
 }
 
+type Paths = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+
 export interface Description {
-  readonly info: { readonly title: string; readonly version: string; readonly description: string };
-  readonly tags: readonly { readonly name: string }[];
-  readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  readonly info: {
+    readonly title: string;
+    readonly version: string;
+    readonly description: string;
+    readonly license?: { readonly name: string };
+  };
+  readonly tags: readonly { readonly name: string; readonly description?: string }[];
+  readonly paths: Paths;
+  readonly webhooks: Paths;
   readonly components: {
     readonly schemas: Readonly<Record<string, Schema>>;
     readonly responses: Readonly<Record<string, Answer>>;
+    readonly headers: Readonly<Record<string, { readonly description: string }>>;
+    readonly securitySchemes: Readonly<Record<string, { readonly description: string }>>;
   };
 }
 
 const methods = ["get", "post", "put", "delete"];
 
 /** HEAD works wherever GET does, so it is not listed. */
-export const listOperations = ({ paths, components }: Description): Operation[] =>
+export const listOperations = (paths: Paths, { responses: known }: Description["components"]) =>
   Object.entries(paths).flatMap(([path, { parameters: shared = [], ...operations }]) =>
     methods
       .filter((method) => method in operations)
-      .map((method) => {
+      .map((method): Operation => {
         const own = operations[method] as Operation;
         const parameters = [...(shared as Parameter[]), ...(own.parameters ?? [])];
         const answers = Object.entries(own.responses ?? {}).map(
-          ([status, answer]) =>
-            [status, components.responses[nameOf(answer.$ref ?? "")] ?? answer] as const,
+          ([status, answer]) => [status, known[nameOf(answer.$ref ?? "")] ?? answer] as const,
         );
         const responses = Object.fromEntries(answers);
         return Object.assign({}, own, { path, method, parameters, responses });
@@ -82,12 +101,44 @@ export const addressOf = ({ tags, operationId }: Operation): string =>
 
 export const nameOf = (reference: string): string => reference.replace(/^.*\//, "");
 
-export function formatType({ $ref, type, format, properties, items }: Schema): string {
-  if ($ref !== undefined) return nameOf($ref);
-  if (items !== undefined) return `array of ${formatType(items)}`;
-  if (properties !== undefined) return `{ ${Object.keys(properties).join(", ")} }`;
-  const types = typeof type === "string" ? type : (type?.join(" or ") ?? "any");
-  return format === undefined ? types : `${types} (${format})`;
+/** The examples by name. One alone has none. */
+export const listExamples = ({
+  example,
+  examples = {},
+}: Media): [name: string, value: unknown][] =>
+  example === undefined
+    ? Object.entries(examples).map(([name, { value }]) => [name, value])
+    : [["", example]];
+
+/** As it is sent. */
+export const formatExample = (value: unknown, indent?: number): string =>
+  typeof value === "string" ? value : (JSON.stringify(value, null, indent) ?? "");
+
+/** The types without references: "integer (int64)", "string or null". */
+export function formatType({ type, format, properties, additionalProperties, oneOf }: Schema) {
+  const types = typeof type === "string" ? [type] : (type ?? []);
+  const named = types.join(" or ") || (oneOf === undefined ? "any" : "one of");
+  const closed = properties !== undefined && additionalProperties === false;
+  return `${named}${format === undefined ? "" : ` (${format})`}${closed ? ", no other members" : ""}`;
+}
+
+/** The values that are allowed: "1 to 1000", "at most 100 characters", "default asc". */
+export function listLimits(schema: Schema): string[] {
+  const { minimum, maximum, minLength, maxLength, minItems, maxItems } = schema;
+  return [
+    formatRange(minimum, maximum),
+    formatRange(minLength, maxLength, "character"),
+    formatRange(minItems, maxItems, "item"),
+    schema.default === undefined ? "" : `default ${formatExample(schema.default)}`,
+  ].filter((text) => text !== "");
+}
+
+function formatRange(min?: number, max?: number, noun?: string): string {
+  const last = max ?? min;
+  if (last === undefined) return "";
+  const unit = noun === undefined ? "" : last === 1 ? ` ${noun}` : ` ${noun}s`;
+  if (min !== undefined && max !== undefined) return `${min} to ${max}${unit}`;
+  return `${max === undefined ? "at least" : "at most"} ${last}${unit}`;
 }
 
 /** In Markdown. The catalogue of errors follows the last guide. */

@@ -21,7 +21,15 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
               key={block}
               label="Errors"
               heads={heads}
-              rows={rows.map((cells) => cells.map(markCode))}
+              rows={rows.map((cells) =>
+                cells.map((cell, at) =>
+                  at === 0 ? (
+                    <span id={`/errors/${/\d+/.exec(cell)?.[0]}`}>{markCode(cell)}</span>
+                  ) : (
+                    markCode(cell)
+                  ),
+                ),
+              )}
             />
           );
         }

@@ -1,9 +1,19 @@
 /** One operation: its parameters, its request in code, a form that sends it, and its answers. */
 
-import { signal, useComputed, useSignal } from "@preact/signals";
+import { effect, signal, useComputed, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { keep, recall } from "../console/state/storage.ts";
 import { Button, Choice, Field, Form, Terms } from "../console/view/controls.tsx";
-import { addressOf, formatType, nameOf, type Operation, type Schema } from "./description.ts";
+import {
+  addressOf,
+  formatExample,
+  formatType,
+  listExamples,
+  listLimits,
+  type Operation,
+  type Parameter,
+} from "./description.ts";
 import { markCode, Markdown } from "./markdown.tsx";
 import {
   exampleRequest,
@@ -11,13 +21,23 @@ import {
   type Language,
   languages,
   layOutJson,
+  maskToken,
   type SnippetRequest,
 } from "./samples.ts";
+import { Contents, HeaderNames } from "./schema.tsx";
 
 /** Kept in memory only. */
 export const token = signal("");
-/** Shared by all operations. */
-const language = signal<Language>("curl");
+
+const LANGUAGE = "plantstore.language";
+const kept = recall("localStorage", LANGUAGE) as Language | undefined;
+/** Shared by all operations, and kept for the next visit. */
+const language = signal<Language>(kept !== undefined && kept in languages ? kept : "curl");
+
+effect(() => {
+  if (language.value !== (recall("localStorage", LANGUAGE) ?? "curl"))
+    keep("localStorage", LANGUAGE, language.value);
+});
 
 /** Relative to the page, so it works behind a proxy with any prefix. */
 const baseUrl = new URL(".", location.href).href.slice(0, -1);
@@ -32,6 +52,9 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
   const values = useSignal(exampleValues(operation));
   const sent = useSignal<Sent | undefined>(undefined);
   const request = useComputed(() => exampleRequest(operation, baseUrl, token.value, values.value));
+  const masked = useComputed(() =>
+    exampleRequest(operation, baseUrl, maskToken(token.value), values.value),
+  );
   const bind = (field: string) => ({
     id: `${operationId}-${field}`,
     value: values.value[field] ?? "",
@@ -53,6 +76,10 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
       )
     );
   };
+  const taken = requestBody?.content[values.value["Content-Type"] ?? ""] ?? {};
+  const bodies = listExamples(taken).map(
+    ([title, value]) => [formatExample(value), title] as const,
+  );
   return (
     <section class="card" id={addressOf(operation)} aria-label={name}>
       <h3>{operation.summary}</h3>
@@ -61,59 +88,127 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
       </p>
       <Markdown text={operation.description ?? ""} />
       <div class="columns">
-        <Form
-          onSubmit={(form) => {
-            if (!form.reportValidity()) return;
-            sent.value?.stop?.();
-            void send(request.value, (answer) => (sent.value = answer));
-          }}
-        >
-          {parameters.map(({ name: field, in: place, required, schema = {}, description }) => (
-            <Field
-              key={field}
-              {...bind(field)}
-              label={field}
-              hint={`${formatType(schema)}, ${place}${required === true ? ", required" : ""}`}
-              note={description && markCode(description)}
-              required={required}
-            />
-          ))}
-          {requestBody !== undefined && (
-            <Field
-              {...bind("body")}
-              control="textarea"
-              label="Request body"
-              hint={formatType(Object.values(requestBody.content)[0]?.schema ?? {})}
-              note={requestBody.description && markCode(requestBody.description)}
-              spellcheck={false}
-            />
-          )}
-          {choose("Content-Type", "Content type", requestBody?.content)}
-          {choose("Accept", "Accept", success?.content)}
-          <div class="form-actions">
-            <Button kind="main" type="submit">
-              Send request
-            </Button>
-            {sent.value?.stop !== undefined && <Button onClick={sent.value.stop}>Stop</Button>}
-          </div>
-        </Form>
         <div>
-          <Samples name={name} request={request.value} />
+          <Form
+            onSubmit={(form) => {
+              if (!form.reportValidity()) return;
+              sent.value?.stop?.();
+              void send(request.value, (answer) => (sent.value = answer));
+            }}
+          >
+            {parameters.map((parameter) => (
+              <ParameterField key={parameter.name} of={parameter} bound={bind(parameter.name)} />
+            ))}
+            {requestBody !== undefined && (
+              <>
+                {bodies.length > 1 && (
+                  <Choice
+                    {...bind("body")}
+                    id={`${operationId}-example`}
+                    label="Example"
+                    options={bodies}
+                  />
+                )}
+                <Field
+                  {...bind("body")}
+                  control="textarea"
+                  label="Request body"
+                  note={requestBody.description && markCode(requestBody.description)}
+                  spellcheck={false}
+                />
+              </>
+            )}
+            {choose("Content-Type", "Content type", requestBody?.content)}
+            {choose("Accept", "Accept", success?.content)}
+            <div class="form-actions">
+              <Button kind="main" type="submit">
+                Send request
+              </Button>
+              {sent.value?.stop !== undefined && <Button onClick={sent.value.stop}>Stop</Button>}
+            </div>
+          </Form>
           {sent.value !== undefined && <Live name={name} sent={sent.value} />}
         </div>
+        <Samples name={name} request={request.value} masked={masked.value} />
       </div>
+      {requestBody !== undefined && (
+        <details>
+          <summary>Request body</summary>
+          <Contents of={requestBody.content} />
+        </details>
+      )}
       <Answers responses={responses} />
     </section>
   );
 }
 
+/** An event that a webhook gets: a request that the service sends. */
+export function EventCard({ event }: { readonly event: Operation }): JSX.Element {
+  const { path, method, operationId, summary, description, parameters = [] } = event;
+  return (
+    <section class="card" id={addressOf(event)} aria-label={path}>
+      <h3>{summary}</h3>
+      <p>
+        <Method of={method} /> <code>{path}</code> <small>{operationId}</small>
+      </p>
+      <Markdown text={description ?? ""} />
+      <Terms
+        class="answers"
+        of={parameters.map((one) => [one.name, markCode(one.description ?? "")])}
+      />
+      <details>
+        <summary>Request body</summary>
+        <Contents of={event.requestBody?.content ?? {}} />
+      </details>
+      <Answers responses={event.responses ?? {}} />
+    </section>
+  );
+}
+
+interface ParameterFieldProps {
+  readonly of: Parameter;
+  readonly bound: {
+    readonly id: string;
+    readonly value: string;
+    readonly onText: (text: string) => void;
+  };
+}
+
+/** A choice, if only some values are allowed. */
+function ParameterField({ of: parameter, bound }: ParameterFieldProps): JSX.Element {
+  const { name, in: place, required = false, schema = {}, description } = parameter;
+  const { items, enum: values, default: fallback } = schema;
+  const several = items?.enum?.map((value) => `\`${formatExample(value)}\``).join(", ");
+  const field = {
+    ...bound,
+    label: name,
+    hint: [
+      items === undefined ? formatType(schema) : `${formatType(items)}s`,
+      place,
+      required && "required",
+      ...listLimits(schema),
+    ]
+      .filter(Boolean)
+      .join(", "),
+    note: markCode([description, several && `Of ${several}.`].filter(Boolean).join(" ")),
+    required,
+  };
+  if (values === undefined) return <Field {...field} />;
+  const options = values.map((value) => [formatExample(value), formatExample(value)] as const);
+  const none = fallback === undefined ? "–" : `${formatExample(fallback)} (default)`;
+  const others = options.filter(([value]) => value !== formatExample(fallback));
+  return <Choice {...field} options={required ? options : [["", none], ...others]} />;
+}
+
 interface SamplesProps {
   readonly name: string;
   readonly request: SnippetRequest;
+  /** Without the token, which others may see on the screen. */
+  readonly masked: SnippetRequest;
 }
 
-function Samples({ name, request }: SamplesProps): JSX.Element {
-  const text = languages[language.value](request);
+function Samples({ name, request, masked }: SamplesProps): JSX.Element {
+  const write = languages[language.value];
   return (
     <section class="samples" aria-label={`${name} in code`}>
       <div class="form-actions" role="group" aria-label="Language">
@@ -127,16 +222,38 @@ function Samples({ name, request }: SamplesProps): JSX.Element {
             {title}
           </Button>
         ))}
-        {/* Browsers offer the clipboard only on a secure origin. */}
-        {"clipboard" in navigator && (
-          <Button kind="small" onClick={() => void navigator.clipboard.writeText(text)}>
-            Copy
-          </Button>
-        )}
+        <CopyButton text={write(request)} />
       </div>
-      <pre tabIndex={0}>{text}</pre>
+      <pre tabIndex={0}>{write(masked)}</pre>
     </section>
   );
+}
+
+const COPIED_MS = 2000;
+
+function CopyButton({ text }: { readonly text: string }): JSX.Element {
+  const isCopied = useSignal(false);
+  const copy = async (): Promise<void> => {
+    // Browsers offer the clipboard only on a secure origin.
+    if ("clipboard" in navigator) await navigator.clipboard.writeText(text);
+    else copySelected(text);
+    isCopied.value = true;
+    setTimeout(() => (isCopied.value = false), COPIED_MS);
+  };
+  return (
+    <Button kind="small" onClick={() => void copy()}>
+      <span aria-live="polite">{isCopied.value ? "Copied" : "Copy"}</span>
+    </Button>
+  );
+}
+
+function copySelected(text: string): void {
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
 }
 
 interface Sent {
@@ -191,8 +308,10 @@ async function send(
 function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): JSX.Element {
   const { status, headers, text, ms } = sent;
   const hasFailed = status === "No answer" || Number(status) >= 400;
+  const section = useRef<HTMLElement>(null);
+  useEffect(() => section.current?.scrollIntoView({ block: "nearest" }), [status]);
   return (
-    <section class="live" aria-live="polite" aria-label={`Answer of ${name}`}>
+    <section ref={section} class="live" aria-live="polite" aria-label={`Answer of ${name}`}>
       <p>
         <strong class={hasFailed ? "status failed" : "status"}>{status}</strong>{" "}
         <small>{ms.toFixed(0)} ms</small>
@@ -217,13 +336,17 @@ function Answers({ responses }: Required<Pick<Operation, "responses">>): JSX.Ele
   const show = (statuses: readonly string[]): JSX.Element => (
     <Terms
       class="answers"
-      of={statuses.map((status) => [
-        <span class={isFailure(status) ? "status failed" : "status"}>{status}</span>,
-        <>
-          <Markdown text={responses[status]?.description ?? ""} />
-          <Type of={Object.values(responses[status]?.content ?? {})[0]?.schema} />
-        </>,
-      ])}
+      of={statuses.map((status) => {
+        const answer = responses[status] ?? {};
+        return [
+          <span class={isFailure(status) ? "status failed" : "status"}>{status}</span>,
+          <>
+            <Markdown text={answer.description ?? ""} />
+            <HeaderNames of={answer} />
+            <Contents of={answer.content ?? {}} />
+          </>,
+        ];
+      })}
     />
   );
   return (
@@ -236,11 +359,4 @@ function Answers({ responses }: Required<Pick<Operation, "responses">>): JSX.Ele
       </details>
     </div>
   );
-}
-
-function Type({ of: schema }: { readonly of: Schema | undefined }): JSX.Element | null {
-  if (schema === undefined) return null;
-  const { $ref = schema.items?.$ref } = schema;
-  const text = formatType(schema);
-  return $ref === undefined ? <>{text}</> : <a href={`#/schemas/${nameOf($ref)}`}>{text}</a>;
 }

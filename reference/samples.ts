@@ -1,46 +1,74 @@
 /** Code samples of a request, and JSON indented without rounding. Nothing here needs a browser. */
 
-import type { Operation } from "./description.ts";
+import { formatExample, listExamples, type Operation } from "./description.ts";
 
 export interface SnippetRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body?: string | undefined;
+  /** The answer is printed while it arrives: it may never end. */
+  readonly isStream?: boolean;
 }
 
 /** The exact request in each language. Ids are never parsed, so none is rounded. */
 export const languages = {
   /** For a POSIX shell. With `--data`, curl would take a body that begins with `@` for a file name. */
-  curl: ({ method, url, headers, body }: SnippetRequest): string => {
+  curl: ({ method, url, headers, body, isStream }: SnippetRequest): string => {
     const implied = body === undefined ? "GET" : "POST";
+    const flags = `${isStream === true ? "-N " : ""}${method === implied ? "" : `-X ${method} `}`;
     return [
-      `curl ${method === implied ? "" : `-X ${method} `}${quoteShell(url)}`,
+      `curl ${flags}${quoteShell(url)}`,
       ...headers.map((header) => `-H ${quoteShell(header.join(": "))}`),
       ...(body === undefined ? [] : [`--data-raw ${quoteShell(body)}`]),
     ].join(" \\\n  ");
   },
 
-  JavaScript: ({ method, url, headers, body }: SnippetRequest): string =>
+  JavaScript: ({ method, url, headers, body, isStream }: SnippetRequest): string =>
     `const response = await fetch(${quote(url)}, {
   method: ${quote(method)},
   headers: ${quoteMembers(headers, "  ")},${body === undefined ? "" : `\n  body: ${quote(body)},`}
 });
 // JSON.parse would round ids beyond 2^53.
-console.log(response.status, await response.text());`,
+${
+  isStream === true
+    ? `console.log(response.status);
+const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+for (;;) {
+  const { done, value } = await reader.read();
+  if (done) break;
+  console.log(value);
+}`
+    : "console.log(response.status, await response.text());"
+}`,
 
-  Python: ({ method, url, headers, body }: SnippetRequest): string =>
+  Python: ({ method, url, headers, body, isStream }: SnippetRequest): string =>
     `import requests
 
 response = requests.${method.toLowerCase()}(
     ${quote(url)},
     headers=${quoteMembers(headers, "    ")},${body === undefined ? "" : `\n    data=${quote(body)}.encode(),`}
-    timeout=10,
+${
+  isStream === true
+    ? `    stream=True,
+    timeout=60,
 )
-print(response.status_code, response.content.decode())`,
+print(response.status_code)
+for line in response.iter_lines():
+    print(line.decode(), flush=True)`
+    : `    timeout=10,
+)
+print(response.status_code, response.content.decode())`
+}`,
 
-  Go: ({ method, url, headers, body }: SnippetRequest): string => {
-    const imports = ["fmt", "io", "net/http", ...(body === undefined ? [] : ["strings"])];
+  Go: ({ method, url, headers, body, isStream }: SnippetRequest): string => {
+    const imports = [
+      "fmt",
+      "io",
+      "net/http",
+      ...(isStream === true ? ["os"] : []),
+      ...(body === undefined ? [] : ["strings"]),
+    ];
     const onError = "if err != nil {\n\t\tpanic(err)\n\t}";
     const lines = [
       ...(body === undefined ? [] : [`body := strings.NewReader(${quote(body)})`]),
@@ -50,9 +78,17 @@ print(response.status_code, response.content.decode())`,
       "response, err := http.DefaultClient.Do(request)",
       onError,
       "defer response.Body.Close()",
-      "answer, err := io.ReadAll(response.Body)",
-      onError,
-      "fmt.Println(response.StatusCode, string(answer))",
+      ...(isStream === true
+        ? [
+            "fmt.Println(response.StatusCode)",
+            "_, err = io.Copy(os.Stdout, response.Body)",
+            onError,
+          ]
+        : [
+            "answer, err := io.ReadAll(response.Body)",
+            onError,
+            "fmt.Println(response.StatusCode, string(answer))",
+          ]),
     ];
     return `package main
 
@@ -84,14 +120,16 @@ export type Values = Readonly<Record<string, string>>;
 export function exampleValues({ parameters = [], requestBody }: Operation, type?: string): Values {
   const [first = ""] = Object.keys(requestBody?.content ?? {});
   const mediaType = type ?? first;
-  const { example, examples } = requestBody?.content[mediaType] ?? {};
-  const body = example ?? Object.values(examples ?? {})[0]?.value;
+  const [[, body] = []] = listExamples(requestBody?.content[mediaType] ?? {});
   return {
     ...Object.fromEntries(parameters.map((one) => [one.name, String(one.example ?? "")])),
     "Content-Type": mediaType,
-    body: typeof body === "string" ? body : (JSON.stringify(body) ?? ""),
+    body: formatExample(body),
   };
 }
+
+/** These answers can be long, or follow what happens. */
+const STREAMED = /^(text\/event-stream|text\/csv|application\/(x-)?ndjson|application\/jsonl)$/;
 
 /** Parameters without a value are left out. `baseUrl` has no trailing slash. */
 export function exampleRequest(
@@ -119,8 +157,12 @@ export function exampleRequest(
       ...ofKind("header"),
     ],
     body: requestBody && values["body"],
+    ...(STREAMED.test(values["Accept"] ?? "") && { isStream: true }),
   };
 }
+
+/** What a sample shows instead of the token. The copy has the token. */
+export const maskToken = (token: string): string => token && `${token.slice(0, 4)}••••••••`;
 
 /** Indents JSON and keeps every number as written. Undefined if it is not JSON, or the browser lacks `JSON.rawJSON`. */
 export function layOutJson(text: string): string | undefined {

@@ -12,6 +12,7 @@ export const bundled: readonly string[] = [
   "hucre",
   "jose",
   "preact",
+  "uqr",
 ];
 
 const RUNTIME = `The executables contain the runtime Bun, under the MIT licence, with JavaScriptCore, under the LGPL 2, and other

@@ -10,6 +10,7 @@ const docsSource = `${root}/reference`;
 /** Scripts that the console loads on demand, by their paths. */
 export const onDemand: Readonly<Record<string, string>> = {
   "console/import.js": `${source}/import/worker.ts`,
+  "console/labels.js": `${source}/labels.ts`,
   "console/workbook.js": `${source}/workbook.ts`,
 };
 

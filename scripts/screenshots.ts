@@ -39,8 +39,8 @@ const pictures: readonly Picture[] = [
   { name: "plants-phone", path: "/#/plants", viewport: phone, settle: showRows },
   { name: "import", path: "/#/import", settle: chooseFile },
   { name: "reference", path: "/docs#/plants/createPlant", settle: showOperation },
-  { name: "activity", path: "/#/activity", settle: showCharts },
-  { name: "activity-dark", path: "/#/activity", colorScheme: "dark", settle: showCharts },
+  { name: "health", path: "/#/health", settle: showCharts },
+  { name: "health-dark", path: "/#/health", colorScheme: "dark", settle: showCharts },
 ];
 
 const spreadsheet = [
@@ -76,7 +76,7 @@ const browser = await chromium.launch({ executablePath, args });
 mkdirSync(folder, { recursive: true });
 try {
   for (const picture of pictures) {
-    if (picture.path.includes("activity"))
+    if (picture.path.includes("health"))
       await Bun.sleep(Math.max(0, begunAtMs + BUSTLE_MS - performance.now()));
     process.stdout.write(`${await take(browser, picture)}\n`);
   }

@@ -4,6 +4,7 @@ import { Database } from "bun:sqlite";
 import { afterEach, describe, expect, test } from "bun:test";
 import {
   appendFileSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -374,7 +375,9 @@ describe("serve --backup-to, and restore from its folder", () => {
   test("while the folder is gone creates go on, the lag is shown, and the log catches up", async () => {
     const { backups, start, list } = await startService();
     const service = await start();
-    await until("a copy is there", () => list().length === 1);
+    await until("the copy has a log", () =>
+      list().some((name) => existsSync(logOf(`${backups}/${name}`))),
+    );
     renameSync(backups, `${backups}.away`);
     expect(await create(service, 1n)).toBe(200);
     await until("the lag grows", async () => (await readLag(service)) > 2);

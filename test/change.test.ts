@@ -1,13 +1,7 @@
-/** Changes and the events that tell of them: which are wanted, how they are written, and when one has arrived. */
+/** Changes and the events that tell of them: how they are written, and when one has arrived. */
 
 import { expect, test } from "bun:test";
-import {
-  type Change,
-  type ChangeType,
-  findChangeTypes,
-  isWanted,
-  listChange,
-} from "../src/domain/change.ts";
+import { type Change, type ChangeType, findChangeTypes, listChange } from "../src/domain/change.ts";
 import { hasSucceeded } from "../src/domain/webhook.ts";
 
 const before = { id: 7n, name: "fern", tag: undefined };
@@ -32,18 +26,6 @@ test.each<[unknown, boolean]>([
   [undefined, false],
 ])("%j is a list of types: %p", (value, isSound) =>
   expect(findChangeTypes(value)).toEqual(isSound ? (value as ChangeType[]) : undefined),
-);
-
-test.each<[bigint | undefined, ChangeType[] | undefined, boolean]>([
-  [undefined, undefined, true],
-  [7n, undefined, true],
-  [8n, undefined, false],
-  [undefined, ["created", "replaced"], true],
-  [undefined, ["created"], false],
-  [7n, ["created"], false],
-  [8n, ["replaced"], false],
-])("a query for the id %p and the types %p wants it: %p", (id, types, wanted) =>
-  expect(isWanted({ id, types }, replaced)).toBe(wanted),
 );
 
 test("a change is written with what it has, and nothing else", () => {

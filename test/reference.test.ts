@@ -56,6 +56,45 @@ describe("a sample in JavaScript", () => {
   });
 });
 
+/** One event, and then silence. */
+const feed = Bun.serve({
+  port: 0,
+  hostname: "127.0.0.1",
+  idleTimeout: 0,
+  fetch: () =>
+    new Response(
+      new ReadableStream({
+        start: (controller) => controller.enqueue("id: 1\nevent: created\n\n"),
+      }),
+      { headers: { "content-type": "text/event-stream" } },
+    ),
+});
+afterAll(() => feed.stop(true));
+
+describe("a sample that follows changes", () => {
+  const hasRequests =
+    Bun.which("python3") !== null &&
+    Bun.spawnSync(["python3", "-c", "import requests"], { stderr: "ignore" }).success;
+  for (const [name, command] of [
+    ["JavaScript", [process.execPath, "-e"]],
+    ["Python", ["python3", "-c"]],
+  ] as const)
+    test.skipIf(name === "Python" && !hasRequests)(
+      `prints an event before the answer ends: ${name}`,
+      async () => {
+        const code = languages[name]({ ...request(), url: feed.url.href, isStream: true });
+        const child = Bun.spawn([...command, code], { stderr: "inherit" });
+        let printed = "";
+        for await (const chunk of child.stdout) {
+          printed += Buffer.from(chunk).toString();
+          if (printed.includes("event: created")) break;
+        }
+        child.kill();
+        expect(printed).toStartWith("200\nid: 1\nevent: created\n");
+      },
+    );
+});
+
 /** What a program of this name would be called with. */
 function runInShell(code: string): string[] {
   const { stdout } = Bun.spawnSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${code}`]);

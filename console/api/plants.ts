@@ -4,7 +4,8 @@ import type { Client, Versioned } from "../../client/client.ts";
 import type { Filter } from "../../src/domain/filter.ts";
 import type { PlantQuery } from "../../src/domain/page.ts";
 import { INT64_MAX, INT64_MIN, type Plant } from "../../src/domain/plant.ts";
-import { mayRead } from "../state/session.ts";
+import { formatOther, mayRead } from "../state/session.ts";
+import { findLastChange } from "./changes.ts";
 import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../client/client.ts";
@@ -36,7 +37,17 @@ export class Taken extends Conflict {
 
 /** The plant was changed or deleted since it was read. */
 export class Changed extends Conflict {
-  override readonly message = `Someone else ${this.current === undefined ? "deleted" : "changed"} it.`;
+  override readonly message: string;
+
+  /** `by` is the token that changed it, if that is known. */
+  constructor(id: bigint, current: Versioned | undefined, by: string | undefined) {
+    super(id, current);
+    this.message = `${formatOther(by)} ${current === undefined ? "deleted" : "changed"} it.`;
+  }
+}
+
+export async function readConflict(id: bigint): Promise<Changed> {
+  return new Changed(id, await findPlant(id), (await findLastChange(id))?.by);
 }
 
 /** Throws Taken. */
@@ -55,17 +66,17 @@ async function orChanged<Result>(id: bigint, operate: (client: Client) => Promis
     return await call(operate);
   } catch (error) {
     if (!isStatus(error, 412) && !isStatus(error, 404)) throw error;
-    throw new Changed(id, await findPlant(id));
+    throw await readConflict(id);
   }
 }
 
 /** Throws Changed if the plant is no longer as it was read. */
-export const replacePlant = (plant: Plant, etag: string): Promise<Versioned> =>
-  orChanged(plant.id, (client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
+export const replacePlant = (plant: Plant, etag: string, batch?: string): Promise<Versioned> =>
+  orChanged(plant.id, (client) => client.replace(plant, { ...RETRYING, ifMatch: etag, batch }));
 
 /** Throws Changed if the plant is no longer as it was read. */
-export const removePlant = (id: bigint, etag: string): Promise<void> =>
-  orChanged(id, (client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
+export const removePlant = (id: bigint, etag: string, batch?: string): Promise<void> =>
+  orChanged(id, (client) => client.remove(id, { ...RETRYING, ifMatch: etag, batch }));
 
 export async function findPlant(id: bigint, signal?: AbortSignal): Promise<Versioned | undefined> {
   try {

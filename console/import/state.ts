@@ -1,7 +1,7 @@
 /** The current import. It continues while other views are shown. */
 
 import { computed, signal } from "@preact/signals";
-import { nameImport } from "../../src/domain/change.ts";
+import { nameBatch } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
 import { gaps } from "../state/feed.ts";
@@ -88,7 +88,7 @@ export function readAs(now: Import, reading: Reading): void {
 
 /** Also restarts an import, as the same batch: plants that are already stored are recognised. */
 export function startImport(now: Import, updates: readonly Difference[]): void {
-  const { file, reading, columns = [], batch = nameImport(file.name) } = now;
+  const { file, reading, columns = [], batch = nameBatch(file.name) } = now;
   if (reading !== undefined && columns.length > 0)
     keepMapping({ columns, headings: reading.headings });
   start({ file, reading, updates, batch });

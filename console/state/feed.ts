@@ -11,6 +11,9 @@ export const arrived = signal<readonly Change[]>([]);
 /** Counts the times that changes may have been missed: views then reload. */
 export const gaps = signal(0);
 
+/** Whether the service keeps a journal. */
+export const hasHistory = signal(true);
+
 /** The last change that matches. */
 export function useNews(isMine: (change: Change) => boolean): Change | undefined {
   const news = useRef<Change>(undefined);
@@ -70,8 +73,10 @@ async function follow(stopped: AbortSignal): Promise<void> {
       const isGone = isStatus(error, 410) || isStatus(error, 400);
       if (!isGone) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       // Without a cursor, 410 means that the service keeps no journal.
-      else if (after === undefined) return;
-      else {
+      else if (after === undefined) {
+        hasHistory.value = false;
+        return;
+      } else {
         after = undefined;
         hasGap = true;
       }

@@ -11,6 +11,7 @@ import {
   findPlant,
   findTaken,
   type ListFilter,
+  readConflict,
   removePlant,
   Taken,
   type Versioned,
@@ -391,7 +392,7 @@ async function takeBack(plant: Plant): Promise<void> {
   try {
     const found = await findPlant(plant.id);
     if (found === undefined) return;
-    if (!isSame(found.plant, plant)) throw new Changed(plant.id, found);
+    if (!isSame(found.plant, plant)) throw await readConflict(plant.id);
     await removeWithUndo(found);
   } catch (error) {
     const again = { label: "Try again", isNeeded: true, run: () => void takeBack(plant) };

@@ -1,14 +1,23 @@
 /** The current view. It is in the URL fragment, so a link can be shared, and never contains a token. */
 
 import { signal } from "@preact/signals";
+import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { type Filter, filterNames, pickFilter } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/plant.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 
-export type Open = bigint | "new" | "deleted" | undefined;
+export type Open = bigint | "new" | undefined;
 
-const otherViews = ["import", "activity", "tokens", "webhooks"] as const;
+const otherViews = ["import", "changes", "health", "tokens", "webhooks"] as const;
+
+/** Which changes are shown. */
+export interface ChangeFilter {
+  readonly by?: string | undefined;
+  readonly batch?: string | undefined;
+  readonly id?: bigint | undefined;
+  readonly type?: ChangeType | undefined;
+}
 
 interface Route {
   readonly view: "plants" | (typeof otherViews)[number];
@@ -16,6 +25,7 @@ interface Route {
   readonly filter: ListFilter;
   /** The panel beside the list. */
   readonly open: Open;
+  readonly changes: ChangeFilter;
 }
 
 export const titleOf = (view: Route["view"]): string =>
@@ -39,7 +49,8 @@ function parseRoute(hash: string): Route {
   if (other !== undefined) {
     // The URLs of other views do not contain the filter, which is restored on return.
     const last = (recall("sessionStorage", trail.filter) ?? "") as string;
-    return { ...parseRoute(last), view: other, open: undefined };
+    const changes = other === "changes" ? parseChangeFilter(query) : {};
+    return { ...parseRoute(last), view: other, open: undefined, changes };
   }
   const parameters = new URLSearchParams(query);
   const given = filterNames.map((name) => [name, parameters.get(name) ?? undefined]);
@@ -49,8 +60,25 @@ function parseRoute(hash: string): Route {
     sort: (["name", "tag"] as const).find((sort) => sort === parameters.get("sort")),
   };
   const open = path.replace(/^plants\/?/, "");
-  const isNamed = open === "new" || open === "deleted";
-  return { view: "plants", filter, open: isNamed ? open : findPlainInt64(open) };
+  const opened = open === "new" ? open : findPlainInt64(open);
+  return { view: "plants", filter, open: opened, changes: {} };
+}
+
+function parseChangeFilter(query: string): ChangeFilter {
+  const parameters = new URLSearchParams(query);
+  const find = (name: string): string | undefined => parameters.get(name) ?? undefined;
+  return {
+    by: find("by"),
+    batch: find("batch"),
+    id: findPlainInt64(find("id") ?? ""),
+    type: changeTypes.find((type) => type === find("type")),
+  };
+}
+
+export function linkToChanges(filter: ChangeFilter): string {
+  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+  return `#/changes${query.size === 0 ? "" : `?${query}`}`;
 }
 
 /** The link to a plant or a form. */

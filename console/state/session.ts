@@ -29,6 +29,10 @@ export const identity = computed(() => session.value?.identity);
 export const mayRead = computed(() => may("plants:read"));
 export const mayWrite = computed(() => may("plants:write"));
 
+/** A person who is not the user. Several people may use one token. */
+export const formatOther = (by: string | undefined): string =>
+  by === undefined || by === session.value?.identity.name ? "Someone else" : by;
+
 export const may = (scope: Scope): boolean =>
   session.value?.identity.scopes.includes(scope) ?? false;
 
@@ -37,13 +41,27 @@ export function beginSession(begun: Session, isKept: boolean): void {
   session.value = begun;
 }
 
+/** Someone else continues in this tab. The person before stays signed in elsewhere, unless the device is switched. */
+export function switchSession(begun: Session, isKept: boolean): void {
+  if (session.value !== undefined) leave();
+  beginSession(begun, isKept);
+}
+
+/** Nothing of this person stays in the tab. */
+function leave(): void {
+  // A link that was opened before must not sign the next user in.
+  offered.value = undefined;
+  departures.value++;
+  keep("sessionStorage", KEY, undefined);
+  signedOut.value = "left";
+  session.value = undefined;
+}
+
 /** An expired or revoked token stays on the device: each tab notices on its own, and keeps its drafts. */
 export function endSession(why: SignedOut): void {
   if (why === "left") {
     keep("localStorage", KEPT_SESSION, undefined);
-    // A link that was opened before must not sign the next user in.
-    offered.value = undefined;
-    departures.value++;
+    return leave();
   }
   keep("sessionStorage", KEY, undefined);
   signedOut.value = why;
@@ -60,14 +78,14 @@ window.addEventListener("storage", ({ key }) => {
 
 const LINK = /^#token=(.+)$/;
 
-/** A token from the link that the first start prints. No server sees the fragment, and it is removed at once. */
+/** A token from a link, such as the first start prints. No server sees the fragment, and it is removed at once. */
 export const offered = signal<string | undefined>(undefined);
 
 function takeOffer(): void {
   const [, given] = LINK.exec(location.hash) ?? [];
   if (given === undefined) return;
   history.replaceState(null, "", location.pathname + location.search);
-  offered.value = given;
+  if (given !== session.value?.token) offered.value = given;
 }
 
 takeOffer();

@@ -59,11 +59,12 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   keep("sessionStorage", DRAFTS, drafts.value);
 }
 
-/** Storage keys: the filter of the list, the scroll position in each list, and the plant that was added last. */
+/** Storage keys: the filter of the list, the scroll position in each list, the last added plant, the bulk action. */
 export const trail = {
   filter: "plantstore.filter",
   place: "plantstore.place ",
   added: "plantstore.added",
+  job: "plantstore.job",
 } as const;
 
 export function forgetTrail(): void {

@@ -1,59 +1,60 @@
-/** History from the journal: of one plant, and of recent deletions. Both can restore plants. */
+/** The history of one plant. Earlier versions can be restored. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { Change, ChangeQuery } from "../../client/client.ts";
+import type { Change } from "../../client/client.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import { call, explain, isAbort, isStatus } from "../api/service.ts";
+import { readBack } from "../api/changes.ts";
+import { explain, isAbort, isStatus } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatTime } from "../state/format.ts";
-import { list, restore } from "../state/plants.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button, Tag } from "./controls.tsx";
 import { useLater } from "./form.tsx";
-import { Panel } from "./panel.tsx";
 
-/** Between this many and twice as many of the newest changes are shown. */
 const CHANGES_MAX = 100;
 /** Debounce: keyboard navigation passes many plants. */
 const DELAY_MS = 150;
 
-const verbs = { created: "Added", replaced: "Changed", removed: "Deleted" } as const;
+export const verbs = { created: "Added", replaced: "Changed", removed: "Deleted" } as const;
+
+export const explainHistory = (error: unknown): string =>
+  isStatus(error, 410) ? "This store keeps no history." : explain(error);
 
 interface HistoryProps {
-  readonly of: ChangeQuery;
-  /** A plant that is still there gets no button. */
+  readonly id: bigint;
+  /** The current version gets no button. */
   readonly isThere: (plant: Plant) => boolean;
   readonly onBringBack: (plant: Plant) => unknown;
 }
 
-export function History({ of: { id, types }, isThere, onBringBack }: HistoryProps): JSX.Element {
+export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element {
   /** Newest first. */
   const changes = useSignal<readonly Change[]>([]);
   /** Shown in place of the changes. */
   const note = useSignal("Loading…");
-  const news = useNews((change) => id === change.id || types?.includes(change.type) === true);
-  const readAll = async (signal: AbortSignal): Promise<void> => {
+  const news = useNews((change) => id === change.id);
+  const read = async (signal: AbortSignal): Promise<void> => {
     const found: Change[] = [];
     try {
-      await call(async (client) => {
-        for await (const change of client.changes({ id, types }, { signal }))
-          if (found.push(change) > 2 * CHANGES_MAX) found.splice(0, CHANGES_MAX);
-      });
+      for (let after: number | undefined = 0; after !== undefined && found.length < CHANGES_MAX;) {
+        const page = await readBack({ id, after, limit: CHANGES_MAX }, signal);
+        found.push(...page.changes);
+        after = page.next;
+      }
       note.value = "No recent changes.";
-      changes.value = found.toReversed();
     } catch (error) {
       if (isAbort(error)) return;
-      note.value = isStatus(error, 410) ? "This store keeps no history." : explain(error);
-      changes.value = [];
+      note.value = explainHistory(error);
     }
+    changes.value = found;
   };
-  useLater(DELAY_MS, readAll, [id, news?.seq]);
+  useLater(DELAY_MS, read, [id, news?.seq]);
 
   const oldest = changes.value.at(-1);
   if (oldest === undefined) return <p class="faint late">{note}</p>;
   const show = (change: Change, title: string, content: Change["plant"]): JSX.Element => {
-    const plant = { id: change.id, name: content?.name ?? "", tag: content?.tag };
+    const plant = toPlant(change, content);
     return (
       <li class="entry" key={`${change.seq} ${title}`}>
         <p class="faint">{title}</p>
@@ -62,7 +63,7 @@ export function History({ of: { id, types }, isThere, onBringBack }: HistoryProp
         </p>
         {mayWrite.value && !isThere(plant) && (
           <Button kind="small" onClick={() => onBringBack(plant)}>
-            Bring back
+            Restore
           </Button>
         )}
       </li>
@@ -80,22 +81,15 @@ export function History({ of: { id, types }, isThere, onBringBack }: HistoryProp
   );
 }
 
+export const toPlant = ({ id }: Change, content: Change["plant"]): Plant => ({
+  id,
+  name: content?.name ?? "",
+  tag: content?.tag,
+});
+
 export const Version = ({ plant: { name, tag } }: { readonly plant: Plant }): JSX.Element => (
   <>
     {name.trim() === "" ? <i class="faint">no name</i> : name}{" "}
     {tag === undefined ? <i class="faint">no tag</i> : <Tag tag={tag} />}
   </>
 );
-
-export function DeletedPanel(): JSX.Element {
-  void list.value.version.value;
-  return (
-    <Panel title="Recently deleted">
-      <History
-        of={{ types: ["removed"] }}
-        isThere={({ id }) => list.value.indexOf(id) >= 0}
-        onBringBack={restore}
-      />
-    </Panel>
-  );
-}

@@ -1,6 +1,6 @@
 /** What the tokens and webhooks pages share: the list, a secret that is shown once, dialogs with forms. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
@@ -18,19 +18,17 @@ interface Question {
   readonly run: (given: FormData) => Promise<string | undefined>;
 }
 
-/** The list, the open dialog, and the secret of the newest item. */
+/** The list, and the open dialog. */
 export function useManager<Item>(read: () => Promise<readonly Item[]>) {
   const question = useSignal<Question | undefined>(undefined);
-  const secret = useSignal<string | undefined>(undefined);
   const { answer: items, failure, poll } = usePolling(read);
-  return { items, failure, reload: poll, question, secret };
+  return { items, failure, reload: poll, question };
 }
 
 interface ManagePageProps {
   readonly manager: ReturnType<typeof useManager>;
   readonly title: string;
   readonly intro: string;
-  readonly secretTitle: string;
   readonly creation: Question;
   readonly heads: readonly string[];
   readonly rows: readonly TableRow[];
@@ -38,7 +36,7 @@ interface ManagePageProps {
 
 export function ManagePage(props: ManagePageProps): JSX.Element {
   const { title, creation, rows } = props;
-  const { items, failure, reload, question, secret } = props.manager;
+  const { items, failure, reload, question } = props.manager;
   const asked = question.value;
   const create = (
     <Button kind="main" onClick={() => (question.value = creation)}>
@@ -55,8 +53,6 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
       {failure !== undefined && (
         <Notice kind="fault" title="Couldn't load the list" text={explain(failure)} />
       )}
-      {/* Not behind an open dialog, which would keep the focus. */}
-      {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
       {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
       {items?.length === 0 && (
         <Blank
@@ -81,53 +77,70 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
   );
 }
 
-interface ShownOnceProps {
-  readonly title: string;
-  readonly secret: Signal<string | undefined>;
-}
+/** A secret that the service does not show again. It stays until the user is done with it. */
+export const shownOnce = signal<{ readonly title: string; readonly secret: string } | undefined>(
+  undefined,
+);
 
-function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
-  const shown = secret.value;
+addEventListener("beforeunload", (event) => {
+  if (shownOnce.value !== undefined) event.preventDefault();
+});
+
+export function ShownOnce(): JSX.Element | null {
+  const shown = shownOnce.value;
   if (shown === undefined) return null;
+  const { title, secret } = shown;
   const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(shown);
+    await navigator.clipboard.writeText(secret);
     toast("Copied.");
   };
   return (
-    <Notice kind="good" title={title} text="Copy it now. It won't be shown again.">
-      <div class="with-button">
-        <input
-          ref={selectField}
-          class="digits"
-          aria-label={title}
-          readOnly
-          value={shown}
-          onFocus={(event) => event.currentTarget.select()}
-        />
-        {/* Browsers offer the clipboard only on a secure origin. Elsewhere the user copies the selected text. */}
-        {"clipboard" in navigator && (
-          <Button kind="main" onClick={() => void copy()}>
-            Copy
-          </Button>
-        )}
-        <Button onClick={() => (secret.value = undefined)}>Done</Button>
+    <Dialog title="Copy this now">
+      <div class="stack">
+        <p>{title} is not shown again.</p>
+        <div class="with-button">
+          <input
+            ref={selectField}
+            class="digits"
+            aria-label={title}
+            readOnly
+            value={secret}
+            onFocus={(event) => event.currentTarget.select()}
+          />
+          {/* Browsers offer the clipboard only on a secure origin. Elsewhere the user copies the selected text. */}
+          {"clipboard" in navigator && (
+            <Button kind="main" onClick={() => void copy()}>
+              Copy
+            </Button>
+          )}
+        </div>
+        <div class="form-actions">
+          <Button onClick={() => (shownOnce.value = undefined)}>Done</Button>
+        </div>
       </div>
-    </Notice>
+    </Dialog>
   );
 }
 
 interface DialogProps {
   readonly title: string;
-  readonly onClose: () => void;
+  /** Without it, neither Escape nor a click outside closes the dialog. */
+  readonly onClose?: () => void;
   readonly children: ComponentChildren;
 }
 
 /** Closes on Escape or a click outside. */
 export const Dialog = ({ title, onClose, children }: DialogProps): JSX.Element => (
-  <dialog ref={showDialog} aria-labelledby="dialog-title" closedby="any" onClose={onClose}>
+  <dialog
+    ref={showDialog}
+    aria-labelledby="dialog-title"
+    closedby={onClose === undefined ? "none" : "any"}
+    // Browsers that don't know `closedby` close it on Escape.
+    onClose={onClose ?? (({ currentTarget }) => currentTarget.showModal())}
+  >
     <form class="section-head" method="dialog">
       <h2 id="dialog-title">{title}</h2>
-      <Button kind="plain" icon="close" label="Close" type="submit" />
+      {onClose !== undefined && <Button kind="plain" icon="close" label="Close" type="submit" />}
     </form>
     {children}
   </dialog>
@@ -140,17 +153,17 @@ function showDialog(dialog: HTMLDialogElement | null): void {
 
 interface QuestionDialogProps {
   readonly question: Question;
-  readonly onDone: () => Promise<void>;
+  readonly onDone?: () => Promise<void>;
   readonly onClose: () => void;
 }
 
-function QuestionDialog({ question, onDone, onClose }: QuestionDialogProps): JSX.Element {
+export function QuestionDialog({ question, onDone, onClose }: QuestionDialogProps): JSX.Element {
   const { isBusy, trouble, run } = useTask();
   const submit = async (form: HTMLFormElement): Promise<void> => {
     await run(async () => {
       const said = await question.run(new FormData(form));
       if (said !== undefined) toast(said);
-      await onDone();
+      await onDone?.();
     });
     if (trouble.value === undefined) onClose();
   };

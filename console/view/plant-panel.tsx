@@ -4,18 +4,26 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { findFaults, isSame, type Plant } from "../../src/domain/plant.ts";
-import { Changed, findPlant, replacePlant, type Versioned } from "../api/plants.ts";
+import { findLastChange } from "../api/changes.ts";
+import {
+  Changed,
+  createPlant,
+  findPlant,
+  replacePlant,
+  Taken,
+  type Versioned,
+} from "../api/plants.ts";
 import { explain, isAbort, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { openPlant, refine, route } from "../state/route.ts";
-import { mayWrite, token } from "../state/session.ts";
+import { formatOther, mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Field, Form, Notice, Tag } from "./controls.tsx";
+import { Button, Field, Form, Notice, Tag, Terms } from "./controls.tsx";
 import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
-import { History } from "./history.tsx";
+import { History, Version } from "./history.tsx";
 import { closePanel, Panel } from "./panel.tsx";
 
 type Loaded = Versioned | "loading" | "missing" | Error;
@@ -27,6 +35,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const loaded = useSignal<Loaded>("loading");
   /** Someone else changed the plant after the edit began. */
   const isStale = useSignal(false);
+  /** Who that was, if it is known. */
+  const rival = useSignal<string | undefined>(undefined);
   const { isBusy, trouble, run } = useTask();
   const isLeft = useRef(false);
   const news = useNews((change) => change.id === id);
@@ -46,6 +56,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     if (now !== undefined && !isBusy.value && isUntouched) edit(now);
     loaded.value = now ?? "missing";
     isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now?.plant);
+    if (isStale.value && findDraft(id) !== undefined)
+      void findLastChange(id).then((change) => (rival.value = change?.by));
     if (now === undefined) list.value.take(id);
     else list.value.put(now.plant);
   };
@@ -114,6 +126,19 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     await restore(earlier);
     accept(await findPlant(id));
   };
+  /** Another person deleted it. */
+  const addAgain = (edited: Plant): Promise<void> =>
+    run(async () => {
+      try {
+        await createPlant(edited);
+      } catch (error) {
+        if (!(error instanceof Taken)) throw error;
+        return accept(error.current);
+      }
+      discard();
+      toast(`Added ${formatName(edited)}.`);
+      accept(await findPlant(id));
+    });
   const remove = (which: Versioned): Promise<void> =>
     run(async () => {
       try {
@@ -121,8 +146,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       } catch (error) {
         if (!(error instanceof Changed)) throw error;
         accept(error.current);
-        if (error.current !== undefined)
-          toast("Someone else changed this plant. It isn't deleted yet.");
+        if (error.current !== undefined) toast(`${error.message} It isn't deleted yet.`);
         return;
       }
       // Another plant may be open by now.
@@ -132,16 +156,22 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const isRead = versioned !== undefined || current === "missing";
   const isEdited = draft !== undefined && isRead;
   const isBehind = isEdited && isStale.value && !isBusy.value;
-  const notice = isBehind ? (
-    <ConflictNotice
-      now={versioned}
-      onTake={discard}
-      onInsist={(now) => void save({ ...draft, id }, now.etag)}
-    />
-  ) : (
-    trouble.value !== undefined && (
-      <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble.value} />
-    )
+  const notice = (
+    <>
+      {isBehind && (
+        <ConflictNotice
+          who={formatOther(rival.value)}
+          now={versioned}
+          mine={{ ...draft, id }}
+          onTake={discard}
+          onInsist={(now) => void save({ ...draft, id }, now.etag)}
+          onAdd={() => void addAgain({ ...draft, id })}
+        />
+      )}
+      {trouble.value !== undefined && (
+        <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble.value} />
+      )}
+    </>
   );
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
   // The draft of a deleted plant is kept until the user discards it.
@@ -221,7 +251,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         <section class="history" aria-labelledby="history-title">
           <h3 id="history-title">History</h3>
           <History
-            of={{ id }}
+            id={id}
             isThere={(plant) => versioned !== undefined && isSame(plant, versioned.plant)}
             onBringBack={bringBack}
           />
@@ -252,30 +282,41 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
 }
 
 interface ConflictProps {
+  readonly who: string;
   readonly now: Versioned | undefined;
+  readonly mine: Plant;
   /** Discards the edit. */
   readonly onTake: () => void;
   /** Overwrites the version that is shown. */
   readonly onInsist: (now: Versioned) => void;
+  /** Adds the deleted plant as it was edited. */
+  readonly onAdd: () => void;
 }
 
 /** Either way loses someone's edit, so neither is recommended. */
-function ConflictNotice({ now, onTake, onInsist }: ConflictProps): JSX.Element {
+function ConflictNotice(props: ConflictProps): JSX.Element {
+  const { who, now, mine, onTake, onInsist, onAdd } = props;
   return (
     <Notice
       kind="warning"
-      title={`Someone else ${now === undefined ? "deleted" : "changed"} this plant. Your edit isn't saved yet.`}
-      text={now && "It is now:"}
+      title={`${who} ${now === undefined ? "deleted" : "changed"} this plant. Your edit isn't saved yet.`}
     >
       {now !== undefined && (
-        <p class="now">
-          {formatName(now.plant)}{" "}
-          {now.plant.tag === undefined ? <i>no tag</i> : <Tag tag={now.plant.tag} />}
-        </p>
+        <Terms
+          class="facts"
+          of={[
+            ["Now:", <Version plant={now.plant} />],
+            ["Yours:", <Version plant={mine} />],
+          ]}
+        />
       )}
       <div class="form-actions">
         <Button onClick={onTake}>Discard my edit</Button>
-        {now !== undefined && <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>}
+        {now === undefined ? (
+          <Button onClick={onAdd}>Add it again</Button>
+        ) : (
+          <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>
+        )}
       </div>
     </Notice>
   );

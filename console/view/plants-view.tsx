@@ -9,21 +9,21 @@ import { formatCount, formatTotal } from "../state/format.ts";
 import { list, SORTED_MAX, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
-  deleteSelected,
   hasSelection,
   picked,
+  runOnSelected,
   selectAll,
   selection,
-  tagSelected,
   work,
 } from "../state/selection.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
+import { BulkQuestion, Progress, TagForm } from "./bulk.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { AddSearched, ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { TagInput, useLater } from "./form.tsx";
-import { DeletedPanel } from "./history.tsx";
+import { useLater } from "./form.tsx";
+import { isLabelsOpen } from "./labels.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { focusList } from "./shortcuts.tsx";
@@ -46,7 +46,6 @@ export function PlantsView(): JSX.Element {
       {isOpen && (
         <div class="side">
           {open === "new" && <AddPanel />}
-          {open === "deleted" && <DeletedPanel />}
           {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
         </div>
       )}
@@ -87,7 +86,6 @@ function CountLine(): JSX.Element {
           No plant has the id {String(searchedId)}. <AddSearched />
         </span>
       )}
-      <a href={linkTo("deleted")}>Recently deleted</a>
     </p>
   );
 }
@@ -216,15 +214,7 @@ function SearchBox(): JSX.Element {
 
 /** Below the list: the number of selected plants, and the actions on them. */
 function SelectionBar(): JSX.Element | null {
-  const running = work.value;
-  if (running !== undefined)
-    return (
-      <section class="selection" aria-label="Selection">
-        <strong>{running.text}</strong>
-        <progress value={running.done} aria-label={running.text} />
-        <Button onClick={running.stop}>Stop</Button>
-      </section>
-    );
+  if (work.value !== undefined) return <Progress />;
   if (!hasSelection.value) return null;
   return (
     <section class="selection" aria-label="Selection">
@@ -236,12 +226,16 @@ function SelectionBar(): JSX.Element | null {
         onClick={() => selectAll(false)}
       />
       <strong>{describeSelection()}</strong>
+      <Button icon="print" onClick={() => (isLabelsOpen.value = true)}>
+        Labels
+      </Button>
       {mayWrite.value && (
-        <Button kind="danger" icon="trash" onClick={() => void deleteSelected()}>
+        <Button kind="danger" icon="trash" onClick={() => void runOnSelected({ kind: "delete" })}>
           Delete
         </Button>
       )}
       {mayWrite.value && <TagForm />}
+      <BulkQuestion />
     </section>
   );
 }
@@ -253,26 +247,4 @@ function describeSelection(): string {
   const { matches } = list.value;
   const all = matches.value === undefined ? "All" : `All ${formatTotal(matches.value)}`;
   return `${all}${some > 0 ? ` but ${formatCount(some)}` : ""} selected`;
-}
-
-function TagForm(): JSX.Element {
-  const tag = useSignal("");
-  return (
-    <form
-      class="with-button"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void tagSelected(tag.value === "" ? undefined : tag.value);
-      }}
-    >
-      <TagInput
-        id="selection-tag"
-        aria-label="Tag for the selected plants"
-        placeholder="No tag"
-        value={tag.value}
-        onInput={(event) => (tag.value = event.currentTarget.value)}
-      />
-      <Button type="submit">{tag.value === "" ? "Remove tag" : "Set tag"}</Button>
-    </form>
-  );
 }

@@ -3,21 +3,34 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost } from "../api/service.ts";
+import { ImportStatus } from "../import/status.tsx";
+import { UndoDialog } from "../import/undo.tsx";
 import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route, titleOf } from "../state/route.ts";
-import { endSession, identity, may, mayRead, mayWrite } from "../state/session.ts";
+import { endSession, identity, may, mayRead, mayWrite, offered } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
-import { ActivityView } from "./activity.tsx";
+import { Progress } from "./bulk.tsx";
+import { ChangesView } from "./changes.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
+import { HealthView } from "./health.tsx";
+import { LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
-import { SignIn } from "./sign-in.tsx";
+import { ShownOnce } from "./manage.tsx";
+import { Offer, SignIn } from "./sign-in.tsx";
 import { describeScopes, TokensView } from "./tokens.tsx";
 import { WebhooksView } from "./webhooks.tsx";
 
 export function Shell(): JSX.Element {
-  return identity.value === undefined ? <SignIn /> : <Inside />;
+  if (offered.value !== undefined) return <Offer key={offered.value} token={offered.value} />;
+  if (identity.value === undefined) return <SignIn />;
+  return (
+    <>
+      <Inside />
+      <PrintedLabels />
+    </>
+  );
 }
 
 const focusMain = (): void => document.querySelector<HTMLElement>("#main")?.focus();
@@ -41,8 +54,10 @@ function Inside(): JSX.Element {
         <Account />
       </header>
       {isLost.value && <Notice kind="warning" title="No connection to the store. Trying again…" />}
+      <ImportStatus />
+      {route.value.view !== "plants" && <Progress />}
       {/* The charts handle the arrow keys, so the page must be focusable to scroll by them. */}
-      <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
+      <main id="main" tabIndex={route.value.view === "health" ? 0 : -1}>
         <CurrentView />
       </main>
       <section class="toasts" aria-label="Messages">
@@ -51,6 +66,9 @@ function Inside(): JSX.Element {
         ))}
       </section>
       <Shortcuts />
+      <LabelsDialog />
+      <UndoDialog />
+      <ShownOnce />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>
@@ -61,13 +79,20 @@ function Inside(): JSX.Element {
 const views = {
   plants: { View: PlantsView, isAllowed: () => mayRead.value || mayWrite.value },
   import: { View: ImportView, isAllowed: () => mayWrite.value },
-  activity: { View: ActivityView, isAllowed: () => mayRead.value },
+  changes: { View: ChangesView, isAllowed: () => mayRead.value },
+  health: { View: HealthView, isAllowed: () => mayRead.value },
   tokens: { View: TokensView, isAllowed: () => may("tokens:manage") },
   webhooks: { View: WebhooksView, isAllowed: () => may("webhooks:manage") },
 } as const;
 
+const isOperator = (): boolean => may("tokens:manage") || may("webhooks:manage");
+
 const listAllowed = (): (keyof typeof views)[] =>
   (Object.keys(views) as (keyof typeof views)[]).filter((view) => views[view].isAllowed());
+
+/** Health is for operators. Others find it in the account menu. */
+const listTabs = (): (keyof typeof views)[] =>
+  listAllowed().filter((view) => view !== "health" || isOperator());
 
 function CurrentView(): JSX.Element {
   const { View, isAllowed } = views[route.value.view];
@@ -92,7 +117,7 @@ function CurrentView(): JSX.Element {
 function Tabs(): JSX.Element {
   return (
     <nav class="tabs" aria-label="Views">
-      {listAllowed().map((view) => (
+      {listTabs().map((view) => (
         <a
           key={view}
           class="tab"
@@ -134,6 +159,7 @@ function Account(): JSX.Element {
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
         Keyboard shortcuts
       </button>
+      {mayRead.value && !isOperator() && <a href="#/health">Health of the store</a>}
       <a href="docs">API reference</a>
       <button onClick={() => endSession("left")}>Sign out</button>
     </Menu>

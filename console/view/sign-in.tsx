@@ -1,10 +1,19 @@
 /** Signing in: the service checks the token, which is then stored for the tab or the device. */
 
-import type { JSX } from "preact";
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import type { TokenFacts } from "../../client/client.ts";
 import { findIssuedToken, issuerHost, leaveForIssuer } from "../api/issuer.ts";
 import { call, explain, Explained, isExpired, isStatus } from "../api/service.ts";
-import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
+import {
+  beginSession,
+  identity,
+  offered,
+  type SignedOut,
+  signedOut,
+  switchSession,
+} from "../state/session.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
 import { focusField, selectField, useTask } from "./form.tsx";
 
@@ -20,8 +29,8 @@ const AROUND = /^["']?\s*(authorization\s*:\s*)?(bearer\s+)?|["']?\s*\\?$/gi;
 const SENDABLE = /^[\x21-\x7e]+$/;
 
 async function enter(token: string, isKept: boolean): Promise<void> {
-  const identity = await call((client) => client.describeToken(), token);
-  beginSession({ token, identity }, isKept);
+  const facts = await call((client) => client.describeToken(), token);
+  beginSession({ token, identity: facts }, isKept);
 }
 
 export function SignIn(): JSX.Element {
@@ -45,12 +54,6 @@ export function SignIn(): JSX.Element {
   };
 
   useEffect(() => {
-    const given = offered.value;
-    offered.value = undefined;
-    if (given !== undefined) void check(given);
-  }, [offered.value]);
-
-  useEffect(() => {
     void atIssuer.run(async () => {
       const token = await findIssuedToken();
       if (token !== undefined) await enter(token, false);
@@ -59,57 +62,108 @@ export function SignIn(): JSX.Element {
 
   const reason = reasons[signedOut.value];
   return (
-    <main>
-      <div class="sign-in-card">
-        <p class="brand">
-          <Mark />
-          Plant Store
-        </p>
-        <h1>Sign in</h1>
-        {reason !== undefined && trouble.value === undefined && (
-          <Notice kind="warning" title="You were signed out" text={reason} />
-        )}
-        {issuerHost !== undefined && (
-          <>
-            {atIssuer.trouble.value !== undefined && (
-              <Notice kind="fault" title="Not signed in" text={explain(atIssuer.trouble.value)} />
-            )}
-            <Button
-              kind="main"
-              disabled={atIssuer.isBusy.value}
-              onClick={() => void atIssuer.run(leaveForIssuer)}
-            >
-              Sign in with {issuerHost}
-            </Button>
-            <p>Or sign in with a token of this store:</p>
-          </>
-        )}
-        <Form onSubmit={submit}>
-          <Field
-            id="token"
-            label="Token"
-            fault={trouble.value === undefined ? undefined : explainRefusal(trouble.value)}
-            inputRef={selectField}
-            type="password"
-            placeholder="pst_…"
-            onText={() => (trouble.value = undefined)}
-            onPaste={({ currentTarget: { form } }) => setTimeout(() => form?.requestSubmit())}
-          />
-          <Check name="kept">Stay signed in on this device</Check>
+    <Card title="Sign in">
+      {reason !== undefined && trouble.value === undefined && (
+        <Notice kind="warning" title="You were signed out" text={reason} />
+      )}
+      {issuerHost !== undefined && (
+        <>
+          {atIssuer.trouble.value !== undefined && (
+            <Notice kind="fault" title="Not signed in" text={explain(atIssuer.trouble.value)} />
+          )}
           <Button
-            type="submit"
-            kind={issuerHost === undefined ? "main" : undefined}
-            disabled={isBusy.value}
+            kind="main"
+            disabled={atIssuer.isBusy.value}
+            onClick={() => void atIssuer.run(leaveForIssuer)}
           >
-            {isBusy.value ? "Checking…" : "Sign in"}
+            Sign in with {issuerHost}
+          </Button>
+          <p>Or sign in with a token of this store:</p>
+        </>
+      )}
+      <Form onSubmit={submit}>
+        <Field
+          id="token"
+          label="Token"
+          fault={trouble.value === undefined ? undefined : explainRefusal(trouble.value)}
+          inputRef={selectField}
+          type="password"
+          placeholder="pst_…"
+          onText={() => (trouble.value = undefined)}
+          onPaste={({ currentTarget: { form } }) => setTimeout(() => form?.requestSubmit())}
+        />
+        <Check name="kept">Stay signed in on this device</Check>
+        <Button
+          type="submit"
+          kind={issuerHost === undefined ? "main" : undefined}
+          disabled={isBusy.value}
+        >
+          {isBusy.value ? "Checking…" : "Sign in"}
+        </Button>
+      </Form>
+      <small>
+        No token? Ask the person who runs the store. They create one for you under Tokens, here in
+        the console.
+      </small>
+    </Card>
+  );
+}
+
+interface CardProps {
+  readonly title: string;
+  readonly children: ComponentChildren;
+}
+
+const Card = ({ title, children }: CardProps): JSX.Element => (
+  <main>
+    <div class="sign-in-card">
+      <p class="brand">
+        <Mark />
+        Plant Store
+      </p>
+      <h1>{title}</h1>
+      {children}
+    </div>
+  </main>
+);
+
+const decline = (): void => void (offered.value = undefined);
+
+/** A link with a token was opened. It signs in only after a click: someone else may be signed in. */
+export function Offer({ token }: { readonly token: string }): JSX.Element {
+  const { trouble, run } = useTask();
+  const given = useSignal<TokenFacts | undefined>(undefined);
+  useEffect(() => {
+    void run(async () => {
+      given.value = await call((client) => client.describeToken(), token);
+    });
+  }, []);
+  const who = identity.value;
+  const submit = (form: HTMLFormElement): void => {
+    if (given.value === undefined) return;
+    switchSession({ token, identity: given.value }, new FormData(form).has("kept"));
+    decline();
+  };
+  return (
+    <Card title={who === undefined ? "Welcome" : "Who continues?"}>
+      {who !== undefined && <p>You are signed in as “{who.name}”. The link is for someone else.</p>}
+      {trouble.value !== undefined && (
+        <Notice kind="fault" title="The link doesn't work" text={explainRefusal(trouble.value)} />
+      )}
+      {given.value !== undefined && (
+        <Form onSubmit={submit}>
+          <Check name="kept">Stay signed in on this device</Check>
+          <Button type="submit" kind="main" autofocus>
+            Continue as “{given.value.name}”
           </Button>
         </Form>
-        <small>
-          No token? Ask the person who runs the store to create one with
-          <code>npx plantstore token create --name NAME</code>
-        </small>
-      </div>
-    </main>
+      )}
+      {(who !== undefined || trouble.value !== undefined) && (
+        <Button onClick={decline}>
+          {who === undefined ? "Sign in with a token" : `Stay “${who.name}”`}
+        </Button>
+      )}
+    </Card>
   );
 }
 

@@ -7,7 +7,7 @@ import { ask, call } from "../api/service.ts";
 import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { Button, Choice, Field } from "./controls.tsx";
-import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
+import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
 const labels: Readonly<Partial<Record<string, string>>> = {
   "plants:read": "Read plants",
@@ -34,28 +34,29 @@ async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
   return all.toSorted((one, other) => Date.parse(other.created) - Date.parse(one.created));
 }
 
+async function create(given: FormData): Promise<undefined> {
+  const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
+    name: readText(given, "token-name"),
+    scopes: given.getAll("token-access"),
+    expires: readText(given, "token-expires"),
+    rate: readText(given, "token-rate"),
+  });
+  shownOnce.value = { title: "The new token", secret: token };
+}
+
 export function TokensView(): JSX.Element {
   const manager = useManager(() => call(readTokens));
   const shown = (manager.items ?? []).filter(isInUse);
   // A token cannot grant scopes that it lacks.
   const has = identity.value?.scopes ?? [];
 
-  const create = async (given: FormData): Promise<undefined> => {
-    const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
-      name: readText(given, "token-name"),
-      scopes: given.getAll("token-access"),
-      expires: readText(given, "token-expires"),
-      rate: readText(given, "token-rate"),
-    });
-    manager.secret.value = token;
-  };
   const creation = {
     title: "New token",
     label: "Create token",
     run: create,
     content: (
       <>
-        <Field id="token-name" label="Name" placeholder="till-2" />
+        <Field id="token-name" label="Name" placeholder="Anna Müller, or Till 2" />
         <Checks
           id="token-access"
           legend="Access"
@@ -94,7 +95,6 @@ export function TokensView(): JSX.Element {
       manager={manager}
       title="Tokens"
       intro="Each person and each app signs in with a token of its own."
-      secretTitle="The new token"
       creation={creation}
       heads={["Name", "Access", "Expires", "Last used", ""]}
       rows={shown.map((token) => [

@@ -7,7 +7,7 @@ import { ask, explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { Field, Menu } from "./controls.tsx";
-import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
+import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
 interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
   readonly state: "active" | "paused";
@@ -21,17 +21,18 @@ const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
 const describeEvent = ({ event }: Attempt): string =>
   event.startsWith("msg_test_") ? "test" : event.replace("msg_", "change ");
 
+async function add(given: FormData): Promise<undefined> {
+  const added = await ask<Pick<Webhook, "secret">>("/webhooks", "POST", {
+    url: readText(given, "webhook-url"),
+    name: readText(given, "webhook-name"),
+    types: given.getAll("webhook-types"),
+  });
+  shownOnce.value = { title: "The secret of the webhook", secret: added.secret };
+}
+
 export function WebhooksView(): JSX.Element {
   const manager = useManager(() => ask<readonly Shown[]>("/webhooks"));
 
-  const add = async (given: FormData): Promise<undefined> => {
-    const added = await ask<Pick<Webhook, "secret">>("/webhooks", "POST", {
-      url: readText(given, "webhook-url"),
-      name: readText(given, "webhook-name"),
-      types: given.getAll("webhook-types"),
-    });
-    manager.secret.value = added.secret;
-  };
   const creation = {
     title: "New webhook",
     label: "Add webhook",
@@ -117,7 +118,6 @@ export function WebhooksView(): JSX.Element {
       manager={manager}
       title="Webhooks"
       intro="Each sends the changes of plants to another system, signed and in order."
-      secretTitle="The secret of the webhook"
       creation={creation}
       heads={["Name", "Sends", "State", "Last attempts", ""]}
       rows={(manager.items ?? []).map((webhook) => [

@@ -274,7 +274,8 @@ export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
   return all;
 }
 
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+/** It is the "who" of the history. The journal ends it with a line break; a command takes a hyphen for an option. */
+const NAME = /^(?![\s-])[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,64}(?<!\s)$/u;
 /** Its name in logs and in the journal. No other token can have it. */
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
@@ -284,7 +285,7 @@ const isScope = (value: unknown): boolean => scopes.includes(value as Scope);
 /** The rules for a new token. `find` gives undefined for anything else. */
 export const grantRules = {
   name: {
-    expected: `1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit, not ${ENVIRONMENT_NAME}`,
+    expected: `1 to 64 characters without control characters, a hyphen at the start or spaces at the ends, not ${ENVIRONMENT_NAME}`,
     find: (value: unknown) =>
       typeof value === "string" && NAME.test(value) && value !== ENVIRONMENT_NAME
         ? value

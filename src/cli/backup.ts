@@ -12,9 +12,10 @@ import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import {
+  type AppendRequest,
   backUpStore,
   restoreStore,
-  startAppender,
+  startCopyThread,
   type Transferred,
 } from "../store/sqlite/backup.ts";
 import { findPosition, findReach, logOf, NEWEST, type Until } from "../store/sqlite/change-log.ts";
@@ -283,7 +284,7 @@ export function scheduleBackups(config: Config, log: Log) {
   let dueMs = 0;
   let copying: Promise<void> | undefined;
   let working: Promise<void> | undefined;
-  let appender: ReturnType<typeof startAppender> | undefined;
+  let appender: ReturnType<typeof startCopyThread> | undefined;
   let failure: string | undefined;
 
   const listOwn = (isComplete: boolean) =>
@@ -323,8 +324,8 @@ export function scheduleBackups(config: Config, log: Log) {
     const startedAtMs = Date.now();
     const late = setTimeout(() => noteFailure("it takes more than 10 s"), APPEND_MS_MAX).unref();
     try {
-      appender ??= startAppender();
-      if (await appender.append({ from, copy })) {
+      appender ??= startCopyThread();
+      if (await appender.ask({ from, copy } satisfies AppendRequest)) {
         const lagMs = startedAtMs - (state.loggedAtMs ?? 0);
         if (failure !== undefined) log.info("change_log_resumed", { to: folder, lagMs });
         failure = undefined;

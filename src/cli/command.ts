@@ -161,8 +161,11 @@ export async function createPlants(
   if (left.length > 0) await retryBusy(attempt, retrying);
 }
 
+/** A refusal of one plant. Any other concerns the store, so the command retries or stops. */
 const isFinal = (outcome: Created | Refusal): boolean =>
-  typeof outcome === "string" || ["id_taken", "store_full"].includes(outcome.reason);
+  typeof outcome === "string" ||
+  outcome.reason === "store_full" ||
+  catalogue[outcome.reason].status < 500;
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({
   code: catalogue[reason].code,

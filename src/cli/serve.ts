@@ -1,6 +1,6 @@
 /** plantstore serve: starts the service from its configuration, and shuts it down on a signal. */
 
-import { rmSync, writeFileSync } from "node:fs";
+import { rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import packageJson from "../../package.json";
 import { hasTokens, makeFirstToken } from "../auth/token.ts";
@@ -196,7 +196,11 @@ async function giveFirstToken(store: Store, config: Config, log: Log): Promise<F
 
 /** Mode 0600. An existing file belongs to an earlier store. */
 function keep(file: string, token: string): Disposable {
-  rmSync(file, { force: true });
+  try {
+    unlinkSync(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
   writeFileSync(file, `${token}\n`, { flag: "wx", mode: 0o600 });
   syncFile(file);
   syncFile(dirname(file));

@@ -1,5 +1,6 @@
 /** The journal: one entry per create, replacement and removal. */
 
+import type { Order } from "./page.ts";
 import { formatPlant, type Plant } from "./plant.ts";
 
 export const changeTypes = ["created", "replaced", "removed"] as const;
@@ -40,7 +41,11 @@ export interface ChangeQuery {
   /** The name of a token. */
   readonly by?: string | undefined;
   readonly batch?: string | undefined;
-  /** The cursor: the number of the last change seen. 0 starts at the oldest change kept. */
+  /** By default the oldest change is first. */
+  readonly order?: Order | undefined;
+  /** Lists a run of changes by one token in one batch as its first change, with the counts of the run. */
+  readonly fold?: "batch" | undefined;
+  /** The cursor: the number of the last change seen. 0 starts at the oldest change kept, or at the newest. */
   readonly after: number;
   /** 0 returns no changes: only the newest number. It still validates the cursor. */
   readonly limit: number;
@@ -61,8 +66,9 @@ export interface ChangePage {
 
 type Filter = Pick<ChangeQuery, "id" | "types" | "by" | "batch">;
 
-export const isFiltered = ({ id, types, by, batch }: Filter): boolean =>
-  [id, types, by, batch].some((wanted) => wanted !== undefined);
+/** Whether a page may examine many more changes than it lists. */
+export const isFiltered = ({ id, types, by, batch, fold }: ChangeQuery): boolean =>
+  [id, types, by, batch, fold].some((wanted) => wanted !== undefined);
 
 export const isWanted = ({ id, types, by, batch }: Filter, change: Change): boolean =>
   (id === undefined || id === change.id) &&
@@ -77,16 +83,23 @@ export const findBatch = (value: unknown): string | undefined =>
     ? value
     : undefined;
 
-const FILE_CHARACTERS_MAX = 60;
+const NAME_CHARACTERS_MAX = 60;
 
-/** The batch name of an import that starts now. */
-export function nameImport(file: string): string {
-  const shown = file
+/** A batch that starts now: what people call it, such as the file of an import, and the time. */
+export function nameBatch(name: string): string {
+  const shown = name
     .replaceAll(/\p{Cc}/gu, "?")
-    .slice(0, FILE_CHARACTERS_MAX)
+    .slice(0, NAME_CHARACTERS_MAX)
     .toWellFormed();
   return `${shown} ${new Date().toISOString()}`;
 }
+
+/** The name without the time. */
+export const nameOfBatch = (batch: string): string =>
+  batch.replace(/ \d{4}-\d\d-\d\dT[\d:.]+Z$/, "");
+
+/** The batch of a revert. The same for every attempt, so a repeated one continues. */
+export const nameUndo = (batch: string): string => `Undo: ${batch}`.slice(0, 100).toWellFormed();
 
 /** The writer as the journal stores it: one string. Neither part contains a newline. */
 export const joinWriter = (
@@ -108,12 +121,16 @@ export function findTimeMs(text: string): number | undefined {
   return Number.isNaN(timeMs) ? undefined : timeMs;
 }
 
-export function listChange(change: Change): ListedChange {
+/** The number of changes of each type in a run. */
+export type Folded = Record<ChangeType, number>;
+
+export function listChange(change: Change, folded?: Folded): ListedChange {
   const { seq, atMs, type, id, by, batch, plant, before } = change;
   let text = `{"seq":${seq},"time":"${new Date(atMs).toISOString()}","type":"${type}","id":${id}`;
   if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
   if (batch !== undefined) text += `,"batch":${JSON.stringify(batch)}`;
   if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
   if (before !== undefined) text += `,"before":${formatPlant(before)}`;
+  if (folded !== undefined) text += `,"folded":${JSON.stringify(folded)}`;
   return { seq, atMs, type, json: `${text}}` };
 }

@@ -14,7 +14,7 @@ const requests = `${queries} BadRequest` as const;
 
 /**
  * The int32 `error`, its status and OpenAPI responses, and its meaning: the default `message`. The OpenAPI document,
- * the table of the client and docs/errors.md are generated from this.
+ * the client's table and that of docs/api.md are generated from this.
  */
 const table = {
   invalid_utf8: `1001 ${bodies}: The body is not valid UTF-8.`,

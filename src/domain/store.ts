@@ -52,7 +52,8 @@ export interface ServedStore extends TokenStore {
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page
    * was read up to a number, no smaller number appears. Rejects with `changes_gone` if the journal is not complete
-   * after the cursor, and with `invalid_query` if the cursor is in the future.
+   * after the cursor, and with `invalid_query` if the cursor is in the future. Newest first, it ends where the journal
+   * begins.
    */
   readChanges(query: ChangeQuery): Promise<ChangePage>;
 

@@ -126,8 +126,16 @@ const Change = define(
       ...explained(Plant, "The plant until this change. Left out if it was created."),
       example: created.plant,
     },
+    folded: explained(
+      object(
+        mapValues(Object.fromEntries(changeTypes.map((type) => [type, type])), (type) =>
+          integer(undefined, `Changes of the type ${type}.`),
+        ),
+      ),
+      "With `fold`, for a change with a batch: how many changes the entry stands for, itself included.",
+    ),
   },
-  { optional: ["by", "batch", "plant", "before"] },
+  { optional: ["by", "batch", "plant", "before", "folded"] },
 );
 
 define("Error", errorMembers);

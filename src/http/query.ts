@@ -64,6 +64,13 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   fallback: undefined,
 });
 
+const orderBy = (description: string): Parameter<Order> => ({
+  ...text(undefined, description, { enum: orders, default: "asc" }),
+  expected: orders.join(" or "),
+  find: (given) => orders.find((known) => known === given),
+  fallback: "asc",
+});
+
 export const filterParameters = mapValues(filters, ({ meaning, expected, find }) => ({
   ...anyText(meaning),
   expected,
@@ -74,12 +81,7 @@ export const plantParameters = {
   limit: limitTo("Plants on a page."),
   after: anyInt64("The id of the last plant seen; the page begins after it."),
   ...filterParameters,
-  order: {
-    ...text(undefined, "By id.", { enum: orders, default: "asc" }),
-    expected: orders.join(" or "),
-    find: (given: string) => orders.find((known) => known === given),
-    fallback: "asc" as Order,
-  },
+  order: orderBy("By id."),
 };
 
 export const tagParameters = {
@@ -118,7 +120,7 @@ export const changeParameters = {
   after: {
     ...int64(
       undefined,
-      "The number of the last change seen. 0, or nothing: begin with the oldest that is kept.",
+      "The number of the last change seen. 0, or nothing: begin with the oldest that is kept, or with the newest.",
       { minimum: 0, default: 0 },
     ),
     expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`,
@@ -139,6 +141,15 @@ export const changeParameters = {
   },
   by: anyText("Only changes by the token of this name."),
   batch,
+  order: orderBy("By number."),
+  fold: {
+    ...text(undefined, "One entry for consecutive changes by one token in one batch.", {
+      enum: ["batch"],
+    }),
+    expected: "batch",
+    find: (given: string) => (given === "batch" ? given : undefined),
+    fallback: undefined,
+  } as Parameter<"batch" | undefined>,
 };
 
 export const activityParameters = {
@@ -159,7 +170,13 @@ const noLimit: Parameter<number> = {
   fallback: LIMIT_MAX,
 };
 const plantStreamParameters = { ...plantParameters, limit: noLimit };
-const changeStreamParameters = { ...changeParameters, limit: noLimit };
+const { order, fold, ...changeStream } = changeParameters;
+const changeStreamParameters = {
+  ...changeStream,
+  limit: noLimit,
+  order: { ...order, expected: "no order for a stream", find: () => undefined },
+  fold: { ...fold, expected: "no fold for a stream", find: () => undefined },
+};
 
 /** The writer for the journal: the name of the token, and the `batch` parameter. */
 export function nameWriter({ request, token }: Exchange): string | undefined {

@@ -9,10 +9,10 @@ import {
   type ChangeQuery,
   type ChangeType,
   changeTypes,
+  type Folded,
   isFiltered,
   isWanted,
   listChange,
-  type ListedChange,
   splitWriter,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -290,6 +290,84 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
 const PAGE_MS_MAX = 5;
 const PAGE_CHARACTERS_MAX = 524_288;
 
+/** The entries of a page. */
+class Entries {
+  private readonly query: ChangeQuery;
+  private listed: { readonly change: Change; readonly folded: Folded | undefined }[] = [];
+
+  constructor(query: ChangeQuery) {
+    this.query = query;
+  }
+
+  clear(): void {
+    this.listed = [];
+  }
+
+  /** False if the change is wanted, and the page is full. */
+  add(change: Change): boolean {
+    if (!isWanted(this.query, change)) return true;
+    const { by, batch, type } = change;
+    const isFolded = this.query.fold === "batch" && batch !== undefined;
+    const last = this.listed.at(-1);
+    const isSameRun = last?.change.batch === batch && last?.change.by === by;
+    if (isFolded && isSameRun && last?.folded !== undefined) last.folded[type]++;
+    else if (this.listed.length === this.query.limit) return false;
+    else {
+      const folded = isFolded ? { created: 0, replaced: 0, removed: 0, [type]: 1 } : undefined;
+      this.listed.push({ change, folded });
+    }
+    return true;
+  }
+
+  list(): ChangePage["changes"] {
+    return this.listed.map(({ change, folded }) => listChange(change, folded));
+  }
+}
+
+/** With a filter, a page may examine many changes for few. */
+const endOf = (query: ChangeQuery, msMax: number): number =>
+  isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
+
+/**
+ * Builds a page from the newest block back. It ends like a page that reads forwards, and at the first break: the
+ * changes before it do not lead to the current plants.
+ */
+export function createBackwardPage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
+  const endsAtMs = endOf(query, msMax);
+  const entries = new Entries(query);
+  let last = query.after === 0 ? newest + 1 : query.after;
+  let characters = 0;
+  let hasMore = true;
+
+  return {
+    get last(): number {
+      return last;
+    },
+
+    /** False if the page is complete. */
+    add(row: BlockRow): boolean {
+      const first = Number(row.first);
+      hasMore = first <= Number(row.last);
+      if (!hasMore) return false;
+      characters += row.entries?.length ?? 0;
+      for (const change of parseBlock(row).toReversed()) {
+        if (change.seq >= last) continue;
+        if (!entries.add(change)) return false;
+        last = change.seq;
+      }
+      last = Math.min(last, first);
+      // Every page makes progress.
+      if (last === query.after) return true;
+      return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
+    },
+
+    /** `isEnd`: there are no older blocks. */
+    finish(isEnd: boolean): ChangePage {
+      return { changes: entries.list(), last, hasMore: hasMore && !isEnd, newest };
+    },
+  };
+}
+
 /**
  * Builds a page block by block. The page ends at its limit, at PAGE_CHARACTERS_MAX or, with a filter, after msMax. The
  * first block must contain the cursor or directly follow it; for a query from the oldest entry it is the last break. A
@@ -297,8 +375,8 @@ const PAGE_CHARACTERS_MAX = 524_288;
  * blocks, so there may be newer ones.
  */
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
-  const endsAtMs = isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
-  let changes: ListedChange[] = [];
+  const endsAtMs = endOf(query, msMax);
+  const entries = new Entries(query);
   let last = query.after;
   let characters = 0;
   let isBegun = query.after === 0;
@@ -322,7 +400,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       isBegun = true;
       if (first > lastOfRow && lastOfRow > last) {
         if (query.after !== 0) throw gone();
-        changes = [];
+        entries.clear();
         last = lastOfRow;
         return true;
       }
@@ -330,9 +408,8 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       characters += row.entries?.length ?? 0;
       for (const change of parseBlock(row)) {
         if (change.seq <= last) continue;
-        if (changes.length === query.limit) return false;
+        if (!entries.add(change)) return false;
         last = change.seq;
-        if (isWanted(query, change)) changes.push(listChange(change));
       }
       last = Math.max(last, lastOfRow);
       // Every page makes progress, however slow the store is.
@@ -344,6 +421,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       const inFuture = `after: ${query.after} is in the future; the newest change is ${newest}`;
       if (!isBegun && query.after > Date.now() * 1000) throw new Refusal("invalid_query", inFuture);
       if (!isBegun) throw gone();
+      const changes = entries.list();
       return { changes, last, hasMore: last < newest, newest: Math.max(last, newest) };
     },
   };

@@ -1,6 +1,6 @@
 /** The actions on webhooks, over HTTP and on the command line. */
 
-import { grantRules, iso } from "../auth/token.ts";
+import { iso } from "../auth/token.ts";
 import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
@@ -189,6 +189,8 @@ export function parseNewWebhook(given: unknown) {
 
 const URL_CHARACTERS_MAX = 2_048;
 
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+
 const newRules = {
   url: {
     expected: `an http or https URL of at most ${URL_CHARACTERS_MAX} characters without a user`,
@@ -198,7 +200,11 @@ const newRules = {
       return /^https?:$/.test(url.protocol) && url.username + url.password === "" ? url : undefined;
     },
   },
-  name: grantRules.name,
+  /** It is part of URLs. */
+  name: {
+    expected: "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit",
+    find: (value: unknown) => (typeof value === "string" && NAME.test(value) ? value : undefined),
+  },
   types: {
     expected: `one or more of ${changeTypes.join(", ")}`,
     find: findChangeTypes,

@@ -1,17 +1,21 @@
 /** Another HTTP thread: a whole server, with its own store linked to the store's threads. */
 
-import { parentPort, workerData } from "node:worker_threads";
+import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { openAuthenticator } from "../auth/token.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
-import type { FromWorker, ToWorker, WorkerSetup } from "./start.ts";
+import type { FromWorker, WorkerSetup } from "./start.ts";
 
-const { config, metricsMemory, ratesMemory, link } = workerData as WorkerSetup;
+const { config, metricsMemory, ratesMemory, link, orders } = workerData as WorkerSetup & {
+  readonly orders: MessagePort;
+};
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
+/** Answers come in the order of the requests. */
 const asked: PromiseWithResolvers<never>[] = [];
+parentPort?.on("message", (answer: unknown) => asked.shift()?.resolve(answer as never));
 function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   const answered = Promise.withResolvers<never>();
   asked.push(answered);
@@ -37,17 +41,17 @@ async function start(): Promise<() => Promise<void>> {
     },
     ratesMemory,
   });
-  send("listening");
   return async () => {
     await server.stop();
     await store.close();
-    send("stopped");
   };
 }
 
 // If it rejects, the thread fails, and with it the process.
 const started = start();
-parentPort?.on("message", (message: ToWorker) => {
-  if (message === "stop") void started.then((stop) => stop());
-  else asked.shift()?.resolve(message.answer as never);
-});
+async function perform(order: "start" | "stop"): Promise<void> {
+  const stop = await started;
+  if (order === "stop") await stop();
+  orders.postMessage({ value: undefined });
+}
+orders.on("message", (order: "start" | "stop") => void perform(order));

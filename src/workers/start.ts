@@ -1,7 +1,6 @@
 /** Starts HTTP: a server on this thread and, with --workers, on other threads that share its port. */
 
 import { join } from "node:path";
-import { Worker } from "node:worker_threads";
 import { openAuthenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
@@ -11,6 +10,7 @@ import type { Log } from "../observe/log.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { ServedStores } from "../store/open.ts";
+import { startThread } from "../store/sqlite/thread.ts";
 
 export interface WorkerSetup {
   readonly config: Config;
@@ -22,15 +22,9 @@ export interface WorkerSetup {
 }
 
 export type FromWorker =
-  | "listening"
-  | "stopped"
   | { readonly logLine: string }
   | { readonly failure: FailedRequest }
   | { readonly asks: "activity" | "metrics"; readonly sinceMs: number };
-
-/** Answers come in the order of the requests. */
-export type ToWorker = "stop" | { readonly answer: Answer };
-type Answer = Awaited<ReturnType<Reporter["readActivity"]>> | string;
 
 interface Parts {
   readonly config: Config;
@@ -93,48 +87,30 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
 
 function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, reporter: Reporter) {
   const { link } = setup;
-  const worker = new Worker(join(import.meta.dir, "http-worker"), {
-    workerData: setup,
-    transferList: link === undefined ? [] : [link.writes, link.reads],
-  });
-  const listening = Promise.withResolvers<void>();
-  const ended = Promise.withResolvers<void>();
-  let isListening = false;
+  const ports = link === undefined ? [] : [link.writes, link.reads];
+  const thread = startThread(join(import.meta.dir, "http-worker"), setup, ports);
+  const listening = thread.ask("start");
   let isStopping = false;
-  /** Rethrows a worker's uncaught error on this thread, which has the handler for it. */
-  const fail = (error: unknown): void => {
-    ended.resolve();
-    listening.reject(error);
-    if (isListening && !isStopping)
-      queueMicrotask(() => {
-        throw error as Error;
-      });
-    isStopping = true;
-  };
+  // Rethrown on this thread, which has the handler for it. Before it listens, the start fails.
+  const watch = () =>
+    thread.ended.catch((error: unknown) => {
+      if (!isStopping) throw error;
+    });
+  listening.then(watch, () => undefined);
   const make = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) =>
     asks === "activity" ? reporter.readActivity(sinceMs) : reporter.formatMetrics();
   let answered: Promise<void> = Promise.resolve();
-  worker.on("message", (message: FromWorker) => {
-    if (message === "stopped") ended.resolve();
-    else if (message === "listening") {
-      isListening = true;
-      listening.resolve();
-    } else if ("logLine" in message) writeLog(message.logLine);
+  thread.worker.on("message", (message: FromWorker) => {
+    if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) reporter.noteFailure(message.failure);
-    else
-      answered = answered.then(async () => {
-        worker.postMessage({ answer: await make(message) } satisfies ToWorker);
-      });
+    else answered = answered.then(async () => thread.worker.postMessage(await make(message)));
   });
-  worker.on("error", fail);
-  worker.on("exit", () => fail(new Error("an HTTP thread has ended")));
   return {
-    listening: listening.promise,
+    listening,
     async stop(): Promise<void> {
       isStopping = true;
-      worker.postMessage("stop" satisfies ToWorker);
-      await ended.promise;
-      await worker.terminate();
+      await thread.ask("stop").catch(() => undefined);
+      thread.end();
     },
   };
 }

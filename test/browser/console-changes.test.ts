@@ -3,16 +3,30 @@
 import { expect, test } from "bun:test";
 import {
   change,
+  createToken,
   describeInBrowser,
+  holdFeed,
   looks,
   openConsole,
   rowOf,
   setHidden,
   startConsole,
   startJourneys,
+  storeLines,
   toastOf,
 } from "../support/browser.ts";
-import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+
+/** What someone else's token does. */
+async function asAnna(service: TestService, method: string, path: string, body?: object) {
+  annas.set(service, annas.get(service) ?? createToken(service, { name: "Anna Müller" }));
+  const authorization = `Bearer ${await annas.get(service)}`;
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await send(service, method, path, { headers: { authorization }, ...sent });
+  expect(response.ok).toBe(true);
+}
+
+const annas = new Map<TestService, Promise<string>>();
 
 const { it, test: once } = await startJourneys({}, async ({ url }) => {
   for (let id = 101n; id <= 180n; id++) await sendPlant(url, { id, name: `Plant ${id}`, tag: "a" });
@@ -78,13 +92,13 @@ describeInBrowser("in the console,", () => {
     await toastOf(page, "Changed “Mine”").waitFor();
     expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Mine" });
 
-    // An earlier version is brought back from its history.
+    // An earlier version is restored from its history.
     await change(service, id + 1, { name: "Second version", tag: "b" });
     await page.goto(`${service.url}/#/plants/${id + 1}`);
     const entries = page.locator(".entry");
     await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
     const first = entries.filter({ hasText: "Added by" });
-    await first.getByRole("button", { name: "Bring back" }).click();
+    await first.getByRole("button", { name: "Restore" }).click();
     await toastOf(page, `Changed “Plant ${id + 1}”`).waitFor();
     expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
       name: `Plant ${id + 1}`,
@@ -92,7 +106,7 @@ describeInBrowser("in the console,", () => {
     });
     // What is current needs no button.
     await entries.nth(2).waitFor();
-    expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
+    expect(await page.getByRole("button", { name: "Restore" }).count()).toBe(1);
   });
 
   once("an edit of a plant that someone else deleted is not thrown away by Esc", async (visit) => {
@@ -109,25 +123,154 @@ describeInBrowser("in the console,", () => {
     expect(await name.inputValue()).toBe("Mine");
   });
 
-  it("a plant that was deleted can be restored from Recently deleted and from its own page", async (visit) => {
+  it("a conflict names the other person and shows both versions", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/130" });
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Mine");
+    await asAnna(service, "PUT", "/plants/130", { name: "Hers", tag: "hers" });
+    const notice = page.getByRole("alert");
+    await notice.getByText("Anna Müller changed this plant.").waitFor();
+    const [now, mine] = ["Now", "Yours"].map((term) =>
+      notice.locator(".facts > div", { hasText: term }).getByRole("definition"),
+    );
+    expect(await now?.innerText()).toBe("Hers hers");
+    expect(await mine?.innerText()).toBe("Mine a");
+    await notice.getByRole("button", { name: "Overwrite with mine" }).click();
+    await toastOf(page, "Saved “Mine”").waitFor();
+
+    // A conflict that the answer tells of, because the page does not follow.
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Mine again");
+    await holdFeed(page);
+    announceFailure("/plants/130", 412);
+    await asAnna(service, "PUT", "/plants/130", { name: "Hers again" });
+    await page.getByRole("button", { name: "Save" }).click();
+    await notice.getByText("Anna Müller changed this plant.").waitFor();
+    await notice.getByRole("button", { name: "Discard my edit" }).click();
+    await page.locator(".shown-name", { hasText: "Hers again" }).waitFor();
+  });
+
+  it("a plant that someone else deleted can be added again as it was edited", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants/131" });
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Mine");
+    await asAnna(service, "DELETE", "/plants/131");
+    await page.getByText("Anna Müller deleted this plant.").waitFor();
+    await page.getByRole("button", { name: "Add it again" }).click();
+    await page.locator(".shown-name", { hasText: "Mine" }).waitFor();
+    expect(await service.findPlant(131n)).toMatchObject({ name: "Mine", tag: "a" });
+  });
+
+  it("Changes shows who did what, newest first, and folds an import to one line that can be undone", async (visit) => {
+    const { service } = visit;
+    const lines = Array.from(
+      { length: 1500 },
+      (_, at) => `{"id":${5000 + at},"name":"New ${at}"}\n`,
+    );
+    await send(service, "POST", "/plants/batch?batch=spring.csv+2026-11-17T10:12:00.000Z", {
+      body: lines.join(""),
+      headers: { "content-type": "application/x-ndjson" },
+    });
+    await asAnna(service, "PUT", "/plants/140", { name: "Renamed by her", tag: "a" });
+    const { page } = await visit.open();
+    await page.getByRole("link", { name: "Changes" }).click();
+    const rowWith = (text: string) => page.getByRole("row").filter({ hasText: text });
+    await rowWith("Renamed by her").getByText("Plant 140").waitFor();
+    await rowWith("Renamed by her").getByText("Anna Müller").waitFor();
+    const batch = rowWith("spring.csv");
+    await batch.getByText("1,500 added").waitFor();
+    expect(await batch.count()).toBe(1);
+    // What others do appears at once.
+    await asAnna(service, "DELETE", "/plants/141");
+    await rowWith("Plant 141").getByText("Deleted", { exact: true }).waitFor();
+
+    await batch.getByRole("button", { name: "Undo spring.csv" }).click();
+    const dialog = page.getByRole("dialog", { name: "Undo “spring.csv”?" });
+    await dialog.getByText("1,500 plants will be as before.").waitFor();
+    await dialog.getByRole("button", { name: "Undo 1,500 plants" }).click();
+    await toastOf(page, "Undone: 1,500 plants.").waitFor();
+    expect(await service.findPlant(5000n)).toBeUndefined();
+    await rowWith("Undo: spring.csv").getByText("1,500 deleted").waitFor();
+    await rowWith("1,500 added").getByText("Undone").waitFor();
+    // The undo can be undone, after a reload too.
+    await page.reload();
+    await rowWith("1,500 added").getByText("Undone").waitFor();
+    await page.getByRole("button", { name: "Undo Undo: spring.csv" }).click();
+    await page.getByRole("button", { name: "Undo 1,500 plants" }).click();
+    await rowWith("Undo: Undo: spring.csv").waitFor();
+    expect(await service.findPlant(5000n)).toMatchObject({ name: "New 0" });
+  });
+
+  it("Changes of one person, one plant, one kind and one batch are found", async (visit) => {
+    const { service } = visit;
+    await asAnna(service, "PUT", "/plants/142", { name: "Filtered", tag: "a" });
+    await asAnna(service, "DELETE", "/plants/143?batch=Clean-up");
+    await sendPlant(service.url, { id: 143n, name: "Back", tag: null });
+    const { page } = await visit.open({ at: "#/changes" });
+    const rows = page.locator("tbody tr");
+    const untilShown = async (...texts: readonly string[]): Promise<void> => {
+      for (const [at, text] of texts.entries())
+        await rows.nth(at).filter({ hasText: text }).waitFor();
+      await rows.nth(texts.length).waitFor({ state: "detached" });
+    };
+    await page.getByLabel("Plant id").fill("143");
+    await page.getByLabel("Plant id").press("Enter");
+    await untilShown("Back", "Clean-up", "Plant 143");
+    await page.getByLabel("Person").fill("Anna Müller");
+    await page.getByLabel("Person").press("Enter");
+    await untilShown("Clean-up");
+    // It was changed since, and the dialog says so.
+    await page.getByRole("button", { name: "Undo Clean-up" }).click();
+    await page.getByText("Nothing to undo: 1 changed since").waitFor();
+    await page.keyboard.press("Escape");
+    await rows.getByRole("link", { name: "Clean-up" }).click();
+    await untilShown("Deleted 143");
+    await page.getByRole("link", { name: "All changes" }).click();
+    await page.getByLabel("Kind").selectOption("Added");
+    await rows.first().filter({ hasText: "Back" }).waitFor();
+    await page.goBack();
+    await rows.filter({ hasText: "Filtered" }).waitFor();
+  });
+
+  test("Changes reads far back, page by page", async () => {
+    await using own = await startConsole();
+    const all = Array.from(
+      { length: 250 },
+      (_, at) => `{"id":${at + 1},"name":"Plant ${at + 1}"}\n`,
+    );
+    await storeLines(own, all);
+    await using view = await openConsole(own, { at: "#/changes" });
+    const { page } = view;
+    const rows = page.locator("tbody tr");
+    const more = page.getByRole("button", { name: "Show more" });
+    await rows.nth(99).waitFor();
+    await more.click();
+    await rows.nth(199).waitFor();
+    await more.click();
+    await page.getByText("No older changes are kept.").waitFor();
+    expect(await rows.count()).toBe(250);
+  });
+
+  it("a plant that was deleted can be restored from Changes and from its own page", async (visit) => {
     const [id, other] = [510, 150];
     await sendPlant(visit.service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
     await change(visit.service, id);
-    await using view = await visit.open();
+    await using view = await visit.open({ at: "#/changes?type=removed" });
     const { page, service } = view;
-    await page.getByRole("link", { name: "Recently deleted" }).click();
-    const entry = page.locator(".entry", { hasText: `Lost ${id}` });
-    await entry.waitFor();
-    await entry.getByRole("button", { name: "Bring back" }).click();
-    await toastOf(page, `Restored “Lost ${id}”`).waitFor();
-    await entry.getByRole("button").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: `Undo Deleted “Lost ${id}”` }).click();
+    await page
+      .getByRole("dialog")
+      .getByRole("cell", { name: `Lost ${id} · b` })
+      .waitFor();
+    await page.getByRole("button", { name: "Undo 1 plant" }).click();
+    await toastOf(page, "Undone: 1 plant.").waitFor();
     expect(await service.findPlant(BigInt(id))).toMatchObject({ tag: "b" });
 
     await change(service, other);
     view.announceFailure(`/plants/${other}`, 404);
     await page.goto(`${service.url}/#/plants/${other}`);
     await page.getByText("There is no plant with this id").waitFor();
-    await page.getByRole("button", { name: "Bring back" }).first().click();
+    await page.getByRole("button", { name: "Restore" }).first().click();
     await page.locator(".shown-name", { hasText: `Plant ${other}` }).waitFor();
     expect(await service.findPlant(BigInt(other))).toMatchObject({ name: `Plant ${other}` });
   });
@@ -144,6 +287,16 @@ describeInBrowser("in the console,", () => {
       await page.getByRole("button", { name: "Sign in" }).click();
       await rowOf(page, "Rose").waitFor();
       await page.getByText("This store keeps no history.").waitFor();
+      await page.goto(`${own.url}/#/changes`);
+      await page.getByRole("alert").getByText("This store keeps no history.").waitFor();
+      // Without a history there is no undo, so one plant is reason enough to ask.
+      await page.goto(`${own.url}/#/plants`);
+      await page.getByRole("checkbox", { name: "Select “Rose”" }).click();
+      await page.getByRole("button", { name: "Delete" }).click();
+      await page.getByRole("dialog").getByText("This can't be undone").waitFor();
+      await page.getByRole("button", { name: "Delete 1 plant" }).click();
+      await toastOf(page, "Deleted 1 plant.").waitFor();
+      expect(await page.getByRole("button", { name: "Undo" }).count()).toBe(0);
     },
   );
 });

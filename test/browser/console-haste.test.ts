@@ -106,8 +106,8 @@ describeInBrowser("somebody in a hurry", () => {
     await openRow(page, "Elm");
     await page.getByRole("button", { name: "Edit" }).waitFor();
     expect(await pressAtOnce(page, "e")).toBe("edit-name");
-    await page.getByRole("link", { name: "Activity" }).click();
-    await page.getByRole("heading", { name: "Activity" }).waitFor();
+    await page.getByRole("link", { name: "Health" }).click();
+    await page.getByRole("heading", { name: "Health" }).waitFor();
     expect(await pressAtOnce(page, "/")).toBe("search");
   });
 

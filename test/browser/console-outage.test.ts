@@ -53,7 +53,7 @@ describeInBrowser("a service that is stopped and started again", () => {
       await page.getByRole("button", { name: "Delete" }).click();
       await toastOf(page, "Deleted").waitFor();
       await service[Symbol.asyncDispose]();
-      await page.getByRole("button", { name: "Undo" }).click();
+      await toastOf(page, "Deleted").getByRole("button", { name: "Undo" }).click();
       await toastOf(page, "Couldn't restore").waitFor();
       await restart();
       await page.getByRole("button", { name: "Try again" }).click();

@@ -52,14 +52,18 @@ describeInBrowser("several plants", () => {
       "few",
     ]);
     await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
+    const dialog = page.getByRole("dialog", { name: "Undo “Tag 4 plants as moved”?" });
+    await dialog.getByRole("button", { name: "Undo 4 plants" }).click();
     await toastOf(page, "Undone: 4 plants.").waitFor();
     expect(await tagOf(service, 2)).toBe("few");
+    await rowOf(page, "Plant 2").first().waitFor();
 
     await check(page, 3);
     await page.getByRole("button", { name: "Delete" }).click();
     await toastOf(page, "Deleted 1 plant.").waitFor();
     expect(await service.findPlant(BigInt(3))).toBeUndefined();
     await page.keyboard.press("u");
+    await page.getByRole("button", { name: "Undo 1 plant" }).click();
     await toastOf(page, "Undone: 1 plant.").waitFor();
     await rowOf(page, "Plant 3").first().waitFor();
 
@@ -106,6 +110,57 @@ describeInBrowser("several plants", () => {
     await page.getByRole("button", { name: "Delete" }).click();
     await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
     expect(await service.findPlant(1n)).toBeDefined();
+  });
+
+  it("are asked about with their number and filter, if they are more than a page", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?tag=many&q=plant+5" });
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await check(page, 50);
+    await page.getByText(/^All [\d,]+ but 1 selected$/).waitFor();
+    // An empty field is no tag to set.
+    expect(await page.getByRole("button", { name: "Set tag" }).isDisabled()).toBe(true);
+    await page.getByLabel("Tag for the selected plants").press("Enter");
+    await page.getByRole("button", { name: "Remove tag" }).click();
+    const dialog = page.getByRole("dialog", { name: /^Remove the tag of [\d,]{3,} plants\?$/ });
+    await dialog
+      .getByText("These are all plants that have the tag “many” and match “plant 5”, but 1.")
+      .waitFor();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    expect(await tagOf(service, 51)).toBe("many");
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog", { name: /^Delete [\d,]{3,} plants\?$/ }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByText(/^All [\d,]+ but 1 selected$/).waitFor();
+    expect(await service.findPlant(51n)).toBeDefined();
+  });
+
+  it("can be paused, continued after a reload on any page, and undone after another", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants?q=plant+70" });
+    await check(page, 700);
+    await check(page, 706, ["Shift"]);
+    await page.getByText("7 selected").waitFor();
+    const gate = Promise.withResolvers<void>();
+    await page.route(/\/plants\/70[4-6]\?batch=/, async (route) => {
+      await gate.promise;
+      await route.fallback();
+    });
+    await setTag(page, "paused");
+    await page.getByText("Changing… 4 of 7").waitFor();
+    await page.getByRole("link", { name: "Changes" }).click();
+    await page.getByRole("button", { name: "Pause", exact: true }).click();
+    await page.getByText("Pausing… 4 of 7").waitFor();
+    await page.reload();
+    await page.unrouteAll();
+    await page.getByText("Paused: Tag 7 plants as paused, 4 of 7").waitFor();
+    expect(await tagOf(service, 706)).toBe("many");
+    await page.getByRole("button", { name: "Continue" }).click();
+    await toastOf(page, "Changed 7 plants.").waitFor();
+    expect(await tagOf(service, 706)).toBe("paused");
+    await page.reload();
+    await page.getByRole("button", { name: "Undo Tag 7 plants as paused" }).click();
+    await page.getByRole("button", { name: "Undo 7 plants" }).click();
+    await toastOf(page, "Undone: 7 plants.").waitFor();
+    expect(await Promise.all([700, 706].map((id) => tagOf(service, id)))).toEqual(["many", "many"]);
   });
 
   it("can be stopped, and the rest stays selected", async (visit) => {
@@ -169,7 +224,7 @@ describeInBrowser("several plants", () => {
     for (const id of [60, 61, 62]) {
       await openRow(page, `Plant ${id}`);
       await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
-      await toastOf(page, `Deleted “Plant ${id}”`).waitFor();
+      await rowOf(page, `Plant ${id}`).waitFor({ state: "detached" });
     }
     await toastOf(page, "Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
   });
@@ -186,7 +241,7 @@ describeInBrowser("a job on several plants", () => {
     };
     await page.route(/plants\?q=plant\+900(&|$)/, hold, { times: 1 });
     const body = '{"error":3003,"message":"The plant was changed."}';
-    await page.route("**/plants/9001", (route) =>
+    await page.route("**/plants/9001*", (route) =>
       route.request().method() === "PUT"
         ? route.fulfill({ status: 412, contentType: "application/json", body })
         : route.fallback(),

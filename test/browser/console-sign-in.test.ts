@@ -12,7 +12,7 @@ import {
   type TestPage,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { fillNew, signOut, untilAt, untilSo } from "../support/steps.ts";
+import { edit, fillNew, signOut, untilAt, untilSo } from "../support/steps.ts";
 
 const { it, test } = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),
@@ -71,20 +71,54 @@ describeInBrowser("signing in to the console", () => {
       token: null,
       at: `#token=${TEST_TOKEN}`,
     });
-    await rowOf(page, "Rose").waitFor();
     await untilAt(page, `${service.url}/`);
+    await page.getByRole("button", { name: "Continue as “PLANTSTORE_TOKEN”" }).click();
+    await rowOf(page, "Rose").waitFor();
+    expect(await page.evaluate<number>("localStorage.length")).toBe(0);
     await page.goBack();
     expect(page.url()).not.toContain("token");
     await page.goForward();
-    // A link in a tab that has a token changes nothing, also after signing out.
-    await page.evaluate("location.hash = 'token=pst_other'");
+    // The link of the one who is signed in asks nothing.
+    await page.evaluate(`location.hash = "token=${TEST_TOKEN}"`);
     await untilSo(page, `location.href === "${service.url}/"`);
     await rowOf(page, "Rose").waitFor();
     await signOut(page);
-    expect(await page.locator(".field-fault").count()).toBe(0);
     announceFailure("/token", 401);
     await page.goto(`${service.url}/#token=pst_wrong`);
-    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
+    await page.getByRole("alert").getByText("not accepted").waitFor();
+    await page.getByRole("button", { name: "Sign in with a token" }).click();
+    await page.getByLabel("Token").waitFor();
+  });
+
+  it("by a link can be for the device, and asks whom to continue as if someone is signed in", async (visit) => {
+    const anna = await createToken(visit.service, { name: "Anna Müller" });
+    const { page, service } = await visit.open({ token: null, at: `#token=${TEST_TOKEN}` });
+    await page.getByLabel("Stay signed in on this device").check();
+    await page.getByRole("button", { name: /^Continue as/ }).click();
+    await openRow(page, "Rose");
+    await edit(page, "Draft of the first");
+    const another = await page.context().newPage();
+    await another.goto(service.url);
+    await rowOf(another, "Rose").waitFor();
+    await another.close();
+
+    await page.evaluate(`location.hash = "token=${anna}"`);
+    await page.getByText("You are signed in as “PLANTSTORE_TOKEN”").waitFor();
+    await page.getByRole("button", { name: "Stay “PLANTSTORE_TOKEN”" }).click();
+    await page.getByRole("button", { name: "Signed in as PLANTSTORE_TOKEN" }).waitFor();
+    await page.evaluate(`location.hash = "token=${anna}"`);
+    await page.getByRole("button", { name: "Continue as “Anna Müller”" }).click();
+    await page.getByRole("button", { name: "Signed in as Anna Müller" }).waitFor();
+    // Nothing of the first person is left in this tab; the device is still theirs.
+    await page.goto(`${service.url}/#/plants/1`);
+    await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
+    expect(await page.evaluate<number>("localStorage.length")).toBe(1);
+  });
+
+  test("sends nobody to a command line", async (visit) => {
+    const { page } = await visit.open({ token: null });
+    await page.getByText("Ask the person who runs the store").waitFor();
+    expect(await page.locator("code").count()).toBe(0);
   });
 
   it("for this device holds in new tabs and the reference, until one tab signs out", async (visit) => {
@@ -140,7 +174,8 @@ describeInBrowser("a token that may not do everything", () => {
     const { page, service, announceFailure } = await visit.open({ token });
     announceFailure("/plants", 409);
     expect(await page.getByRole("grid").count()).toBe(0);
-    expect(await page.getByRole("link", { name: "Activity" }).count()).toBe(0);
+    for (const name of ["Changes", "Health"])
+      expect(await page.getByRole("link", { name }).count()).toBe(0);
     await fillNew(page, "1", "Tulip");
     await page.getByRole("button", { name: "Add plant" }).click();
     await page.getByText("Id 1 already belongs to another plant").waitFor();

@@ -2,6 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
+import { joinWriter, nameBatch } from "../../src/domain/change.ts";
 import {
   change,
   describeInBrowser,
@@ -89,7 +90,7 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   "a conflict": async (page) => {
     await change(service, 5, { name: `Rose, changed ${Date.now()}`, tag: "shrub" });
-    await page.locator(".now").waitFor();
+    await page.getByRole("alert").getByText("Yours:").waitFor();
   },
   "a plant that is not there": async (page) => {
     await page.goto(`${service.url}/#/plants/6`);
@@ -138,8 +139,8 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     releaseImport();
     await page.getByText(/(was|were) refused/).waitFor();
   },
-  "the activity": async (page) => {
-    await page.goto(`${service.url}/#/activity`);
+  "the health": async (page) => {
+    await page.goto(`${service.url}/#/health`);
     await page.locator(".chart svg").first().waitFor();
   },
   "the tokens": async (page) => {
@@ -151,12 +152,16 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.getByRole("dialog", { name: "New token" }).waitFor();
     await page.keyboard.press("Escape");
   },
-  "what was deleted": async (page) => {
+  "the changes": async (page) => {
     await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
-    await service.store.removePlant(8n, {});
-    await page.goto(`${service.url}/#/plants`);
-    await page.getByRole("link", { name: "Recently deleted" }).click();
-    await page.locator(".entry").first().waitFor();
+    await service.store.removePlant(8n, {}, joinWriter("Anna Müller", nameBatch("Clean-up")));
+    await page.goto(`${service.url}/#/changes`);
+    await page.getByRole("link", { name: "Clean-up" }).first().waitFor();
+  },
+  "what an undo would do": async (page) => {
+    await page.getByRole("button", { name: "Undo Clean-up" }).first().click();
+    await page.getByRole("cell", { name: "Fern · a" }).waitFor();
+    await page.keyboard.press("Escape");
   },
 };
 

@@ -2,6 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Locator, Page } from "playwright-core";
+import { settings } from "../../src/config.ts";
 import { describeInBrowser, looks, openPage, phone, type TestPage } from "../support/browser.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 import { untilAt, untilSo } from "../support/steps.ts";
@@ -19,7 +20,8 @@ interface Document {
   readonly paths: Readonly<
     Record<string, Readonly<Record<string, { readonly operationId?: string }>>>
   >;
-  readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
+  readonly webhooks: Readonly<Record<string, unknown>>;
+  readonly components: Readonly<Record<"schemas" | "headers", Readonly<Record<string, unknown>>>>;
 }
 
 const description = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
@@ -53,6 +55,12 @@ async function execute(operation: Locator): Promise<{ status: string; body: stri
     body: await live.locator(".body").innerText(),
   };
 }
+
+const untilCopied = (page: Page, text: string): Promise<void> =>
+  untilSo(
+    page,
+    `navigator.clipboard.readText().then((text) => text.includes(${JSON.stringify(text)}))`,
+  );
 
 describeInBrowser("the API reference", () => {
   // One page for several looks: each load takes the browser seconds.
@@ -93,17 +101,23 @@ describeInBrowser("the API reference", () => {
         expect(code).toContain("Monstera deliciosa");
       }
       await create.getByRole("button", { name: "Copy", exact: true }).click();
-      const isCopied = `navigator.clipboard.readText().then((text) => text.startsWith("package main"))`;
-      await untilSo(page, isCopied);
+      await untilCopied(page, "package main");
 
-      // A language that was chosen once is chosen in every operation.
+      // A language that was chosen once is chosen in every operation, and on the next visit.
+      await page.reload();
       const read = findOperation(page, "readPlant");
       const code = read.locator(".samples pre");
+      await code.waitFor();
       expect(await code.innerText()).toContain("package main");
       expect(await code.innerText()).toContain("Bearer YOUR_TOKEN");
+      // Others may see the screen: only the copy has the token.
       await pasteToken(page);
-      expect(await code.innerText()).toContain(`Bearer ${TEST_TOKEN}`);
+      expect(await code.innerText()).toContain(`Bearer ${TEST_TOKEN.slice(0, 4)}••••••••`);
+      expect(await page.locator("main").innerText()).not.toContain(TEST_TOKEN);
+      await read.getByRole("button", { name: "Copy", exact: true }).click();
+      await untilCopied(page, `Bearer ${TEST_TOKEN}`);
 
+      if (look === phone) await page.getByText("Contents", { exact: true }).click();
       await page.getByRole("link", { name: "List plants" }).click();
       await untilAt(page, "/docs#/plants/listPlants");
       await page.getByText("Failures:").first().click();
@@ -192,6 +206,112 @@ describeInBrowser("the API reference", () => {
       expect(await view.page.evaluate<string>("document.cookie")).toBe("");
     },
   );
+
+  test("shows enums, defaults, limits, headers and examples, with links to the schemas", async () => {
+    await using view = await openDocs();
+    const { page } = view;
+    const list = findOperation(page, "listPlants");
+    const order = list.getByLabel(/^order /);
+    expect(await order.locator("option").allInnerTexts()).toEqual(["asc (default)", "desc"]);
+    await order.selectOption("desc");
+    expect(await list.locator(".samples pre").innerText()).toContain("/plants?order=desc'");
+    await list.getByText("integer, query, 1 to 1000, default 100").waitFor();
+    await list.getByText("text/csv", { exact: true }).last().waitFor();
+    await list.getByText('2,"Ficus lyrata",').waitFor();
+
+    const create = findOperation(page, "createPlant");
+    await create.getByText("1 to 100 characters").waitFor();
+    await create.getByLabel("Example", { exact: true }).selectOption("untagged");
+    expect(await create.getByLabel("Request body").inputValue()).toContain("Ficus lyrata");
+    await create.getByText("Failures:").click();
+    // Every error of every failure has its example.
+    const failures = await create.locator(".responses").innerText();
+    const compact = failures.replaceAll(/\s/g, "");
+    const { components } = description;
+    const codes = failures.match(/^\d{4} \w+(?=:)/gm) ?? [];
+    expect(codes.length).toBeGreaterThan(15);
+    for (const code of codes) expect(compact).toContain(`{"error":${code.slice(0, 4)},`);
+
+    const text = await page.locator("main").innerText();
+    for (const header of Object.keys(components.headers)) expect(text).toContain(header);
+    for (const path of Object.keys(description.webhooks)) expect(text).toContain(path);
+    for (const { env } of Object.values(settings)) expect(text).toContain(env);
+    const webhook = page.locator('[id="/schemas/Webhook"]');
+    await webhook.getByText("string: active, paused").waitFor();
+    await webhook.getByText("durationMs").waitFor();
+    await list.getByRole("link", { name: "StoredPlant" }).first().click();
+    await untilAt(page, "/docs#/schemas/StoredPlant");
+  });
+
+  test("finds operations, errors and settings, and marks the place in the page", async () => {
+    await using view = await openDocs();
+    const { page } = view;
+    const search = page.getByRole("combobox", { name: /^Search/ });
+    for (const [words, title, address] of [
+      ["remove plant", "Remove a plant", "/plants/removePlant"],
+      ["3001", "3001 id_taken", "/errors/3001"],
+      ["log_level", "PLANTSTORE_LOG_LEVEL", "/settings/PLANTSTORE_LOG_LEVEL"],
+      ["plant.created", "A plant was created", "/webhooks/onPlantCreated"],
+    ] as const) {
+      await page.keyboard.press("/");
+      await untilSo(page, `document.activeElement?.getAttribute("role") === "combobox"`);
+      await page.keyboard.type(words);
+      await page.getByRole("option", { name: title, selected: true }).waitFor();
+      await page.keyboard.press("Enter");
+      await untilAt(page, `/docs#${address}`);
+      await untilSo(
+        page,
+        `(() => {
+          const { top } = document.querySelector(${JSON.stringify(`[id="${address}"]`)}).getBoundingClientRect();
+          return top > 0 && top < innerHeight;
+        })()`,
+      );
+    }
+    await page.keyboard.press("/");
+    await page.keyboard.type("token");
+    await page.keyboard.press("ArrowDown");
+    await page.locator('#found-1[aria-selected="true"]').waitFor();
+    await page.keyboard.press("Escape");
+    expect(await search.inputValue()).toBe("");
+
+    const contents = page.getByRole("navigation", { name: "Contents" });
+    for (const title of ["Paging", "List plants", "Settings"]) {
+      await contents.getByRole("link", { name: title }).click();
+      await contents.locator("[aria-current]", { hasText: title }).waitFor();
+      expect(await contents.locator("[aria-current]").count()).toBe(1);
+    }
+  });
+
+  test("opens an answer below the button, and follows changes in every language", async () => {
+    await using view = await openDocs();
+    const { page } = view;
+    await pasteToken(page);
+    const list = findOperation(page, "listPlants");
+    expect((await execute(list)).status).toBe("200");
+    const distance = await page.evaluate<number>(`(() => {
+      const card = document.querySelector("[id$='/listPlants']");
+      const button = card.querySelector("[type=submit]").getBoundingClientRect();
+      const answer = card.querySelector(".live").getBoundingClientRect();
+      return Math.abs(answer.left - button.left) + answer.top - button.bottom;
+    })()`);
+    expect(distance).toBeWithin(0, 60);
+    await untilSo(
+      page,
+      `document.querySelector("[id$='/listPlants'] .live .status").getBoundingClientRect().bottom < innerHeight`,
+    );
+
+    const changes = findOperation(page, "listChanges");
+    await changes.getByLabel("Accept").selectOption("text/event-stream");
+    for (const [title, sign] of [
+      ["curl", "curl -N "],
+      ["JavaScript", "await reader.read()"],
+      ["Python", "stream=True"],
+      ["Go", "io.Copy(os.Stdout"],
+    ] as const) {
+      await changes.getByRole("button", { name: title, exact: true }).click();
+      expect(await changes.locator(".samples pre").innerText()).toContain(sign);
+    }
+  });
 
   test("works under a base path, with links to the console and the description there", async () => {
     await using view = await openDocs({ url: shop.url });

@@ -17,6 +17,8 @@ interface ShownChange {
   readonly by?: string;
   readonly plant?: object;
   readonly before?: object;
+  readonly batch?: string;
+  readonly folded?: Readonly<Record<string, number>>;
 }
 
 async function createAll(service: TestService, ids: readonly number[]): Promise<void> {
@@ -31,6 +33,38 @@ async function read(service: TestService, query = ""): Promise<ShownChange[]> {
   const response = await send(service, "GET", `/changes${query}`);
   expect(response.status).toBe(200);
   return (await response.json()) as ShownChange[];
+}
+
+/** All pages: with a filter, or folded, each may end early. */
+async function readAll(service: TestService, first: string): Promise<ShownChange[]> {
+  const found: ShownChange[] = [];
+  let query: string | undefined = first;
+  while (query !== undefined) {
+    const response = await send(service, "GET", `/changes${query}`);
+    expect(response.status).toBe(200);
+    found.push(...((await response.json()) as ShownChange[]));
+    query = /<\/changes(\?[^>]*)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1];
+  }
+  return found;
+}
+
+/** Adds up the entries of a run that the end of a page has split. */
+function joinRuns(changes: readonly ShownChange[]): ShownChange[] {
+  const joined: ShownChange[] = [];
+  for (const change of changes) {
+    const last = joined.at(-1);
+    const { folded } = change;
+    if (folded === undefined || last?.folded === undefined || last.batch !== change.batch)
+      joined.push(change);
+    else {
+      const sums = Object.entries(folded).map(([type, count]) => [
+        type,
+        count + (last.folded?.[type] ?? 0),
+      ]);
+      joined[joined.length - 1] = { ...last, folded: Object.fromEntries(sums) };
+    }
+  }
+  return joined;
 }
 
 describe("GET /changes", () => {
@@ -92,6 +126,83 @@ describe("GET /changes", () => {
     expect(await read(service, `?after=${last}`)).toEqual([]);
   });
 
+  test("is read from the newest back, page by page, with every filter", async () => {
+    await using service = await startService();
+    await createAll(service, [1, 2, 3, 4, 5]);
+    for (const id of [6, 7]) await service.create(`{"id":${id},"name":"plant ${id}"}`);
+    await send(service, "DELETE", "/plants/3");
+    const all = await read(service, "?limit=1000");
+    expect(all).toHaveLength(8);
+    const filters: Record<string, (change: ShownChange) => boolean> = {
+      "": () => true,
+      "&type=created": ({ type }) => type === "created",
+      "&id=3": ({ id }) => id === 3,
+      "&by=PLANTSTORE_TOKEN": () => true,
+      "&by=x": () => false,
+    };
+    for (const [filter, isWanted] of Object.entries(filters))
+      for (const limit of [1, 2, 3, 1000]) {
+        const found = await readAll(service, `?order=desc&limit=${limit}${filter}`);
+        expect(found.toReversed()).toEqual(all.filter(isWanted));
+      }
+    // Before the oldest entry there is nothing; a number from the future starts at the newest.
+    expect(await read(service, "?order=desc&after=5")).toEqual([]);
+    const future = `?order=desc&after=${Number.MAX_SAFE_INTEGER}&limit=1`;
+    expect(await read(service, future)).toEqual(all.slice(-1));
+  });
+
+  test("folds consecutive changes of a batch, forwards and back", async () => {
+    await using service = await startService();
+    const inBatch = (method: string, id: number, batch: string, body?: string) =>
+      send(service, method, `/plants/${id}?batch=${batch}`, body === undefined ? {} : { body });
+    await createAll(service, [1, 2, 3, 4]);
+    await inBatch("DELETE", 1, "a");
+    await inBatch("PUT", 2, "a", '{"name":"two"}');
+    await inBatch("PUT", 3, "a", '{"name":"three"}');
+    await inBatch("DELETE", 2, "b");
+    await send(service, "DELETE", "/plants/4");
+    await inBatch("DELETE", 3, "b");
+    const shown = async (query: string): Promise<unknown[]> =>
+      joinRuns(await readAll(service, query)).map(({ id, folded }) => [id, folded]);
+    const [a, b] = [
+      { created: 0, replaced: 2, removed: 1 },
+      { created: 0, replaced: 0, removed: 1 },
+    ];
+    const back = [
+      [3, b],
+      [4, undefined],
+      [2, b],
+      [3, a],
+    ] as const;
+    expect((await shown("?order=desc&fold=batch")).slice(0, 4)).toEqual([...back]);
+    // The first change of the run stands for it. Without a batch there is nothing to fold.
+    const forwards = [
+      [1, a],
+      [2, b],
+      [4, undefined],
+      [3, b],
+    ] as const;
+    expect((await shown("?fold=batch")).slice(4)).toEqual([...forwards]);
+    expect(await shown("?order=desc&fold=batch&batch=b")).toEqual([
+      [3, { created: 0, replaced: 0, removed: 2 }],
+    ]);
+  });
+
+  test("knows who wrote, whatever the name", async () => {
+    await using service = await startService();
+    for (const [at, name] of ["Anna Müller", 'O’Brien "Bo" \\', "Anna"].entries()) {
+      const body = JSON.stringify({ name, scopes: ["plants:write"] });
+      const made = (await (await send(service, "POST", "/tokens", { body })).json()) as {
+        readonly token: string;
+      };
+      const headers = { authorization: `Bearer ${made.token}` };
+      const plant = JSON.stringify({ id: at, name: "n" });
+      await send(service, "POST", "/plants?batch=b", { headers, body: plant });
+      const found = await readAll(service, `?by=${encodeURIComponent(name)}`);
+      expect(found.map(({ id, by }) => [id, by])).toEqual([[at, name]]);
+    }
+  });
+
   test("streams the rest as lines", async () => {
     await using service = await startService();
     const ids = Array.from({ length: 2_500 }, (_, index) => index);
@@ -141,10 +252,12 @@ describe("GET /changes", () => {
     };
     const events = { accept: "text/event-stream" };
     const wrong =
-      "after=-1 after=1.5 after=9007199254740992 type= type=created,created id=a limit=0 order=asc";
+      "after=-1 after=1.5 after=9007199254740992 type= type=created,created id=a limit=0 order=up fold=all";
     for (const query of wrong.split(" "))
       expect([query, ...(await statusOf(`?${query}`))]).toEqual([query, 400, 1005]);
     expect(await statusOf("?limit=5", { accept: "application/x-ndjson" })).toEqual([400, 1005]);
+    for (const query of ["?order=desc", "?order=asc", "?fold=batch"])
+      expect(await statusOf(query, events)).toEqual([400, 1005]);
     expect(await statusOf("", { ...events, "last-event-id": "x" })).toEqual([400, 1005]);
     const headers = { ...events, "last-event-id": "x" };
     const both = await readError(await send(service, "GET", "/changes?type=made", { headers }));

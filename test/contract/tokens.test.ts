@@ -123,20 +123,6 @@ describe("tokens", () => {
     }
   });
 
-  test("are counted in the metrics if they end within a week, however many there are", async () => {
-    await using own = await startService();
-    const days = [...Array<number>(1_200).fill(6), 8, -1, undefined];
-    const records = days.map((day, index) => {
-      const expiresAtMs = day === undefined ? undefined : Date.now() + day * 86_400_000;
-      const grant = { name: `t${index}`, scopes: ["plants:read"], createdAtMs: 0 } as const;
-      return toRecord(mintToken(), { ...grant, expiresAtMs });
-    });
-    await own.store.adoptTokens(records);
-    await own.store.revokeToken(records[0]?.hash ?? "", 1);
-    const metrics = await (await send(own, "GET", "/metrics")).text();
-    expect(/^plantstore_tokens_expiring (.*)$/m.exec(metrics)?.[1]).toBe("1199");
-  });
-
   test("are not made by one that was revoked a moment ago, while its request was under way", async () => {
     const thief = await make({ name: "thief", scopes: ["tokens:manage"] });
     expect((await send(service, "GET", "/tokens", bearer(thief.token))).status).toBe(200);

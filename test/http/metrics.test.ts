@@ -183,7 +183,7 @@ describe("activity", () => {
       readP99Ms: null,
       writeP50Ms: expect.any(Number),
       writeP99Ms: expect.any(Number),
-      waiting: 0,
+      waiting: expect.any(Number),
       storeBytes: expect.any(Number),
     });
     const { samples } = await show(`?since=${(busy?.["atMs"] ?? 0) - 1}`);

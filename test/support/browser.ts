@@ -132,7 +132,7 @@ async function leaveTab({ context, page }: Tab): Promise<void> {
   await page.unrouteAll();
   await context.unrouteAll();
   await context.clearPermissions();
-  await page.emulateMedia({ forcedColors: null });
+  await page.emulateMedia({ forcedColors: null, media: null });
   // Until it is gone, the page could store something again.
   await page.evaluate(`Storage.prototype.setItem = () => undefined;
     localStorage.clear(); sessionStorage.clear(); window.name = ""`);
@@ -431,6 +431,6 @@ export const setHidden = (page: Page, isHidden: boolean): Promise<unknown> =>
 
 /** From here on the page learns of no change. */
 export async function holdFeed(page: Page): Promise<void> {
-  await page.route("**/changes?after=*", () => undefined);
+  await page.route(/\/changes\?after=\d+$/, () => undefined);
   await page.reload();
 }

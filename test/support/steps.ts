@@ -97,6 +97,16 @@ export const chooseFile = (page: Page, name: string, content: string | Uint8Arra
     .locator("#import-file")
     .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
 
+/** A figure of an import. */
+export const figure = (page: Page, name: string, count: string): Promise<void> =>
+  page
+    .locator(".figures > div")
+    .filter({ hasText: new RegExp(`^${name}\\s*${count}$`) })
+    .waitFor();
+
+export const start = (page: Page): Promise<void> =>
+  page.getByRole("button", { name: "Start import" }).click();
+
 /** What the pages have written last. */
 const consoles = new WeakMap<BrowserContext, string[]>();
 const LINES_MAX = 50;

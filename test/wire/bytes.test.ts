@@ -118,7 +118,7 @@ async function sendMalformed(bytes: string): Promise<[string, unknown[]]> {
   return [shown.join(", "), lines.map(({ reason }) => reason)];
 }
 
-// The runtime gives these answers before any handler, as docs/errors.md lists them: one of each kind, so an upgrade
+// The runtime gives these answers before any handler, as docs/api.md lists them: one of each kind, so an upgrade
 // that changes them is noticed. `npm run torture -- fuzz` sends thousands of others.
 describe("the runtime refuses by itself, without our JSON,", () => {
   const bodyOf = (...lines: readonly string[]): string => createHead(...lines) + SENT;

@@ -1,7 +1,13 @@
 /** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
 import type { ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
+import {
+  type BlockRow,
+  createBackwardPage,
+  createChangePage,
+  partOf,
+  trimBlocks,
+} from "../sql-store.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
 
@@ -51,6 +57,20 @@ const readBlocks = (
   WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last`;
 
 const READ = readBlocks(BLOCKS_MAX, true);
+/** From the block that contains the number $1 back. Its text does not count, so an older block is always read. */
+const READ_BACK = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
+    CASE WHEN $2::text IS NULL OR position($2::text IN entries) > 0 THEN entries END AS entries
+  FROM (
+    SELECT *, sum(octet_length(entries)) FILTER (WHERE last < $1::bigint)
+      OVER (ORDER BY last DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM (
+      SELECT last, length, at_us, entries, kept FROM plantstore_changes
+      WHERE last <= coalesce(
+        (SELECT min(last) FROM plantstore_changes WHERE last >= $1::bigint), $1::bigint)
+      ORDER BY last DESC LIMIT ${BLOCKS_MAX}
+    ) AS page
+  ) AS sized
+  WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last DESC`;
 /** Tells whether the journal is unbroken since then, and its newest number. Every instance asks ten times a second. */
 const PEEK = readBlocks(2, false);
 
@@ -84,6 +104,7 @@ export async function beginJournal(connection: Connection, changesDays: number):
 
 /** `newest` is the result of `numberBlocks`, called just before. */
 export async function readChanges(connection: Connection, query: ChangeQuery, newest: number) {
+  if (query.order === "desc") return readChangesBack(connection, query, newest);
   const page = createChangePage(query, newest, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
@@ -96,6 +117,16 @@ export async function readChanges(connection: Connection, query: ChangeQuery, ne
     if (!rows.every((row) => page.add(row)) || page.last >= newest) return page.finish();
     // After a failover, the new server may lack the newest blocks.
     if (page.last === start) return page.finish();
+  }
+}
+
+async function readChangesBack(connection: Connection, query: ChangeQuery, newest: number) {
+  const page = createBackwardPage(query, newest, PAGE_MS_MAX);
+  for (;;) {
+    const start = page.last;
+    const rows = await connection.query<BlockRow>(READ_BACK, [start, partOf(query)]);
+    if (!rows.every((row) => page.add(row))) return page.finish(false);
+    if (page.last === start) return page.finish(true);
   }
 }
 

@@ -136,8 +136,7 @@ const DESCRIPTORS_NEEDED = 32;
 /** Runs on its own thread: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
 export async function copyOnThread(order: CopyRequest, signal: AbortSignal): Promise<StoreFacts> {
   signal.throwIfAborted();
-  requireDescriptors();
-  const thread = startThread("reader-worker");
+  const thread = startCopyThread();
   signal.addEventListener("abort", thread.end);
   try {
     return (await thread.ask(order)) as StoreFacts;
@@ -150,18 +149,8 @@ export async function copyOnThread(order: CopyRequest, signal: AbortSignal): Pro
   }
 }
 
-/** Appends to change logs on its own thread, because a network folder may hang. */
-export function startAppender() {
-  requireDescriptors();
-  const thread = startThread("reader-worker");
-  return {
-    /** False if a new copy is needed. */
-    append: (order: AppendRequest) => thread.ask(order) as Promise<boolean>,
-    end: thread.end,
-  };
-}
-
-function requireDescriptors(): void {
+/** A thread that copies, or appends to change logs: a network folder may hang. */
+export function startCopyThread() {
   const opened: number[] = [];
   try {
     while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
@@ -173,6 +162,7 @@ function requireDescriptors(): void {
     throw new StoreOpenError(
       `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
     );
+  return startThread(join(import.meta.dir, "reader-worker"));
 }
 
 /** A link fails if the name was taken in the meantime; a rename would overwrite. */

@@ -22,7 +22,14 @@ import { INT64_MAX, INT64_MIN, lengthOf, type Plant } from "../../domain/plant.t
 import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
-import { type BlockRow, createChangePage, partOf, type PlantRow, toPlant } from "../sql-store.ts";
+import {
+  type BlockRow,
+  createBackwardPage,
+  createChangePage,
+  partOf,
+  type PlantRow,
+  toPlant,
+} from "../sql-store.ts";
 import { openReadOnly, runOn, translate, watchFiles } from "./database.ts";
 
 /** A read that may take long, as plain data, so another thread can run it. */
@@ -84,6 +91,12 @@ function connect(db: Database) {
       `SELECT first, last, at_ms,
         iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries
         FROM changes WHERE last >= ?1 ORDER BY last`,
+    ),
+    // From the block that contains the number ?1 back.
+    readChangesBack: prepare<BlockRow>(
+      `SELECT first, last, at_ms, iif(?2 IS NULL OR instr(entries, ?2), entries, NULL) AS entries
+        FROM changes WHERE last <= coalesce((SELECT min(last) FROM changes WHERE last >= ?1), ?1)
+        ORDER BY last DESC`,
     ),
     lastBreak: prepare<{ last: bigint | null }>(
       "SELECT max(last) AS last FROM changes WHERE first > last",
@@ -195,6 +208,7 @@ export class SqliteReader {
   }
 
   private readChanges(query: ChangeQuery) {
+    if (query.order === "desc") return this.readChangesBack(query);
     return this.read(({ lastBreak, newestChange, readChanges }) => {
       // Cached: finding it is a scan, and no break is added while a process keeps a journal.
       if (query.after === 0) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
@@ -202,6 +216,15 @@ export class SqliteReader {
       const start = query.after || (this.lastBreak as number);
       for (const row of readChanges.iterate(start, partOf(query))) if (!page.add(row)) break;
       return page.finish();
+    });
+  }
+
+  private readChangesBack(query: ChangeQuery) {
+    return this.read(({ newestChange, readChangesBack }) => {
+      const page = createBackwardPage(query, Number(newestChange.get()?.newest));
+      for (const row of readChangesBack.iterate(page.last, partOf(query)))
+        if (!page.add(row)) return page.finish(false);
+      return page.finish(true);
     });
   }
 

@@ -3,7 +3,7 @@
  * nothing else. The reader thread runs long reads. Both answer in the order of the requests.
  */
 
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import {
   MessageChannel,
   type MessagePort,
@@ -190,9 +190,11 @@ function commitTogether(
   });
 }
 
+/** `ports` are given to the thread. */
 export function startThread(
-  entry: string,
-  setup?: Omit<ThreadSetup, "orders">,
+  file: string,
+  setup: object = {},
+  ports: readonly MessagePort[] = [],
   onMigrate?: OnMigrate,
 ) {
   const { port1, port2 } = new MessageChannel();
@@ -200,17 +202,18 @@ export function startThread(
   const ended = Promise.withResolvers<never>();
   // There may be no request in flight to handle the rejection.
   ended.promise.catch(() => undefined);
-  const worker = new Worker(join(import.meta.dir, entry), {
+  const worker = new Worker(file, {
     workerData: { ...setup, orders: port2 },
-    transferList: [port2, ...(setup?.ports ?? [])],
+    transferList: [port2, ...ports],
   });
-  const finish = (error: unknown = new Error(`the thread ${entry} has ended`)): void => {
+  const finish = (error: unknown = new Error(`the thread ${basename(file)} has ended`)): void => {
     ended.reject(error);
     orders.close();
   };
   worker.on("error", finish);
   worker.on("exit", () => finish());
   return {
+    worker,
     ended: ended.promise,
     ask: (order: unknown): Promise<unknown> => Promise.race([orders.ask(order), ended.promise]),
     /** Does not wait: a running statement cannot be interrupted. */
@@ -236,7 +239,7 @@ export async function startStoreThreads(
     const ports = channels.map(({ port2 }) => port2);
     // A function cannot be sent to a thread.
     const setup = { path, limits: { ...limits, onCommit: undefined }, durable, ports };
-    const thread = startThread(entry, setup, onMigrate);
+    const thread = startThread(join(import.meta.dir, entry), setup, ports, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
   // Started in parallel: each takes about 10 ms.

@@ -1,4 +1,4 @@
-/** Activity: charts of this instance's last hour, and its recent failures. */
+/** Health: charts of this instance's last hour, and its recent failures. */
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -63,12 +63,12 @@ async function readOn(before: Activity | undefined): Promise<Activity> {
   return { ...now, samples: [...known, ...now.samples].slice(-SAMPLES_MAX) };
 }
 
-export function ActivityView(): JSX.Element {
+export function HealthView(): JSX.Element {
   const { answer: now, failure } = usePolling(readOn);
   return (
     <div class="single">
       <div class="section-head">
-        <h1>Activity</h1>
+        <h1>Health</h1>
         <p class="faint">The last hour of this instance, updated every five seconds.</p>
       </div>
       {failure !== undefined && (

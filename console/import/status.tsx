@@ -1,0 +1,98 @@
+/** A running import, on every page and in every tab of the same person. */
+
+import { effect, signal, untracked } from "@preact/signals";
+import type { JSX } from "preact";
+import { formatCount } from "../state/format.ts";
+import { route } from "../state/route.ts";
+import { identity } from "../state/session.ts";
+import { KEPT_SESSION } from "../state/storage.ts";
+import { toast } from "../state/toasts.ts";
+import { current, isImporting } from "./state.ts";
+
+/** What other tabs are told of an import. */
+interface Status {
+  /** The name of the token: other people's tabs show nothing. */
+  readonly by: string | undefined;
+  readonly file: string;
+  readonly done: number;
+  /** Once it has ended. */
+  readonly outcome: string | undefined;
+}
+
+/** The import of another tab. */
+const elsewhere = signal<Status | undefined>(undefined);
+
+/** Without news for this long, the other tab has crashed. The worker reports several times a second. */
+const SILENT_MS = 10_000;
+let silence: ReturnType<typeof setTimeout> | undefined;
+
+/** The path is in the name, because all services of a host share channels. */
+const channel = new BroadcastChannel(KEPT_SESSION);
+
+channel.addEventListener("message", ({ data }: MessageEvent<Status>) => {
+  if (data.by !== identity.value?.name) return;
+  clearTimeout(silence);
+  elsewhere.value = data.outcome === undefined ? data : undefined;
+  if (data.outcome !== undefined) toast(data.outcome);
+  else
+    silence = setTimeout(() => {
+      elsewhere.value = undefined;
+      toast(describeLoss(data.file));
+    }, SILENT_MS);
+});
+
+const describeLoss = (file: string): string =>
+  `The import of ${file} stopped: its tab was closed. Import the file again to continue.`;
+
+const describeEnd = (): string => {
+  const { file, ending, created = 0, updated = 0, refused = 0 } = current.value ?? {};
+  const verb = { done: "ended", cancelled: "was cancelled", failed: "stopped" }[ending ?? "done"];
+  const counts = [
+    `${formatCount(created)} added`,
+    ...(updated > 0 ? [`${formatCount(updated)} changed`] : []),
+    ...(refused > 0 ? [`${formatCount(refused)} refused`] : []),
+  ];
+  return `The import of ${file?.name} ${verb}: ${counts.join(", ")}.`;
+};
+
+function tellOthers(outcome?: string): void {
+  const { file, done = 0 } = current.peek() ?? {};
+  if (file === undefined) return;
+  const status = { by: identity.peek()?.name, file: file.name, done, outcome };
+  channel.postMessage(status satisfies Status);
+}
+
+/** Tells other tabs about the import of this one, and this tab's other pages when it has ended. */
+export function startStatus(): void {
+  let isRunning = false;
+  addEventListener("pagehide", () => {
+    if (isRunning) tellOthers(describeLoss(current.peek()?.file.name ?? ""));
+  });
+  effect(() => {
+    const hasEnded = isRunning && current.value?.ending !== undefined;
+    isRunning = isImporting.value;
+    if (isRunning || hasEnded) tellOthers(hasEnded ? describeEnd() : undefined);
+    if (!hasEnded || route.peek().view === "import") return;
+    const see = { label: "See", run: () => (location.hash = "#/import") };
+    untracked(() => toast(describeEnd(), see));
+  });
+}
+
+export function ImportStatus(): JSX.Element | null {
+  const now = current.value;
+  const own =
+    isImporting.value && now !== undefined
+      ? { file: now.file.name, done: now.done ?? 0 }
+      : undefined;
+  if (own !== undefined && route.value.view === "import") return null;
+  const shown = own ?? elsewhere.value;
+  if (shown === undefined) return null;
+  const text = `Importing ${shown.file}… ${Math.floor(shown.done * 100)} %`;
+  return (
+    <section class="running" aria-label="Import">
+      <span class="cut">{text}</span>
+      <progress value={shown.done} aria-label={`Import of ${shown.file}`} />
+      {own === undefined ? <span class="faint">in another tab</span> : <a href="#/import">Show</a>}
+    </section>
+  );
+}

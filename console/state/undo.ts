@@ -1,0 +1,20 @@
+/** The change that the user wants to undo. A dialog shows what that would do. */
+
+import { signal } from "@preact/signals";
+import type { RevertRange } from "../../client/client.ts";
+import { nameOfBatch, nameUndo } from "../../src/domain/change.ts";
+
+interface Undo {
+  readonly title: string;
+  readonly range: RevertRange;
+  /** What the revert is called in the journal. */
+  readonly batch: string;
+}
+
+/** Undefined if no dialog is open. */
+export const undo = signal<Undo | undefined>(undefined);
+
+export function askUndo(batch: string): void {
+  const title = `Undo “${nameOfBatch(batch)}”?`;
+  undo.value = { title, range: { batch }, batch: nameUndo(batch) };
+}

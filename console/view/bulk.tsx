@@ -1,0 +1,77 @@
+/** Bulk actions: the tag of the selected plants, the question before many are changed, and the progress. */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { asked, runOnSelected, work } from "../state/selection.ts";
+import { Button } from "./controls.tsx";
+import { TagInput } from "./form.tsx";
+import { QuestionDialog } from "./manage.tsx";
+
+export function TagForm(): JSX.Element {
+  const tag = useSignal("");
+  return (
+    <form
+      class="with-button"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (tag.value !== "") void runOnSelected({ kind: "tag", tag: tag.value });
+      }}
+    >
+      <TagInput
+        id="selection-tag"
+        aria-label="Tag for the selected plants"
+        placeholder="Tag"
+        value={tag.value}
+        onInput={(event) => (tag.value = event.currentTarget.value)}
+      />
+      <Button type="submit" disabled={tag.value === ""}>
+        Set tag
+      </Button>
+      <Button kind="plain" onClick={() => void runOnSelected({ kind: "tag" })}>
+        Remove tag
+      </Button>
+    </form>
+  );
+}
+
+/** Undefined while nothing is asked. */
+export function BulkQuestion(): JSX.Element | null {
+  const question = asked.value;
+  if (question === undefined) return null;
+  const { title, text, label, run } = question;
+  return (
+    <QuestionDialog
+      question={{
+        title,
+        label,
+        kind: "danger",
+        content: <p>{text}</p>,
+        run: async () => {
+          run();
+          return undefined;
+        },
+      }}
+      onClose={() => (asked.value = undefined)}
+    />
+  );
+}
+
+/** An export or a bulk action that is running, or paused. */
+export function Progress(): JSX.Element | null {
+  const running = work.value;
+  if (running === undefined) return null;
+  const { text, done, pause, resume, stop } = running;
+  return (
+    <section class="selection" aria-label="Progress">
+      <strong>{text}</strong>
+      <progress value={done} aria-label={text} />
+      {pause !== undefined && <Button onClick={pause}>Pause</Button>}
+      {resume !== undefined && (
+        <Button kind="main" onClick={resume}>
+          Continue
+        </Button>
+      )}
+      <Button onClick={stop}>Stop</Button>
+    </section>
+  );
+}

@@ -1,0 +1,257 @@
+/** Prints the selected plants as labels. The search finds the code of a label when it is scanned. */
+
+import { signal, useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { Plant } from "../../src/domain/plant.ts";
+import { baseUrl, call, explain, Explained } from "../api/service.ts";
+import type * as drawing from "../labels.ts";
+import { formatCount } from "../state/format.ts";
+import { list } from "../state/plants.ts";
+import { readSelected } from "../state/selection.ts";
+import { keep, recall } from "../state/storage.ts";
+import { Button, Choice, Field, Form, Notice } from "./controls.tsx";
+import { useTask } from "./form.tsx";
+import { Dialog } from "./manage.tsx";
+
+interface Sheet {
+  readonly name: string;
+  /** The stylesheet has a page of this name. */
+  readonly page: "a4" | "letter" | "roll62";
+  /** In millimetres. */
+  readonly width: number;
+  readonly height: number;
+  readonly columns: number;
+  readonly rows: number;
+  readonly top: number;
+  readonly left: number;
+  /** Between two columns. */
+  readonly gap: number;
+}
+
+/** By the makers' templates. */
+const sheets = {
+  L7160: {
+    name: "Avery L7160, 21 on A4",
+    page: "a4",
+    width: 63.5,
+    height: 38.1,
+    columns: 3,
+    rows: 7,
+    top: 15.15,
+    left: 7.21,
+    gap: 2.54,
+  },
+  L7651: {
+    name: "Avery L7651, 65 on A4",
+    page: "a4",
+    width: 38.1,
+    height: 21.2,
+    columns: 5,
+    rows: 13,
+    top: 10.7,
+    left: 4.67,
+    gap: 2.54,
+  },
+  L4732: {
+    name: "Avery L4732, 80 on A4",
+    page: "a4",
+    width: 35.6,
+    height: 16.9,
+    columns: 5,
+    rows: 16,
+    top: 13.3,
+    left: 11,
+    gap: 2.5,
+  },
+  L5160: {
+    name: "Avery 5160, 30 on Letter",
+    page: "letter",
+    width: 66.7,
+    height: 25.4,
+    columns: 3,
+    rows: 10,
+    top: 12.7,
+    left: 4.8,
+    gap: 3.1,
+  },
+  roll62: {
+    name: "Roll, 62 mm wide",
+    page: "roll62",
+    width: 62,
+    height: 29,
+    columns: 1,
+    rows: 1,
+    top: 0,
+    left: 0,
+    gap: 0,
+  },
+} as const satisfies Record<string, Sheet>;
+
+type SheetName = keyof typeof sheets;
+
+interface Job {
+  readonly plants: readonly Plant[];
+  readonly sheet: Sheet;
+  readonly draw: (id: string) => drawing.Code;
+  /** Labels of the first sheet that are used already. */
+  readonly used: number;
+}
+
+/** What the printer gets. */
+const job = signal<Job | undefined>(undefined);
+export const isLabelsOpen = signal(false);
+
+const LABELS_MAX = 1_000;
+const KEY = "plantstore.labels";
+
+/** The label stock of this device. */
+interface Stock {
+  readonly sheet: SheetName;
+  readonly code: "qr" | "barcode";
+}
+
+export function LabelsDialog(): JSX.Element | null {
+  const stock = useSignal<Stock>({
+    sheet: "L7160",
+    code: "qr",
+    ...(recall("localStorage", KEY) as Partial<Stock> | undefined),
+  });
+  const used = useSignal("0");
+  const { isBusy, trouble, run } = useTask();
+  if (!isLabelsOpen.value) return null;
+  const sheet = sheets[stock.value.sheet] ?? sheets.L7160;
+  const onSheet = sheet.columns * sheet.rows;
+  const usedCount = onSheet === 1 ? 0 : Number(used.value);
+  const isRight = Number.isInteger(usedCount) && usedCount >= 0 && usedCount < onSheet;
+  const put = (change: Partial<Stock>): void => {
+    stock.value = { ...stock.value, ...change };
+    keep("localStorage", KEY, stock.value);
+  };
+  const print = (): Promise<void> =>
+    run(async () => {
+      const plants = await readPlants();
+      const path = document.documentElement.dataset["labels"] ?? "";
+      const script = (await import(new URL(path, baseUrl).href)) as typeof drawing;
+      const draw = stock.value.code === "qr" ? script.drawQr : script.drawCode128;
+      job.value = { plants, sheet, draw, used: usedCount };
+      // The labels are rendered by then.
+      await new Promise(requestAnimationFrame);
+      globalThis.print();
+    });
+  return (
+    <Dialog title="Print labels" onClose={() => (isLabelsOpen.value = false)}>
+      <Form onSubmit={() => isRight && void print()}>
+        <Choice
+          id="label-sheet"
+          label="Labels"
+          options={Object.entries(sheets).map(([key, each]) => [
+            key,
+            `${each.name}, ${each.width} × ${each.height} mm`,
+          ])}
+          value={stock.value.sheet}
+          onChange={(event) => put({ sheet: event.currentTarget.value as SheetName })}
+        />
+        <Choice
+          id="label-code"
+          label="Code"
+          options={[
+            ["qr", "QR code"],
+            ["barcode", "Barcode (Code 128)"],
+          ]}
+          value={stock.value.code}
+          onChange={(event) => put({ code: event.currentTarget.value as Stock["code"] })}
+        />
+        {onSheet > 1 && (
+          <Field
+            id="label-used"
+            label="Used labels on the first sheet"
+            inputMode="numeric"
+            value={used.value}
+            fault={isRight ? undefined : `Enter a number from 0 to ${onSheet - 1}.`}
+            onText={(text) => (used.value = text)}
+          />
+        )}
+        <p class="faint">Print at 100 %, without margins and headings of the browser.</p>
+        {trouble.value !== undefined && (
+          <Notice kind="fault" title="Not printed" text={explain(trouble.value)} />
+        )}
+        <div class="form-actions">
+          <Button type="submit" kind="main" disabled={isBusy.value}>
+            Print
+          </Button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}
+
+async function readPlants(): Promise<Plant[]> {
+  const plants: Plant[] = [];
+  await call(async (client) => {
+    for await (const block of readSelected(client, list.value.filter, new AbortController())) {
+      plants.push(...block);
+      if (plants.length > LABELS_MAX)
+        throw new Explained(`At most ${formatCount(LABELS_MAX)} labels can be printed at once.`);
+    }
+  });
+  return plants;
+}
+
+/** Shown only in print. */
+export function PrintedLabels(): JSX.Element | null {
+  if (job.value === undefined || !isLabelsOpen.value) return null;
+  const { plants, sheet, draw, used } = job.value;
+  const { columns, rows, width, height, top, left, gap } = sheet;
+  const cells = [...Array.from({ length: used }, () => undefined), ...plants];
+  const onSheet = columns * rows;
+  const pages = Array.from({ length: Math.ceil(cells.length / onSheet) }, (_, page) =>
+    cells.slice(page * onSheet, (page + 1) * onSheet),
+  );
+  return (
+    <div class="printed">
+      {pages.map((page, at) => (
+        <div
+          key={at}
+          class={`sheet sheet-${sheet.page}`}
+          style={{
+            gridTemplate: `repeat(${rows}, ${height}mm) / repeat(${columns}, ${width}mm)`,
+            columnGap: `${gap}mm`,
+            padding: `${top}mm 0 0 ${left}mm`,
+          }}
+        >
+          {page.map((plant, index) => (
+            <PrintedLabel key={index} plant={plant} draw={draw} />
+          ))}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+interface PrintedLabelProps {
+  /** Undefined leaves the label empty. */
+  readonly plant: Plant | undefined;
+  readonly draw: Job["draw"];
+}
+
+function PrintedLabel({ plant, draw }: PrintedLabelProps): JSX.Element {
+  if (plant === undefined) return <div />;
+  const id = String(plant.id);
+  const { width, height, path } = draw(id);
+  return (
+    <div class={width === height ? "printed-label" : "printed-label printed-bars"}>
+      <svg
+        viewBox={`0 0 ${width} ${height}`}
+        preserveAspectRatio={width === height ? undefined : "none"}
+        shape-rendering="crispEdges"
+      >
+        <path d={path} />
+      </svg>
+      <div>
+        <strong>{plant.name}</strong>
+        <span>{id}</span>
+        {plant.tag !== undefined && <span>{plant.tag}</span>}
+      </div>
+    </div>
+  );
+}
