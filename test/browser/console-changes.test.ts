@@ -136,7 +136,7 @@ describeInBrowser("in the console,", () => {
     expect(await now?.innerText()).toBe("Hers hers");
     expect(await mine?.innerText()).toBe("Mine a");
     await notice.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Saved “Mine”").waitFor();
+    await toastOf(page, "Changed “Mine”").waitFor();
 
     // A conflict that the answer tells of, because the page does not follow.
     await page.getByRole("button", { name: "Edit" }).click();
