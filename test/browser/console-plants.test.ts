@@ -354,7 +354,7 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await edit(page, "Mine");
     await change(service, 1500, { name: "Theirs", tag: "theirs" });
     await page.getByRole("button", { name: "Save" }).click();
-    await page.locator(".now", { hasText: "Theirs" }).waitFor();
+    await page.locator(".notice .facts", { hasText: "Theirs" }).waitFor();
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
     // Either choice loses an edit: neither is emphasised.
     expect(await page.locator(".notice .button").count()).toBe(2);
@@ -378,7 +378,7 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await page.getByRole("button", { name: "Delete" }).waitFor();
     await change(service, 1600, { name: "Precious" });
     await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "Someone else changed this plant. It isn't deleted yet.").waitFor();
+    await toastOf(page, "changed it. It isn't deleted yet.").waitFor();
     await page.locator(".shown-name", { hasText: "Precious" }).waitFor();
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
     // Who has seen it can delete it.
