@@ -92,7 +92,7 @@ function readFile(name: string, path: string, signIn: SignIn) {
 
 function addSignIn(path: string, { attributes }: NonNullable<SignIn>): Uint8Array<ArrayBuffer> {
   const page = readFileSync(path.replace(GZIP, ""), "utf8");
-  const adapted = Buffer.from(page.replace("<html ", () => `<html ${attributes}`));
+  const adapted = Buffer.from(page.replace(/<html\s/, () => `<html ${attributes}`));
   return GZIP.test(path) ? Bun.gzipSync(adapted) : adapted;
 }
 

@@ -62,7 +62,7 @@ describe("a page", () => {
 
   test("of a console with an issuer names it, and may connect to it alone", async () => {
     using other = makeTemporaryFolder();
-    const page = '<!doctype html><html lang="en"><title>Plants</title>';
+    const page = '<!doctype html><html\nlang="en"><title>Plants</title>';
     writeFileSync(join(other.path, "index.html"), page);
     writeFileSync(join(other.path, "index.html.gz"), Bun.gzipSync(Buffer.from(page)));
     await using signing = await startService(
