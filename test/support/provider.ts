@@ -21,9 +21,13 @@ const CONSOLE_CLIENT = "console";
 /** `redirectUri` is where the console is. The audience is its URL. */
 export async function startProvider(redirectUri = "http://127.0.0.1:9/"): Promise<RealProvider> {
   const server = createServer((request, response) => {
-    // Instead of a page that asks who the user is.
+    // Instead of a page that asks the user who they are, and for consent.
     if (!request.url?.startsWith("/interaction/")) void provider.callback()(request, response);
-    else void provider.interactionFinished(request, response, { login: { accountId: "alice" } });
+    else
+      void provider.interactionFinished(request, response, {
+        login: { accountId: "alice" },
+        consent: {},
+      });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
