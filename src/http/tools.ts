@@ -217,10 +217,11 @@ async function revertChanges(exchange: Exchange, given: Members): Promise<string
   service.rates.requireBatch(token);
   // null counts as absent, too.
   const asked = parseRevert({ ...given, dryRun: given["dryRun"] ?? true });
-  const range = await openRevert(exchange, asked);
   const ending = new AbortController();
   const end = (refusal: Refusal): void => ending.abort(refusal);
+  // Before the range is opened, which refuses a client that has left already.
   request.signal.addEventListener("abort", () => end(new Refusal("body_incomplete")));
+  const range = await openRevert(exchange, asked);
   const header = request.headers.get("authorization") ?? "";
   const unwatch = service.authenticator.watch({ header, onInvalid: end });
   try {
