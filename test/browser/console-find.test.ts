@@ -52,8 +52,8 @@ describeInBrowser("a scanner", () => {
   });
 
   test("finds plants from another view, from the list, and with a menu open", async (visit) => {
-    const { page } = await visit.open({ at: "#/activity" });
-    await page.getByRole("heading", { name: "Activity" }).waitFor();
+    const { page } = await visit.open({ at: "#/health" });
+    await page.getByRole("heading", { name: "Health" }).waitFor();
     await scan(page, CODE);
     await untilAt(page, `#/plants/${CODE}?q=${CODE}`);
     await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
