@@ -209,9 +209,11 @@ describeInBrowser("an import", () => {
 
   it("that is cancelled ends without an answer, says so, and is begun again from there", async (visit) => {
     const { page, service } = await visit.open({ at: "#/import" });
-    await page.context().route("**/plants/batch*", () => undefined);
+    const sent = Promise.withResolvers<void>();
+    await page.context().route("**/plants/batch*", () => sent.resolve());
     await chooseFile(page, "slow.ndjson", '{"id":62,"name":"Box"}\nnone\n');
     await start(page);
+    await sent.promise;
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByText("Import cancelled").waitFor();
     await page.getByText("more plants may be stored").waitFor();
