@@ -115,7 +115,7 @@ describeInBrowser("signing in to the console", () => {
     expect(await page.evaluate<number>("localStorage.length")).toBe(1);
   });
 
-  test("sends nobody to a command line", async (visit) => {
+  test("mentions no command line", async (visit) => {
     const { page } = await visit.open({ token: null });
     await page.getByText("Ask the person who runs the store").waitFor();
     expect(await page.locator("code").count()).toBe(0);

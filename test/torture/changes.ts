@@ -101,7 +101,7 @@ export async function findNewest(url: string): Promise<string> {
   return head.headers.get("last-change") ?? "0";
 }
 
-/** Resolves when the reader has the newest change, or gets none for as long as nobody should wait. */
+/** Resolves when the reader has the newest change, or has received none for PATIENCE_MS. */
 export async function untilCaughtUp(
   reader: { readonly last: number },
   newest: number,
