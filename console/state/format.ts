@@ -44,6 +44,16 @@ const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 /** From ISO 8601. */
 export const formatTime = (iso: string): string => time.format(new Date(iso));
 
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+
+/** The time of day if it was today, otherwise the day. */
+export function formatWhen(iso: string): string {
+  const date = new Date(iso);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return (isToday ? clock : day).format(date);
+}
+
 const NAME_CHARACTERS_MAX = 60;
 
 /** A name to use in a sentence. */

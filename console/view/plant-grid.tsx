@@ -4,7 +4,8 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
-import { formatName } from "../state/format.ts";
+import { hasHistory, lastChanges } from "../state/feed.ts";
+import { formatName, formatWhen } from "../state/format.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
@@ -142,6 +143,11 @@ export function PlantGrid(): JSX.Element {
             <Head by={undefined}>Id</Head>
             <Head by="name">Name</Head>
             <Head by="tag">Tag</Head>
+            {hasHistory.value && (
+              <span role="columnheader" class="row-changed">
+                Last changed
+              </span>
+            )}
           </div>
         </div>
         <div
@@ -195,6 +201,7 @@ function Head({ by, children }: HeadProps): JSX.Element {
 function Row({ plant, index, isActive }: RowProps): JSX.Element {
   const { id, name, tag } = plant;
   const draft = findDraft(id);
+  const changed = lastChanges.value.get(id);
   const isEdited = draft !== undefined && !isSame({ ...draft, id }, plant);
   return (
     <div
@@ -235,6 +242,11 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
       <span role="gridcell" class="row-tag">
         <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />
       </span>
+      {hasHistory.value && (
+        <span role="gridcell" class="row-changed">
+          {changed && formatWhen(changed.time)}
+        </span>
+      )}
     </div>
   );
 }

@@ -41,6 +41,9 @@ describeInBrowser("in the console,", () => {
     await rowOf(page, "New at the top").waitFor();
     await change(service, 102, { name: "Renamed" });
     await rowOf(page, "Renamed").waitFor();
+    if (!visit.isPhone)
+      for (const name of ["Renamed", "Plant 103"])
+        await rowOf(page, name).locator(".row-changed", { hasText: /^\d\d?:\d\d/ }).waitFor();
     await change(service, 102);
     await rowOf(page, "Renamed").waitFor({ state: "detached" });
 
@@ -287,6 +290,7 @@ describeInBrowser("in the console,", () => {
       await page.getByRole("button", { name: "Sign in" }).click();
       await rowOf(page, "Rose").waitFor();
       await page.getByText("This store keeps no history.").waitFor();
+      await page.locator(".row-changed").first().waitFor({ state: "detached" });
       await page.goto(`${own.url}/#/changes`);
       await page.getByRole("alert").getByText("This store keeps no history.").waitFor();
       // Without a history there is no undo, so one plant is reason enough to ask.
