@@ -175,7 +175,7 @@ function Compared({ now }: NowProps): JSX.Element {
           checked={updating.value}
           onChange={(event) => (updating.value = event.currentTarget.checked)}
         >
-          Update the different ones
+          Change the different ones
         </Check>
       )}
       {refused > 0 && (
@@ -191,13 +191,13 @@ function Compared({ now }: NowProps): JSX.Element {
 const foreseen = {
   created: "To add",
   replayed: "Already there",
-  updated: "To update",
+  updated: "To change",
   refused: "To refuse",
 };
 const imported = {
   created: "Added",
   replayed: "Already there",
-  updated: "Updated",
+  updated: "Changed",
   refused: "Refused",
 };
 type Figure = keyof typeof imported;

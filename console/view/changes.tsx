@@ -13,7 +13,7 @@ import { formatCount, formatName, formatTime } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { askUndo, undo } from "../state/undo.ts";
-import { Button, Notice, Table, type TableRow } from "./controls.tsx";
+import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
 import { explainHistory, toPlant, verbs, Version } from "./history.tsx";
 
 const PAGE_LENGTH = 100;
@@ -96,8 +96,10 @@ interface FiltersProps {
   readonly people: readonly string[];
 }
 
+const isAll = (filter: ChangeFilter): boolean =>
+  Object.values(filter).every((value) => value === undefined);
+
 function Filters({ filter, people }: FiltersProps): JSX.Element {
-  const isAll = Object.values(filter).every((value) => value === undefined);
   return (
     <search class="filters">
       <input
@@ -143,7 +145,7 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
           </option>
         ))}
       </select>
-      {!isAll && (
+      {!isAll(filter) && (
         <a class="button" href={linkToChanges({})}>
           All changes
         </a>
@@ -156,6 +158,12 @@ interface LinesProps {
   readonly filter: ChangeFilter;
   readonly people: Signal<readonly string[]>;
 }
+
+const none = {
+  title: "No changes yet",
+  text: "Every plant that is added, changed or deleted is listed here.",
+};
+const noMatch = { title: "No match", text: "No change that is kept matches these filters." };
 
 function Lines({ filter, people }: LinesProps): JSX.Element {
   const lines = useSignal<readonly Line[]>([]);
@@ -246,10 +254,10 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
         <p class="faint late">Loading…</p>
       ) : next.value !== undefined ? (
         <Button onClick={() => void loadMore()}>Show more</Button>
+      ) : lines.value.length > 0 ? (
+        <p class="faint">No older changes are kept.</p>
       ) : (
-        <p class="faint">
-          {lines.value.length === 0 ? "No changes." : "No older changes are kept."}
-        </p>
+        <Blank icon="changes" {...(isAll(filter) ? none : noMatch)} />
       )}
     </>
   );

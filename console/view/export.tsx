@@ -68,7 +68,7 @@ async function exportPlants(filter: ListFilter, format: keyof typeof formats): P
   } catch (error) {
     // After a sign-out, the next user must not see the message.
     if (token.value === undefined) return;
-    if (isAbort(error)) toast("Export cancelled.");
+    if (isAbort(error)) toast("Export stopped.");
     else {
       const isTooLarge = error instanceof RangeError;
       toast(`The export failed. ${isTooLarge ? error.message : explain(error)}`, {

@@ -303,7 +303,7 @@ const figures: readonly Figure[] = [
   latency("Read latency", "until answered", "readP99Ms", "readP50Ms"),
   latency("Write latency", "until on disk", "writeP99Ms", "writeP50Ms"),
   {
-    title: "Created",
+    title: "Added",
     unit: "plants per second",
     isCount: true,
     series: [["Plants", "--leaf", ({ creates }) => creates]],

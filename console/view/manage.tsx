@@ -139,7 +139,9 @@ export const Dialog = ({ title, onClose, children }: DialogProps): JSX.Element =
     onClose={onClose ?? (({ currentTarget }) => currentTarget.showModal())}
   >
     <form class="section-head" method="dialog">
-      <h2 id="dialog-title">{title}</h2>
+      <h2 id="dialog-title" tabIndex={-1}>
+        {title}
+      </h2>
       {onClose !== undefined && <Button kind="plain" icon="close" label="Close" type="submit" />}
     </form>
     {children}

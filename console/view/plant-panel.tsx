@@ -99,7 +99,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     discard();
     keepDraft(id, { name, tag, etag });
   };
-  const save = (edited: Plant, over: string): Promise<void> =>
+  const save = (edited: Plant, over: string, verb = "Changed"): Promise<void> =>
     run(async () => {
       try {
         const saved = await replacePlant(edited, over);
@@ -107,7 +107,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         // The user may have edited further meanwhile.
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
-        toast(`Changed ${formatName(saved.plant)}.`);
+        toast(`${verb} ${formatName(saved.plant)}.`);
         // Someone else may have changed it since.
         accept(await findPlant(id).catch(() => saved));
       } catch (error) {
@@ -122,7 +122,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       }
     });
   const bringBack = async (earlier: Plant): Promise<void> => {
-    if (versioned !== undefined) return save(earlier, versioned.etag);
+    if (versioned !== undefined) return save(earlier, versioned.etag, "Restored");
     await restore(earlier);
     accept(await findPlant(id));
   };
@@ -189,6 +189,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           <Field
             id="edit-name"
             label="Name"
+            required
             inputRef={selectField}
             // An input would drop line breaks.
             control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}

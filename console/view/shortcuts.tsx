@@ -10,9 +10,11 @@ import { selectField } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
 
 export const isShortcutsOpen = signal(false);
+/** Into a text field. */
 export const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement &&
-  (target.isContentEditable || target.matches("input:not([type=checkbox]), textarea, select"));
+  (target.isContentEditable ||
+    target.matches("input:not([type=checkbox], [type=range]), textarea"));
 
 export function listenForKeys(): void {
   document.addEventListener("keydown", (event) => {
@@ -23,6 +25,8 @@ export function listenForKeys(): void {
     if (document.querySelector("dialog[open]") !== null) return;
     if (key !== "Escape" && isTyping(event.target)) return;
     if (/^[-\d]$/.test(key) && hasShortcuts.value && mayRead.value) return search();
+    // Letters choose an option.
+    if (key !== "Escape" && event.target instanceof HTMLSelectElement) return;
     if (document.querySelector(":popover-open") !== null) return;
     if ((key.length > 1 || hasShortcuts.value) && press(key)) event.preventDefault();
   });
@@ -39,7 +43,10 @@ export function keepFocus(): void {
   new MutationObserver(() => {
     if (document.activeElement !== document.body || last === undefined) return;
     if (last.isConnected && !last.matches(":disabled")) return;
-    const title = isInPanel ? document.querySelector<HTMLElement>("#panel-title") : null;
+    // A dialog makes the rest of the page inert.
+    const dialogTitle = document.querySelector<HTMLElement>("#dialog-title");
+    const title =
+      dialogTitle ?? (isInPanel ? document.querySelector<HTMLElement>("#panel-title") : null);
     if (title === null) focusList();
     else title.focus({ preventScroll: true });
   }).observe(document.body, { childList: true, subtree: true, attributeFilter: ["disabled"] });

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useLayoutEffect } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { TagCount } from "../../client/client.ts";
 import { call } from "../api/service.ts";
 import { formatTotal } from "../state/format.ts";
@@ -38,6 +38,7 @@ export function TagFilter(): JSX.Element {
   const tags = useSignal<readonly TagCount[]>([]);
   /** The first page does not have all tags. */
   const hasMore = useSignal(false);
+  const loading = useRef(Promise.resolve());
   useLayoutEffect(() => {
     text.value = tag ?? "";
   }, [tag]);
@@ -65,12 +66,19 @@ export function TagFilter(): JSX.Element {
     if (isOpen.value) return;
     isOpen.value = true;
     active.value = 0;
-    void read("").catch(() => undefined);
+    loading.current = read("").catch(() => undefined);
   };
   const pick = (picked: string | undefined): void => {
     isOpen.value = false;
     text.value = picked ?? "";
     refine({ tag: picked });
+  };
+  /** Picks the active option, or a tag that is not listed, which has to be typed in full. */
+  const pickTyped = async (typed: string): Promise<void> => {
+    // Enter may come before the tags.
+    if (options.length === 0) await loading.current;
+    if (isOpen.value && text.value === typed)
+      pick(findOptions(tags.value, typed)[active.value]?.tag ?? typed);
   };
   const move = (by: number): void => {
     open();
@@ -81,9 +89,7 @@ export function TagFilter(): JSX.Element {
     if (event.isComposing) return;
     if (event.key === "ArrowDown") move(isOpen.value ? 1 : 0);
     else if (event.key === "ArrowUp") move(-1);
-    // Tags that are not listed can be typed in full.
-    else if (event.key === "Enter" && isTyped && text.value !== "")
-      pick(options[active.value]?.tag ?? text.value);
+    else if (event.key === "Enter" && isTyped && text.value !== "") void pickTyped(text.value);
     else if (event.key === "Enter" && isOpen.value && active.value > 0)
       pick(options[active.value]?.tag);
     else if (event.key === "Enter" && text.value === "") pick(undefined);

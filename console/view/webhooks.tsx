@@ -7,6 +7,7 @@ import { ask, explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { Field, Menu } from "./controls.tsx";
+import { verbs } from "./history.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
 interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
@@ -44,7 +45,7 @@ export function WebhooksView(): JSX.Element {
         <Checks
           id="webhook-types"
           legend="Sends"
-          options={changeTypes.map((type) => [type, `Plants ${type}`])}
+          options={changeTypes.map((type) => [type, `${verbs[type]} plants`])}
           chosen={changeTypes}
         />
       </>
@@ -92,12 +93,12 @@ export function WebhooksView(): JSX.Element {
     };
     const remove = (): void => {
       manager.question.value = {
-        title: `Remove “${name}”?`,
-        label: "Remove",
+        title: `Delete “${name}”?`,
+        label: "Delete",
         kind: "danger",
         run: async () => {
           await ask(path, "DELETE");
-          return `Removed “${name}”.`;
+          return `Deleted “${name}”.`;
         },
         content: <p>It gets no more changes. This can't be undone.</p>,
       };
@@ -108,7 +109,7 @@ export function WebhooksView(): JSX.Element {
         <button onClick={() => void act(turn)}>{verb}</button>
         {failures > 0 && <button onClick={() => void act(skip)}>Skip the failed change</button>}
         <button onClick={replay}>Send changes again</button>
-        <button onClick={remove}>Remove</button>
+        <button onClick={remove}>Delete</button>
       </Menu>
     );
   };
@@ -124,7 +125,9 @@ export function WebhooksView(): JSX.Element {
         <>
           <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
         </>,
-        webhook.types.length === changeTypes.length ? "all changes" : webhook.types.join(", "),
+        webhook.types.length === changeTypes.length
+          ? "all changes"
+          : webhook.types.map((type) => verbs[type].toLowerCase()).join(", "),
         <State of={webhook} />,
         <Attempts of={webhook.attempts} />,
         actions(webhook),

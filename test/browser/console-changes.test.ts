@@ -43,7 +43,9 @@ describeInBrowser("in the console,", () => {
     await rowOf(page, "Renamed").waitFor();
     if (!visit.isPhone)
       for (const name of ["Renamed", "Plant 103"])
-        await rowOf(page, name).locator(".row-changed", { hasText: /^\d\d?:\d\d/ }).waitFor();
+        await rowOf(page, name)
+          .locator(".row-changed", { hasText: /^\d\d?:\d\d/ })
+          .waitFor();
     await change(service, 102);
     await rowOf(page, "Renamed").waitFor({ state: "detached" });
 
@@ -102,7 +104,7 @@ describeInBrowser("in the console,", () => {
     await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
     const first = entries.filter({ hasText: "Added by" });
     await first.getByRole("button", { name: "Restore" }).click();
-    await toastOf(page, `Changed “Plant ${id + 1}”`).waitFor();
+    await toastOf(page, `Restored “Plant ${id + 1}”`).waitFor();
     expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
       name: `Plant ${id + 1}`,
       tag: "a",

@@ -64,6 +64,13 @@ describeInBrowser("a scanner", () => {
     await page.getByRole("grid").focus();
     await scan(page, CODE);
     await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
+    await page.getByLabel("Order").focus();
+    await scan(page, OTHER_CODE);
+    await page.locator(".shown-name", { hasText: "Scanned twice" }).waitFor();
+    await page.goto(`${visit.service.url}/#/health`);
+    await page.getByRole("slider", { name: "Requests: moment" }).focus();
+    await scan(page, CODE);
+    await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
   });
 
   test("scans again before the first answer came, and the last code counts", async (visit) => {
@@ -183,6 +190,22 @@ describeInBrowser("the tag filter", () => {
     await filter.fill("nowhere");
     await page.keyboard.press("Enter");
     await page.getByText("No plant has the tag “nowhere”.").waitFor();
+  });
+
+  test("picks a tag by its first letters although the tags come late", async (visit) => {
+    const { page } = await visit.open();
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/tags/counts*", async (route) => {
+      await gate.promise;
+      await route.fallback();
+    });
+    await page.getByRole("combobox", { name: "Filter by tag" }).focus();
+    const asked = page.waitForRequest("**/tags/counts*");
+    await page.keyboard.type("orc");
+    await page.keyboard.press("Enter");
+    await asked;
+    gate.resolve();
+    await untilAt(page, "#/plants?tag=orchid");
   });
 });
 

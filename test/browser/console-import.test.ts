@@ -98,15 +98,15 @@ describeInBrowser("an import", () => {
     for (const [name, count] of [
       ["To add", "1"],
       ["Already there", "1"],
-      ["To update", "0"],
+      ["To change", "0"],
       ["To refuse", "5"],
     ] as const)
       await figure(page, name, count);
     await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
     await page.getByRole("cell", { name: "New no tag" }).waitFor();
-    await page.getByLabel("Update the different ones").check();
+    await page.getByLabel("Change the different ones").check();
     await figure(page, "Already there", "2");
-    await figure(page, "To update", "2");
+    await figure(page, "To change", "2");
     await figure(page, "To refuse", "2");
     // Another view in between changes nothing.
     await page.getByRole("link", { name: "Health" }).click();
@@ -116,7 +116,7 @@ describeInBrowser("an import", () => {
     await page.getByText("3 of 7 rows were refused").waitFor();
     await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
     await page.getByRole("cell", { name: /Two rows have this id: 2 and 7/ }).waitFor();
-    await figure(page, "Updated", "1");
+    await figure(page, "Changed", "1");
     await figure(page, "Already there", "2");
     expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
     expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
@@ -147,14 +147,14 @@ describeInBrowser("an import", () => {
       const texts = rows.map(([at, name]) => `${first + at},${name}\n`);
       await chooseFile(page, "foreseen.csv", `id,name\n${texts.join("")}x,y\n`);
       await page.getByText("The first rows, as they will be stored").waitFor();
-      if (isUpdating) await page.getByLabel("Update the different ones").check();
+      if (isUpdating) await page.getByLabel("Change the different ones").check();
       const foreseen = await readFigures(page);
       expect(foreseen).toEqual(isUpdating ? [2, 3, 1, 7] : [2, 2, 0, 9]);
       const shown = page.getByRole("region", { name: "Preview" }).locator("tbody tr");
       expect((await shown.allInnerTexts()).map((row) => row.split("\t")[1])).toEqual([
         "Already there",
         "To refuse",
-        isUpdating ? "To update" : "To refuse",
+        isUpdating ? "To change" : "To refuse",
         isUpdating ? "Already there" : "To refuse",
         "To refuse",
         "To refuse",

@@ -42,6 +42,7 @@ describeInBrowser("tokens in the console", () => {
     await page.getByLabel("Name").fill("PLANTSTORE_TOKEN");
     await page.getByRole("button", { name: "Create token" }).click();
     await page.getByText("name: expected 1 to 64 characters").waitFor();
+    await page.locator("#dialog-title:focus").waitFor();
     await page.getByLabel("Name").fill(name);
     await page.getByLabel("Change plants").uncheck();
     await page.getByLabel("Expires").selectOption({ label: "In 90 days" });
@@ -141,7 +142,7 @@ describeInBrowser("tokens in the console", () => {
 });
 
 describeInBrowser("in the console,", () => {
-  it("webhooks in the console are added, tested, changed and removed", async (visit) => {
+  it("webhooks in the console are added, tested, changed and deleted", async (visit) => {
     using receiver = startReceiver();
     const { page, service, announceFailure } = await visit.open({ at: "#/webhooks" });
     const choose = async (label: string): Promise<void> => {
@@ -155,11 +156,11 @@ describeInBrowser("in the console,", () => {
     await page.getByText("That didn't work").waitFor();
     await page.getByLabel("URL").fill(receiver.url);
     await page.getByLabel("Name (optional)").fill("shop");
-    await page.getByLabel("Plants removed").uncheck();
+    await page.getByLabel("Deleted plants").uncheck();
     await page.getByRole("button", { name: "Add webhook" }).click();
     const secret = await page.getByLabel("The secret of the webhook").inputValue();
     await page.getByRole("button", { name: "Done" }).click();
-    await page.getByText("created, replaced").waitFor();
+    await page.getByText("added, changed").waitFor();
 
     receiver.answers.push(new Response("no", { status: 503 }));
     await choose("Send a test");
@@ -192,9 +193,9 @@ describeInBrowser("in the console,", () => {
     await page.getByText("Active").waitFor();
     await page.getByRole("button", { name: "Actions for shop" }).click();
     await page.keyboard.press("Escape");
-    await choose("Remove");
-    await page.getByRole("dialog", { name: "Remove “shop”?" }).waitFor();
-    await page.getByRole("button", { name: "Remove", exact: true }).click();
+    await choose("Delete");
+    await page.getByRole("dialog", { name: "Delete “shop”?" }).waitFor();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByText("No webhooks yet").waitFor();
   });
 

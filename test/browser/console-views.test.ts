@@ -245,6 +245,8 @@ describeInBrowser("in the console,", () => {
       return document.elementFromPoint(x + width / 2, y + height / 2).textContent;
     })()`);
     expect(found).toBe("Start import");
+    const box = await toastOf(page, "Deleted").boundingBox();
+    expect(box?.y).toBeGreaterThan(viewport.height / 2);
     await toastOf(page, "Deleted").waitFor();
   });
 
