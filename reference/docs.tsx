@@ -35,8 +35,7 @@ async function show(): Promise<void> {
   render(<Reference of={description} groups={groups} />, reference);
   render(<Search entries={listEntries(description, groups)} />, search);
   // The browser looked for the fragment before the page was rendered.
-  const named = document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`);
-  named?.scrollIntoView();
+  if (location.hash !== "") location.replace(location.hash);
 }
 
 let kept = "";

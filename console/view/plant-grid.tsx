@@ -14,12 +14,14 @@ import { hasSelection, isSelected, select, selectAll, selection } from "../state
 import { Icon, Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 
+/** In pixels: users can enlarge the text. */
+const REM = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
 /** Touch needs larger rows; the stylesheet has the same query. In a narrow list a row has two lines. */
 const [HEAD_HEIGHT, ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
-  ? [45, 48, 64]
-  : [36, 36, 56];
+  ? [2.75 * REM + 1, 3 * REM, 4 * REM]
+  : [2.1875 * REM + 1, 2.25 * REM, 3.5 * REM];
 /** The stylesheet has the same width. */
-const TWO_LINES_WIDTH_MAX = 700;
+const TWO_LINES_WIDTH_MAX = 43.75 * REM;
 /** The next page is loaded this many screens ahead. */
 const SCREENS_AHEAD = 2;
 /** Rows rendered above and below the visible ones. */

@@ -96,8 +96,10 @@ function describeCount(): string {
   const all = (isAll ? matches.value : undefined) ?? total.value;
   if (all === undefined) return "";
   const plants = `${formatTotal(all)} ${all.count === 1 && all.exact ? "plant" : "plants"}`;
-  if (isCut)
-    return `The first ${formatCount(SORTED_MAX)} of ${plants} by id, sorted by ${filter.sort}`;
+  if (isCut) {
+    const whole = isAll ? plants : `${matches.value ? formatTotal(matches.value) : "all"} matches`;
+    return `The first ${formatCount(SORTED_MAX)} of ${whole} by id, sorted by ${filter.sort}`;
+  }
   if (isAll) return plants;
   return matches.value === undefined
     ? `Searching ${plants}…`

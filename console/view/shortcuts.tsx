@@ -34,15 +34,23 @@ export function listenForKeys(): void {
 
 /** Browsers move the focus to the body if its element is removed or disabled. The next key would be lost there. */
 export function keepFocus(): void {
-  let last: Element | undefined;
+  let last: HTMLElement | undefined;
   let isInPanel = false;
+  /** Since it had the focus. */
+  let wasDisabled = false;
   document.addEventListener("focusin", ({ target }) => {
-    last = target as Element;
+    last = target as HTMLElement;
     isInPanel = last.closest(".panel") !== null;
+    wasDisabled = false;
   });
   new MutationObserver(() => {
+    const isDisabled = last?.matches(":disabled") === true;
+    wasDisabled ||= isDisabled;
     if (document.activeElement !== document.body || last === undefined) return;
-    if (last.isConnected && !last.matches(":disabled")) return;
+    if (last.isConnected && !isDisabled) {
+      if (wasDisabled) last.focus();
+      return;
+    }
     // A dialog makes the rest of the page inert.
     const dialogTitle = document.querySelector<HTMLElement>("#dialog-title");
     const title =
@@ -73,7 +81,7 @@ const selectSearch = (): void =>
 function search(): void {
   document.querySelector<HTMLElement>(":popover-open")?.hidePopover();
   // On a phone the panel covers the search box.
-  const isCovered = matchMedia("(max-width: 959px)").matches;
+  const isCovered = matchMedia("(width < 60rem)").matches;
   if (isCovered || route.value.view !== "plants") follow(linkTo(undefined));
   selectSearch();
 }

@@ -56,7 +56,7 @@ export function TokensView(): JSX.Element {
     run: create,
     content: (
       <>
-        <Field id="token-name" label="Name" placeholder="Anna Müller, or Till 2" />
+        <Field id="token-name" label="Name" required placeholder="Anna Müller, or Till 2" />
         <Checks
           id="token-access"
           legend="Access"

@@ -40,7 +40,7 @@ export function WebhooksView(): JSX.Element {
     run: add,
     content: (
       <>
-        <Field id="webhook-url" label="URL" placeholder="https://…" />
+        <Field id="webhook-url" label="URL" required placeholder="https://…" />
         <Field id="webhook-name" label="Name" hint="(optional)" />
         <Checks
           id="webhook-types"

@@ -7,7 +7,7 @@ import { createToken, describeInBrowser, startJourneys } from "../support/browse
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { send } from "../support/service.ts";
-import { press } from "../support/steps.ts";
+import { press, untilSo } from "../support/steps.ts";
 
 const backups = {
   everyMs: 900_000,
@@ -40,9 +40,17 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog", { name: "New token" }).waitFor();
     announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("PLANTSTORE_TOKEN");
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/tokens", async (route) => {
+      if (route.request().method() === "POST") await gate.promise;
+      await route.fallback();
+    });
     await page.getByRole("button", { name: "Create token" }).click();
+    // The button is disabled meanwhile, and cannot have the focus.
+    await untilSo(page, "!document.activeElement.matches('button')");
+    gate.resolve();
     await page.getByText("name: expected 1 to 64 characters").waitFor();
-    await page.locator("#dialog-title:focus").waitFor();
+    await untilSo(page, "document.activeElement.closest('dialog') !== null");
     await page.getByLabel("Name").fill(name);
     await page.getByLabel("Change plants").uncheck();
     await page.getByLabel("Expires").selectOption({ label: "In 90 days" });
