@@ -40,15 +40,15 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog", { name: "New token" }).waitFor();
     announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("PLANTSTORE_TOKEN");
-    const gate = Promise.withResolvers<void>();
+    const refusal = Promise.withResolvers<void>();
     await page.route("**/tokens", async (route) => {
-      if (route.request().method() === "POST") await gate.promise;
+      if (route.request().method() === "POST") await refusal.promise;
       await route.fallback();
     });
     await page.getByRole("button", { name: "Create token" }).click();
     // The button is disabled meanwhile, and cannot have the focus.
     await untilSo(page, "!document.activeElement.matches('button')");
-    gate.resolve();
+    refusal.resolve();
     await page.getByText("name: expected 1 to 64 characters").waitFor();
     await untilSo(page, "document.activeElement.closest('dialog') !== null");
     await page.getByLabel("Name").fill(name);
