@@ -297,12 +297,13 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Rejects if Patroni knows of none. */
-  async getLeader(): Promise<Node> {
-    const members = await this.listMembers();
-    const leader = members.find(({ role }) => role === "leader");
-    const node = this.nodes.find(({ name }) => name === leader?.name);
-    if (node === undefined) throw new Error("the cluster has no leader");
-    return node;
+  getLeader(): Promise<Node> {
+    return this.#getByRole("leader");
+  }
+
+  /** The standby that every commit waits for. Rejects if Patroni knows of none. */
+  getSynchronous(): Promise<Node> {
+    return this.#getByRole("sync_standby");
   }
 
   async listReplicas(): Promise<Node[]> {
@@ -323,7 +324,7 @@ export class Cluster implements AsyncDisposable {
       members.length === MACHINES.length &&
       members.every(({ state }) => /^(running|streaming)$/.test(state)) &&
       members.every(({ timeline }) => timeline === leader.timeline) &&
-      members.some(({ role }) => /sync/.test(role))
+      members.some(({ role }) => role === "sync_standby")
     );
   }
 
@@ -345,6 +346,14 @@ export class Cluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     endProcesses(this.#folder);
     removeServerFolder(this.#folder);
+  }
+
+  async #getByRole(wanted: string): Promise<Node> {
+    const members = await this.listMembers();
+    const member = members.find(({ role }) => role === wanted);
+    const node = this.nodes.find(({ name }) => name === member?.name);
+    if (node === undefined) throw new Error(`the cluster has no ${wanted}`);
+    return node;
   }
 
   async #start(): Promise<void> {

@@ -120,6 +120,19 @@ const machinesOf = ({ etcd }: Cluster, node: Machine): Machine[] => [
 const killAll = (machines: readonly Machine[]): Promise<unknown> =>
   Promise.all(machines.map((machine) => machine.kill()));
 
+const untilWhole = (cluster: Cluster, what: string): Promise<void> =>
+  until(`${what}: the cluster is whole again`, () => cluster.isWhole());
+
+async function switchOver(cluster: Cluster): Promise<void> {
+  const leader = await cluster.getLeader();
+  await cluster.patronictl("switchover", "plants", "--leader", leader.name, "--force");
+}
+
+async function restart(cluster: Cluster, { name }: Machine): Promise<void> {
+  await cluster.patronictl("restart", "plants", name, "--force");
+  await untilWhole(cluster, `restart of ${name}`);
+}
+
 /** Each ends when everything has been started again. */
 const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<void>>> = {
   "leader killed": async (scene, kind) => {
@@ -146,17 +159,30 @@ const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<v
       scene.faults.push(`${kind}: the old leader acknowledged a write, or did not refuse it`);
   },
 
-  "replica killed": async (scene, kind) => {
-    const replica = scene.random.pick(await scene.cluster.listReplicas());
-    const machines = machinesOf(scene.cluster, replica);
+  "synchronous standby killed": async (scene, kind) => {
+    const machines = machinesOf(scene.cluster, await scene.cluster.getSynchronous());
     await killAll(machines);
     await flow(scene, kind);
     for (const machine of machines) machine.start();
   },
 
-  "switch-over": async ({ cluster }) => {
+  // What is refused meanwhile has been committed by the leader, and shows once another standby has it.
+  "synchronous standby silent, and back": async (scene, kind) => {
+    const machines = machinesOf(scene.cluster, await scene.cluster.getSynchronous());
+    await Promise.all(machines.map((machine) => machine.pause()));
+    await flow(scene, kind);
+    for (const machine of machines) machine.resume();
+  },
+
+  "switch-over": ({ cluster }) => switchOver(cluster),
+
+  /** The order of docs/scaling.md, for a minor version of PostgreSQL. */
+  "rolling restart": async ({ cluster }) => {
     const leader = await cluster.getLeader();
-    await cluster.patronictl("switchover", "plants", "--leader", leader.name, "--force");
+    for (const replica of await cluster.listReplicas()) await restart(cluster, replica);
+    await switchOver(cluster);
+    await untilWhole(cluster, "switch-over");
+    await restart(cluster, leader);
   },
 
   "etcd killed": async (scene, kind) => {
@@ -193,7 +219,7 @@ async function suffer(scene: Scene, kind: string): Promise<Outage> {
     }
   })();
   await mishaps[kind]?.(scene, kind);
-  await until(`${kind}: the cluster is whole again`, () => cluster.isWhole());
+  await untilWhole(cluster, kind);
   await until(`${kind}: the services are ready`, async () => {
     const urls = fleet.services.map(({ started: { url } }) => `${url}/readyz`);
     return (await Promise.all(urls.map(ask))).every(({ status }) => status === 200);
