@@ -316,7 +316,7 @@ export class Cluster implements AsyncDisposable {
     return (await this.getLeader()).run<Row>(text, database);
   }
 
-  async isWhole(): Promise<boolean> {
+  async #isWhole(): Promise<boolean> {
     const members = await this.listMembers();
     const leader = members.find(({ role }) => role === "leader");
     return (
@@ -326,6 +326,23 @@ export class Cluster implements AsyncDisposable {
       members.every(({ timeline }) => timeline === leader.timeline) &&
       members.some(({ role }) => role === "sync_standby")
     );
+  }
+
+  /**
+   * Resolves when every node is well, and the leader has ended a turn of its loop since. In that turn it may replace the
+   * synchronous standby; if it dies meanwhile, Patroni elects no other.
+   */
+  async untilWhole(what: string): Promise<void> {
+    let watched: { readonly leader: Node; readonly from: number } | undefined;
+    await until(`${what}: the cluster is whole`, async () => {
+      if (!(await this.#isWhole())) {
+        watched = undefined;
+        return false;
+      }
+      const leader = await this.getLeader();
+      if (watched?.leader !== leader) watched = { leader, from: leader.log().length };
+      return leader.log().slice(watched.from).includes("the leader with the lock");
+    });
   }
 
   /** As an operator runs it, on any node. */
@@ -373,7 +390,7 @@ export class Cluster implements AsyncDisposable {
       ),
     );
     for (const node of others) node.start();
-    await until("the others follow it", () => this.isWhole());
+    await this.untilWhole("at the start");
     const statements = this.#places.read("database.sql", "db1", "").match(/^CREATE .*$/gm) ?? [];
     for (const statement of statements) await this.run(statement);
   }

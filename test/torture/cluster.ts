@@ -120,9 +120,6 @@ const machinesOf = ({ etcd }: Cluster, node: Machine): Machine[] => [
 const killAll = (machines: readonly Machine[]): Promise<unknown> =>
   Promise.all(machines.map((machine) => machine.kill()));
 
-const untilWhole = (cluster: Cluster, what: string): Promise<void> =>
-  until(`${what}: the cluster is whole again`, () => cluster.isWhole());
-
 async function switchOver(cluster: Cluster): Promise<void> {
   const leader = await cluster.getLeader();
   await cluster.patronictl("switchover", "plants", "--leader", leader.name, "--force");
@@ -130,7 +127,7 @@ async function switchOver(cluster: Cluster): Promise<void> {
 
 async function restart(cluster: Cluster, { name }: Machine): Promise<void> {
   await cluster.patronictl("restart", "plants", name, "--force");
-  await untilWhole(cluster, `restart of ${name}`);
+  await cluster.untilWhole(`after the restart of ${name}`);
 }
 
 /** Each ends when everything has been started again. */
@@ -181,7 +178,7 @@ const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<v
     const leader = await cluster.getLeader();
     for (const replica of await cluster.listReplicas()) await restart(cluster, replica);
     await switchOver(cluster);
-    await untilWhole(cluster, "switch-over");
+    await cluster.untilWhole("after the switch-over");
     await restart(cluster, leader);
   },
 
@@ -219,7 +216,7 @@ async function suffer(scene: Scene, kind: string): Promise<Outage> {
     }
   })();
   await mishaps[kind]?.(scene, kind);
-  await untilWhole(cluster, kind);
+  await cluster.untilWhole(`after “${kind}”`);
   await until(`${kind}: the services are ready`, async () => {
     const urls = fleet.services.map(({ started: { url } }) => `${url}/readyz`);
     return (await Promise.all(urls.map(ask))).every(({ status }) => status === 200);
