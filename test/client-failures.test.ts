@@ -1,6 +1,8 @@
 /** The client between a caller and a service that fail: what is lost, repeated and cancelled. */
 
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { Client, type NewPlant, ServiceError, type Settled } from "../client/client.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { send, startService, TEST_TOKEN } from "./support/service.ts";
@@ -91,6 +93,29 @@ describe("a lost answer", () => {
     await losing.client.remove(1n);
     expect(losing.seen).toHaveLength(2);
     expect(await rejectionOf(direct.remove(1n))).toMatchObject({ reason: "plant_not_found" });
+  });
+
+  test("to a removal on a reused connection that closes without a word: it is found done", async () => {
+    let wasLost = false;
+    const server = createServer((client) => {
+      const upstream = connect(Number(new URL(service.url).port), "127.0.0.1");
+      let isLost = false;
+      client.on("data", (bytes) => {
+        isLost = !wasLost && bytes.includes("DELETE ");
+        wasLost ||= isLost;
+        upstream.write(bytes);
+      });
+      upstream.on("data", (bytes) => (isLost ? client.end() : client.write(bytes)));
+      client.on("close", () => upstream.destroy());
+    });
+    await using _closed = { [Symbol.asyncDispose]: async () => void server.close() };
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const client = new Client(`http://127.0.0.1:${port}`, TEST_TOKEN, { delaysMs: DELAYS_MS });
+    await client.create({ id: 1n, name: "a" });
+    await client.remove(1n);
+    expect(wasLost).toBe(true);
+    expect(await rejectionOf(direct.get(1n))).toMatchObject({ reason: "plant_not_found" });
   });
 
   test.each([

@@ -84,6 +84,7 @@ async function openScene({ random, isShort = false, tell }: Budget): Promise<Sce
       await Bun.sleep(RETRY_MS);
     },
     batchLengthMax: BATCH_LENGTH_MAX,
+    isShared: true,
     mayRefuse: ["overloaded", "store_busy", "store_unavailable", "shutting_down", 502, 504],
   } as const;
   const clients = opened.use(new Clients(CLIENTS, surroundings, fork(random)));
