@@ -235,8 +235,8 @@ export class Cluster implements AsyncDisposable {
     this.#places = places;
     this.nodes = MACHINES.map((name) => {
       const place = folderOf(name);
-      // As the package postgresql-15 does.
-      mkdirSync(join(place, "postgresql/15"), { recursive: true });
+      // As the package postgresql-common does.
+      mkdirSync(join(place, "postgresql"), { recursive: true });
       writeFileSync(join(place, "patroni.yml"), places.read("patroni.yml", name, place));
       return new Node(name, place, places);
     });
