@@ -14,7 +14,7 @@ import {
   formatStoredPlant,
   INT64_MAX,
   INT64_MIN,
-  isSame,
+  isSameState,
   lengthOf,
   type Plant,
 } from "./plant.ts";
@@ -174,9 +174,6 @@ function createPass({ revertPlantsMax, revertCharactersMax }: RevertOptions, han
 
 const sizeOf = ({ before, after }: Touched): number => lengthOf(before) + lengthOf(after);
 
-const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
-  one === undefined || other === undefined ? one === other : isSame(one, other);
-
 /** Parses what `listChange` writes: the first id is that of the plant. */
 function parseChange(json: string): Pick<Change, "id" | "plant" | "before"> {
   const id = BigInt(/"id":(-?\d+)/.exec(json)?.[1] as string);
@@ -267,7 +264,7 @@ export async function revertBlock(
   const outcomes = await Promise.all(
     block.map((touched) => retry(() => revertPlant(store, touched, by)).catch(toRefusal)),
   );
-  const left: { readonly id: bigint; readonly refusal: Refusal }[] = [];
+  const left: Left[] = [];
   for (const [index, { id }] of block.entries()) {
     const outcome = outcomes[index] as (typeof outcomes)[number];
     counts.plants++;

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type Replayed, replayLog, type Until } from "./change-log.ts";
+import { type Point, type Replayed, replayLog } from "./change-log.ts";
 import {
   adviseOnTemporaryFiles,
   fileBytesOf,
@@ -36,7 +36,7 @@ export interface CopyRequest {
   /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
   readonly verifyFirst: boolean;
   /** The change log to replay into the copy, and up to which moment. */
-  readonly replay?: { readonly log: string; readonly until: Until } | undefined;
+  readonly replay?: { readonly log: string; readonly until: Point } | undefined;
   /** A store whose plants the copy must equal. */
   readonly sameAs?: string | undefined;
 }
