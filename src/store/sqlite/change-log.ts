@@ -217,13 +217,8 @@ export function openChangeLog(from: string, copy: string) {
   };
 }
 
-export interface Replayed {
-  readonly changes: number;
-  readonly reached: Point;
-}
-
 /** Replays the log into a copy. Throws a StoreOpenError if a change does not match its plant. */
-export function replayLog(copy: string, log: string, until: Point): Replayed {
+export function replayLog(copy: string, log: string, until: Point) {
   using db = new Database(copy, { readwrite: true, create: false, safeIntegers: true });
   // The copy is synced as a whole afterwards.
   db.run("PRAGMA journal_mode = OFF");
