@@ -11,7 +11,7 @@ import { clip, describe, parseJson } from "../domain/plant.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { type Exchange, readJson } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer, requireScope } from "./handle.ts";
-import { tools } from "./tools.ts";
+import { type Members, tools } from "./tools.ts";
 
 const MODERN = "2026-07-28";
 const LEGACY = ["2025-11-25", "2025-06-18"] as const;
@@ -39,8 +39,6 @@ class RpcError extends Error {
     this.data = data;
   }
 }
-
-type Members = Readonly<Record<string, unknown>>;
 
 const isObject = (value: unknown): value is Members =>
   typeof value === "object" && value !== null && !Array.isArray(value);
