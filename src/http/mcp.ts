@@ -230,13 +230,7 @@ function listTools(token: TokenRecord | undefined, { cursor }: Members): object[
     throw new RpcError("invalid_params", `cursor: expected none, got ${describe(cursor)}`);
   return Object.entries(tools)
     .filter(([, { scopes }]) => scopes.every((scope) => token?.scopes.includes(scope)))
-    .map(([name, { title, description, annotations, takes }]) => ({
-      name,
-      title,
-      description,
-      inputSchema: takes.schema,
-      annotations,
-    }));
+    .map(([name, { listed }]) => Object.assign({ name }, listed));
 }
 
 /** A refusal is a result with `isError`, which a model reads and can act on. */

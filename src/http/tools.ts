@@ -37,16 +37,11 @@ import {
 } from "./revert.ts";
 import { flag, mapValues, object, type Shape, text } from "./shape.ts";
 
-interface Kind {
+interface Tool {
   /** The token needs all of them. */
   readonly scopes: readonly Scope[];
-  readonly annotations: typeof hints;
-}
-
-interface Tool extends Kind {
-  readonly title: string;
-  readonly description: string;
-  readonly takes: Shape;
+  /** The answer to tools/list, without the name. */
+  readonly listed: object;
   /** Resolves to the result as JSON. */
   readonly run: (exchange: Exchange, given: Members) => Promise<string>;
 }
@@ -60,18 +55,20 @@ const hints = {
   idempotentHint: true,
   openWorldHint: false,
 };
+type Kind = Pick<Tool, "scopes"> & { readonly annotations: typeof hints };
+
 const reading: Kind = { scopes: ["plants:read"], annotations: hints };
 const adding: Kind = { scopes: ["plants:write"], annotations: { ...hints, readOnlyHint: false } };
 const changing: Kind = {
-  ...adding,
-  annotations: { ...adding.annotations, destructiveHint: true },
+  scopes: ["plants:write"],
+  annotations: { ...hints, readOnlyHint: false, destructiveHint: true },
 };
 
 type Argument<Value> = Shape & Rule<Value> & { readonly fallback?: unknown };
 
 /** A tool whose arguments each have a rule. A refusal names every fault. */
 function tool<Values extends object>(
-  kind: Kind,
+  { scopes, annotations }: Kind,
   title: string,
   description: string,
   rules: { readonly [Name in keyof Values]: Argument<Values[Name]> },
@@ -79,12 +76,11 @@ function tool<Values extends object>(
 ): Tool {
   const known: Readonly<Record<string, Argument<unknown>>> = rules;
   const optional = Object.keys(known).filter((name) => known[name]?.optional === true);
+  const { schema: inputSchema } = object(known, { optional, additionalProperties: false });
   const defaults = mapValues(known, ({ fallback }) => fallback);
   return {
-    ...kind,
-    title,
-    description,
-    takes: object(known, { optional, additionalProperties: false }),
+    scopes,
+    listed: { title, description, annotations, inputSchema },
     run: (exchange, given) => run(exchange, parseMembers<Values>(given, rules, defaults)),
   };
 }
@@ -310,17 +306,19 @@ export const tools: Readonly<Record<string, Tool>> = {
     removePlant,
   ),
   revert_changes: {
-    ...changing,
     scopes: plantScopes,
-    title: "Take changes back",
-    description:
-      "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
-      "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
-      "If `complete` is false, `message` says why; call it again to continue.",
-    takes: object(
-      { ...revertMembers, dryRun: flag(undefined, "False changes plants.", { default: true }) },
-      { optional: Object.keys(revertMembers), additionalProperties: false },
-    ),
+    listed: {
+      title: "Take changes back",
+      description:
+        "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
+        "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
+        "If `complete` is false, `message` says why; call it again to continue.",
+      annotations: changing.annotations,
+      inputSchema: object(
+        { ...revertMembers, dryRun: flag(undefined, "False changes plants.", { default: true }) },
+        { optional: Object.keys(revertMembers), additionalProperties: false },
+      ).schema,
+    },
     run: revertChanges,
   },
 };
