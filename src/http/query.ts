@@ -12,7 +12,7 @@ import {
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
-import { type Order, orders, type PlantQuery } from "../domain/page.ts";
+import { type Order, orders } from "../domain/page.ts";
 import {
   type Condition,
   type EntityTags,
@@ -169,7 +169,7 @@ const noLimit: Parameter<number> = {
   find: () => undefined,
   fallback: LIMIT_MAX,
 };
-const plantStreamParameters = { ...plantParameters, limit: noLimit };
+export const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const { order, fold, ...changeStream } = changeParameters;
 const changeStreamParameters = {
   ...changeStream,
@@ -184,9 +184,6 @@ export function nameWriter({ request, token }: Exchange): string | undefined {
   if (!request.url.includes("?")) return token?.name;
   return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
 }
-
-export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
-  parseQuery(url, isStream ? plantStreamParameters : plantParameters);
 
 /** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */
 export function parseChangeQuery(url: string, isStream: boolean, lastEventId: string | null) {
