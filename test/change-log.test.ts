@@ -66,8 +66,7 @@ async function makeScene() {
     create: (id: bigint, name = `plant ${id}`) => store.createPlant({ id, name, tag: undefined }),
     restore: async (moment = NEWEST) => {
       const to = `${folder.path}/restored-${++restores}.db`;
-      const replay = { log: logOf(copy), until: moment };
-      const { replayed } = await restoreStore({ from: copy, to, signal, replay });
+      const { replayed } = await restoreStore({ from: copy, to, signal, until: moment });
       return { to, replayed, ids: readPlants(to).map(({ id }) => id) };
     },
     readChanges: async () =>

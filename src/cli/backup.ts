@@ -74,7 +74,7 @@ function parseUntil({ at, atChange }: Flags): Point | undefined {
   );
 }
 
-/** The copy to start from, and the log to replay. */
+/** The copy to start from, and up to which point its log is replayed. */
 function chooseBackup(folder: string, store: string, until: Point | undefined) {
   const complete = readBackups(folder);
   const names = [...new Set(complete.map((one) => one.store))];
@@ -93,7 +93,7 @@ function chooseBackup(folder: string, store: string, until: Point | undefined) {
     );
   const next = own[own.indexOf(chosen) - 1];
   if (until !== undefined && next !== undefined) requireReach(until, chosen, next);
-  return { from: chosen.file, replay: { log: logOf(chosen.file), until: until ?? NEWEST } };
+  return { from: chosen.file, until: until ?? NEWEST };
 }
 
 /** The log of the newest copy may start later than the log of the one before ended. */
@@ -140,13 +140,12 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
           from: before.file,
           to,
           signal,
-          replay: { log: logOf(before.file), until: { ...NEWEST, change: point.change } },
+          until: { ...NEWEST, change: point.change },
           sameAs: newest.file,
         }),
       );
-    const replay = { log: logOf(newest.file), until: NEWEST };
     return withTemporaryFile(async (to) => ({
-      ...(await restoreStore({ from: newest.file, to, signal, replay })),
+      ...(await restoreStore({ from: newest.file, to, signal, until: NEWEST })),
       path: undefined,
     }));
   });

@@ -16,7 +16,8 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type Point, replayLog } from "./change-log.ts";
+import { formatJson } from "../../domain/plant.ts";
+import { logOf, type Point, replayLog } from "./change-log.ts";
 import {
   adviseOnTemporaryFiles,
   fileBytesOf,
@@ -35,8 +36,8 @@ export interface CopyRequest {
   readonly to: string;
   /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
   readonly verifyFirst: boolean;
-  /** The change log to replay into the copy, and up to which moment. */
-  readonly replay?: { readonly log: string; readonly until: Point } | undefined;
+  /** Replays the change log of `from` into the copy, up to this point. */
+  readonly until?: Point;
   /** A store whose plants the copy must equal. */
   readonly sameAs?: string | undefined;
 }
@@ -169,7 +170,7 @@ function giveName(file: string, path: string): void {
 }
 
 /** One snapshot: the copy has every plant acknowledged before it began, and writes continue. */
-export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyRequest) {
+export function copyStore({ from, to, verifyFirst, until, sameAs }: CopyRequest) {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
     getSchemaVersion(db, from);
@@ -187,7 +188,7 @@ export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyRequest
   });
   if (verifyFirst && digestStore(from) !== digestStore(to))
     throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
-  const replayed = replay && replayLog(to, replay.log, replay.until);
+  const replayed = until && replayLog(to, logOf(from), until);
   syncFile(to);
   if (sameAs !== undefined && digestStore(to, "plants") !== digestStore(sameAs, "plants"))
     throw new StoreOpenError(`${from} with its change log has other plants than ${sameAs}.`);
@@ -216,10 +217,7 @@ function digestStore(path: string, table?: string): string {
     const tables = db.query<{ name: string }, []>(TABLES).all();
     for (const { name } of tables.filter((one) => table === undefined || one.name === table))
       for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
-        hasher.update(`${name} ${JSON.stringify(row, writeExactly)}\n`);
+        hasher.update(`${name} ${formatJson(row)}\n`);
     return hasher.digest("hex");
   });
 }
-
-const writeExactly = (_: string, value: unknown): unknown =>
-  typeof value === "bigint" ? String(value) : value;
