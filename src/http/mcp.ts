@@ -182,7 +182,7 @@ function requireHeaders(headers: Headers, method: string, { name }: Members): vo
 }
 
 const capabilities = { tools: {} };
-const INSTRUCTIONS =
+const instructions =
   "A store of plants. Ids are strings of digits: never make numbers of them. Search with `q` first; page with `after`. " +
   "Give related writes the same `batch`, so that revert_changes can take them back together.";
 /** The tools depend on the token's scopes, which never change. */
@@ -200,12 +200,7 @@ async function respond(
   if (method === "tools/list")
     return JSON.stringify({ tools: listTools(exchange.token, params), ...cached });
   if (isModern && method === "server/discover")
-    return JSON.stringify({
-      supportedVersions: [MODERN],
-      capabilities,
-      instructions: INSTRUCTIONS,
-      ...cached,
-    });
+    return JSON.stringify({ supportedVersions: [MODERN], capabilities, instructions, ...cached });
   if (!isModern && method === "initialize") return initialize(params);
   if (!isModern && method === "ping") return "{}";
   throw new RpcError("method_not_found", `Method not found: ${clip(method)}`);
@@ -221,7 +216,7 @@ function initialize({ protocolVersion, capabilities: theirs, clientInfo }: Membe
     protocolVersion: LEGACY.find((known) => known === protocolVersion) ?? LEGACY[0],
     capabilities,
     serverInfo: SERVER_INFO,
-    instructions: INSTRUCTIONS,
+    instructions,
   });
 }
 

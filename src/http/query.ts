@@ -189,12 +189,9 @@ export function nameWriter({ request, token }: Exchange): string | undefined {
 export function parseChangeQuery(url: string, isStream: boolean, lastEventId: string | null) {
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
-  const fault = explain("Last-Event-ID", known.after, lastEventId ?? "");
-  const {
-    type: types,
-    after,
-    ...query
-  } = parseQuery(url, known, seen === undefined ? [fault] : []);
+  const faults =
+    seen === undefined ? [explain("Last-Event-ID", known.after, lastEventId ?? "")] : [];
+  const { type: types, after, ...query } = parseQuery(url, known, faults);
   return { ...query, types, after: seen ?? after };
 }
 

@@ -161,11 +161,8 @@ async function readHistory(
   const finish = (next?: number): string =>
     `{"changes":[${shown.join(",")}]${next === undefined ? "" : `,"next":${next}`}}`;
   for (let { after } = query; ;) {
-    const page = await service.store.readChanges({
-      ...query,
-      after,
-      limit: query.limit - shown.length,
-    });
+    const limit = query.limit - shown.length;
+    const page = await service.store.readChanges({ ...query, after, limit });
     for (const { seq, json } of page.changes) {
       characters += json.length;
       if (characters > SMALL_PAGE_CHARACTERS && shown.length > 0) return finish(after);

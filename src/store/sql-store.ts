@@ -23,7 +23,7 @@ import { DAY_MS } from "../domain/rate.ts";
 import type { Created, StoreLimits } from "../domain/store.ts";
 import { pause } from "../tick.ts";
 import type { Batcher } from "./batcher.ts";
-import { type Dialect, SqlRecords } from "./records.ts";
+import { type Dialect, SqlRecords, type Statement } from "./records.ts";
 
 interface About {
   readonly id: bigint;
@@ -124,10 +124,8 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   }
 
   async findChangeBefore(seq: number): Promise<number | undefined> {
-    const [row] = await this.readRecords<{ readonly last: bigint | null }>([
-      this.changeBefore,
-      seq,
-    ]);
+    const statement: Statement = [this.changeBefore, seq];
+    const [row] = await this.readRecords<{ readonly last: bigint | null }>(statement);
     return typeof row?.last === "bigint" ? Number(row.last) : undefined;
   }
 
