@@ -1,15 +1,7 @@
 /** JWTs of the configured issuer: the checks of a token, and the issuer's keys, which are fetched in the background. */
 
 import type { JWTPayload } from "jose";
-import {
-  JOSEAlgNotAllowed,
-  JOSEError,
-  JWKSMultipleMatchingKeys,
-  JWKSNoMatchingKey,
-  JWSSignatureVerificationFailed,
-  JWTClaimValidationFailed,
-  JWTExpired,
-} from "jose/errors";
+import { JOSEError, JWKSNoMatchingKey, JWTClaimValidationFailed, JWTExpired } from "jose/errors";
 import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../domain/address.ts";
@@ -204,16 +196,20 @@ async function readJson(url: string, signal: AbortSignal): Promise<Record<string
 const refuse = (check: string, reason: "token_invalid" | "token_expired" = "token_invalid") =>
   new Refusal(reason, `The JWT failed the check of its ${check}.`, check);
 
+/** By the code of the library's error. */
+const checks: Readonly<Record<string, string>> = {
+  ERR_JOSE_ALG_NOT_ALLOWED: "alg",
+  ERR_JWS_SIGNATURE_VERIFICATION_FAILED: "signature",
+  ERR_JWKS_NO_MATCHING_KEY: "kid",
+  ERR_JWKS_MULTIPLE_MATCHING_KEYS: "kid",
+};
+
 function explain(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (error instanceof JWTExpired) return refuse("exp", "token_expired");
   if (error instanceof JWTClaimValidationFailed) return refuse(error.claim);
-  if (error instanceof JOSEAlgNotAllowed) return refuse("alg");
-  if (error instanceof JWSSignatureVerificationFailed) return refuse("signature");
-  if (error instanceof JWKSNoMatchingKey || error instanceof JWKSMultipleMatchingKeys)
-    return refuse("kid");
   // The runtime's own errors come from a malformed key of the issuer.
-  return refuse(error instanceof JOSEError ? "format" : "key");
+  return refuse(error instanceof JOSEError ? (checks[error.code] ?? "format") : "key");
 }
 
 /** RFC 9068, section 4. Many issuers still send `JWT`: then a scope tells an access token from an ID token. */
