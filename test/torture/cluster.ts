@@ -192,9 +192,13 @@ const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<v
 
   "service killed": async ({ fleet, random }) => void (await fleet.replaceAny(random)),
 
-  "service restarted": async ({ fleet, random, faults }) => {
+  // HAProxy notices it within the delay that ops/cluster/plantstore.env sets, unless the machine is very busy.
+  "service restarted": async ({ fleet, clients, random, isShort, faults }, kind) => {
+    const before = clients.unsettled;
     const { exited } = await fleet.replaceAny(random, "SIGTERM");
     if ((await exited) !== 0) faults.push(`a service exited with ${await exited}`);
+    const failed = clients.unsettled - before;
+    if (failed > 0 && !isShort) faults.push(`${kind}: ${failed} writes were refused or lost`);
   },
 };
 
