@@ -48,7 +48,7 @@ export async function openAuthenticator(tokens: UsedTokens, settings: AuthSettin
   const jwts =
     settings.jwtIssuer === ""
       ? undefined
-      : new (await import("./jwt.ts")).JwtVerifier(settings, log);
+      : (await import("./jwt.ts")).createJwtVerifier(settings, log);
   return new Authenticator(tokens, settings.token, systemClocks, jwts);
 }
 

@@ -98,9 +98,6 @@ export function nameBatch(name: string): string {
 export const nameOfBatch = (batch: string): string =>
   batch.replace(/ \d{4}-\d\d-\d\dT[\d:.]+Z$/, "");
 
-/** The batch of a revert. The same for every attempt, so a repeated one continues. */
-export const nameUndo = (batch: string): string => `Undo: ${batch}`.slice(0, 100).toWellFormed();
-
 /** The writer as the journal stores it: one string. Neither part contains a newline. */
 export const joinWriter = (
   by: string | undefined,

@@ -43,7 +43,9 @@ describeInBrowser("in the console,", () => {
     await rowOf(page, "Renamed").waitFor();
     if (!visit.isPhone)
       for (const name of ["Renamed", "Plant 103"])
-        await rowOf(page, name).locator(".row-changed", { hasText: /^\d\d?:\d\d/ }).waitFor();
+        await rowOf(page, name)
+          .locator(".row-changed", { hasText: /^\d\d?:\d\d/ })
+          .waitFor();
     await change(service, 102);
     await rowOf(page, "Renamed").waitFor({ state: "detached" });
 
