@@ -225,7 +225,7 @@ describe("a lost answer", () => {
 
   test("that stays away is a failure, after as many retries as were asked for", async () => {
     const fail: Answer = () => new Response("", { status: 503 });
-    using proxy = startProxy(...Array.from({ length: 9 }, () => fail));
+    using proxy = startProxy(...Array.from({ length: 10 }, () => fail));
     const failure = await rejectionOf(proxy.client.create({ id: 1n, name: "a" }));
     expect(failure).toMatchObject({ status: 503, code: 0, reason: undefined, isTransient: true });
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 1);
@@ -233,6 +233,12 @@ describe("a lost answer", () => {
     const once = { delaysMs: [], retriesMax: Infinity };
     expect(await rejectionOf(proxy.client.get(1n, once))).toMatchObject({ status: 503 });
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 2);
+    // Clients that fail together try again apart.
+    const waits: number[] = [];
+    const onRetry = (_: Error, waitMs: number): unknown => waits.push(waitMs);
+    await rejectionOf(proxy.client.get(1n, { delaysMs: [1, 20], onRetry }));
+    expect(waits).toHaveLength(2);
+    expect(waits[1]).toBeWithin(10, 21);
   });
 
   test("Retry-After of more than half a minute is told, and not asked before", async () => {
