@@ -7,6 +7,7 @@ import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
 import {
   entityTagOf,
+  findFaults,
   findPlainInt64,
   formatStoredPlant,
   INT64_MAX,
@@ -106,7 +107,7 @@ const id: Argument<bigint> = {
 const name: Argument<string> = {
   ...text(undefined, "The name of the plant."),
   expected: "text without U+0000 and unpaired surrogates",
-  find: (given) => (typeof given === "string" && isStorable(given) ? given : undefined),
+  find: (given) => (findFaults(0n, given, "").name === undefined ? (given as string) : undefined),
 };
 const tag: Argument<string | undefined> = {
   ...name,
