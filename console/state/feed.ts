@@ -101,10 +101,12 @@ async function begin(stopped: AbortSignal): Promise<void> {
 }
 
 /** The list does not wait for this, and is shown without it if it fails. */
-async function readLastChanges(signal: AbortSignal): Promise<void> {
+async function readLastChanges(stopped: AbortSignal): Promise<void> {
   const query = { order: "desc", limit: CHANGES_BACK } as const;
-  const page = await call((client) => client.listChangePage(query, { signal })).catch(() => null);
-  if (page !== null && !signal.aborted) keepLast(page.changes.toReversed());
+  const page = await call((client) => client.listChangePage(query, { signal: stopped })).catch(
+    () => null,
+  );
+  if (page !== null && !stopped.aborted) keepLast(page.changes.toReversed());
 }
 
 function keepLast(changes: readonly Change[]): void {
