@@ -186,11 +186,7 @@ const BLOCK_LENGTH = 256;
  * Yields blocks, sorted by id. A pass reads the range to its end before its first plant, and yields an empty block per
  * page until then.
  */
-export async function* readTouched(
-  store: ServedStore,
-  range: Range,
-  options: RevertOptions,
-): AsyncGenerator<Touched[]> {
+export async function* readTouched(store: ServedStore, range: Range, options: RevertOptions) {
   let handled = INT64_MIN - 1n;
   for (let { after } = range; after < Number.POSITIVE_INFINITY;) {
     const pass = createPass(options, handled);
