@@ -76,12 +76,14 @@ export const isWanted = ({ id, types, by, batch }: Filter, change: Change): bool
   (by === undefined || by === change.by) &&
   (batch === undefined || batch === change.batch);
 
-export const BATCH_EXPECTED = "1 to 100 characters without control characters";
-
-export const findBatch = (value: unknown): string | undefined =>
-  typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
-    ? value
-    : undefined;
+/** The rule for the name of a batch. */
+export const batchRule = {
+  expected: "1 to 100 characters without control characters",
+  find: (value: unknown): string | undefined =>
+    typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
+      ? value
+      : undefined,
+};
 
 const NAME_CHARACTERS_MAX = 60;
 
