@@ -64,13 +64,11 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-type Filter = Pick<ChangeQuery, "id" | "types" | "by" | "batch">;
-
 /** Whether a page may examine many more changes than it lists. */
 export const isFiltered = ({ id, types, by, batch, fold }: ChangeQuery): boolean =>
   [id, types, by, batch, fold].some((wanted) => wanted !== undefined);
 
-export const isWanted = ({ id, types, by, batch }: Filter, change: Change): boolean =>
+export const isWanted = ({ id, types, by, batch }: ChangeQuery, change: Change): boolean =>
   (id === undefined || id === change.id) &&
   (types === undefined || types.includes(change.type)) &&
   (by === undefined || by === change.by) &&
