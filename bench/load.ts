@@ -197,10 +197,10 @@ export const makeLines = (first = 0): Buffer => {
   return Buffer.from(lines.join(""));
 };
 
-/** Sends the lines to a server that has none of these plants. */
-export const importInto = (server: Server, lines: Buffer): Promise<Sample> =>
+/** Sends the lines to a server that has none of these plants. The query may name the batch. */
+export const importInto = (server: Server, lines: Buffer, query = ""): Promise<Sample> =>
   timeBulk(server, BULK_ROWS, async () => {
-    const response = await fetch(`${server.url}/plants/batch`, {
+    const response = await fetch(`${server.url}/plants/batch${query}`, {
       method: "POST",
       headers: { ...headers, "content-type": "application/x-ndjson" },
       body: lines,

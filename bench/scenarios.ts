@@ -307,7 +307,7 @@ async function compareBulk(
   return { tables: [table], targets: [ratioAtLeast(what, ours, alone, bound, reason)] };
 }
 
-const importing = (name: string, env: Environment = {}): Candidate => ({
+const importing = (name: string, env: Environment = {}, query = ""): Candidate => ({
   name,
   role: "ours",
   durability,
@@ -316,8 +316,8 @@ const importing = (name: string, env: Environment = {}): Candidate => ({
     const server = await servePlants(`sqlite:${path}`, { env });
     try {
       // The first import is the warm-up.
-      await importInto(server, makeLines());
-      const sample = await importInto(server, makeLines(BULK_ROWS));
+      await importInto(server, makeLines(), query);
+      const sample = await importInto(server, makeLines(BULK_ROWS), query);
       // Plus the create of the start-up check.
       checkStored(2 * BULK_ROWS + 1, countRows(path), 0);
       return sample;
@@ -348,7 +348,7 @@ const bulkImport: Scenario = {
 const journal: Scenario = {
   name: "journal",
   title: "The cost of the journal of changes",
-  about: `POST /plants at 64 connections, and POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, with the journal and with PLANTSTORE_CHANGES_DAYS=0.`,
+  about: `POST /plants at 64 connections, and POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, with the journal and with PLANTSTORE_CHANGES_DAYS=0. A named batch can be undone as a whole.`,
   measure: async (run) => {
     const [kept, none] = ["with the journal", "without the journal"] as const;
     const env = { PLANTSTORE_CHANGES_DAYS: "0" };
@@ -360,11 +360,17 @@ const journal: Scenario = {
       ({ rows: [first, second] }) =>
         ratioAtLeast("create: with / without journal", first, second, 0.93),
     )(run);
-    const candidates = [importing(kept), importing(none, env)];
+    const candidates = [
+      importing(kept),
+      importing(none, env),
+      importing("with the journal, named", {}, "?batch=spring.csv%202026-04-01"),
+    ];
     const imports = await compareBulk(run, "import: with / without journal", 0.9, "", candidates);
+    const [unnamed, , named] = imports.tables[0]?.rows ?? [];
+    const naming = ratioAtLeast("import: named / not named", named, unnamed, 0.98);
     return {
       tables: [...creates.tables, ...imports.tables],
-      targets: [...creates.targets, ...imports.targets],
+      targets: [...creates.targets, ...imports.targets, naming],
     };
   },
 };

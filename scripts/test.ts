@@ -44,6 +44,7 @@ function hasRoomInMemory(): boolean {
 
 const inMemory = hasRoomInMemory() ? { TMPDIR: MEMORY } : {};
 const long = isLong ? { PLANTSTORE_TEST_LONG: "true" } : {};
+const built = { PLANTSTORE_TEST_BUILT: "true" };
 
 interface Finished {
   readonly script: string;
@@ -55,7 +56,7 @@ interface Finished {
 /** Prints the output of a script when it ends, so outputs do not interleave. */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
-  const env = { ...process.env, ...long, ...(onDisk.has(script) ? {} : inMemory) };
+  const env = { ...process.env, ...built, ...long, ...(onDisk.has(script) ? {} : inMemory) };
   const child = Bun.spawn(["npm", "run", "--silent", script], {
     env,
     stdout: "pipe",

@@ -157,6 +157,15 @@ describe("group commit", () => {
     await next;
   });
 
+  test("commits all writes of a tick together if the commit is synchronous, also after a lone write", async () => {
+    const { batches, commit } = instantCommit();
+    const group = new Batcher(commit, limits);
+    await group.submit(1);
+    await new Promise(setImmediate);
+    await Promise.all([2, 3, 4].map((write) => group.submit(write)));
+    expect(batches).toEqual([[1], [2, 3, 4]]);
+  });
+
   test("waits for the clients that were just answered, a tick and a share of a slow commit", async () => {
     const { batches, gates, started, commit } = heldCommit();
     let now = 0;

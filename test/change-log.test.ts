@@ -22,7 +22,7 @@ import {
   logOf,
   NEWEST,
   openChangeLog,
-  type Until,
+  type Point,
 } from "../src/store/sqlite/change-log.ts";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
@@ -34,8 +34,8 @@ import { alter, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 const { signal } = new AbortController();
-const atChange = (value = Number.NaN): Until => ({ unit: "change", value });
-const atTime = (value: number): Until => ({ unit: "atMs", value });
+const atChange = (change = Number.NaN): Point => ({ ...NEWEST, change });
+const atTime = (atMs: number): Point => ({ ...NEWEST, atMs });
 const cleanUps: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
@@ -66,8 +66,7 @@ async function makeScene() {
     create: (id: bigint, name = `plant ${id}`) => store.createPlant({ id, name, tag: undefined }),
     restore: async (moment = NEWEST) => {
       const to = `${folder.path}/restored-${++restores}.db`;
-      const replay = { log: logOf(copy), until: moment };
-      const { replayed } = await restoreStore({ from: copy, to, signal, replay });
+      const { replayed } = await restoreStore({ from: copy, to, signal, until: moment });
       return { to, replayed, ids: readPlants(to).map(({ id }) => id) };
     },
     readChanges: async () =>
@@ -153,7 +152,7 @@ describe("a copy with its change log", () => {
     await store.putWebhook(hook("shop", "2"), hook("shop", "1"));
     await store.putWebhook(undefined, hook("office", "1"));
     log.append();
-    const read = async (moment: Until) => {
+    const read = async (moment: Point) => {
       const { to } = await restore(moment);
       const { config } = resolveConfig({}, { DATABASE_URL: `sqlite:${to}` });
       const restored = await openStore(config.databaseUrl, config);

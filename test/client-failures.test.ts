@@ -1,6 +1,7 @@
 /** The client between a caller and a service that fail: what is lost, repeated and cancelled. */
 
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { Client, type NewPlant, ServiceError, type Settled } from "../client/client.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { send, startService, TEST_TOKEN } from "./support/service.ts";
@@ -39,6 +40,28 @@ const loseAnswer: Answer = async (_, forward) => {
   await (await forward()).bytes();
   return new Response("", { status: 502 });
 };
+
+/** Forwards bytes. It loses the first answer to a DELETE and closes the connection without a word, as HAProxy does. */
+async function startClosingProxy() {
+  let hasLost = false;
+  const server = createServer((client) => {
+    const upstream = connect(Number(new URL(service.url).port), "127.0.0.1");
+    let isLost = false;
+    client.on("data", (bytes) => {
+      isLost = !hasLost && bytes.includes("DELETE ");
+      hasLost ||= isLost;
+      upstream.write(bytes);
+    });
+    upstream.on("data", (bytes) => (isLost ? client.end() : client.write(bytes)));
+    client.on("close", () => upstream.destroy());
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  const client = new Client(`http://127.0.0.1:${port}`, TEST_TOKEN, { delaysMs: DELAYS_MS });
+  return { client, hasLost: () => hasLost, [Symbol.dispose]: () => void server.close() };
+}
 
 /** The first bytes of the answer, and then the connection ends: at once, or when the test says so. */
 const cutAfter =
@@ -91,6 +114,14 @@ describe("a lost answer", () => {
     await losing.client.remove(1n);
     expect(losing.seen).toHaveLength(2);
     expect(await rejectionOf(direct.remove(1n))).toMatchObject({ reason: "plant_not_found" });
+  });
+
+  test("to a removal on a reused connection that closes without a word: it is found done", async () => {
+    using losing = await startClosingProxy();
+    await losing.client.create({ id: 1n, name: "a" });
+    await losing.client.remove(1n);
+    expect(losing.hasLost()).toBe(true);
+    expect(await rejectionOf(direct.get(1n))).toMatchObject({ reason: "plant_not_found" });
   });
 
   test.each([
@@ -194,7 +225,7 @@ describe("a lost answer", () => {
 
   test("that stays away is a failure, after as many retries as were asked for", async () => {
     const fail: Answer = () => new Response("", { status: 503 });
-    using proxy = startProxy(...Array.from({ length: 9 }, () => fail));
+    using proxy = startProxy(...Array.from({ length: 10 }, () => fail));
     const failure = await rejectionOf(proxy.client.create({ id: 1n, name: "a" }));
     expect(failure).toMatchObject({ status: 503, code: 0, reason: undefined, isTransient: true });
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 1);
@@ -202,6 +233,12 @@ describe("a lost answer", () => {
     const once = { delaysMs: [], retriesMax: Infinity };
     expect(await rejectionOf(proxy.client.get(1n, once))).toMatchObject({ status: 503 });
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 2);
+    // Clients that fail together try again apart.
+    const waits: number[] = [];
+    const onRetry = (_: Error, waitMs: number): unknown => waits.push(waitMs);
+    await rejectionOf(proxy.client.get(1n, { delaysMs: [1, 20], onRetry }));
+    expect(waits).toHaveLength(2);
+    expect(waits[1]).toBeWithin(10, 21);
   });
 
   test("Retry-After of more than half a minute is told, and not asked before", async () => {

@@ -1,14 +1,11 @@
 /** The HTTP client that the console and the command line share. */
 
 import { describe, expect, test } from "bun:test";
-import { Client, ServiceError } from "../client/client.ts";
+import { Client } from "../client/client.ts";
 import { errorNames, isTransient } from "../client/errors.ts";
-import { retry } from "../client/retry.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { expectedReport, useClient } from "./support/client-scenario.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { startService, TEST_TOKEN } from "./support/service.ts";
 
 const plants: Plant[] = [
   { id: -(2n ** 63n), name: '{"id":1', tag: "" },
@@ -17,26 +14,6 @@ const plants: Plant[] = [
 ];
 
 describe("the client", () => {
-  test("has every operation", async () => {
-    await using service = await startService();
-    const report = await useClient({ Client, ServiceError }, service.url, TEST_TOKEN);
-    expect(JSON.parse(report)).toEqual(expectedReport);
-  });
-
-  test("maps an answer to one error, with the code of the catalogue", async () => {
-    await using service = await startService();
-    const failure = await rejectionOf(new Client(service.url, "not-a-token").listPage({}));
-    expect(failure).toBeInstanceOf(ServiceError);
-    expect(failure).toMatchObject({
-      status: 401,
-      code: 2002,
-      reason: "token_invalid",
-      isTransient: false,
-    });
-    const lost = await rejectionOf(new Client("http://127.0.0.1:1", "x").listPage({}));
-    expect(lost).toMatchObject({ status: 0, code: 0, isTransient: false });
-  });
-
   test.each([
     "",
     "nonsense",
@@ -137,43 +114,5 @@ describe("the client", () => {
         `${other.url.origin} does not answer as a plant store does.`,
       );
     }
-  });
-});
-
-describe("retry", () => {
-  const findWaitMs = ({ message }: Error): number | undefined =>
-    message.startsWith("Attempt") ? 2 : undefined;
-  const find = findWaitMs as (error: unknown) => number | undefined;
-
-  test("is bounded: the last failure is thrown", async () => {
-    const waits: [string, number][] = [];
-    let attempts = 0;
-    const failure = await rejectionOf(
-      retry(
-        () => Promise.reject(new Error(`Attempt ${++attempts} failed.`)),
-        { delaysMs: [1, 50], onRetry: ({ message }, waitMs) => waits.push([message, waitMs]) },
-        find,
-      ),
-    );
-    expect((failure as Error).message).toBe("Attempt 3 failed.");
-    expect(waits[0]).toEqual(["Attempt 1 failed.", 2]);
-    expect(waits[1]?.[1]).toBeWithin(25, 51);
-    expect(waits).toHaveLength(2);
-  });
-
-  test("ends at once on an abort, and on a failure that is not transient", async () => {
-    const controller = new AbortController();
-    const waiting = retry(
-      () => Promise.reject(new Error("Attempt failed.")),
-      {
-        signal: controller.signal,
-        delaysMs: [60_000],
-        onRetry: () => controller.abort(new Error("interrupted")),
-      },
-      find,
-    );
-    expect(((await rejectionOf(waiting)) as Error).message).toBe("interrupted");
-    const fatal = retry(() => Promise.reject(new Error("fatal")), {}, find);
-    expect(((await rejectionOf(fatal)) as Error).message).toBe("fatal");
   });
 });

@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { exportSPKI, importJWK } from "jose";
 import { Authenticator } from "../src/auth/token.ts";
-import { JwtVerifier } from "../src/auth/jwt.ts";
+import { createJwtVerifier } from "../src/auth/jwt.ts";
 import { catalogue, type Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
 import { AUDIENCE, makeKey, secondsFromNow, startIssuer } from "./support/issuer.ts";
@@ -281,10 +281,10 @@ test("the rate of tokens is one for all JWTs of a subject", async () => {
   expect(await askAs("b")).toBe(200);
 });
 
-describe("a stream", () => {
-  const openVerifier = (): JwtVerifier =>
-    new JwtVerifier(service.config, { info: () => undefined, warn: () => undefined });
+const openVerifier = () =>
+  createJwtVerifier(service.config, { info: () => undefined, warn: () => undefined });
 
+describe("a stream", () => {
   test("is told when its JWT expires, though it was verified before", async () => {
     const jwts = openVerifier();
     const clock = { nowMs: Date.now() };
@@ -326,7 +326,7 @@ describe("a stream", () => {
 });
 
 test("verified tokens are cached up to 4 MiB, and under one spelling of the header", async () => {
-  const jwts = new JwtVerifier(service.config, { info: () => undefined, warn: () => undefined });
+  const jwts = openVerifier();
   const verified: string[] = [];
   const countCached = (): number =>
     verified.filter((header) => jwts.find(header) !== undefined).length;

@@ -63,17 +63,12 @@ describe("a body that is no message", () => {
 
   test.each([
     ["5", "body: expected one JSON-RPC message, got 5", undefined],
-    ["null", "got null", undefined],
     ['[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "got an array", undefined],
     ["{}", 'jsonrpc: expected "2.0", got nothing', undefined],
     ['{"jsonrpc":"1.0","id":1,"method":"ping"}', "jsonrpc: expected", 1],
     ['{"jsonrpc":"2.0","id":"a"}', "method: expected a string", "a"],
-    ['{"jsonrpc":"2.0","id":1,"method":5}', "method: expected a string", 1],
     ['{"jsonrpc":"2.0","id":1,"result":{}}', "the service sends no requests", 1],
-    ['{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', "sends no requests", 1],
     ['{"jsonrpc":"2.0","id":null,"method":"ping"}', "id: expected", undefined],
-    ['{"jsonrpc":"2.0","id":1.5,"method":"ping"}', "id: expected", undefined],
-    ['{"jsonrpc":"2.0","id":{},"method":"ping"}', "id: expected", undefined],
     [
       '{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}',
       "up to 9007199254740991",
@@ -139,7 +134,6 @@ describe("revision 2026-07-28", () => {
 
   test.each([
     ["no _meta", undefined, "protocolVersion"],
-    ["a _meta that is no object", 5, "protocolVersion"],
     ["no protocolVersion", { [key("clientCapabilities")]: {} }, "protocolVersion"],
     ["a protocolVersion that is a number", { ...metaOf(), [key("protocolVersion")]: 1 }, "got 1"],
     ["no clientCapabilities", { [key("protocolVersion")]: MODERN }, "clientCapabilities"],
@@ -187,21 +181,13 @@ describe("revision 2026-07-28", () => {
     },
   );
 
-  test.each([
-    "initialize",
-    "ping",
-    "prompts/list",
-    "resources/list",
-    "resources/subscribe",
-    "logging/setLevel",
-    "subscriptions/listen",
-    "tools/List",
-    "constructor",
-    "",
-  ])("does not know the method %j", async (method) => {
-    const answer = await expectRpcError(await modern({ method }), 404, METHOD_NOT_FOUND, method);
-    expect(answer.id).toBe(7);
-  });
+  test.each(["initialize", "ping", "tools/List", "constructor", ""])(
+    "does not know the method %j",
+    async (method) => {
+      const answer = await expectRpcError(await modern({ method }), 404, METHOD_NOT_FOUND, method);
+      expect(answer.id).toBe(7);
+    },
+  );
 });
 
 describe("a revision of 2025", () => {
@@ -213,7 +199,6 @@ describe("a revision of 2025", () => {
   test.each([
     ...LEGACY.map((version) => [version, version]),
     ["2025-03-26", "2025-11-25"],
-    ["2024-11-05", "2025-11-25"],
     [MODERN, "2025-11-25"],
     ["x", "2025-11-25"],
   ])("is agreed on: %s asked, %s answered, without a session", async (asked, answered) => {

@@ -6,7 +6,7 @@ import { mintToken, toRecord } from "../src/auth/token.ts";
 import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import { grantToken, startService, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
@@ -104,29 +104,6 @@ describe("plantstore token", () => {
       ]);
     const { stdout } = await runCommand(["token", "list", "--json"], at.env);
     expect(JSON.parse(stdout)).toMatchObject([{ name: "till", revoked: null }]);
-  });
-
-  test.each([[["list"]], [["revoke", "till"]]])(
-    "%s refuses a store that is not there, and makes none",
-    async (args) => {
-      using folder = makeTemporaryFolder();
-      const path = `${folder.path}/none/plants.db`;
-      const finished = await runCommand(["token", ...args], { DATABASE_URL: `sqlite:${path}` });
-      expect(finished).toMatchObject({
-        exitCode: 1,
-        stderr: `plantstore: There is no store at ${path}.\n`,
-      });
-      expect(existsSync(path)).toBe(false);
-    },
-  );
-
-  test("create says that it made a new store, and only then", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/data/plants.db`;
-    const createNamed = (name: string): ReturnType<typeof runCommand> =>
-      runCommand(["token", "create", "--name", name], { DATABASE_URL: `sqlite:${path}` });
-    expect((await createNamed("one")).stderr).toBe(`plantstore: created a new store at ${path}\n`);
-    expect((await createNamed("two")).stderr).toBe("");
   });
 
   test("create --json prints the token and its facts", async () => {

@@ -1,7 +1,7 @@
 /** Stores that earlier versions wrote: each is opened by this one, keeps what it holds, and takes more. */
 
 import { describe, expect, test } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import { FROZEN_TOKEN } from "../scripts/release.ts";
@@ -9,7 +9,6 @@ import { migrations } from "../src/store/sqlite/database.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
-import { alter } from "./support/stores.ts";
 
 const frozen = join(import.meta.dir, "frozen");
 const files = [...new Glob("sqlite-schema-*.db.gz").scanSync(frozen)].toSorted();
@@ -83,21 +82,4 @@ describe("a migration", () => {
     using at = makeWorkplace();
     expect((await runCommand(["migrate"], at.env)).stderr).toBe("");
   });
-});
-
-test("a file with another application id is refused by every command, and left alone", async () => {
-  using at = makeWorkplace();
-  alter(
-    at.store,
-    "CREATE TABLE plants (id)",
-    "PRAGMA application_id = 0x504c4e54",
-    "PRAGMA user_version = 5",
-  );
-  const before = readFileSync(at.store);
-  for (const command of [["serve"], ["migrate"], ["check"], ["backup", "copy.db"]]) {
-    const { exitCode, stderr } = await runCommand(command, at.env);
-    expect(exitCode).toBe(1);
-    expect(stderr).toContain("is not a plant store");
-  }
-  expect(readFileSync(at.store)).toEqual(before);
 });

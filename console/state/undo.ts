@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { RevertRange } from "../../client/client.ts";
-import { nameOfBatch, nameUndo } from "../../src/domain/change.ts";
+import { nameOfBatch } from "../../src/domain/change.ts";
 
 interface Undo {
   readonly title: string;
@@ -13,6 +13,9 @@ interface Undo {
 
 /** Undefined if no dialog is open. */
 export const undo = signal<Undo | undefined>(undefined);
+
+/** The batch of a revert. The same for every attempt, so a repeated one continues. */
+export const nameUndo = (batch: string): string => `Undo: ${batch}`.slice(0, 100).toWellFormed();
 
 export function askUndo(batch: string): void {
   const title = `Undo “${nameOfBatch(batch)}”?`;

@@ -4,7 +4,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Change } from "../../client/client.ts";
-import { nameOfBatch, nameUndo } from "../../src/domain/change.ts";
+import { nameOfBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/plant.ts";
 import { readBack } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
@@ -12,7 +12,7 @@ import { arrived, gaps, untilFollowing } from "../state/feed.ts";
 import { formatCount, formatName, formatTime } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
-import { askUndo, undo } from "../state/undo.ts";
+import { askUndo, nameUndo, undo } from "../state/undo.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
 import { explainHistory, toPlant, verbs, Version } from "./history.tsx";
 

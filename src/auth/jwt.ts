@@ -1,15 +1,7 @@
 /** JWTs of the configured issuer: the checks of a token, and the issuer's keys, which are fetched in the background. */
 
 import type { JWTPayload } from "jose";
-import {
-  JOSEAlgNotAllowed,
-  JOSEError,
-  JWKSMultipleMatchingKeys,
-  JWKSNoMatchingKey,
-  JWSSignatureVerificationFailed,
-  JWTClaimValidationFailed,
-  JWTExpired,
-} from "jose/errors";
+import { JOSEError, JWKSNoMatchingKey, JWTClaimValidationFailed, JWTExpired } from "jose/errors";
 import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../domain/address.ts";
@@ -42,131 +34,119 @@ const REMIND_MS = 3_600_000;
 /** The largest Date. */
 const TIME_MS_MAX = 8.64e15;
 
-export class JwtVerifier {
-  private readonly settings: JwtSettings;
-  private readonly log: KeyLog;
-  private keys = createLocalJWKSet({ keys: [] });
-  private keysJson = "";
-  private fetchedAtMs = performance.now();
-  private attemptedAtMs = Number.NEGATIVE_INFINITY;
-  private remindedAtMs = Number.NEGATIVE_INFINITY;
+export type JwtVerifier = ReturnType<typeof createJwtVerifier>;
+
+export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
+  const coolDownMs = settings.jwtCoolDownSeconds * 1000;
+  let keys = createLocalJWKSet({ keys: [] });
+  let keysJson = "";
+  let fetchedAtMs = performance.now();
+  let attemptedAtMs = Number.NEGATIVE_INFINITY;
+  let remindedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether the last fetch failed; undefined before the first. */
-  private hasFailed: boolean | undefined;
-  private fetching: Promise<void> | undefined;
-  private readonly refreshing: Timer;
+  let hasFailed: boolean | undefined;
+  let fetching: Promise<void> | undefined;
   /** Keyed by header, to skip the parse and the hash. */
-  private readonly cache = new Map<string, ReturnType<typeof toChecked>>();
-  private cachedCharacters = 0;
+  const cache = new Map<string, ReturnType<typeof toChecked>>();
+  let cachedCharacters = 0;
 
-  constructor(settings: JwtSettings, log: KeyLog) {
-    this.settings = settings;
-    this.log = log;
-    void this.refresh();
-    const refreshOld = (): void => {
-      if (this.hasFailed !== false || this.keysAgeSeconds >= settings.jwtRefreshSeconds)
-        void this.refresh();
-    };
-    this.refreshing = setInterval(refreshOld, settings.jwtCoolDownSeconds * 1000).unref();
-  }
+  const forgetAll = (): void => {
+    cache.clear();
+    cachedCharacters = 0;
+  };
 
-  /** Since the last successful fetch, or else since the start. */
-  get keysAgeSeconds(): number {
-    return (performance.now() - this.fetchedAtMs) / 1000;
-  }
-
-  close(): void {
-    clearInterval(this.refreshing);
-  }
-
-  /** A token that was verified with the current keys. It may have expired since. */
-  find(header: string) {
-    return this.cache.get(header);
-  }
-
-  /** Rejects with a Refusal that names the failed check. */
-  async verify(header: string, token: string) {
-    if (token.length > TOKEN_CHARACTERS_MAX) throw refuse("length");
-    const { keys, settings } = this;
-    const { payload, protectedHeader } = await jwtVerify(token, this.findKey, {
-      algorithms,
-      issuer: settings.jwtIssuer,
-      audience: settings.jwtAudience,
-      clockTolerance: SKEW_SECONDS,
-      requiredClaims: ["sub", "exp"],
-    }).catch((error: unknown) => {
-      throw explain(error);
-    });
-    requireAccessToken(protectedHeader.typ, payload);
-    const checked = toChecked(payload);
-    // A fetch meanwhile may have dropped the key.
-    if (keys === this.keys && header.length === SCHEME.length + token.length)
-      this.remember(header, checked);
-    return checked;
-  }
-
-  private remember(header: string, checked: ReturnType<typeof toChecked>): void {
-    if (this.cachedCharacters + header.length > CACHED_CHARACTERS_MAX) this.forgetAll();
-    this.cachedCharacters += header.length;
-    this.cache.set(header, checked);
-  }
-
-  private forgetAll(): void {
-    this.cache.clear();
-    this.cachedCharacters = 0;
-  }
-
-  /** Only keys of the issuer count. A key or its URL in the token's header (jwk, jku, x5c, x5u) is ignored. */
-  private readonly findKey = async (...asked: Parameters<typeof this.keys>) => {
-    try {
-      return await this.keys(...asked);
-    } catch (error) {
-      if (!(error instanceof JWKSNoMatchingKey)) throw error;
+  const useKeys = (fetched: readonly object[]): void => {
+    const json = JSON.stringify(fetched);
+    if (json !== keysJson) {
+      keys = createLocalJWKSet({ keys: fetched as never });
+      keysJson = json;
+      // A key that the issuer withdrew verifies nothing any more.
+      forgetAll();
     }
-    await this.refresh();
-    // The issuer may have published the key since, so the token is not known to be invalid.
-    if (this.hasFailed) throw new Refusal("issuer_unavailable");
-    return this.keys(...asked);
+    if (hasFailed !== false) log.info("issuer_keys_fetched", { keys: fetched.length });
+    fetchedAtMs = performance.now();
+    remindedAtMs = Number.NEGATIVE_INFINITY;
+    hasFailed = false;
+  };
+
+  const noteFailure = (cause: unknown): void => {
+    const nowMs = performance.now();
+    if (nowMs - remindedAtMs >= REMIND_MS) {
+      remindedAtMs = nowMs;
+      const keysAgeSeconds = Math.round(verifier.keysAgeSeconds);
+      log.warn("issuer_keys_not_fetched", { keysAgeSeconds, cause });
+    }
+    hasFailed = true;
   };
 
   /** Joins a fetch in flight, or starts one unless the last began within the cool-down. Never rejects. */
-  private async refresh(): Promise<void> {
+  const refresh = async (): Promise<void> => {
     const nowMs = performance.now();
-    if (
-      this.fetching === undefined &&
-      nowMs - this.attemptedAtMs >= this.settings.jwtCoolDownSeconds * 1000
-    ) {
-      this.attemptedAtMs = nowMs;
-      this.fetching = fetchKeys(this.settings)
-        .then(this.useKeys)
-        .catch(this.noteFailure)
-        .finally(() => (this.fetching = undefined));
+    if (fetching === undefined && nowMs - attemptedAtMs >= coolDownMs) {
+      attemptedAtMs = nowMs;
+      fetching = fetchKeys(settings)
+        .then(useKeys)
+        .catch(noteFailure)
+        .finally(() => (fetching = undefined));
     }
-    await this.fetching;
-  }
-
-  private readonly useKeys = (keys: readonly object[]): void => {
-    const json = JSON.stringify(keys);
-    if (json !== this.keysJson) {
-      this.keys = createLocalJWKSet({ keys: keys as never });
-      this.keysJson = json;
-      // A key that the issuer withdrew verifies nothing any more.
-      this.forgetAll();
-    }
-    if (this.hasFailed !== false) this.log.info("issuer_keys_fetched", { keys: keys.length });
-    this.fetchedAtMs = performance.now();
-    this.remindedAtMs = Number.NEGATIVE_INFINITY;
-    this.hasFailed = false;
+    await fetching;
   };
 
-  private readonly noteFailure = (cause: unknown): void => {
-    const nowMs = performance.now();
-    if (nowMs - this.remindedAtMs >= REMIND_MS) {
-      this.remindedAtMs = nowMs;
-      const keysAgeSeconds = Math.round(this.keysAgeSeconds);
-      this.log.warn("issuer_keys_not_fetched", { keysAgeSeconds, cause });
+  /** Only keys of the issuer count. A key or its URL in the token's header (jwk, jku, x5c, x5u) is ignored. */
+  const findKey = async (...asked: Parameters<typeof keys>) => {
+    try {
+      return await keys(...asked);
+    } catch (error) {
+      if (!(error instanceof JWKSNoMatchingKey)) throw error;
     }
-    this.hasFailed = true;
+    await refresh();
+    // The issuer may have published the key since, so the token is not known to be invalid.
+    if (hasFailed) throw new Refusal("issuer_unavailable");
+    return keys(...asked);
   };
+
+  const refreshOld = (): void => {
+    if (hasFailed !== false || verifier.keysAgeSeconds >= settings.jwtRefreshSeconds)
+      void refresh();
+  };
+  void refresh();
+  const refreshing = setInterval(refreshOld, coolDownMs).unref();
+
+  const verifier = {
+    /** Since the last successful fetch, or else since the start. */
+    get keysAgeSeconds(): number {
+      return (performance.now() - fetchedAtMs) / 1000;
+    },
+
+    close: (): void => clearInterval(refreshing),
+
+    /** A token that was verified with the current keys. It may have expired since. */
+    find: (header: string) => cache.get(header),
+
+    /** Rejects with a Refusal that names the failed check. */
+    async verify(header: string, token: string) {
+      if (token.length > TOKEN_CHARACTERS_MAX) throw refuse("length");
+      const keysBefore = keys;
+      const { payload, protectedHeader } = await jwtVerify(token, findKey, {
+        algorithms,
+        issuer: settings.jwtIssuer,
+        audience: settings.jwtAudience,
+        clockTolerance: SKEW_SECONDS,
+        requiredClaims: ["sub", "exp"],
+      }).catch((error: unknown) => {
+        throw explain(error);
+      });
+      requireAccessToken(protectedHeader.typ, payload);
+      const checked = toChecked(payload);
+      // A fetch meanwhile may have dropped the key.
+      if (keys !== keysBefore || header.length !== SCHEME.length + token.length) return checked;
+      if (cachedCharacters + header.length > CACHED_CHARACTERS_MAX) forgetAll();
+      cachedCharacters += header.length;
+      cache.set(header, checked);
+      return checked;
+    },
+  };
+  return verifier;
 }
 
 /** By OpenID Connect Discovery 1.0, section 4. */
@@ -216,16 +196,20 @@ async function readJson(url: string, signal: AbortSignal): Promise<Record<string
 const refuse = (check: string, reason: "token_invalid" | "token_expired" = "token_invalid") =>
   new Refusal(reason, `The JWT failed the check of its ${check}.`, check);
 
+/** By the code of the library's error. */
+const checks: Readonly<Record<string, string>> = {
+  ERR_JOSE_ALG_NOT_ALLOWED: "alg",
+  ERR_JWS_SIGNATURE_VERIFICATION_FAILED: "signature",
+  ERR_JWKS_NO_MATCHING_KEY: "kid",
+  ERR_JWKS_MULTIPLE_MATCHING_KEYS: "kid",
+};
+
 function explain(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (error instanceof JWTExpired) return refuse("exp", "token_expired");
   if (error instanceof JWTClaimValidationFailed) return refuse(error.claim);
-  if (error instanceof JOSEAlgNotAllowed) return refuse("alg");
-  if (error instanceof JWSSignatureVerificationFailed) return refuse("signature");
-  if (error instanceof JWKSNoMatchingKey || error instanceof JWKSMultipleMatchingKeys)
-    return refuse("kid");
   // The runtime's own errors come from a malformed key of the issuer.
-  return refuse(error instanceof JOSEError ? "format" : "key");
+  return refuse(error instanceof JOSEError ? (checks[error.code] ?? "format") : "key");
 }
 
 /** RFC 9068, section 4. Many issuers still send `JWT`: then a scope tells an access token from an ID token. */

@@ -18,7 +18,7 @@ import {
   startCopyThread,
   type Transferred,
 } from "../store/sqlite/backup.ts";
-import { findPosition, findReach, logOf, NEWEST, type Until } from "../store/sqlite/change-log.ts";
+import { findPoint, findReach, logOf, NEWEST, type Point } from "../store/sqlite/change-log.ts";
 import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
 import { within } from "../tick.ts";
 import { parseChangeNumber } from "./changes.ts";
@@ -61,21 +61,21 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
   );
 }
 
-function parseUntil({ at, atChange }: Flags): Until | undefined {
+function parseUntil({ at, atChange }: Flags): Point | undefined {
   if (at !== undefined && atChange !== undefined)
     throw new UsageError("--at and --at-change: give one of them");
   if (atChange !== undefined)
-    return { unit: "change", value: parseChangeNumber("--at-change", atChange) };
+    return { ...NEWEST, change: parseChangeNumber("--at-change", atChange) };
   if (at === undefined) return undefined;
-  const value = findTimeMs(at);
-  if (value !== undefined) return { unit: "atMs", value };
+  const atMs = findTimeMs(at);
+  if (atMs !== undefined) return { ...NEWEST, atMs };
   throw new UsageError(
     `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
   );
 }
 
-/** The copy to start from, and the log to replay. */
-function chooseBackup(folder: string, store: string, until: Until | undefined) {
+/** The copy to start from, and up to which point its log is replayed. */
+function chooseBackup(folder: string, store: string, until: Point | undefined) {
   const complete = readBackups(folder);
   const names = [...new Set(complete.map((one) => one.store))];
   if (names.length > 1 && !names.includes(store))
@@ -83,16 +83,17 @@ function chooseBackup(folder: string, store: string, until: Until | undefined) {
       `${resolve(folder)} holds backups of several stores: ${names.join(", ")}. Name the file to restore.`,
     );
   const own = complete.filter((one) => names.length === 1 || one.store === store).toReversed();
-  const [oldest] = own.slice(-1);
+  const oldest = own.at(-1);
   if (oldest === undefined) throw noBackup(folder);
-  const chosen = until === undefined ? findFurthest(own) : findBefore(own, until);
+  const chosen =
+    until === undefined ? findFurthest(own) : own.find((copy) => isBefore(until, copy));
   if (chosen === undefined)
     throw new CommandError(
-      `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(oldest.atMs)}, with change ${findPosition(oldest.file).change}.`,
+      `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(oldest.atMs)}, with change ${findPoint(oldest.file).change}.`,
     );
   const next = own[own.indexOf(chosen) - 1];
-  if (until !== undefined && next !== undefined) requireReach(chosen, next, until);
-  return { from: chosen.file, replay: { log: logOf(chosen.file), until: until ?? NEWEST } };
+  if (until !== undefined && next !== undefined) requireReach(until, chosen, next);
+  return { from: chosen.file, until: until ?? NEWEST };
 }
 
 /** The log of the newest copy may start later than the log of the one before ended. */
@@ -102,16 +103,18 @@ function findFurthest(newestFirst: readonly Backup[]): Backup | undefined {
   return findReach(before.file).change > findReach(newest.file).change ? before : newest;
 }
 
-/** The newest copy made before the moment. */
-const findBefore = (newestFirst: readonly Backup[], { unit, value }: Until): Backup | undefined =>
-  newestFirst.find(
-    ({ file, atMs }) => !(unit === "atMs" && atMs > value) && findPosition(file)[unit] <= value,
-  );
+/** Whether the copy has no later change. */
+function isBefore(until: Point, { file, atMs }: Backup): boolean {
+  if (atMs > until.atMs) return false;
+  const newest = findPoint(file);
+  return newest.change <= until.change && newest.atMs <= until.atMs;
+}
 
 /** The log of a copy has every change up to the next copy, unless the service or its folder failed. */
-function requireReach(chosen: Backup, next: Backup, { unit, value }: Until): void {
+function requireReach(until: Point, chosen: Backup, next: Backup): void {
   const reach = findReach(chosen.file);
-  if (reach[unit] < value && reach.change < findPosition(next.file).change)
+  const isShort = reach.change < until.change && reach.atMs < until.atMs;
+  if (isShort && reach.change < findPoint(next.file).change)
     throw new CommandError(
       `${logOf(chosen.file)} ends at ${formatMoment(reach.atMs)}, before that moment. To restore its last state: --at-change ${reach.change}.`,
     );
@@ -130,20 +133,19 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
   const sentence = `The newest backup, of ${formatMoment(newest.atMs)}, can be restored: every row was compared.`;
   await transfer("verified", sentence, newest.file, flags, async (signal) => {
     // Replaying the previous copy's log must give the newest copy.
-    const position = findPosition(newest.file);
-    if (before !== undefined && findReach(before.file).change >= position.change)
+    const point = findPoint(newest.file);
+    if (before !== undefined && findReach(before.file).change >= point.change)
       await withTemporaryFile((to) =>
         restoreStore({
           from: before.file,
           to,
           signal,
-          replay: { log: logOf(before.file), until: { unit: "change", value: position.change } },
+          until: { ...NEWEST, change: point.change },
           sameAs: newest.file,
         }),
       );
-    const replay = { log: logOf(newest.file), until: NEWEST };
     return withTemporaryFile(async (to) => ({
-      ...(await restoreStore({ from: newest.file, to, signal, replay })),
+      ...(await restoreStore({ from: newest.file, to, signal, until: NEWEST })),
       path: undefined,
     }));
   });
@@ -200,11 +202,9 @@ async function transfer(
   const source = from === "-" ? from : resolve(from);
   const { changes, reached } = replayed ?? {};
   // The last change in the result.
-  const moment = reached && { change: reached.change, at: formatMoment(reached.atMs) };
-  const state = json
-    ? { changes, moment }
-    : { changes, moment: moment && `${moment.at}, change ${moment.change}` };
-  const facts = { from: source, to: path, plants, tokens, ...state, schema, bytes, seconds };
+  const last = reached && { change: reached.change, at: formatMoment(reached.atMs) };
+  const moment = json ? last : last && `${last.at}, change ${last.change}`;
+  const facts = { from: source, to: path, plants, tokens, changes, moment, schema, bytes, seconds };
   const output = path === "-" ? process.stderr : process.stdout;
   printReport(sentence, facts, { isJson: json, more: { event }, output });
 }

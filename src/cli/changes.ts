@@ -1,12 +1,42 @@
-/** plantstore changes: the journal, from the store or a running service. */
+/** plantstore changes and revert: the journal, in the store or a running service. Running a revert again continues it. */
 
+import { isatty } from "node:tty";
 import type { Change } from "../../client/changes.ts";
+import {
+  type Content,
+  type Reverted,
+  type RevertLeft,
+  type RevertPreview,
+  type RevertRange,
+  ServiceError,
+} from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
-import { findChangeNumber } from "../domain/change.ts";
+import { readDescriptor, STANDARD_INPUT, STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
+import { findChangeNumber, joinWriter } from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/plant.ts";
-import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
-import { describeRetry, printError } from "./terminal.ts";
+import {
+  openRange,
+  parseRevert,
+  previewRange,
+  readTouched,
+  revertBlock,
+  startCounts,
+} from "../domain/revert.ts";
+import {
+  CommandError,
+  EXIT_DIFFERENT,
+  type Flags,
+  plantsOf,
+  requireFlags,
+  retryBusy,
+  type Target,
+  toRefused,
+  untilInterrupted,
+  UsageError,
+  withTarget,
+} from "./command.ts";
+import { countOf, describeRetry, printError, printLine } from "./terminal.ts";
 
 const FOLLOW_MS = 500;
 
@@ -37,7 +67,7 @@ export function parseChangeNumber(flag: string, text = "0"): number {
 }
 
 /** Quoted, because a name may contain terminal escape sequences. */
-export const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
+const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
   JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 
 function formatForPeople({ seq, time, type, id, by, batch, plant, before }: Change): string {
@@ -48,4 +78,99 @@ function formatForPeople({ seq, time, type, id, by, batch, plant, before }: Chan
     batch && `in ${JSON.stringify(batch)}`,
   ];
   return [seq, time, type.padEnd(8), id, ...facts.filter(Boolean)].join(" ");
+}
+
+const LEFT_PRINTED_MAX = 10;
+
+export async function revert(config: Config, flags: Flags): Promise<void> {
+  const { by, batch } = flags;
+  const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch };
+  if (Object.values(range).every((part) => part === undefined))
+    throw new UsageError("give --from, --to, --by or --batch, or several of them");
+  requireFlags(() => parseRevert(range), undefined);
+  if (!flags.dryRun && !flags.yes && !isatty(STANDARD_INPUT))
+    throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
+  await untilInterrupted((signal) =>
+    withTarget(config, flags, async (target) => {
+      const reverter = reverterOf(target, range, config, signal);
+      if (flags.dryRun) return printPreview(await reverter.preview(), flags.json);
+      if (!flags.yes) {
+        const preview = await reverter.preview().catch(allowLarge);
+        if (preview !== undefined) await printPreview(preview);
+        if (!(await confirm(signal))) throw new CommandError("Nothing was changed.");
+      }
+      let left = 0;
+      const reverted = await reverter.revert(({ id, message }) => {
+        if (++left <= LEFT_PRINTED_MAX) printError(`plant ${id}: ${message}`);
+      });
+      if (left > LEFT_PRINTED_MAX) printError(`… and ${left - LEFT_PRINTED_MAX} more`);
+      const { reverted: done, unchanged, changedSince, refused, batch: name } = reverted;
+      await printLine(
+        flags.json
+          ? JSON.stringify(reverted)
+          : `reverted ${done}, unchanged ${unchanged}, changed since ${changedSince}, refused ${refused}; batch ${JSON.stringify(name)}`,
+      );
+      if (left > 0) process.exitCode = EXIT_DIFFERENT;
+    }),
+  );
+}
+
+/** Digits are the number of a change; anything else is a time. */
+const toMoment = (text: string | undefined): number | string | undefined =>
+  text && (findChangeNumber(text) ?? text);
+
+/** One interface for a service and for a local store. */
+function reverterOf(target: Target, range: RevertRange, config: Config, signal: AbortSignal) {
+  type OnLeft = (plant: RevertLeft) => void;
+  const { client } = target;
+  if (client !== undefined)
+    return {
+      preview: () => client.previewRevert(range, { signal }),
+      revert: (onLeft: OnLeft) => client.revert(range, { signal, onLeft }),
+    };
+  const { store } = target;
+  const retry = <Result>(attempt: () => Promise<Result>) => retryBusy(attempt, { signal });
+  const options = { ...config, signal, retry };
+  const open = (dryRun: boolean) => openRange(store, parseRevert({ ...range, dryRun }));
+  return {
+    preview: async (): Promise<RevertPreview> => previewRange(store, await open(true), options),
+    revert: async (onLeft: OnLeft): Promise<Reverted> => {
+      const counts = startCounts();
+      const batch = `revert ${new Date().toISOString()}`;
+      const by = joinWriter(undefined, batch);
+      for await (const block of readTouched(store, await open(false), options)) {
+        signal.throwIfAborted();
+        for (const { id, refusal } of await revertBlock(store, block, by, counts, options))
+          onLeft({ id, ...toRefused(refusal) });
+      }
+      return { ...counts, batch };
+    },
+  };
+}
+
+/** Only the preview is limited: a larger revert continues without one. */
+function allowLarge(error: unknown): undefined {
+  const isKnown = error instanceof Refusal || error instanceof ServiceError;
+  if (!isKnown || error.reason !== "range_too_large") throw error;
+  printError("There is no preview: the changes concern too many plants for it.");
+}
+
+const show = (plant: Content | undefined): string => (plant === undefined ? "none" : quote(plant));
+
+async function printPreview(preview: RevertPreview, isJson = false): Promise<void> {
+  if (isJson) return printLine(formatJson(preview));
+  const { plants, revertible, unchanged, changedSince, sample } = preview;
+  for (const { id, now, before } of sample)
+    await printLine(`${id}: ${show(now)} -> ${show(before)}`);
+  if (sample.length < revertible) await printLine(`… and ${revertible - sample.length} more`);
+  await printLine(
+    `${countOf(plants, "plant")}: revertible ${revertible}, unchanged ${unchanged}, changed since ${changedSince}`,
+  );
+}
+
+async function confirm(signal: AbortSignal): Promise<boolean> {
+  process.stderr.write("Revert them? [y/N] ");
+  for await (const chunk of readDescriptor(STANDARD_INPUT, signal))
+    return /^y(es)?\s*$/i.test(new TextDecoder().decode(chunk));
+  return false;
 }

@@ -145,10 +145,8 @@ export async function createPlants(
   const by = joinWriter(undefined, batch);
   let left = [...plants.entries()];
   const attempt = async (): Promise<void> => {
-    const outcomes = await store.createPlants(
-      left.map(([, plant]) => plant),
-      by,
-    );
+    const open = left.map(([, plant]) => plant);
+    const outcomes = await store.createPlants(open, by);
     const failure = outcomes.find((outcome) => !isFinal(outcome));
     left = left.filter(([index], at) => {
       const outcome = outcomes[at] as Created | Refusal;

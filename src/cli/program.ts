@@ -191,7 +191,7 @@ function addTransferCommands(program: Command): void {
     .option("--dry-run", "print what would be done, and change nothing")
     .option("--yes", "do not ask")
     .option("--json", "the summary as JSON")
-    .action(load(async () => (await import("./revert.ts")).revert));
+    .action(load(async () => (await import("./changes.ts")).revert));
   program
     .command("copy")
     .description(

@@ -64,24 +64,24 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-type Filter = Pick<ChangeQuery, "id" | "types" | "by" | "batch">;
-
 /** Whether a page may examine many more changes than it lists. */
 export const isFiltered = ({ id, types, by, batch, fold }: ChangeQuery): boolean =>
   [id, types, by, batch, fold].some((wanted) => wanted !== undefined);
 
-export const isWanted = ({ id, types, by, batch }: Filter, change: Change): boolean =>
+export const isWanted = ({ id, types, by, batch }: ChangeQuery, change: Change): boolean =>
   (id === undefined || id === change.id) &&
   (types === undefined || types.includes(change.type)) &&
   (by === undefined || by === change.by) &&
   (batch === undefined || batch === change.batch);
 
-export const BATCH_EXPECTED = "1 to 100 characters without control characters";
-
-export const findBatch = (value: unknown): string | undefined =>
-  typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
-    ? value
-    : undefined;
+/** The rule for the name of a batch. */
+export const batchRule = {
+  expected: "1 to 100 characters without control characters",
+  find: (value: unknown): string | undefined =>
+    typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
+      ? value
+      : undefined,
+};
 
 const NAME_CHARACTERS_MAX = 60;
 
@@ -97,9 +97,6 @@ export function nameBatch(name: string): string {
 /** The name without the time. */
 export const nameOfBatch = (batch: string): string =>
   batch.replace(/ \d{4}-\d\d-\d\dT[\d:.]+Z$/, "");
-
-/** The batch of a revert. The same for every attempt, so a repeated one continues. */
-export const nameUndo = (batch: string): string => `Undo: ${batch}`.slice(0, 100).toWellFormed();
 
 /** The writer as the journal stores it: one string. Neither part contains a newline. */
 export const joinWriter = (

@@ -151,6 +151,9 @@ export interface Condition {
 export const isSame = (one: Plant, other: Plant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;
 
+export const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
+  one === undefined || other === undefined ? one === other : isSame(one, other);
+
 export const judgeCreate = (plant: Plant, stored: Plant): "replayed" | Refusal =>
   isSame(stored, plant) ? "replayed" : refuseTaken(plant);
 

@@ -6,7 +6,7 @@
  * later pass.
  */
 
-import { BATCH_EXPECTED, type Change, findBatch, findTimeMs, type ListedChange } from "./change.ts";
+import { batchRule, type Change, findTimeMs, type ListedChange } from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import {
@@ -14,7 +14,7 @@ import {
   formatStoredPlant,
   INT64_MAX,
   INT64_MIN,
-  isSame,
+  isSameState,
   lengthOf,
   type Plant,
 } from "./plant.ts";
@@ -56,7 +56,7 @@ const rules = {
     expected: "the name of a token",
     find: (given: unknown) => (typeof given === "string" && given !== "" ? given : undefined),
   },
-  batch: { optional: true, expected: BATCH_EXPECTED, find: findBatch },
+  batch: { optional: true, ...batchRule },
   dryRun: {
     optional: true,
     expected: "true or false",
@@ -75,15 +75,13 @@ export function parseRevert(given: unknown): RevertRequest {
   return request;
 }
 
-/** A request with a fixed end, so the writes of the revert itself are not part of it. */
-export interface Range extends RevertRequest {
-  /** The cursor to start from, and the number of the newest change. */
-  readonly after: number;
-  readonly newest: number;
-}
+export type Range = Awaited<ReturnType<typeof openRange>>;
 
-/** Throws a Refusal if the journal no longer has the start. */
-export async function openRange(store: ServedStore, request: RevertRequest): Promise<Range> {
+/**
+ * Adds the cursor to start from, and a fixed end: the writes of the revert itself are not part of the range. Throws a
+ * Refusal if the journal no longer has the start.
+ */
+export async function openRange(store: ServedStore, request: RevertRequest) {
   const { from, to } = request;
   const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
   if (from === undefined) {
@@ -174,9 +172,6 @@ function createPass({ revertPlantsMax, revertCharactersMax }: RevertOptions, han
 
 const sizeOf = ({ before, after }: Touched): number => lengthOf(before) + lengthOf(after);
 
-const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
-  one === undefined || other === undefined ? one === other : isSame(one, other);
-
 /** Parses what `listChange` writes: the first id is that of the plant. */
 function parseChange(json: string): Pick<Change, "id" | "plant" | "before"> {
   const id = BigInt(/"id":(-?\d+)/.exec(json)?.[1] as string);
@@ -191,11 +186,7 @@ const BLOCK_LENGTH = 256;
  * Yields blocks, sorted by id. A pass reads the range to its end before its first plant, and yields an empty block per
  * page until then.
  */
-export async function* readTouched(
-  store: ServedStore,
-  range: Range,
-  options: RevertOptions,
-): AsyncGenerator<Touched[]> {
+export async function* readTouched(store: ServedStore, range: Range, options: RevertOptions) {
   let handled = INT64_MIN - 1n;
   for (let { after } = range; after < Number.POSITIVE_INFINITY;) {
     const pass = createPass(options, handled);
@@ -250,11 +241,7 @@ const judge = ({ before, after, isMixed }: Touched, now: Plant | undefined) => {
   return isMixed || !isSameState(now, after) ? "changedSince" : "revertible";
 };
 
-/** A plant that was not reverted, and why. */
-export interface Left {
-  readonly id: bigint;
-  readonly refusal: Refusal;
-}
+export type Left = Awaited<ReturnType<typeof revertBlock>>[number];
 
 /** Returns the plants that were not reverted, and why. `by` comes from `joinWriter`. */
 export async function revertBlock(

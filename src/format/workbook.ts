@@ -12,14 +12,7 @@ export const UNPACKED_BYTES_MAX = 250_000_000;
 /** 128 columns: the library allocates every cell before one that is read, which could take all memory. */
 const RANGE = "A1:DX9999999";
 
-export interface Workbook {
-  readonly sheets: readonly string[];
-  /** The sheet, by default the first, as CSV with commas. All rows have as many cells as the longest. */
-  readonly readRows: (
-    sheet?: string,
-    onProgress?: (share: number) => void,
-  ) => AsyncGenerator<Uint8Array>;
-}
+export type Workbook = Awaited<ReturnType<typeof openWorkbook>>;
 
 export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES_MAX) {
   refuseLarge(file.size, unpackedBytesMax);
@@ -37,7 +30,8 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
   });
 
   const parsed = new Map<string, Promise<Sheet>>();
-  const readRows: Workbook["readRows"] = async function* (sheet = sheets[0] ?? "", onProgress) {
+  /** The sheet, by default the first, as CSV with commas. All rows have as many cells as the longest. */
+  async function* readRows(sheet = sheets[0] ?? "", onProgress?: (share: number) => void) {
     if (!sheets.includes(sheet)) {
       const known = sheets.map((one) => JSON.stringify(one)).join(", ");
       throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
@@ -69,7 +63,7 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
       csv = "";
     }
     yield encoder.encode(csv);
-  };
+  }
   return { sheets, readRows };
 }
 

@@ -49,9 +49,8 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
     report.isMinimal = prefersMinimal(request.headers.get("prefer"));
     const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
     const onUnread = (): void => void (report.isMinimal = true);
-    const results = toStream(exchange, (signal) => createLines(exchange, by, report, signal), {
-      onUnread,
-    });
+    const batch = { exchange, by, report };
+    const results = toStream(exchange, (signal) => createLines(batch, signal), { onUnread });
     return answer(200, results, { "content-type": type, ...applied });
   }
   const text = await readText(exchange);
@@ -60,8 +59,9 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   requireArray(text);
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
+  const batch = { exchange, by, report: createReport("[", ",", "]") };
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, by, createReport("[", ",", "]"), readArray(text, service), signal),
+    createAll(batch, readArray(text, service), signal),
   );
   return answer(200, results);
 }
@@ -110,14 +110,14 @@ function createReport(open: string, between: string, close: string) {
   return report;
 }
 
-type Report = ReturnType<typeof createReport>;
+interface Batch {
+  readonly exchange: Exchange;
+  readonly by: string | undefined;
+  readonly report: ReturnType<typeof createReport>;
+}
 
-async function* createLines(
-  exchange: Exchange,
-  by: string | undefined,
-  report: Report,
-  signal: AbortSignal,
-) {
+async function* createLines(batch: Batch, signal: AbortSignal) {
+  const { exchange, report } = batch;
   const { request, service } = exchange;
   const reader = request.body?.getReader();
   if (reader === undefined) {
@@ -127,7 +127,7 @@ async function* createLines(
   try {
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, by, report, blocks, signal);
+    yield* createAll(batch, blocks, signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
     // connection the runtime discards it.
     if (isClosing(exchange)) await discard(reader, service.budget);
@@ -136,14 +136,9 @@ async function* createLines(
   }
 }
 
-async function* createAll(
-  exchange: Exchange,
-  by: string | undefined,
-  report: Report,
-  blocks: AsyncIterable<Line[]>,
-  signal: AbortSignal,
-): AsyncGenerator<string> {
-  const { service, requestId, token } = exchange;
+async function* createAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: AbortSignal) {
+  const { report } = batch;
+  const { service, requestId, token } = batch.exchange;
   const { config, budget } = service;
   let lastLine = 0;
   try {
@@ -158,7 +153,7 @@ async function* createAll(
         held.bytesHeld += bytes;
       });
       lastLine = lines.at(-1)?.number ?? lastLine;
-      await createBlock(lines, exchange, by, report).finally(() => (held.bytesHeld -= bytes));
+      await createBlock(batch, lines).finally(() => (held.bytesHeld -= bytes));
       // Only under load: GC would slow down a batch that runs alone.
       if (budget.bytesHeld + held.bytesHeld > budget.bytesMax * BESIDE_SHARE)
         budget.noteDropped(bytes);
@@ -178,12 +173,7 @@ async function* createAll(
 }
 
 /** One result per line. The store gets all plants in one call, so they share a commit and keep their order. */
-async function createBlock(
-  lines: readonly Line[],
-  exchange: Exchange,
-  by: string | undefined,
-  report: Report,
-) {
+async function createBlock({ exchange, by, report }: Batch, lines: readonly Line[]) {
   const { service, requestId } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line));

@@ -6,17 +6,14 @@ import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
 
 /** Consecutive changes, and their server-sent events. */
-interface Chunk extends Pick<ChangePage, "changes" | "last"> {
-  readonly after: number;
-  readonly events: Uint8Array;
-}
-
 export function toChunk(after: number, { changes, last }: Pick<ChangePage, "changes" | "last">) {
   const events = changes.map(
     ({ seq, type, json }) => `id: ${seq}\nevent: ${type}\ndata: ${json}\n\n`,
   );
   return { after, last, changes, events: new TextEncoder().encode(events.join("")) };
 }
+
+type Chunk = ReturnType<typeof toChunk>;
 
 const POLL_MS = 100;
 /** Wakes readers even without a change, so those that have left are noticed. */

@@ -11,7 +11,7 @@ import { clip, describe, parseJson } from "../domain/plant.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { type Exchange, readJson } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer, requireScope } from "./handle.ts";
-import { tools } from "./tools.ts";
+import { type Members, tools } from "./tools.ts";
 
 const MODERN = "2026-07-28";
 const LEGACY = ["2025-11-25", "2025-06-18"] as const;
@@ -39,8 +39,6 @@ class RpcError extends Error {
     this.data = data;
   }
 }
-
-type Members = Readonly<Record<string, unknown>>;
 
 const isObject = (value: unknown): value is Members =>
   typeof value === "object" && value !== null && !Array.isArray(value);
@@ -184,7 +182,7 @@ function requireHeaders(headers: Headers, method: string, { name }: Members): vo
 }
 
 const capabilities = { tools: {} };
-const INSTRUCTIONS =
+const instructions =
   "A store of plants. Ids are strings of digits: never make numbers of them. Search with `q` first; page with `after`. " +
   "Give related writes the same `batch`, so that revert_changes can take them back together.";
 /** The tools depend on the token's scopes, which never change. */
@@ -202,12 +200,7 @@ async function respond(
   if (method === "tools/list")
     return JSON.stringify({ tools: listTools(exchange.token, params), ...cached });
   if (isModern && method === "server/discover")
-    return JSON.stringify({
-      supportedVersions: [MODERN],
-      capabilities,
-      instructions: INSTRUCTIONS,
-      ...cached,
-    });
+    return JSON.stringify({ supportedVersions: [MODERN], capabilities, instructions, ...cached });
   if (!isModern && method === "initialize") return initialize(params);
   if (!isModern && method === "ping") return "{}";
   throw new RpcError("method_not_found", `Method not found: ${clip(method)}`);
@@ -223,7 +216,7 @@ function initialize({ protocolVersion, capabilities: theirs, clientInfo }: Membe
     protocolVersion: LEGACY.find((known) => known === protocolVersion) ?? LEGACY[0],
     capabilities,
     serverInfo: SERVER_INFO,
-    instructions: INSTRUCTIONS,
+    instructions,
   });
 }
 
@@ -232,13 +225,7 @@ function listTools(token: TokenRecord | undefined, { cursor }: Members): object[
     throw new RpcError("invalid_params", `cursor: expected none, got ${describe(cursor)}`);
   return Object.entries(tools)
     .filter(([, { scopes }]) => scopes.every((scope) => token?.scopes.includes(scope)))
-    .map(([name, { title, description, annotations, takes }]) => ({
-      name,
-      title,
-      description,
-      inputSchema: takes.schema,
-      annotations,
-    }));
+    .map(([name, { listed }]) => Object.assign({ name }, listed));
 }
 
 /** A refusal is a result with `isError`, which a model reads and can act on. */

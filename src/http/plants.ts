@@ -20,8 +20,9 @@ import {
   linkNext,
   nameWriter,
   parseCondition,
-  parsePlantQuery,
   parseQuery,
+  plantParameters,
+  plantStreamParameters,
   tagParameters,
 } from "./query.ts";
 import { streamPages } from "./stream.ts";
@@ -88,7 +89,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(exchange);
-  const query = parsePlantQuery(request.url, true);
+  const query = parseQuery(request.url, plantStreamParameters);
   const isCsv = form === CSV_TYPE;
   const body = await streamPages(
     exchange,
@@ -104,9 +105,8 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 export const SMALL_PAGE_CHARACTERS = 32_768;
 
 async function answerPage(exchange: Exchange): Promise<Response> {
-  const { service } = exchange;
-  const { url } = exchange.request;
-  const query = parsePlantQuery(url, false);
+  const { request, service } = exchange;
+  const query = parseQuery(request.url, plantParameters);
   // While large answers are refused, pages are cut short. A single large plant still makes a large page.
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;

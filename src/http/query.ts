@@ -2,9 +2,8 @@
 
 import { findForwardedPrefix } from "../domain/address.ts";
 import {
-  BATCH_EXPECTED,
+  batchRule,
   changeTypes,
-  findBatch,
   findChangeNumber,
   findChangeTypes,
   joinWriter,
@@ -12,7 +11,7 @@ import {
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
-import { type Order, orders, type PlantQuery } from "../domain/page.ts";
+import { type Order, orders } from "../domain/page.ts";
 import {
   type Condition,
   type EntityTags,
@@ -100,11 +99,7 @@ export const tokenParameters = {
   },
 };
 
-const batch = {
-  ...anyText("Only changes of this batch."),
-  expected: BATCH_EXPECTED,
-  find: findBatch,
-};
+const batch = { ...anyText("Only changes of this batch."), ...batchRule };
 
 export const writeParameters = {
   batch: {
@@ -169,7 +164,7 @@ const noLimit: Parameter<number> = {
   find: () => undefined,
   fallback: LIMIT_MAX,
 };
-const plantStreamParameters = { ...plantParameters, limit: noLimit };
+export const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const { order, fold, ...changeStream } = changeParameters;
 const changeStreamParameters = {
   ...changeStream,
@@ -185,19 +180,13 @@ export function nameWriter({ request, token }: Exchange): string | undefined {
   return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
 }
 
-export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
-  parseQuery(url, isStream ? plantStreamParameters : plantParameters);
-
 /** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */
 export function parseChangeQuery(url: string, isStream: boolean, lastEventId: string | null) {
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
-  const fault = explain("Last-Event-ID", known.after, lastEventId ?? "");
-  const {
-    type: types,
-    after,
-    ...query
-  } = parseQuery(url, known, seen === undefined ? [fault] : []);
+  const faults =
+    seen === undefined ? [explain("Last-Event-ID", known.after, lastEventId ?? "")] : [];
+  const { type: types, after, ...query } = parseQuery(url, known, faults);
   return { ...query, types, after: seen ?? after };
 }
 

@@ -30,6 +30,11 @@ export function createReadiness(store: Pick<Store, "probe">) {
   return readiness;
 }
 
+async function showReady({ service }: Exchange): Promise<Response> {
+  await service.readiness.check();
+  return answer(200, '{"status":"ready"}');
+}
+
 async function showActivity(exchange: Exchange): Promise<Response> {
   const { since } = parseQuery(exchange.request.url, activityParameters);
   const body = await exchange.service.reports.readActivity(since);
@@ -136,26 +141,17 @@ export const listStatusOperations = (config: Config): Endpoints => ({
     summary: "Show metrics of this instance, for Prometheus",
     answers: ok("Prometheus text format 0.0.4.", { "text/plain": text(METRICS_EXAMPLE) }),
   }),
-  isAlive: {
-    at: "GET /livez",
-    scope: undefined,
-    handle: () => answer(200, '{"status":"alive"}'),
+  isAlive: operation("GET /livez", undefined, () => answer(200, '{"status":"alive"}'), {
     summary: "Is the process alive?",
     description: "Answers as long as the process runs.",
     answers: describeStatus("alive"),
-  },
-  isReady: {
-    at: "GET /readyz",
-    scope: undefined,
-    handle: async ({ service }) => {
-      await service.readiness.check();
-      return answer(200, '{"status":"ready"}');
-    },
+  }),
+  isReady: operation("GET /readyz", undefined, showReady, {
     summary: "Is the service ready?",
     description:
       "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",
     answers: describeStatus("ready"),
     fails: ["BadRequest", "Unavailable"],
-  },
+  }),
   ...describeResource(config),
 });

@@ -38,46 +38,50 @@ import {
 } from "./revert.ts";
 import { flag, mapValues, object, type Shape, text } from "./shape.ts";
 
-export interface Tool {
-  readonly title: string;
-  readonly description: string;
+interface Tool {
   /** The token needs all of them. */
   readonly scopes: readonly Scope[];
-  readonly annotations: typeof reading;
-  readonly takes: Shape;
+  /** The answer to tools/list, without the name. */
+  readonly listed: object;
   /** Resolves to the result as JSON. */
   readonly run: (exchange: Exchange, given: Members) => Promise<string>;
 }
 
-type Members = Readonly<Record<string, unknown>>;
+export type Members = Readonly<Record<string, unknown>>;
 
-const reading = {
+/** A second call with the same arguments changes nothing more. */
+const hints = {
   readOnlyHint: true,
   destructiveHint: false,
   idempotentHint: true,
   openWorldHint: false,
 };
-/** A second call with the same arguments changes nothing more. */
-const adding = { ...reading, readOnlyHint: false };
-const changing = { ...adding, destructiveHint: true };
+type Kind = Pick<Tool, "scopes"> & { readonly annotations: typeof hints };
 
-const read: readonly Scope[] = ["plants:read"];
-const write: readonly Scope[] = ["plants:write"];
+const reading: Kind = { scopes: ["plants:read"], annotations: hints };
+const adding: Kind = { scopes: ["plants:write"], annotations: { ...hints, readOnlyHint: false } };
+const changing: Kind = {
+  scopes: ["plants:write"],
+  annotations: { ...hints, readOnlyHint: false, destructiveHint: true },
+};
 
 type Argument<Value> = Shape & Rule<Value> & { readonly fallback?: unknown };
 
 /** A tool whose arguments each have a rule. A refusal names every fault. */
 function tool<Values extends object>(
-  described: Omit<Tool, "takes" | "run">,
+  { scopes, annotations }: Kind,
+  title: string,
+  description: string,
   rules: { readonly [Name in keyof Values]: Argument<Values[Name]> },
   run: (exchange: Exchange, values: Values) => Promise<string>,
 ): Tool {
   const known: Readonly<Record<string, Argument<unknown>>> = rules;
   const optional = Object.keys(known).filter((name) => known[name]?.optional === true);
+  const { schema: inputSchema } = object(known, { optional, additionalProperties: false });
   const defaults = mapValues(known, ({ fallback }) => fallback);
   return {
-    ...described,
-    takes: object(known, { optional, additionalProperties: false }),
+    scopes,
+    listed: { title, description, annotations, inputSchema },
     run: (exchange, given) => run(exchange, parseMembers<Values>(given, rules, defaults)),
   };
 }
@@ -158,11 +162,8 @@ async function readHistory(
   const finish = (next?: number): string =>
     `{"changes":[${shown.join(",")}]${next === undefined ? "" : `,"next":${next}`}}`;
   for (let { after } = query; ;) {
-    const page = await service.store.readChanges({
-      ...query,
-      after,
-      limit: query.limit - shown.length,
-    });
+    const limit = query.limit - shown.length;
+    const page = await service.store.readChanges({ ...query, after, limit });
     for (const { seq, json } of page.changes) {
       characters += json.length;
       if (characters > SMALL_PAGE_CHARACTERS && shown.length > 0) return finish(after);
@@ -244,12 +245,9 @@ const NEXT =
 /** In the order in which they are listed. */
 export const tools: Readonly<Record<string, Tool>> = {
   find_plants: tool<PlantQuery>(
-    {
-      title: "Find plants",
-      description: `Plants in the order of their ids. They match every filter given; without one, all plants. ${NEXT}`,
-      scopes: read,
-      annotations: reading,
-    },
+    reading,
+    "Find plants",
+    `Plants in the order of their ids. They match every filter given; without one, all plants. ${NEXT}`,
     {
       ...filterArguments,
       order: toArgument(plantParameters.order),
@@ -260,33 +258,23 @@ export const tools: Readonly<Record<string, Tool>> = {
     findPlants,
   ),
   read_plant: tool(
-    {
-      title: "Read a plant",
-      description: "One plant, with an etag that names its state.",
-      scopes: read,
-      annotations: reading,
-    },
+    reading,
+    "Read a plant",
+    "One plant, with an etag that names its state.",
     { id },
     readPlant,
   ),
   count_plants: tool<Filter>(
-    {
-      title: "Count plants",
-      description:
-        "How many plants match every filter given. If `exact` is false, there are at least that many.",
-      scopes: read,
-      annotations: reading,
-    },
+    reading,
+    "Count plants",
+    "How many plants match every filter given. If `exact` is false, there are at least that many.",
     filterArguments,
     async ({ service }, filter) => format(await service.store.countPlants(filter)),
   ),
   plant_history: tool(
-    {
-      title: "History of a plant",
-      description: `The changes of a plant, oldest first: when, by which token, and the plant before and after. ${NEXT}`,
-      scopes: read,
-      annotations: reading,
-    },
+    reading,
+    "History of a plant",
+    `The changes of a plant, oldest first: when, by which token, and the plant before and after. ${NEXT}`,
     {
       id,
       limit: toArgument(limitTo("Changes on a page.", ENTRIES_MAX)),
@@ -295,50 +283,40 @@ export const tools: Readonly<Record<string, Tool>> = {
     readHistory,
   ),
   create_plant: tool<Written>(
-    {
-      title: "Create a plant",
-      description:
-        "Stores a new plant. The same plant again changes nothing (`replayed`); a different one under a taken id is refused.",
-      scopes: write,
-      annotations: adding,
-    },
+    adding,
+    "Create a plant",
+    "Stores a new plant. The same plant again changes nothing (`replayed`); a different one under a taken id is refused.",
     { id, name, tag, batch },
     createPlant,
   ),
   replace_plant: tool<Changed>(
-    {
-      title: "Replace a plant",
-      description:
-        "Replaces name and tag of an existing plant; a tag that is left out is removed. With `ifMatch`, a change made since you read the plant is not overwritten.",
-      scopes: write,
-      annotations: changing,
-    },
+    changing,
+    "Replace a plant",
+    "Replaces name and tag of an existing plant; a tag that is left out is removed. With `ifMatch`, a change made since you read the plant is not overwritten.",
     { id, name, tag, ifMatch, batch },
     replacePlant,
   ),
   remove_plant: tool(
-    {
-      title: "Remove a plant",
-      description:
-        "Removes a plant. revert_changes can bring it back while the journal has the change.",
-      scopes: write,
-      annotations: changing,
-    },
+    changing,
+    "Remove a plant",
+    "Removes a plant. revert_changes can bring it back while the journal has the change.",
     { id, ifMatch, batch },
     removePlant,
   ),
   revert_changes: {
-    title: "Take changes back",
-    description:
-      "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
-      "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
-      "If `complete` is false, `message` says why; call it again to continue.",
     scopes: plantScopes,
-    annotations: changing,
-    takes: object(
-      { ...revertMembers, dryRun: flag(undefined, "False changes plants.", { default: true }) },
-      { optional: Object.keys(revertMembers), additionalProperties: false },
-    ),
+    listed: {
+      title: "Take changes back",
+      description:
+        "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
+        "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
+        "If `complete` is false, `message` says why; call it again to continue.",
+      annotations: changing.annotations,
+      inputSchema: object(
+        { ...revertMembers, dryRun: flag(undefined, "False changes plants.", { default: true }) },
+        { optional: Object.keys(revertMembers), additionalProperties: false },
+      ).schema,
+    },
     run: revertChanges,
   },
 };

@@ -71,7 +71,7 @@ export class Batcher<Write, Outcome> {
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
   private lanes = 0;
   private committedAtMs = 0;
-  /** The writes that were queued or just answered when the last commit ended. */
+  /** The writes that were queued or just answered when the last commit ended. Unlimited if it was synchronous. */
   private expected = Number.POSITIVE_INFINITY;
   private gatherUntilMs = 0;
   private timer: Timer | undefined;
@@ -197,7 +197,7 @@ export class Batcher<Write, Outcome> {
       if (this.queued >= this.expected) return;
     } while (
       performance.now() < this.gatherUntilMs ||
-      (this.queued > before && this.options.now() < endsAtMs)
+      (Number.isFinite(this.expected) && this.queued > before && this.options.now() < endsAtMs)
     );
   }
 
@@ -212,9 +212,10 @@ export class Batcher<Write, Outcome> {
     try {
       const writes = batch.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
-      const outcomes = committed instanceof Promise ? await committed : committed;
+      const isLate = committed instanceof Promise;
+      const outcomes = isLate ? await committed : committed;
       const tookMs = this.options.now() - startedAtMs;
-      this.noteCommit(tookMs, outcomes.length);
+      if (isLate) this.noteCommit(tookMs, outcomes.length);
       this.options.onCommit?.(tookMs, writes, outcomes);
       const left = batch.slice(outcomes.length);
       this.queue.unshift(...left);

@@ -101,6 +101,9 @@ describeInBrowser("an edit that is not saved", () => {
     await change(service, 4, { name: "Theirs" });
     await page.reload();
     await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
+    // Either choice loses an edit: neither is emphasised.
+    expect(await page.locator(".notice .button").count()).toBe(2);
+    expect(await page.locator(".notice .button-main").count()).toBe(0);
     expect(await nameOf(page).inputValue()).toBe("Fraxinus");
     expect(await service.findPlant(4n)).toMatchObject({ name: "Theirs" });
   });

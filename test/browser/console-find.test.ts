@@ -108,15 +108,6 @@ describeInBrowser("a scanner", () => {
     await rowOf(page, "New to us").waitFor();
     await change(service, Number(UNKNOWN_CODE));
   });
-
-  test("types nothing into the search where single-key shortcuts are off", async (visit) => {
-    const { page } = await visit.open();
-    await page.evaluate(`localStorage.setItem("plantstore.shortcuts", '"off"')`);
-    await page.reload();
-    await rowOf(page, "Plant 1500").waitFor();
-    await page.keyboard.type("12");
-    expect(await page.locator("#search").inputValue()).toBe("");
-  });
 });
 
 describeInBrowser("an id that is searched for", () => {

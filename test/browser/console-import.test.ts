@@ -1,6 +1,6 @@
 /** Importing in the console: files as they come, understood as the command line understands them. */
 
-import { describe, expect } from "bun:test";
+import { expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import {
@@ -388,32 +388,20 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
   });
 
-  describe("of a file that is gone", () => {
-    const text = "id,name\n61,Yew\n";
-
-    /** Chosen from a disk, as staff do. */
-    async function chooseFrom(page: Page, path: string): Promise<void> {
-      await Bun.write(path, text);
-      await page.locator("#import-file").setInputFiles(path);
-    }
-
-    /** The page offers another file, and takes it. */
-    async function chooseAnother(page: Page): Promise<void> {
-      await page.getByRole("button", { name: "Another file" }).click();
-      await chooseFile(page, "another.csv", text);
-      await start(page);
-      await page.getByText(/^1 row in /).waitFor();
-    }
-
-    it("before it starts ends as failed", async (visit) => {
-      using folder = makeTemporaryFolder();
-      const { page } = await visit.open({ at: "#/import" });
-      await chooseFrom(page, `${folder.path}/gone.csv`);
-      await page.getByRole("cell", { name: "Yew" }).waitFor();
-      await rm(`${folder.path}/gone.csv`);
-      await start(page);
-      await page.getByText("The file can no longer be read.").waitFor();
-      await chooseAnother(page);
-    });
+  it("of a file that is gone before it starts ends as failed, and another one is taken", async (visit) => {
+    using folder = makeTemporaryFolder();
+    const [path, text] = [`${folder.path}/gone.csv`, "id,name\n61,Yew\n"];
+    const { page } = await visit.open({ at: "#/import" });
+    // Chosen from a disk, as staff do.
+    await Bun.write(path, text);
+    await page.locator("#import-file").setInputFiles(path);
+    await page.getByRole("cell", { name: "Yew" }).waitFor();
+    await rm(path);
+    await start(page);
+    await page.getByText("The file can no longer be read.").waitFor();
+    await page.getByRole("button", { name: "Another file" }).click();
+    await chooseFile(page, "another.csv", text);
+    await start(page);
+    await page.getByText(/^1 row in /).waitFor();
   });
 });

@@ -163,22 +163,6 @@ describeInBrowser("the list", () => {
     await page.getByText("1,000 of").waitFor();
   });
 
-  it("is filtered by one of the tags in use, and its order is reversed", async (visit) => {
-    const { page } = await visit.open();
-    await page.getByLabel("Filter by tag").click();
-    await page.getByRole("option", { name: "Ivy 1,000" }).waitFor();
-    await page.keyboard.type("Ivy");
-    await page.keyboard.press("Enter");
-    await untilAt(page, "#/plants?tag=Ivy");
-    await rowOf(page, "fern").first().waitFor({ state: "detached" });
-    await rowOf(page, "Plant 1").first().waitFor();
-    expect(await rowOf(page, "fern").count()).toBe(0);
-    await page.getByLabel("Order").selectOption("Highest id first");
-    await rowOf(page, "Plant 2998").waitFor();
-    await page.getByRole("button", { name: "Any tag" }).click();
-    await rowOf(page, "Needle in a haystack").waitFor();
-  });
-
   it("is exported as it is filtered", async (visit) => {
     const { page } = await visit.open({ at: "#/plants?tag=rare" });
     await rowOf(page, "Needle").waitFor();
@@ -347,24 +331,7 @@ describeInBrowser("a series of new plants", () => {
 });
 
 describeInBrowser("a plant that a colleague changes meanwhile", () => {
-  it("is not overwritten unknowingly: it is shown, and can be overwritten then", async (visit) => {
-    const { page, service, announceFailure } = await visit.open({ at: "#/plants/1500" });
-    await holdFeed(page);
-    announceFailure("/plants/1500", 412);
-    await edit(page, "Mine");
-    await change(service, 1500, { name: "Theirs", tag: "theirs" });
-    await page.getByRole("button", { name: "Save" }).click();
-    await page.locator(".notice .facts", { hasText: "Theirs" }).waitFor();
-    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
-    // Either choice loses an edit: neither is emphasised.
-    expect(await page.locator(".notice .button").count()).toBe(2);
-    expect(await page.locator(".notice .button-main").count()).toBe(0);
-    await page.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Changed").waitFor();
-    expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
-  });
-
-  it("is not deleted unknowingly either", async (visit) => {
+  it("is not deleted unknowingly", async (visit) => {
     const { page, service, announceFailure } = await visit.open({ at: "#/plants/1600" });
     await holdFeed(page);
     announceFailure("/plants/1600", 412);

@@ -97,24 +97,14 @@ describe("GET /changes", () => {
     expect(text).toContain('"id":-9223372036854775808,');
   });
 
-  test("has pages with links, and the number of the newest change", async () => {
+  test("tells the number of the newest change", async () => {
     await using service = await startService();
-    await createAll(service, [1, 2, 3, 4, 5]);
-    const ids: number[] = [];
-    let query: string | undefined = "?limit=2&type=created,removed";
-    let last = 0;
-    while (query !== undefined) {
-      const response = await send(service, "GET", `/changes${query}`);
-      const page = (await response.json()) as ShownChange[];
-      ids.push(...page.map(({ id }) => id));
-      last = page.at(-1)?.seq ?? last;
-      expect(Number(response.headers.get("last-change"))).toBeGreaterThanOrEqual(last);
-      query = /<\/changes(\?[^>]*)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1];
+    await createAll(service, [1, 2, 3]);
+    const last = (await read(service)).at(-1)?.seq;
+    for (const method of ["GET", "HEAD"]) {
+      const { headers } = await send(service, method, "/changes?limit=1");
+      expect(headers.get("last-change")).toBe(String(last));
     }
-    expect(new Set(ids)).toEqual(new Set([1, 2, 3, 4, 5]));
-    expect(ids).toHaveLength(5);
-    const head = await send(service, "HEAD", "/changes");
-    expect(head.headers.get("last-change")).toBe(String(last));
     for (const accept of ["application/json", "application/x-ndjson", "text/event-stream"]) {
       const { headers, status } = await send(service, "HEAD", "/changes", { headers: { accept } });
       expect(status).toBe(200);
@@ -126,24 +116,30 @@ describe("GET /changes", () => {
     expect(await read(service, `?after=${last}`)).toEqual([]);
   });
 
-  test("is read from the newest back, page by page, with every filter", async () => {
+  test("is read page by page, forwards and from the newest back, with every filter", async () => {
     await using service = await startService();
-    await createAll(service, [1, 2, 3, 4, 5]);
-    for (const id of [6, 7]) await service.create(`{"id":${id},"name":"plant ${id}"}`);
-    await send(service, "DELETE", "/plants/3");
+    // Ids that contain each other, and a name that looks like an entry.
+    await createAll(service, [1, 2, 11, 111, 5]);
+    for (const name of ["plant 6", ",11,"])
+      await service.create(JSON.stringify({ id: name.length, name }));
+    await send(service, "DELETE", "/plants/11");
     const all = await read(service, "?limit=1000");
     expect(all).toHaveLength(8);
     const filters: Record<string, (change: ShownChange) => boolean> = {
       "": () => true,
       "&type=created": ({ type }) => type === "created",
-      "&id=3": ({ id }) => id === 3,
+      "&type=removed,replaced": ({ type }) => type === "removed",
+      "&id=11": ({ id }) => id === 11,
+      "&id=12": () => false,
       "&by=PLANTSTORE_TOKEN": () => true,
       "&by=x": () => false,
     };
     for (const [filter, isWanted] of Object.entries(filters))
       for (const limit of [1, 2, 3, 1000]) {
-        const found = await readAll(service, `?order=desc&limit=${limit}${filter}`);
-        expect(found.toReversed()).toEqual(all.filter(isWanted));
+        const back = await readAll(service, `?order=desc&limit=${limit}${filter}`);
+        expect(back.toReversed()).toEqual(all.filter(isWanted));
+        const forwards = await readAll(service, `?limit=${limit}${filter}`);
+        expect(forwards).toEqual(all.filter(isWanted));
       }
     // Before the oldest entry there is nothing; a number from the future starts at the newest.
     expect(await read(service, "?order=desc&after=5")).toEqual([]);

@@ -1,13 +1,11 @@
-/** What holds for every plant and every body, and not only for those that someone thought of. */
+/** What holds for every plant, and not only for those that someone thought of. `npm run torture -- fuzz` has any body. */
 
 import { afterAll, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { anyAttempt, anyBody, anyPlant } from "../support/arbitrary.ts";
+import { anyBody, anyPlant } from "../support/arbitrary.ts";
 import { engine } from "../support/database.ts";
 import { runsFactor } from "../support/long.ts";
-import { perform } from "../support/model.ts";
-import { findPlantByOracle } from "../support/oracle.ts";
-import { isReplay, type StoredPlant, toBody } from "../support/plants.ts";
+import { isReplay, type StoredPlant } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
 import { startService } from "../support/service.ts";
 
@@ -25,8 +23,6 @@ const service = await startService({ PLANTSTORE_LOG_LEVEL: "error" });
 const { database } = service;
 
 afterAll(() => service[Symbol.asyncDispose]());
-
-const known: StoredPlant = { id: 2n ** 53n + 1n, name: "Monstera", tag: "tropical" };
 
 const toAnswer = ({ name, tag }: StoredPlant): unknown => (tag === null ? { name } : { name, tag });
 
@@ -69,43 +65,4 @@ describe("POST /plants, for any plant", () => {
       }),
       runs(40 * share),
     ));
-});
-
-describe("POST /plants, for any body", () => {
-  const severalBodies = fc.array(fc.oneof(fc.constant(known), anyPlant).chain(anyAttempt), {
-    minLength: 1,
-    maxLength: TOGETHER,
-    size: "max",
-  });
-
-  test("answers 200 for a plant, 409 for a taken id and 400 for all else, and what it refused changed nothing", async () => {
-    await database.run("DELETE FROM plants");
-    expect((await service.create(toBody(known))).status).toBe(200);
-    await fc.assert(
-      fc.asyncProperty(severalBodies, async (bodies) => {
-        await database.run(`DELETE FROM plants WHERE id <> ${known.id}`);
-        const stored = new Map([[known.id, known]]);
-        for (const body of bodies) {
-          const response = await service.create(body);
-          const plant = findPlantByOracle(body);
-          const outcome =
-            plant === undefined
-              ? undefined
-              : perform(stored.get(plant.id), { kind: "create", plant });
-          if (outcome?.state !== undefined) stored.set(outcome.state.id, outcome.state);
-          expect(response.status).toBe(outcome?.answer.status ?? 400);
-          const answer = (await response.json()) as Record<string, unknown>;
-          if (plant !== undefined && response.status === 200)
-            expect(answer).toStrictEqual(toAnswer(plant) as Record<string, unknown>);
-          else {
-            expect(Object.keys(answer).toSorted()).toEqual(["error", "message"]);
-            expect(answer["error"]).toBe(Math.trunc(answer["error"] as number) | 0);
-            expect(answer["message"]).toBeString();
-          }
-        }
-        expect(await database.readPlants()).toEqual([...stored.values()].toSorted(byId));
-      }),
-      runs(100 * share),
-    );
-  });
 });

@@ -28,30 +28,6 @@ describe("tokens in the store", () => {
   const record = (name: string): TokenRecord =>
     toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 5 });
 
-  test("are found by hash alone, as they were made", async () => {
-    await using store = await openTestStore();
-    const made = toRecord(mintToken(), {
-      name: "n",
-      scopes: ["plants:read", "plants:write"],
-      createdAtMs: 5,
-      expiresAtMs: 9,
-    });
-    expect(await store.createToken(made)).toBe(true);
-    expect(await store.findToken(made.hash)).toEqual(made);
-    expect(await store.findToken("0".repeat(64))).toBeUndefined();
-  });
-
-  test("have names that are unique until revoked", async () => {
-    await using store = await openTestStore();
-    const first = record("till");
-    expect(await store.createToken(first)).toBe(true);
-    expect(await store.createToken(record("till"))).toBe(false);
-    await store.revokeToken(first.hash, 7);
-    expect(await store.createToken(record("till"))).toBe(true);
-    await store.revokeToken(first.hash, 8);
-    expect((await store.findToken(first.hash))?.revokedAtMs).toBe(7);
-  });
-
   test("keep one with a scope, also if two stores revoke the last two at once", async () => {
     await using one = await openTestStore();
     await using other = await openTestStore({}, one.database);

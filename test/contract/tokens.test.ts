@@ -64,9 +64,12 @@ describe("tokens", () => {
     expect(text).not.toContain(hashToken(token));
 
     expect((await revoke(made.id)).status).toBe(204);
-    expect((await list()).find(({ id }) => id === made.id)?.revoked).toBeString();
-    // Again is fine, and the name is free.
+    const findRevoked = async () => (await list()).find(({ id }) => id === made.id)?.revoked;
+    const revoked = await findRevoked();
+    expect(revoked).toBeString();
+    // Again is fine and changes nothing, and the name is free.
     expect((await revoke(made.id)).status).toBe(204);
+    expect(await findRevoked()).toBe(revoked);
     expect(
       (await make({ name: "till", scopes: ["plants:read"], expires: null })).expires,
     ).toBeNull();

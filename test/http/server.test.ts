@@ -156,34 +156,6 @@ test("the log has the cause of a failure of ours, which the caller is not told",
   ]);
 });
 
-test("bodies being read at one time are bounded together", async () => {
-  await using service = await startService({
-    ...limits({ bodyBytesMax: 1000, bodyBytesTotalMax: 1000 }),
-  });
-  const body = JSON.stringify({ id: 1, name: "x".repeat(700) });
-  let release = (): void => undefined;
-  const slow = service.create(
-    new ReadableStream<Uint8Array>({
-      start(controller) {
-        controller.enqueue(new TextEncoder().encode(body.slice(0, 700)));
-        release = () => {
-          controller.enqueue(new TextEncoder().encode(body.slice(700)));
-          controller.close();
-        };
-      },
-    }),
-  );
-  let refused: Response;
-  do refused = await service.create(JSON.stringify({ id: 2, name: "x".repeat(700) }));
-  while (refused.status === 200);
-  expect(refused.status).toBe(503);
-  expect(await refused.json()).toMatchObject({ error: catalogue.overloaded.code });
-  expect(refused.headers.get("retry-after")).toBe("1");
-  release();
-  expect((await slow).status).toBe(200);
-  expect((await service.create(JSON.stringify({ id: 3, name: "x".repeat(700) }))).status).toBe(200);
-});
-
 test.each([
   ["of a declared length", (text: string) => text],
   ["in chunks", (text: string) => new Response(text).body as ReadableStream<Uint8Array>],

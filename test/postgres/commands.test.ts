@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { runCommand } from "../support/command.ts";
+import { runCommand, spawnService } from "../support/command.ts";
 import { lines, makeWorkplace, type Workplace } from "../support/folder.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { readFolder } from "../support/stores.ts";
@@ -70,6 +70,14 @@ describe("on PostgreSQL", () => {
     expect(
       await place.run("SELECT 1 FROM information_schema.tables WHERE table_schema = 'public'"),
     ).toEqual([]);
+  });
+
+  test("serve makes no first token, because nothing would show it, and says how to make one", async () => {
+    await using place = await makePlace();
+    await using service = await spawnService(place.env);
+    service.kill("SIGTERM");
+    expect(await service.stderr).toContain("plantstore token create");
+    expect(await place.run("SELECT name FROM plantstore_tokens")).toEqual([]);
   });
 
   test("check says what is in it, and what is wrong with it", async () => {

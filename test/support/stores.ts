@@ -51,7 +51,8 @@ export function readPlants(path: string, firstId = -(2n ** 63n)): StoredPlant[] 
   );
 }
 
-export const countPlants = (path: string): number => readPlants(path).length;
+export const countPlants = (path: string): number =>
+  reading(path, (db) => Number(db.query("SELECT count(*) FROM plants").values()[0]?.[0]));
 
 export function findPlant(path: string, id: bigint): StoredPlant | undefined {
   return reading(

@@ -1,11 +1,10 @@
 /** Clients that vanish. */
 
 import { describe, expect, test } from "bun:test";
-import { connect } from "node:net";
 import { Exchange, linger, type Service } from "../../src/http/exchange.ts";
 import { engine } from "../support/database.ts";
 import { limits } from "../support/limits.ts";
-import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { startService, type TestService } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 import {
   chunk,
@@ -14,8 +13,6 @@ import {
   createRequest,
   expectNothingStored,
   expectStored,
-  head,
-  HOST,
   plantBody,
 } from "../support/wire.ts";
 import { until } from "../support/until.ts";
@@ -124,43 +121,4 @@ describe("after 200 clients that vanish", () => {
     await expectStored(service, ids);
     await expectWell(service);
   });
-});
-
-describe("a client that closes its half of the connection behind its request", () => {
-  const half = (url: string, bytes: string): Promise<string> =>
-    new Promise((resolve) => {
-      const { hostname, port } = new URL(url);
-      const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
-      let received = "";
-      socket.on("data", (data) => {
-        received += data.toString("latin1");
-      });
-      socket.on("error", () => undefined);
-      socket.on("close", () => resolve(received));
-      socket.end(bytes);
-    });
-
-  const large = (id: number): string => JSON.stringify({ id, name: "x".repeat(200_000) });
-
-  // A newer runtime that sends the rest of the answer fails these.
-  test.each([
-    ["POST /plants/batch", "application/x-ndjson", `${plantBody(2)}\n${plantBody(3)}\n`],
-    ["POST /plants", "application/json", large(2)],
-  ])(
-    "has nothing of %s as %s stored, because the runtime does not send it the answer",
-    async (target, type, body) => {
-      await using service = await startService();
-      expect((await service.create(plantBody(1))).status).toBe(200);
-      const top = head(
-        `${target} HTTP/1.1`,
-        HOST,
-        `Authorization: Bearer ${TEST_TOKEN}`,
-        `Content-Type: ${type}`,
-        `Content-Length: ${body.length}`,
-      );
-      for (let count = 0; count < 5; count++)
-        expect(await half(service.url, top + body)).not.toMatch(/"status":200|^HTTP\S+ 200/);
-      await expectNothingStored(service);
-    },
-  );
 });

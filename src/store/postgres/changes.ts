@@ -1,13 +1,7 @@
 /** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
 import type { ChangeQuery } from "../../domain/change.ts";
-import {
-  type BlockRow,
-  createBackwardPage,
-  createChangePage,
-  partOf,
-  trimBlocks,
-} from "../sql-store.ts";
+import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
 
@@ -39,40 +33,33 @@ const NUMBER = `WITH ready AS (
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
     greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
-/** The first row is the block that contains `after`. Its text does not count, so the next block is always read. */
-const readBlocks = (
-  blocksMax: number,
-  hasText: boolean,
-): string => `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
-    CASE WHEN ${hasText} AND last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)
+/**
+ * The first row is the block that contains the number $1. Its text does not count, so another block is always read.
+ * `hasText`: which rows come with their text.
+ */
+function readBlocks(isBack: boolean, hasText: string, blocksMax = BLOCKS_MAX): string {
+  const order = isBack ? "last DESC" : "last";
+  const from = isBack
+    ? "<= coalesce((SELECT min(last) FROM plantstore_changes WHERE last >= $1::bigint), $1::bigint)"
+    : ">= $1::bigint";
+  return `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
+    CASE WHEN ${hasText} AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
   FROM (
-    SELECT *, sum(octet_length(entries)) FILTER (WHERE last > $1::bigint)
-      OVER (ORDER BY last ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    SELECT *, sum(octet_length(entries)) FILTER (WHERE last ${isBack ? "<" : ">"} $1::bigint)
+      OVER (ORDER BY ${order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM (
       SELECT last, length, at_us, entries, kept FROM plantstore_changes
-      WHERE last >= $1::bigint ORDER BY last LIMIT ${blocksMax}
+      WHERE last ${from} ORDER BY ${order} LIMIT ${blocksMax}
     ) AS page
   ) AS sized
-  WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last`;
+  WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY ${order}`;
+}
 
-const READ = readBlocks(BLOCKS_MAX, true);
-/** From the block that contains the number $1 back. Its text does not count, so an older block is always read. */
-const READ_BACK = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
-    CASE WHEN $2::text IS NULL OR position($2::text IN entries) > 0 THEN entries END AS entries
-  FROM (
-    SELECT *, sum(octet_length(entries)) FILTER (WHERE last < $1::bigint)
-      OVER (ORDER BY last DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-    FROM (
-      SELECT last, length, at_us, entries, kept FROM plantstore_changes
-      WHERE last <= coalesce(
-        (SELECT min(last) FROM plantstore_changes WHERE last >= $1::bigint), $1::bigint)
-      ORDER BY last DESC LIMIT ${BLOCKS_MAX}
-    ) AS page
-  ) AS sized
-  WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last DESC`;
+const READ = readBlocks(false, "last > $1::bigint");
+const READ_BACK = readBlocks(true, "true");
 /** Tells whether the journal is unbroken since then, and its newest number. Every instance asks ten times a second. */
-const PEEK = readBlocks(2, false);
+const PEEK = readBlocks(false, "false", 2);
 
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
 const TRIM = trimBlocks("plantstore_changes", "at_us / 1000");
@@ -104,29 +91,19 @@ export async function beginJournal(connection: Connection, changesDays: number):
 
 /** `newest` is the result of `numberBlocks`, called just before. */
 export async function readChanges(connection: Connection, query: ChangeQuery, newest: number) {
-  if (query.order === "desc") return readChangesBack(connection, query, newest);
   const page = createChangePage(query, newest, PAGE_MS_MAX);
-  const isFromStart = query.after === 0 && query.limit > 0;
+  const isBack = query.order === "desc";
+  const isFromStart = page.last === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
-  const statement = query.limit === 0 ? PEEK : READ;
+  const statement = isBack ? READ_BACK : query.limit === 0 ? PEEK : READ;
   for (;;) {
     const start = page.last === 0 ? (found?.last ?? 0) : page.last;
     const rows = await connection.query<BlockRow>(statement, [start, partOf(query)]);
     // The next blocks were trimmed since the last statement. The next page is refused.
-    if (page.last > query.after && Number(rows[0]?.first) > page.last + 1) return page.finish();
-    if (!rows.every((row) => page.add(row)) || page.last >= newest) return page.finish();
+    const isTrimmed = !isBack && page.last > query.after && Number(rows[0]?.first) > page.last + 1;
+    if (isTrimmed || !rows.every((row) => page.add(row))) return page.finish();
     // After a failover, the new server may lack the newest blocks.
-    if (page.last === start) return page.finish();
-  }
-}
-
-async function readChangesBack(connection: Connection, query: ChangeQuery, newest: number) {
-  const page = createBackwardPage(query, newest, PAGE_MS_MAX);
-  for (;;) {
-    const start = page.last;
-    const rows = await connection.query<BlockRow>(READ_BACK, [start, partOf(query)]);
-    if (!rows.every((row) => page.add(row))) return page.finish(false);
-    if (page.last === start) return page.finish(true);
+    if (page.last === start || (!isBack && page.last >= newest)) return page.finish(true);
   }
 }
 

@@ -112,14 +112,10 @@ async function readVersion(connection: Connection): Promise<number | undefined> 
   }
 }
 
-export interface FoundSchema {
-  readonly location: string;
-  /** Undefined if the database has no plant store. */
-  readonly version: number | undefined;
-  readonly newest: number;
-}
+export type FoundSchema = Awaited<ReturnType<typeof findSchema>>;
 
-export async function findSchema(target: Target, limits: OpenLimits): Promise<FoundSchema> {
+/** The version is undefined if the database has no plant store. */
+export async function findSchema(target: Target, limits: OpenLimits) {
   const location = describeTarget(target);
   const version = await onServer(target, limits, (connection) => findVersion(connection, location));
   return { location, version, newest: steps.length };

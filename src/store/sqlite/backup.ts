@@ -16,7 +16,8 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type Replayed, replayLog, type Until } from "./change-log.ts";
+import { formatJson } from "../../domain/plant.ts";
+import { logOf, type Point, replayLog } from "./change-log.ts";
 import {
   adviseOnTemporaryFiles,
   fileBytesOf,
@@ -35,8 +36,8 @@ export interface CopyRequest {
   readonly to: string;
   /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
   readonly verifyFirst: boolean;
-  /** The change log to replay into the copy, and up to which moment. */
-  readonly replay?: { readonly log: string; readonly until: Until } | undefined;
+  /** Replays the change log of `from` into the copy, up to this point. */
+  readonly until?: Point;
   /** A store whose plants the copy must equal. */
   readonly sameAs?: string | undefined;
 }
@@ -46,26 +47,22 @@ export interface AppendRequest {
   readonly copy: string;
 }
 
-interface StoreFacts extends ReturnType<typeof verifyStore> {
-  readonly replayed?: Replayed | undefined;
-}
-
-interface Transfer extends Pick<CopyRequest, "from" | "to"> {
+interface Transfer extends Omit<CopyRequest, "verifyFirst"> {
   /** An abort before the copy is complete leaves everything as it was. */
   readonly signal: AbortSignal;
   /** Called when the copy is complete, before it gets its name. */
   readonly beforeNaming?: () => Promise<void>;
 }
 
-export interface Transferred extends StoreFacts {
-  readonly path: string;
-}
+type StoreFacts = ReturnType<typeof copyStore>;
+export type Transferred = StoreFacts & { readonly path: string };
 
 /** SQLite keeps files with these suffixes beside a database, and would use any file with such a name. */
 export const companions = ["-wal", "-shm", "-journal"] as const;
 
 /** Copies the store at `from` to the new file `to`. The service may be running. */
-export async function backUpStore({ from, to, ...transfer }: Transfer): Promise<Transferred> {
+export async function backUpStore(transfer: Transfer): Promise<Transferred> {
+  const { from, to } = transfer;
   requireStore(from);
   const folder = dirname(resolve(to));
   // Not created: it may be the mount point of a disk that is not mounted.
@@ -73,21 +70,17 @@ export async function backUpStore({ from, to, ...transfer }: Transfer): Promise<
   const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
-  return copyInto(path, { from, verifyFirst: false }, transfer);
+  return copyInto(path, transfer, false);
 }
 
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
-export async function restoreStore({
-  to,
-  signal,
-  ...source
-}: Omit<Transfer, "beforeNaming"> & Pick<CopyRequest, "replay" | "sameAs">): Promise<Transferred> {
-  requireStore(source.from);
+export async function restoreStore(transfer: Transfer): Promise<Transferred> {
+  const { from, to } = transfer;
+  requireStore(from);
   makeDirectoryDurably(dirname(resolve(to)));
   const advice =
     "Stop the service and move it away first, or restore to another file with --database-url.";
-  const path = findFree(to, advice);
-  return copyInto(path, { ...source, verifyFirst: true }, { signal });
+  return copyInto(findFree(to, advice), transfer, true);
 }
 
 const requireStore = (path: string): unknown => readStore(path, (db) => getSchemaVersion(db, path));
@@ -109,17 +102,16 @@ function findFree(to: string, advice: string): string {
 /** Copies to a temporary file in the same folder, then names it. Mode 0600: a store holds token hashes. */
 async function copyInto(
   path: string,
-  source: Omit<CopyRequest, "to">,
-  { signal, beforeNaming }: Omit<Transfer, "from" | "to">,
+  { signal, beforeNaming, ...source }: Transfer,
+  isRestored: boolean,
 ): Promise<Transferred> {
   const to = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   closeSync(openSync(to, "wx", 0o600));
   try {
     // A store that root restores must still belong to the service.
     const { uid, gid } = statSync(dirname(path));
-    const isRestored = source.verifyFirst;
     if (isRestored && process.getuid?.() === 0) chownSync(to, uid, gid);
-    const facts = await copyOnThread({ ...source, to }, signal);
+    const facts = await copyOnThread({ ...source, to, verifyFirst: isRestored }, signal);
     await beforeNaming?.();
     signal.throwIfAborted();
     giveName(to, path);
@@ -178,7 +170,7 @@ function giveName(file: string, path: string): void {
 }
 
 /** One snapshot: the copy has every plant acknowledged before it began, and writes continue. */
-export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyRequest): StoreFacts {
+export function copyStore({ from, to, verifyFirst, until, sameAs }: CopyRequest) {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
     getSchemaVersion(db, from);
@@ -196,7 +188,7 @@ export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyRequest
   });
   if (verifyFirst && digestStore(from) !== digestStore(to))
     throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
-  const replayed = replay && replayLog(to, replay.log, replay.until);
+  const replayed = until && replayLog(to, logOf(from), until);
   syncFile(to);
   if (sameAs !== undefined && digestStore(to, "plants") !== digestStore(sameAs, "plants"))
     throw new StoreOpenError(`${from} with its change log has other plants than ${sameAs}.`);
@@ -225,10 +217,7 @@ function digestStore(path: string, table?: string): string {
     const tables = db.query<{ name: string }, []>(TABLES).all();
     for (const { name } of tables.filter((one) => table === undefined || one.name === table))
       for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
-        hasher.update(`${name} ${JSON.stringify(row, writeExactly)}\n`);
+        hasher.update(`${name} ${formatJson(row)}\n`);
     return hasher.digest("hex");
   });
 }
-
-const writeExactly = (_: string, value: unknown): unknown =>
-  typeof value === "bigint" ? String(value) : value;

@@ -19,7 +19,8 @@ import {
 import { dirname } from "node:path";
 import { type Change, joinWriter } from "../../domain/change.ts";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type BlockRow, JournalBlock, parseBlock } from "../sql-store.ts";
+import { isSameState } from "../../domain/plant.ts";
+import { type BlockRow, JournalBlock, parseBlock, type PlantRow, toPlant } from "../sql-store.ts";
 import { getSchemaVersion, openReadOnly, readStore, syncFile, watchFiles } from "./database.ts";
 
 export const logOf = (copy: string): string => copy.replace(/\.db$/, ".changes");
@@ -46,35 +47,29 @@ interface Table {
   readonly rows: readonly Readonly<Record<string, string | number | null>>[];
 }
 
-/** The newest change in a store. */
-interface Position {
+/** A point in the journal: the newest change in a store, or the last one to restore. */
+export interface Point {
   readonly change: number;
   readonly atMs: number;
 }
 
-/** The last moment to restore, by the number of a change or by a time. */
-export interface Until {
-  readonly unit: keyof Position;
-  readonly value: number;
-}
+export const NEWEST: Point = { change: Number.POSITIVE_INFINITY, atMs: Number.POSITIVE_INFINITY };
 
-export const NEWEST: Until = { unit: "change", value: Number.POSITIVE_INFINITY };
-
-const readPosition = (db: Database): Position =>
+const readPoint = (db: Database): Point =>
   db
     .query("SELECT last AS change, at_ms AS atMs FROM changes ORDER BY last DESC LIMIT 1")
     .safeIntegers(false)
-    .get() as Position;
+    .get() as Point;
 
-export const findPosition = (copy: string): Position =>
+export const findPoint = (copy: string): Point =>
   readStore(copy, (db) => {
     getSchemaVersion(db, copy);
-    return readPosition(db);
+    return readPoint(db);
   });
 
 /** The newest change in a copy and its log together. */
-export function findReach(copy: string): Position {
-  let reached = findPosition(copy);
+export function findReach(copy: string): Point {
+  let reached = findPoint(copy);
   for (const { line } of readLog(logOf(copy), reached.change))
     if ("entries" in line) reached = { change: line.last, atMs: line.at };
   return reached;
@@ -84,10 +79,7 @@ const CHUNK_BYTES = 1_048_576;
 const NEWLINE = 10;
 
 /** Yields each line with its end offset. A log that does not exist is empty. */
-function* readLog(
-  file: string,
-  after: number,
-): Generator<{ readonly line: Block | Table; readonly end: number }> {
+function* readLog(file: string, after: number) {
   if (!existsSync(file)) return;
   const descriptor = openSync(file, "r");
   try {
@@ -120,13 +112,13 @@ function* readLog(
 
 function parseLine(text: string): Block | Table | undefined {
   const json = text.slice(CRC_DIGITS + 1);
-  return text === formatLine(json) ? (JSON.parse(json) as Block | Table) : undefined;
+  return `${text}\n` === formatLine(json) ? (JSON.parse(json) as Block | Table) : undefined;
 }
 
 const CRC_DIGITS = 8;
 
 const formatLine = (json: string): string =>
-  `${Bun.hash.crc32(json).toString(16).padStart(CRC_DIGITS, "0")} ${json}`;
+  `${Bun.hash.crc32(json).toString(16).padStart(CRC_DIGITS, "0")} ${json}\n`;
 
 /** The size of one write and sync. */
 const WRITE_CHARACTERS = 4_194_304;
@@ -139,7 +131,7 @@ export function openChangeLog(from: string, copy: string) {
   const file = logOf(copy);
   const schema = readStore(copy, (db) => getSchemaVersion(db, copy));
   /** The number of the last change in the log, and where its line ends. */
-  let last = findPosition(copy).change;
+  let last = findPoint(copy).change;
   let end = 0;
   for (const read of readLog(file, last)) {
     ({ end } = read);
@@ -151,29 +143,25 @@ export function openChangeLog(from: string, copy: string) {
   const assertNotMoved = watchFiles([from]);
   if (getSchemaVersion(db, from) !== schema) last = Number.NaN;
 
-  /** The lines after `last`. Undefined if the journal does not continue the log. */
-  const readPage = () => {
+  /** The lines after `last`, from one snapshot. Undefined if the journal does not continue the log. */
+  const readPage = db.transaction(() => {
+    if (db.query("SELECT 1 FROM changes WHERE last = ?").get(last) === null) return undefined;
     let text = "";
     let newest = last;
-    const blocks = db.prepare<BlockRow, [number]>(
-      "SELECT first, last, at_ms, entries FROM changes WHERE last >= ? ORDER BY last",
+    const blocks = db.query<BlockRow, [number]>(
+      "SELECT * FROM changes WHERE last > ? ORDER BY last",
     );
-    let isFirst = true;
     for (const row of blocks.iterate(last)) {
-      const isBreak = row.first > row.last;
-      if (isFirst ? Number(row.last) !== last : isBreak) return undefined;
-      if (isFirst) {
-        isFirst = false;
-        continue;
-      }
-      text += `${formatLine(
+      // A break: changes were made that the journal does not have.
+      if (row.first > row.last) return undefined;
+      text += formatLine(
         `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`,
-      )}\n`;
+      );
       newest = Number(row.last);
       if (text.length >= WRITE_CHARACTERS) return { text, newest, hasMore: true };
     }
-    return isFirst ? undefined : { text: text + readTables(), newest, hasMore: false };
-  };
+    return { text: text + readTables(), newest, hasMore: false };
+  });
 
   const readTables = (): string => {
     let text = "";
@@ -182,7 +170,7 @@ export function openChangeLog(from: string, copy: string) {
       if (versions.get(table) === version) continue;
       versions.set(table, version);
       const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all();
-      text += `${formatLine(JSON.stringify({ at: Date.now(), table, rows }))}\n`;
+      text += formatLine(JSON.stringify({ at: Date.now(), table, rows }));
     }
     return text;
   };
@@ -226,33 +214,26 @@ export function openChangeLog(from: string, copy: string) {
   };
 }
 
-export interface Replayed {
-  readonly changes: number;
-  readonly reached: Position;
-}
-
 /** Replays the log into a copy. Throws a StoreOpenError if a change does not match its plant. */
-export function replayLog(copy: string, log: string, { unit, value }: Until): Replayed {
+export function replayLog(copy: string, log: string, until: Point) {
   using db = new Database(copy, { readwrite: true, create: false, safeIntegers: true });
   // The copy is synced as a whole afterwards.
   db.run("PRAGMA journal_mode = OFF");
   db.run("PRAGMA synchronous = OFF");
-  const atMs = unit === "atMs" ? value : Number.POSITIVE_INFINITY;
-  const change = unit === "change" ? value : Number.POSITIVE_INFINITY;
-  let reached = readPosition(db);
+  let reached = readPoint(db);
   let changes = 0;
   db.run("BEGIN");
   for (const { line } of readLog(log, reached.change)) {
-    if (line.at > atMs) break;
+    if (line.at > until.atMs) break;
     if (!("entries" in line)) {
       storeTable(db, line);
       continue;
     }
-    const last = Math.min(line.last, change);
+    const last = Math.min(line.last, until.change);
     if (last < line.first) break;
     changes += replayBlock(db, line, last, log);
     reached = { change: last, atMs: line.at };
-    if (last === change) break;
+    if (last === until.change) break;
   }
   db.run("COMMIT");
   return { changes, reached };
@@ -271,30 +252,20 @@ function replayBlock(db: Database, block: Block, last: number, log: string): num
       );
     kept.add(change.id, joinWriter(change.by, change.batch), change.plant, change.before);
   }
-  db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)").run(
-    row.last,
-    first,
-    at,
-    kept.format(),
-  );
+  const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
+  insert.run(row.last, first, at, kept.format());
   return kept.count;
 }
 
 /** False if the plant is not as it was before the change. */
 function applyChange(db: Database, { id, plant, before }: Change): boolean {
-  const tag = plant?.tag ?? null;
-  const was = [before?.name ?? "", before?.tag ?? null] as const;
-  const done =
-    plant === undefined
-      ? db.query("DELETE FROM plants WHERE id = ? AND name = ? AND tag IS ?").run(id, ...was)
-      : before === undefined
-        ? db
-            .query("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
-            .run(id, plant.name, tag)
-        : db
-            .query("UPDATE plants SET name = ?, tag = ? WHERE id = ? AND name = ? AND tag IS ?")
-            .run(plant.name, tag, id, ...was);
-  return done.changes === 1;
+  const find = db.query<PlantRow, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?");
+  const put = db.query("REPLACE INTO plants (id, name, tag) VALUES (?, ?, ?)");
+  const row = find.get(id);
+  if (!isSameState(row === null ? undefined : toPlant(row), before)) return false;
+  if (plant === undefined) db.query("DELETE FROM plants WHERE id = ?").run(id);
+  else put.run(id, plant.name, plant.tag ?? null);
+  return true;
 }
 
 function storeTable(db: Database, { table, rows }: Table): void {
@@ -302,8 +273,7 @@ function storeTable(db: Database, { table, rows }: Table): void {
   for (const row of rows) {
     const columns = Object.keys(row);
     const places = columns.map(() => "?").join(", ");
-    db.query(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${places})`).run(
-      ...Object.values(row),
-    );
+    const insert = db.query(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${places})`);
+    insert.run(...Object.values(row));
   }
 }

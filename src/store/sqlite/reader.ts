@@ -22,14 +22,7 @@ import { INT64_MAX, INT64_MIN, lengthOf, type Plant } from "../../domain/plant.t
 import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
-import {
-  type BlockRow,
-  createBackwardPage,
-  createChangePage,
-  partOf,
-  type PlantRow,
-  toPlant,
-} from "../sql-store.ts";
+import { type BlockRow, createChangePage, partOf, type PlantRow, toPlant } from "../sql-store.ts";
 import { openReadOnly, runOn, translate, watchFiles } from "./database.ts";
 
 /** A read that may take long, as plain data, so another thread can run it. */
@@ -208,22 +201,14 @@ export class SqliteReader {
   }
 
   private readChanges(query: ChangeQuery) {
-    if (query.order === "desc") return this.readChangesBack(query);
-    return this.read(({ lastBreak, newestChange, readChanges }) => {
+    return this.read(({ lastBreak, newestChange, readChanges, readChangesBack }) => {
+      const isBack = query.order === "desc";
       // Cached: finding it is a scan, and no break is added while a process keeps a journal.
-      if (query.after === 0) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
+      if (query.after === 0 && !isBack) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
       const page = createChangePage(query, Number(newestChange.get()?.newest));
-      const start = query.after || (this.lastBreak as number);
-      for (const row of readChanges.iterate(start, partOf(query))) if (!page.add(row)) break;
-      return page.finish();
-    });
-  }
-
-  private readChangesBack(query: ChangeQuery) {
-    return this.read(({ newestChange, readChangesBack }) => {
-      const page = createBackwardPage(query, Number(newestChange.get()?.newest));
-      for (const row of readChangesBack.iterate(page.last, partOf(query)))
-        if (!page.add(row)) return page.finish(false);
+      const start = page.last || (this.lastBreak as number);
+      for (const row of (isBack ? readChangesBack : readChanges).iterate(start, partOf(query)))
+        if (!page.add(row)) return page.finish();
       return page.finish(true);
     });
   }
