@@ -146,7 +146,8 @@ export class Connection {
       (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
     };
     try {
-      const init = { method: "DELETE", headers };
+      // If a reused connection closes, Bun's fetch repeats a DELETE without telling, and the answer would be 404.
+      const init = { method: "DELETE", headers, keepalive: false };
       const { status } = await this.ask(path, init, { ...options, onRetry });
       if (status !== 204) throw this.notAPlantStore();
     } catch (error) {

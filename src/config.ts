@@ -271,11 +271,7 @@ export function resolveConfig(
 }
 
 /** Throws a ConfigError, which never shows a secret. `calledAs` is the flag or variable that holds the text. */
-export function parseSetting(
-  setting: Setting,
-  text: string,
-  calledAs: string | undefined,
-): unknown {
+export function parseSetting(setting: Setting, text: string, calledAs: string | undefined) {
   const { parse, secret, mask = (shown) => shown, allowed } = setting;
   let reason = "";
   try {

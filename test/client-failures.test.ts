@@ -1,6 +1,7 @@
 /** The client between a caller and a service that fail: what is lost, repeated and cancelled. */
 
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { Client, type NewPlant, ServiceError, type Settled } from "../client/client.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { send, startService, TEST_TOKEN } from "./support/service.ts";
@@ -39,6 +40,28 @@ const loseAnswer: Answer = async (_, forward) => {
   await (await forward()).bytes();
   return new Response("", { status: 502 });
 };
+
+/** Forwards bytes. It loses the first answer to a DELETE and closes the connection without a word, as HAProxy does. */
+async function startClosingProxy() {
+  let hasLost = false;
+  const server = createServer((client) => {
+    const upstream = connect(Number(new URL(service.url).port), "127.0.0.1");
+    let isLost = false;
+    client.on("data", (bytes) => {
+      isLost = !hasLost && bytes.includes("DELETE ");
+      hasLost ||= isLost;
+      upstream.write(bytes);
+    });
+    upstream.on("data", (bytes) => (isLost ? client.end() : client.write(bytes)));
+    client.on("close", () => upstream.destroy());
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  const client = new Client(`http://127.0.0.1:${port}`, TEST_TOKEN, { delaysMs: DELAYS_MS });
+  return { client, hasLost: () => hasLost, [Symbol.dispose]: () => void server.close() };
+}
 
 /** The first bytes of the answer, and then the connection ends: at once, or when the test says so. */
 const cutAfter =
@@ -91,6 +114,14 @@ describe("a lost answer", () => {
     await losing.client.remove(1n);
     expect(losing.seen).toHaveLength(2);
     expect(await rejectionOf(direct.remove(1n))).toMatchObject({ reason: "plant_not_found" });
+  });
+
+  test("to a removal on a reused connection that closes without a word: it is found done", async () => {
+    using losing = await startClosingProxy();
+    await losing.client.create({ id: 1n, name: "a" });
+    await losing.client.remove(1n);
+    expect(losing.hasLost()).toBe(true);
+    expect(await rejectionOf(direct.get(1n))).toMatchObject({ reason: "plant_not_found" });
   });
 
   test.each([

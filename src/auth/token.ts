@@ -4,7 +4,7 @@ import { findTimeMs } from "../domain/change.ts";
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
-import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
+import { scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";
 import type { JwtSettings, JwtVerifier, KeyLog } from "./jwt.ts";
 
@@ -212,9 +212,7 @@ export function isWellFormedToken(token: string): boolean {
 }
 
 /** A token has too many random bits to be guessed from its hash: it needs neither salt nor a slow hash. */
-export function hashToken(token: string): string {
-  return Bun.SHA256.hash(token, "hex");
-}
+export const hashToken = (token: string): string => Bun.SHA256.hash(token, "hex");
 
 export type TokenGrant = Pick<TokenRecord, "name" | "scopes" | "createdAtMs"> &
   Partial<Pick<TokenRecord, "expiresAtMs" | "rate">>;
@@ -280,8 +278,6 @@ const NAME = /^(?![\s-])[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,64}(?<!\s)$/u;
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
 
-const isScope = (value: unknown): boolean => scopes.includes(value as Scope);
-
 /** The rules for a new token. `find` gives undefined for anything else. */
 export const grantRules = {
   name: {
@@ -294,7 +290,7 @@ export const grantRules = {
   scopes: {
     expected: `one or more of ${scopes.join(",")}`,
     find: (value: unknown) =>
-      Array.isArray(value) && value.length > 0 && value.every(isScope)
+      Array.isArray(value) && value.length > 0 && value.every((scope) => scopes.includes(scope))
         ? scopes.filter((scope) => value.includes(scope))
         : undefined,
   },

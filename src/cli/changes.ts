@@ -92,15 +92,15 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
     throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
-      const reverter = reverterOf(target, config, signal);
-      if (flags.dryRun) return printPreview(await reverter.preview(range), flags.json);
+      const reverter = reverterOf(target, range, config, signal);
+      if (flags.dryRun) return printPreview(await reverter.preview(), flags.json);
       if (!flags.yes) {
-        const preview = await reverter.preview(range).catch(allowLarge);
+        const preview = await reverter.preview().catch(allowLarge);
         if (preview !== undefined) await printPreview(preview);
         if (!(await confirm(signal))) throw new CommandError("Nothing was changed.");
       }
       let left = 0;
-      const reverted = await reverter.revert(range, ({ id, message }) => {
+      const reverted = await reverter.revert(({ id, message }) => {
         if (++left <= LEFT_PRINTED_MAX) printError(`plant ${id}: ${message}`);
       });
       if (left > LEFT_PRINTED_MAX) printError(`… and ${left - LEFT_PRINTED_MAX} more`);
@@ -120,28 +120,25 @@ const toMoment = (text: string | undefined): number | string | undefined =>
   text && (findChangeNumber(text) ?? text);
 
 /** One interface for a service and for a local store. */
-function reverterOf(target: Target, config: Config, signal: AbortSignal) {
+function reverterOf(target: Target, range: RevertRange, config: Config, signal: AbortSignal) {
+  type OnLeft = (plant: RevertLeft) => void;
   const { client } = target;
   if (client !== undefined)
     return {
-      preview: (range: RevertRange) => client.previewRevert(range, { signal }),
-      revert: (range: RevertRange, onLeft: (plant: RevertLeft) => void) =>
-        client.revert(range, { signal, onLeft }),
+      preview: () => client.previewRevert(range, { signal }),
+      revert: (onLeft: OnLeft) => client.revert(range, { signal, onLeft }),
     };
   const { store } = target;
   const retry = <Result>(attempt: () => Promise<Result>) => retryBusy(attempt, { signal });
   const options = { ...config, signal, retry };
+  const open = (dryRun: boolean) => openRange(store, parseRevert({ ...range, dryRun }));
   return {
-    preview: async (range: RevertRange): Promise<RevertPreview> => {
-      const order = parseRevert({ ...range, dryRun: true });
-      return previewRange(store, await openRange(store, order), options);
-    },
-    revert: async (range: RevertRange, onLeft: (plant: RevertLeft) => void): Promise<Reverted> => {
+    preview: async (): Promise<RevertPreview> => previewRange(store, await open(true), options),
+    revert: async (onLeft: OnLeft): Promise<Reverted> => {
       const counts = startCounts();
       const batch = `revert ${new Date().toISOString()}`;
       const by = joinWriter(undefined, batch);
-      const opened = await openRange(store, parseRevert(range));
-      for await (const block of readTouched(store, opened, options)) {
+      for await (const block of readTouched(store, await open(false), options)) {
         signal.throwIfAborted();
         for (const { id, refusal } of await revertBlock(store, block, by, counts, options))
           onLeft({ id, ...toRefused(refusal) });

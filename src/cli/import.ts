@@ -5,7 +5,7 @@ import { basename, extname } from "node:path";
 import type { Refused, Settle } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
-import { BATCH_EXPECTED, findBatch, nameBatch } from "../domain/change.ts";
+import { batchRule, nameBatch } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
@@ -100,8 +100,8 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
 /** The name of an earlier import adds this one to it. */
 function parseBatch(given: string | undefined, path: string): string {
   if (given === undefined) return nameBatch(path === "-" ? "standard input" : basename(path));
-  if (findBatch(given) !== undefined) return given;
-  throw new UsageError(`--batch: expected ${BATCH_EXPECTED}`);
+  if (batchRule.find(given) !== undefined) return given;
+  throw new UsageError(`--batch: expected ${batchRule.expected}`);
 }
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;

@@ -64,24 +64,24 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-type Filter = Pick<ChangeQuery, "id" | "types" | "by" | "batch">;
-
 /** Whether a page may examine many more changes than it lists. */
 export const isFiltered = ({ id, types, by, batch, fold }: ChangeQuery): boolean =>
   [id, types, by, batch, fold].some((wanted) => wanted !== undefined);
 
-export const isWanted = ({ id, types, by, batch }: Filter, change: Change): boolean =>
+export const isWanted = ({ id, types, by, batch }: ChangeQuery, change: Change): boolean =>
   (id === undefined || id === change.id) &&
   (types === undefined || types.includes(change.type)) &&
   (by === undefined || by === change.by) &&
   (batch === undefined || batch === change.batch);
 
-export const BATCH_EXPECTED = "1 to 100 characters without control characters";
-
-export const findBatch = (value: unknown): string | undefined =>
-  typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
-    ? value
-    : undefined;
+/** The rule for the name of a batch. */
+export const batchRule = {
+  expected: "1 to 100 characters without control characters",
+  find: (value: unknown): string | undefined =>
+    typeof value === "string" && /^\P{Cc}{1,100}$/u.test(value) && value.isWellFormed()
+      ? value
+      : undefined,
+};
 
 const NAME_CHARACTERS_MAX = 60;
 

@@ -63,7 +63,8 @@ const table = {
   internal: "5001 500 InternalError: Internal error; find it in the log by the request id.",
   overloaded:
     "5002 503 Unavailable: The write queue or the memory budget is full; nothing was stored.",
-  store_unavailable: "5003 503 Unavailable: The store is temporarily unavailable.",
+  store_unavailable:
+    "5003 503 Unavailable: The store is temporarily unavailable; a write may have been stored, and a retry settles it.",
   store_busy: "5004 503 Unavailable: The request timed out in the queue; nothing was stored.",
   shutting_down: "5005 503 Unavailable: The service is shutting down.",
   disk_low:

@@ -6,7 +6,7 @@
  * later pass.
  */
 
-import { BATCH_EXPECTED, type Change, findBatch, findTimeMs, type ListedChange } from "./change.ts";
+import { batchRule, type Change, findTimeMs, type ListedChange } from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import {
@@ -56,7 +56,7 @@ const rules = {
     expected: "the name of a token",
     find: (given: unknown) => (typeof given === "string" && given !== "" ? given : undefined),
   },
-  batch: { optional: true, expected: BATCH_EXPECTED, find: findBatch },
+  batch: { optional: true, ...batchRule },
   dryRun: {
     optional: true,
     expected: "true or false",
@@ -186,11 +186,7 @@ const BLOCK_LENGTH = 256;
  * Yields blocks, sorted by id. A pass reads the range to its end before its first plant, and yields an empty block per
  * page until then.
  */
-export async function* readTouched(
-  store: ServedStore,
-  range: Range,
-  options: RevertOptions,
-): AsyncGenerator<Touched[]> {
+export async function* readTouched(store: ServedStore, range: Range, options: RevertOptions) {
   let handled = INT64_MIN - 1n;
   for (let { after } = range; after < Number.POSITIVE_INFINITY;) {
     const pass = createPass(options, handled);

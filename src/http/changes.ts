@@ -36,11 +36,8 @@ async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Respo
   const page = await readPage(exchange, query);
   const text = `[${page.changes.map(({ json }) => json).join(",")}]`;
   const link = linkNext(exchange, query.limit, page.hasMore ? page.last : undefined);
-  return answerText(exchange, text, {
-    vary: "Accept",
-    ...link,
-    "last-change": String(page.newest),
-  });
+  const headers = { vary: "Accept", ...link, "last-change": String(page.newest) };
+  return answerText(exchange, text, headers);
 }
 
 const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableStream<Uint8Array>> =>

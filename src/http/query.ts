@@ -2,9 +2,8 @@
 
 import { findForwardedPrefix } from "../domain/address.ts";
 import {
-  BATCH_EXPECTED,
+  batchRule,
   changeTypes,
-  findBatch,
   findChangeNumber,
   findChangeTypes,
   joinWriter,
@@ -100,11 +99,7 @@ export const tokenParameters = {
   },
 };
 
-const batch = {
-  ...anyText("Only changes of this batch."),
-  expected: BATCH_EXPECTED,
-  find: findBatch,
-};
+const batch = { ...anyText("Only changes of this batch."), ...batchRule };
 
 export const writeParameters = {
   batch: {

@@ -118,7 +118,8 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
       Metrics.addUp(blocks);
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
-    const diskMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
+    const diskMin = (diskFreeBytes !== undefined && limits.diskFreeBytesMin) || undefined;
+    const lag = backups?.loggedAtMs && (Date.now() - backups.loggedAtMs) / 1000;
     const info = { version: packageJson.version, engine: store.description.engine };
     const cpu = process.cpuUsage();
     const made = backups && byResult({ made: backups.made, failed: backups.failed });
@@ -143,10 +144,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         plants: ["Plants in the store; at most 10 s old.", plants.value?.count],
         plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
         disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
-        disk_free_bytes_min: [
-          "SQLite: free space below which new plants are refused.",
-          diskMin || undefined,
-        ],
+        disk_free_bytes_min: ["SQLite: free space below which new plants are refused.", diskMin],
         postgres_connections_in_use: ["PostgreSQL: connections in use.", figures.connectionsInUse],
         postgres_waiting: ["PostgreSQL: callers waiting for a connection.", figures.callersWaiting],
         tokens_expiring: ["Tokens that expire within a week.", expiring.value],
@@ -157,10 +155,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],
-        backup_lag_seconds: [
-          "Age of the oldest change that may not be in the backups.",
-          backups?.loggedAtMs && (Date.now() - backups.loggedAtMs) / 1000,
-        ],
+        backup_lag_seconds: ["Age of the oldest change that may not be in the backups.", lag],
         feed_readers: ["Open change streams.", gauges.feedReaders],
         webhook_lag_seconds: [
           "Age of the oldest undelivered change, by webhook.",

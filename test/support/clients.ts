@@ -20,6 +20,11 @@ export interface Surroundings {
   readonly firstId?: bigint;
   /** Each client keeps at most so many plants, and now and then exports them all. */
   readonly plantsMax?: number;
+  /**
+   * The URL leads to several services. If a reused connection closes, fetch itself repeats a PUT or DELETE (RFC 9110,
+   * 9.2.2), and another service answers about its own work: so no connection is reused.
+   */
+  readonly isShared?: boolean;
   /** The reasons for which the service, or the status with which a proxy, may refuse for now. */
   readonly mayRefuse?: readonly (ErrorName | number)[];
   /** The connection broke before the whole answer came. */
@@ -263,7 +268,8 @@ class Client {
   #ask(operation: Operation): Promise<Answer | "refused" | undefined> {
     return this.#shared.ask(
       async (url, signal) => {
-        const response = await sendOperation(url, operation, signal);
+        const keepalive = this.#shared.surroundings.isShared !== true;
+        const response = await sendOperation(url, operation, { signal, keepalive });
         return isForNow(response) ? response : toAnswer(response);
       },
       `${idOf(operation)}: to ${operation.kind} it`,
@@ -277,10 +283,10 @@ const METHODS = { create: "POST", read: "GET", replace: "PUT", remove: "DELETE" 
 export function sendOperation(
   url: string,
   operation: Operation,
-  signal?: AbortSignal,
+  options: Pick<RequestInit, "signal" | "keepalive"> = {},
 ): Promise<Response> {
   const headers: Record<string, string> = { ...AUTHORIZATION };
-  const init: RequestInit = { method: METHODS[operation.kind], headers, signal: signal ?? null };
+  const init: RequestInit = { ...options, method: METHODS[operation.kind], headers };
   if ("plant" in operation) {
     headers["content-type"] = "application/json";
     init.body = toBody(operation.plant);

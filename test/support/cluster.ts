@@ -235,8 +235,8 @@ export class Cluster implements AsyncDisposable {
     this.#places = places;
     this.nodes = MACHINES.map((name) => {
       const place = folderOf(name);
-      // As the package postgresql-15 does.
-      mkdirSync(join(place, "postgresql/15"), { recursive: true });
+      // As the package postgresql-common does.
+      mkdirSync(join(place, "postgresql"), { recursive: true });
       writeFileSync(join(place, "patroni.yml"), places.read("patroni.yml", name, place));
       return new Node(name, place, places);
     });
@@ -297,12 +297,13 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Rejects if Patroni knows of none. */
-  async getLeader(): Promise<Node> {
-    const members = await this.listMembers();
-    const leader = members.find(({ role }) => role === "leader");
-    const node = this.nodes.find(({ name }) => name === leader?.name);
-    if (node === undefined) throw new Error("the cluster has no leader");
-    return node;
+  getLeader(): Promise<Node> {
+    return this.#getByRole("leader");
+  }
+
+  /** The standby that every commit waits for. Rejects if Patroni knows of none. */
+  getSynchronous(): Promise<Node> {
+    return this.#getByRole("sync_standby");
   }
 
   async listReplicas(): Promise<Node[]> {
@@ -315,7 +316,7 @@ export class Cluster implements AsyncDisposable {
     return (await this.getLeader()).run<Row>(text, database);
   }
 
-  async isWhole(): Promise<boolean> {
+  async #isWhole(): Promise<boolean> {
     const members = await this.listMembers();
     const leader = members.find(({ role }) => role === "leader");
     return (
@@ -323,8 +324,25 @@ export class Cluster implements AsyncDisposable {
       members.length === MACHINES.length &&
       members.every(({ state }) => /^(running|streaming)$/.test(state)) &&
       members.every(({ timeline }) => timeline === leader.timeline) &&
-      members.some(({ role }) => /sync/.test(role))
+      members.some(({ role }) => role === "sync_standby")
     );
+  }
+
+  /**
+   * Resolves when every node is well, and the leader has ended a turn of its loop since. In that turn it may replace the
+   * synchronous standby; if it dies meanwhile, Patroni elects no other.
+   */
+  async untilWhole(what: string): Promise<void> {
+    let watched: { readonly leader: Node; readonly from: number } | undefined;
+    await until(`${what}: the cluster is whole`, async () => {
+      if (!(await this.#isWhole())) {
+        watched = undefined;
+        return false;
+      }
+      const leader = await this.getLeader();
+      if (watched?.leader !== leader) watched = { leader, from: leader.log().length };
+      return leader.log().slice(watched.from).includes("the leader with the lock");
+    });
   }
 
   /** As an operator runs it, on any node. */
@@ -347,6 +365,14 @@ export class Cluster implements AsyncDisposable {
     removeServerFolder(this.#folder);
   }
 
+  async #getByRole(wanted: string): Promise<Node> {
+    const members = await this.listMembers();
+    const member = members.find(({ role }) => role === wanted);
+    const node = this.nodes.find(({ name }) => name === member?.name);
+    if (node === undefined) throw new Error(`the cluster has no ${wanted}`);
+    return node;
+  }
+
   async #start(): Promise<void> {
     for (const machine of [...this.etcd, this.#haproxy]) machine.start();
     const health = `http://${HOSTNAME}:${this.#places.portOf("db1:2379")}/health`;
@@ -364,7 +390,7 @@ export class Cluster implements AsyncDisposable {
       ),
     );
     for (const node of others) node.start();
-    await until("the others follow it", () => this.isWhole());
+    await this.untilWhole("at the start");
     const statements = this.#places.read("database.sql", "db1", "").match(/^CREATE .*$/gm) ?? [];
     for (const statement of statements) await this.run(statement);
   }

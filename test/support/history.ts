@@ -176,7 +176,7 @@ const RETRY_MS = 20;
 export class Contest implements AsyncDisposable {
   readonly history = new History();
   readonly counts = { created: 0, replayed: 0, taken: 0, replaced: 0, removed: 0, tooLate: 0 };
-  readonly #surroundings: Pick<Surroundings, "findUrl" | "untilQuiet">;
+  readonly #surroundings: Pick<Surroundings, "findUrl" | "untilQuiet" | "isShared">;
   readonly #random: Random;
   readonly #working: Promise<unknown>;
   readonly #faults: string[] = [];
@@ -186,7 +186,7 @@ export class Contest implements AsyncDisposable {
 
   constructor(
     length: number,
-    surroundings: Pick<Surroundings, "findUrl" | "untilQuiet">,
+    surroundings: Pick<Surroundings, "findUrl" | "untilQuiet" | "isShared">,
     random: Random,
   ) {
     this.#surroundings = surroundings;
@@ -251,7 +251,9 @@ export class Contest implements AsyncDisposable {
   async #ask(operation: Operation): Promise<Answer | undefined> {
     const settle = this.history.begin(operation);
     try {
-      const response = await sendOperation(this.#surroundings.findUrl(), operation);
+      const keepalive = this.#surroundings.isShared !== true;
+      const url = this.#surroundings.findUrl();
+      const response = await sendOperation(url, operation, { keepalive });
       const answer = await toAnswer(response);
       if (isForNow(answer)) return undefined;
       if (![200, 204, 404, 409, 412].includes(answer.status))

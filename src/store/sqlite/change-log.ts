@@ -79,10 +79,7 @@ const CHUNK_BYTES = 1_048_576;
 const NEWLINE = 10;
 
 /** Yields each line with its end offset. A log that does not exist is empty. */
-function* readLog(
-  file: string,
-  after: number,
-): Generator<{ readonly line: Block | Table; readonly end: number }> {
+function* readLog(file: string, after: number) {
   if (!existsSync(file)) return;
   const descriptor = openSync(file, "r");
   try {
