@@ -103,9 +103,8 @@ async function begin(stopped: AbortSignal): Promise<void> {
 /** The list does not wait for this, and is shown without it if it fails. */
 async function readLastChanges(stopped: AbortSignal): Promise<void> {
   const query = { order: "desc", limit: CHANGES_BACK } as const;
-  const page = await call((client) => client.listChangePage(query, { signal: stopped })).catch(
-    () => null,
-  );
+  const options = { signal: stopped };
+  const page = await call((client) => client.listChangePage(query, options)).catch(() => null);
   if (page !== null && !stopped.aborted) keepLast(page.changes.toReversed());
 }
 
