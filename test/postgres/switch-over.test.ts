@@ -68,6 +68,21 @@ describe("while the synchronous standby hangs", () => {
     expect(isReplay(again)).toBe(true);
   });
 
+  test("a removal is not answered with 404: a primary that was replaced may lack the plant", async () => {
+    await using pair = await startPair({ synchronous: true });
+    await using service = await startServiceOn(pair, short);
+    const { url } = service.started;
+    const remove = (): Promise<Response> =>
+      fetch(`${url}/plants/7`, {
+        method: "DELETE",
+        headers: { authorization: `Bearer ${TEST_TOKEN}` },
+      });
+    await expectError(await remove(), "plant_not_found");
+    await pair.standby.pause();
+    await expectRefusal(await remove(), "store_unavailable", "store_busy");
+    pair.standby.resume();
+  });
+
   test("callers of the client wait, and notice nothing", async () => {
     await using pair = await startPair({ synchronous: true });
     await using service = await startServiceOn(pair, short);

@@ -85,6 +85,9 @@ const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
     ON id = wanted_id
   ORDER BY id FOR KEY SHARE OF plants`;
 
+/** A write that changes nothing. A leader that was replaced without knowing it can still read, but not write. */
+const CONFIRM = "SELECT id FROM plantstore_version WHERE id = 1 FOR KEY SHARE";
+
 /** A stored row, and whether it is the same. Long plants come without their text. */
 type Compared = SentRow & { readonly same: boolean };
 
@@ -243,14 +246,17 @@ class Batch {
 
   private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
     const before = new Map<bigint, Plant>();
+    const refused: Parameters<typeof this.settle>[] = [];
     // The rest stay open, for the next piece.
     const ids = idsOf(changes.slice(0, FIND_LENGTH_MAX));
     for (const [index, seen] of (await findPlants(connection, ids)).entries()) {
       const change = changes[index] as Update;
       const judged = judgeChange(seen, change.condition);
-      if (judged instanceof Refusal) this.settle(change, judged, seen);
+      if (judged instanceof Refusal) refused.push([change, judged, seen]);
       else before.set(change.id, judged);
     }
+    if (refused.length > 0) await connection.query(CONFIRM);
+    for (const refusal of refused) this.settle(...refusal);
     const planned = changes.filter(({ id }) => before.has(id));
     const [first] = planned;
     if (first === undefined) return;
