@@ -54,7 +54,7 @@ export function PlantsView(): JSX.Element {
 }
 
 function PlantsList(): JSX.Element {
-  const { plants, version } = list.value;
+  const { filter, plants, version } = list.value;
   void version.value;
   return (
     <section class="plants-list" aria-labelledby="plants-title">
@@ -64,7 +64,8 @@ function PlantsList(): JSX.Element {
       </div>
       <Filters />
       {plants.length > 0 ? (
-        <PlantGrid />
+        // Another list has its own place, and does not inherit this one's.
+        <PlantGrid key={linkTo(undefined, filter)} />
       ) : (
         <div class="scroller">
           <ListStatus />
