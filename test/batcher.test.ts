@@ -238,10 +238,12 @@ describe("group commit", () => {
 
   test("refuses writes that have waited too long, for a commit that has begun and for one that has not", async () => {
     const { gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 });
+    let nowMs = 0;
+    const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 }, { now: () => nowMs });
     const begun = group.submit(1);
     await started[0]?.promise;
     const queued = group.submit(2);
+    nowMs = 60;
     const refusals = await Promise.all([begun, queued].map(rejectionOf));
     expect(refusals).toMatchObject([{ reason: "store_unavailable" }, { reason: "store_busy" }]);
     gates[0]?.resolve();
@@ -474,14 +476,17 @@ describe("a block of writes", () => {
 
   test("ends when its time is over, although no commit ends", async () => {
     const { started, commit, gates } = heldCommit();
-    const group = new Batcher(commit, { ...limits, queueLengthMax: 2, queueSecondsMax: 0.05 });
-    const outcomes = await group.submitAll([1, 2, 3]);
-    expect(outcomes).toMatchObject([
+    const short = { ...limits, queueLengthMax: 2, queueSecondsMax: 0.05 };
+    let nowMs = 0;
+    const group = new Batcher(commit, short, { now: () => nowMs });
+    const outcomes = group.submitAll([1, 2, 3]);
+    await started[0]?.promise;
+    nowMs = 60;
+    expect(await outcomes).toMatchObject([
       { reason: "store_unavailable" },
       { reason: "store_busy" },
       { reason: "store_busy" },
     ]);
-    await started[0]?.promise;
     gates[0]?.resolve();
     await group.close();
   });

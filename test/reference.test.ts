@@ -86,7 +86,7 @@ describe("a sample that follows changes", () => {
         let printed = "";
         for await (const chunk of child.stdout) {
           printed += Buffer.from(chunk).toString();
-          if (printed.includes("event: created")) break;
+          if (printed.includes("event: created\n")) break;
         }
         child.kill();
         expect(printed).toStartWith("200\nid: 1\nevent: created\n");

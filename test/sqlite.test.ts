@@ -155,7 +155,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
       reader.run("BEGIN");
       reader.query("SELECT count(*) FROM plants").get();
     });
-    const store = openAlone(at.store, { ...limits, queueSecondsMax: 0.1 });
+    const store = openAlone(at.store, { ...limits, queueSecondsMax: 0.5 });
     expect(await readTokens(store)).toEqual([]);
     const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
     expect(await store.createToken(token)).toBe(true);
