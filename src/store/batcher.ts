@@ -212,10 +212,10 @@ export class Batcher<Write, Outcome> {
     try {
       const writes = batch.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
-      const isLate = committed instanceof Promise;
-      const outcomes = isLate ? await committed : committed;
+      const isAsync = committed instanceof Promise;
+      const outcomes = isAsync ? await committed : committed;
       const tookMs = this.options.now() - startedAtMs;
-      if (isLate) this.noteCommit(tookMs, outcomes.length);
+      if (isAsync) this.noteCommit(tookMs, outcomes.length);
       this.options.onCommit?.(tookMs, writes, outcomes);
       const left = batch.slice(outcomes.length);
       this.queue.unshift(...left);
