@@ -34,10 +34,11 @@ import {
   STORED,
   WARM_UP_SECONDS,
 } from "./settings.ts";
-import { copyFilledStore, countRows, makePath } from "./stores.ts";
+import { copyFilledStore, countRows, fillStore, makePath } from "./stores.ts";
 
 export const OURS = "plantstore";
 export const BARE = "bare runtime, storing nothing";
+export const ONE_THREAD = "bare runtime, group commit on one thread";
 
 export interface Run {
   /** Stops the scenario's servers when it ends. */
@@ -232,6 +233,15 @@ export async function startBare({ stack }: Run, path = ""): Promise<Maker<Candid
   stack.defer(server.stop);
   return (about, name = BARE) =>
     loaded({ name, role: "limit", server, load: { ...about, storesNothing: true } });
+}
+
+/** The bare runtime that stores plants, on the thread that answers. */
+export async function startStoring({ stack }: Run): Promise<Maker<Candidate>> {
+  const path = fillStore(1, "plain");
+  const server = await servePlain("group-commit", path);
+  stack.defer(server.stop);
+  return (about, name = ONE_THREAD) =>
+    loaded({ name, role: "limit", server, load: about, countRows: () => countRows(path) });
 }
 
 /** Starts the peers, each on an empty store or on a million plants. */

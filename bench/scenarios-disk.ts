@@ -8,6 +8,7 @@ import {
   loaded,
   measureTable,
   nameConnections,
+  ONE_THREAD,
   OURS,
   type Run,
   type Scenario,
@@ -27,7 +28,6 @@ import { countRows, fillStore, getFolder, makePath } from "./stores.ts";
 
 const READING = 32;
 const STORED_HERE = 1_000;
-const ONE_THREAD = "bare runtime, group commit on one thread";
 
 /** A server on its own simulated disk, whose syncs can be slowed. */
 interface Slowed {
@@ -137,7 +137,7 @@ const describeRatio = (row: Row, other: Row | undefined): string =>
 const reasons = {
   reads: "A thread that waits for a sync answers no requests.",
   creates:
-    "A batch waits for the clients that were just answered, so most of them share each sync. The rest of the cycle is the work on 64 requests, and the bare runtime checks less, and stores neither an index on tags nor a journal.",
+    "A batch waits for the clients that were just answered, so most of them share each sync. A server with one thread gathers them too: they queue up while it syncs. The rest of the cycle is the work on 64 requests, and the bare runtime checks less, and stores neither an index on tags nor a journal. The longer a sync takes, the less that matters.",
 };
 
 export const slowDisk: Scenario = {

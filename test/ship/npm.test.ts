@@ -1,4 +1,4 @@
-/** The npm package: packed from the sources, installed in every way that npm has, and used. */
+/** The npm package: packed from the sources, installed and used. `npm run test:long` tries every supported installer. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import {
@@ -17,11 +17,8 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { copySources, fail, leaveTraps, run, serve, useEverything } from "../support/shipped.ts";
 import { isLong } from "../support/long.ts";
 
-/** The npm that each supported release of Node.js brings; `npm run test:long` tries the older ones. */
-const npms = {
-  ...(isLong ? { "Node.js 20": "10.8.2", "Node.js 22": "10.9.9" } : {}),
-  "Node.js 24": "11.21.1",
-};
+/** The npm that each supported release of Node.js brings. */
+const npms = { "Node.js 20": "10.8.2", "Node.js 22": "10.9.9", "Node.js 24": "11.21.1" };
 const YARN_VERSION = "4.18.1";
 
 const folder = makeTemporaryFolder();
@@ -52,13 +49,14 @@ beforeAll(async () => {
   const cache = (await run(["npm", "config", "get", "cache"], { cwd: folder.path })).trim();
   mkdirSync(join(cache, "_cacache"), { recursive: true });
   symlinkSync(join(cache, "_cacache"), join(makeFolder("cache"), "_cacache"));
+  await run(["npm", "pack", "--pack-destination", folder.path], { cwd: sources.path });
+  if (!isLong) return;
   writeFileSync(join(npmFolder, "package.json"), "{}");
   const names = [
     ...Object.values(npms).map((version) => `npm-${version}@npm:npm@${version}`),
     `@yarnpkg/cli-dist@${YARN_VERSION}`,
   ];
   await run(["npm", "install", "--silent", ...names], { cwd: npmFolder, env: npmSettings });
-  await run(["npm", "pack", "--pack-destination", folder.path], { cwd: sources.path });
 });
 
 describe("the package", () => {
@@ -97,32 +95,6 @@ describe("the package", () => {
   });
 });
 
-describe.each(Object.entries(npms))("with the npm of %s", (_, npmVersion) => {
-  const npm = join(npmFolder, `node_modules/npm-${npmVersion}/bin/npm-cli.js`);
-  const npx = join(dirname(npm), "npx-cli.js");
-  const use = (...args: string[]): Promise<string> =>
-    run(["node", npm, ...args], { cwd: npmFolder, env: npmSettings });
-
-  test("npm install in a project, without any script", async () => {
-    const project = makeFolder(`project-${npmVersion}`);
-    writeFileSync(join(project, "package.json"), "{}");
-    leaveTraps(project);
-    await use("install", "--prefix", project, "--ignore-scripts", tarball);
-    await useEverything([join(project, "node_modules/.bin/plantstore")]);
-    const version = await run(["node", npx, "plantstore", "version"], { cwd: project });
-    expect(version).toBe(`${packageJson.version}\n`);
-  });
-
-  test("npm install --global", async () => {
-    const prefix = makeFolder(`global-${npmVersion}`);
-    await use("install", "--global", "--prefix", prefix, tarball);
-    await useEverything([join(prefix, "bin/plantstore")]);
-  });
-});
-
-test("npx in an empty folder", () =>
-  useEverything(["npx", "--yes", "--package", tarball, "plantstore"], npmSettings));
-
 /** Starts the service, ends this command by SIGTERM, and waits until the service is gone. */
 async function serveAndStop(
   command: readonly string[],
@@ -139,14 +111,38 @@ async function serveAndStop(
   return child.exited;
 }
 
-test("npx: a SIGTERM to it stops the service", async () => {
-  const project = makeFolder("npx-project");
+/** Installs the package without any script, by an npm of this machine or another one. */
+async function useProject(npm: readonly string[], npx: readonly string[], project: string) {
   writeFileSync(join(project, "package.json"), "{}");
-  await run(["npm", "install", tarball], { cwd: project, env: npmSettings });
-  await serveAndStop(["npx"], project, npmSettings);
+  leaveTraps(project);
+  const options = { cwd: project, env: npmSettings };
+  await run([...npm, "install", "--ignore-scripts", tarball], options);
+  await useEverything([join(project, "node_modules/.bin/plantstore")]);
+  expect(await run([...npx, "plantstore", "version"], options)).toBe(`${packageJson.version}\n`);
+  await serveAndStop(npx, project, npmSettings);
+}
+
+test("npm install in a project, and a SIGTERM to npx there stops the service", () =>
+  useProject(["npm"], ["npx"], makeFolder("project")));
+
+test("npx in an empty folder", () =>
+  useEverything(["npx", "--yes", "--package", tarball, "plantstore"], npmSettings));
+
+describe.skipIf(!isLong).each(Object.entries(npms))("with the npm of %s", (_, npmVersion) => {
+  const npm = ["node", join(npmFolder, `node_modules/npm-${npmVersion}/bin/npm-cli.js`)];
+  const npx = ["node", join(npmFolder, `node_modules/npm-${npmVersion}/bin/npx-cli.js`)];
+
+  test("npm install in a project", () => useProject(npm, npx, makeFolder(`in-${npmVersion}`)));
+
+  test("npm install --global", async () => {
+    const prefix = makeFolder(`global-${npmVersion}`);
+    const command = [...npm, "install", "--global", "--prefix", prefix, tarball];
+    await run(command, { cwd: npmFolder, env: npmSettings });
+    await useEverything([join(prefix, "bin/plantstore")]);
+  });
 });
 
-describe.each(["node-modules", "pnp"])("Yarn 4 with the linker %s", (linker) => {
+describe.skipIf(!isLong).each(["node-modules", "pnp"])("Yarn 4 with the linker %s", (linker) => {
   test("installs and runs it, and a SIGTERM to yarn stops the service", async () => {
     const project = makeFolder(`yarn-${linker}`);
     writeFileSync(join(project, "package.json"), '{ "name": "shop", "private": true }');
