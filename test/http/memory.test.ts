@@ -1,10 +1,10 @@
 /** Clients that do not read their answers, or do not finish what they send, cannot take all memory. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
-import { readChunks } from "../../src/http/exchange.ts";
+import { Exchange, readChunks } from "../../src/http/exchange.ts";
 import { EventReader } from "../support/events.ts";
 import { expectError, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
@@ -137,6 +137,34 @@ test("readers of events that read nothing hold little, and another one is sent l
   const expected = Array.from({ length: 10 }, (_, id) => ({ id, plant: { name: LARGE_NAME } }));
   expect(events.map(({ data }) => JSON.parse(data))).toMatchObject(expected);
   for (const socket of unread) socket.destroy();
+});
+
+test("readers of events that wait for the same change hold no more than their share of memory", async () => {
+  const CLIENTS = 60;
+  await using service = await startWithLargePlants();
+  const { headers } = await send(service, "HEAD", "/changes");
+  const from = {
+    authorization: `Bearer ${TEST_TOKEN}`,
+    "last-event-id": headers.get("last-change") ?? "",
+  };
+  const readers = await Promise.all(
+    Array.from({ length: CLIENTS }, () => EventReader.open(service.url, from)),
+  );
+  let most = 0;
+  const hold = Exchange.prototype.hold;
+  using watched = spyOn(Exchange.prototype, "hold").mockImplementation(function (
+    this: Exchange,
+    ...bytes
+  ) {
+    hold.apply(this, bytes);
+    most = Math.max(most, this.service.budget.bytesHeld);
+  });
+  await service.store.createPlant({ id: 100n, name: "x".repeat(200_000), tag: undefined });
+  for (const reader of readers) expect(await reader.take(1)).toHaveLength(1);
+  expect(watched).toHaveBeenCalled();
+  // Half of the budget and one event. Together they would hold one and a half times the budget.
+  expect(most).toBeWithin(200_000, 4_300_000);
+  for (const reader of readers) await reader[Symbol.asyncDispose]();
 });
 
 describe("while two clients do not read the answer to", () => {
