@@ -151,7 +151,7 @@ test("readers of events that wait for the same change hold no more than their sh
     Array.from({ length: CLIENTS }, () => EventReader.open(service.url, from)),
   );
   let most = 0;
-  const hold = Exchange.prototype.hold;
+  const hold = Reflect.get(Exchange.prototype, "hold");
   using watched = spyOn(Exchange.prototype, "hold").mockImplementation(function (
     this: Exchange,
     ...bytes

@@ -212,7 +212,7 @@ export function startThread(
     /** Does not wait: a running statement cannot be interrupted. */
     end: (): void => {
       finish();
-      void worker.terminate();
+      worker.terminate();
     },
   };
 }
