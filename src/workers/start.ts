@@ -69,8 +69,10 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     const authenticator = await openAuthenticator(store, config, parts.log);
     const own = { config, store, authenticator, reports: reporter, ratesMemory };
     server = startServer({ ...parts, ...own });
+    held.handOver();
   } catch (error) {
     await Promise.all(workers.map((worker) => worker.stop()));
+    held.handOver();
     held.release();
     throw error;
   }
@@ -116,24 +118,33 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   };
 }
 
-/** Fails if another process has the port. Any process could join a port shared by threads: a socket name holds it. */
+/**
+ * Fails if another process has the port. Any process could join a port shared by threads: a socket name holds it. A port
+ * that the system chose is held until the threads have it, so no other process gets it.
+ */
 export function holdPort({ host, port: wanted, workers }: Config) {
+  const isChosen = wanted === 0;
+  if (isChosen && workers === 1)
+    return { port: wanted, handOver: () => undefined, release: () => undefined };
   const alone = Bun.serve({
     hostname: host,
     port: wanted,
-    reusePort: false,
+    reusePort: isChosen,
     development: false,
-    // Never called: the listener closes in the same tick.
+    // Never called: the listener closes in the same tick, or nobody knows its port.
     fetch: () => new Response(null, { status: 503 }),
   });
+  const handOver = (): void => void alone.stop(true);
+  if (!isChosen) handOver();
+  const port = alone.port ?? wanted;
+  if (workers === 1) return { port, handOver, release: handOver };
+  // In the abstract namespace: unique on the machine, and gone when the process ends.
+  const name = `\0plantstore/${host}:${port}`;
   try {
-    const port = alone.port ?? wanted;
-    if (workers === 1) return { port, release: () => undefined };
-    // In the abstract namespace: unique on the machine, and gone when the process ends.
-    const name = `\0plantstore/${host}:${port}`;
     const held = Bun.listen({ unix: name, socket: { data: () => undefined } });
-    return { port, release: () => held.stop(true) };
-  } finally {
-    void alone.stop(true);
+    return { port, handOver, release: () => held.stop(true) };
+  } catch (error) {
+    handOver();
+    throw error;
   }
 }

@@ -147,9 +147,12 @@ describeInBrowser("in the console,", () => {
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Name", { exact: true }).fill("Mine again");
     await holdFeed(page);
+    const save = page.getByRole("button", { name: "Save" });
+    // By then the page has read the plant again.
+    await save.waitFor();
     announceFailure("/plants/130", 412);
     await asAnna(service, "PUT", "/plants/130", { name: "Hers again" });
-    await page.getByRole("button", { name: "Save" }).click();
+    await save.click();
     await notice.getByText("Anna Müller changed this plant.").waitFor();
     await notice.getByRole("button", { name: "Discard my edit" }).click();
     await page.locator(".shown-name", { hasText: "Hers again" }).waitFor();
