@@ -25,6 +25,7 @@ import { alter, readMainFile } from "./support/stores.ts";
 const limits = {
   queueLengthMax: 1000,
   queueSecondsMax: 5,
+  countSecondsMax: 60,
   batchLengthMax: 100,
   scanRowsMax: 1000,
   changesDays: 7,
@@ -245,6 +246,8 @@ test("a folder that cannot be searched is a store that is not available, until i
   await store.close();
 });
 
+const COUNT_MS_MAX = 60_000;
+
 test("a count is shared by those that ask with the same filter, and by no others", async () => {
   const asked: (string | undefined)[] = [];
   const gate = Promise.withResolvers<void>();
@@ -252,7 +255,7 @@ test("a count is shared by those that ask with the same filter, and by no others
     asked.push(tag ?? name ?? q);
     await gate.promise;
     return { count: (tag ?? name ?? q ?? "").length, next: undefined };
-  });
+  }, COUNT_MS_MAX);
   const filters = [{}, { tag: "a" }, { tag: "bb" }, { name: "ccc" }, { q: "dddd" }];
   const counts = [...filters, ...filters].map((filter) => count(filter));
   gate.resolve();
@@ -268,7 +271,7 @@ test("a count that took long is used again, unless it failed", async () => {
     if (piece === 2) throw new Refusal("store_unavailable");
     await Bun.sleep(120);
     return { count: 1, next: piece === 1 ? 1n : undefined };
-  });
+  }, COUNT_MS_MAX);
   expect(await rejectionOf(count())).toMatchObject({ reason: "store_unavailable" });
   const counted = await count();
   expect(counted).toEqual({ count: 1, exact: true });

@@ -1,6 +1,7 @@
 /** plantstore serve --workers: several threads share a port among themselves, and with nobody else. */
 
 import { describe, expect, test } from "bun:test";
+import { mkdirSync } from "node:fs";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
@@ -43,6 +44,27 @@ describe.skipIf(!isLinux)("several threads", () => {
     });
     expect(exitCode).toBe(1);
     expect(stderr).toContain("is in use.");
+  });
+
+  test("end, with the port that the system chose, if the start fails", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    mkdirSync(`${path}.token`);
+    const args = ["serve", "--workers", "2", "--port", "0"];
+    const { exitCode, stdout } = await runCommand(args, { DATABASE_URL: `sqlite:${path}` });
+    expect([exitCode, stdout]).toEqual([1, ""]);
+  });
+
+  test.each([16, 24, 32])("start with %i descriptors, or say why they cannot", async (count) => {
+    using folder = makeTemporaryFolder();
+    const env = { ...token, DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    const few = ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
+    const started = spawnService(env, few);
+    const failure = await started.then(
+      (service) => service[Symbol.asyncDispose](),
+      (error: Error) => error.message,
+    );
+    expect(failure ?? "exit 1): plantstore: ").toContain("exit 1): plantstore: ");
   });
 
   test("answer what comes as soon as they listen, before that is announced", async () => {

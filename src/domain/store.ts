@@ -120,6 +120,7 @@ export type StoreDescription = Readonly<Record<"engine" | "location" | "durabili
 export interface StoreLimits {
   readonly queueLengthMax: number;
   readonly queueSecondsMax: number;
+  readonly countSecondsMax: number;
   readonly batchLengthMax: number;
   /** For all texts in the queue together. */
   readonly bodyBytesTotalMax: number;

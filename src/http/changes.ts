@@ -11,8 +11,11 @@ import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 const EVENT_STREAM_TYPE = "text/event-stream";
 
 const RETRY_MS = 2_000;
-/** Larger chunks are sent in pieces, so a client that stops reading holds little memory. */
-const PIECE_BYTES_MAX = 262_144;
+/**
+ * Larger chunks are sent in pieces, so a client that stops reading holds little memory. Too small to count for a forced
+ * GC: readers share a chunk.
+ */
+const PIECE_BYTES_MAX = 131_072;
 
 export async function listChanges(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;

@@ -45,6 +45,11 @@ export async function openServed(
   }
   const threads = await startStoreThreads(url.path, limits, httpThreads, onMigrate);
   const [link, ...links] = threads.links as [StoreLink, ...StoreLink[]];
-  const store = new SqliteStore(url.path, limits, callThreads(link, threads.close));
-  return { store, links, onEnd: threads.onEnd };
+  try {
+    const store = new SqliteStore(url.path, limits, callThreads(link, threads.close));
+    return { store, links, onEnd: threads.onEnd };
+  } catch (error) {
+    await threads.close();
+    throw error;
+  }
 }

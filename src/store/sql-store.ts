@@ -71,6 +71,7 @@ export const READ_MS_MIN = 1_000;
 /** `Task` is what the queue takes besides writes of plants. */
 export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
   protected abstract readonly writes: Batcher<PlantWrite | Task, unknown>;
+  readonly countPlants: ReturnType<typeof createCounter>;
   protected readonly limits: StoreLimits;
   private readonly changeBefore: string;
   private readonly trimming: Timer;
@@ -80,10 +81,10 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     super(dialect);
     this.changeBefore = `SELECT max(last) AS last FROM ${dialect.prefix}changes WHERE last < CAST($1 AS bigint)`;
     this.limits = limits;
+    const countPiece = (query: PlantQuery): Promise<CountPage> => this.countPiece(query);
+    this.countPlants = createCounter(countPiece, limits.countSecondsMax * 1000);
     this.trimming = setInterval(() => void this.trimAll(), limits.trimSeconds * 1000).unref();
   }
-
-  readonly countPlants = createCounter((query) => this.countPiece(query));
 
   protected abstract countPiece(query: PlantQuery): Promise<CountPage>;
 
@@ -158,12 +159,14 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   }
 }
 
-const COUNT_MS_MAX = 1_000;
 /** A count slower than this is cached for REUSE_MS: pages that poll would slow other reads. */
 const CHEAP_MS = 100;
 const REUSE_MS = 1_000;
 
-export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPage>) {
+export function createCounter(
+  countPiece: (query: PlantQuery) => Promise<CountPage>,
+  usualMsMax: number,
+) {
   const known = new Map<string, Promise<PlantCount>>();
 
   const countAll = async (query: Filter, msMax: number): Promise<PlantCount> => {
@@ -179,7 +182,7 @@ export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPa
     }
   };
 
-  return (query: Filter = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> => {
+  return (query: Filter = {}, msMax = usualMsMax): Promise<PlantCount> => {
     const key = JSON.stringify([query, msMax]);
     const begun = known.get(key);
     if (begun !== undefined) return begun;

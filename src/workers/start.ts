@@ -69,12 +69,11 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     const authenticator = await openAuthenticator(store, config, parts.log);
     const own = { config, store, authenticator, reports: reporter, ratesMemory };
     server = startServer({ ...parts, ...own });
-    held.handOver();
   } catch (error) {
     await Promise.all(workers.map((worker) => worker.stop()));
-    held.handOver();
-    held.release();
     throw error;
+  } finally {
+    held.release();
   }
   reporter.start();
   return {
@@ -82,7 +81,6 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     stop: async () => {
       await Promise.all([server, ...workers].map((thread) => thread.stop()));
       reporter.stop();
-      held.release();
     },
   };
 }
@@ -102,8 +100,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   const make = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) =>
     asks === "activity" ? reporter.readActivity(sinceMs) : reporter.formatMetrics();
   let answered: Promise<void> = Promise.resolve();
-  thread.worker.addEventListener("message", ({ data }) => {
-    const message = data as FromWorker;
+  thread.worker.on("message", (message: FromWorker) => {
     if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) reporter.noteFailure(message.failure);
     else answered = answered.then(async () => thread.worker.postMessage(await make(message)));
@@ -119,32 +116,33 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
 }
 
 /**
- * Fails if another process has the port. Any process could join a port shared by threads: a socket name holds it. A port
- * that the system chose is held until the threads have it, so no other process gets it.
+ * Fails if another process has the port. Any process could join a port shared by threads: until they listen, a socket
+ * name holds a given port, and a listener one that the system chose.
  */
 export function holdPort({ host, port: wanted, workers }: Config) {
-  const isChosen = wanted === 0;
-  if (isChosen && workers === 1)
-    return { port: wanted, handOver: () => undefined, release: () => undefined };
-  const alone = Bun.serve({
-    hostname: host,
-    port: wanted,
-    reusePort: isChosen,
-    development: false,
-    // Never called: the listener closes in the same tick, or nobody knows its port.
-    fetch: () => new Response(null, { status: 503 }),
-  });
-  const handOver = (): void => void alone.stop(true);
-  if (!isChosen) handOver();
-  const port = alone.port ?? wanted;
-  if (workers === 1) return { port, handOver, release: handOver };
-  // In the abstract namespace: unique on the machine, and gone when the process ends.
-  const name = `\0plantstore/${host}:${port}`;
+  const isShared = workers > 1;
+  // In the abstract namespace: unique on the machine, and gone when the process ends. Before the port is tried.
+  const name =
+    isShared && wanted !== 0
+      ? Bun.listen({ unix: `\0plantstore/${host}:${wanted}`, socket: { data: () => undefined } })
+      : undefined;
   try {
-    const held = Bun.listen({ unix: name, socket: { data: () => undefined } });
-    return { port, handOver, release: () => held.stop(true) };
+    const alone = Bun.serve({
+      hostname: host,
+      port: wanted,
+      reusePort: isShared && wanted === 0,
+      development: false,
+      // Never called: the listener closes in the same tick, or nobody knows its port.
+      fetch: () => new Response(null, { status: 503 }),
+    });
+    if (!isShared || wanted !== 0) void alone.stop(true);
+    const release = (): void => {
+      void alone.stop(true);
+      name?.stop(true);
+    };
+    return { port: isShared ? (alone.port ?? wanted) : wanted, release };
   } catch (error) {
-    handOver();
+    name?.stop(true);
     throw error;
   }
 }

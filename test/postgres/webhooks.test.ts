@@ -33,13 +33,13 @@ test("each event is sent by one of two instances, and the other goes on if it is
   const create = (id: number, url: string): Promise<Response> =>
     sendPlant(url, { id: BigInt(id), name: "Fern", tag: null });
   for (let id = 1; id <= PLANTS; id++) await create(id, (id % 2 === 0 ? one : other).started.url);
-  await receiver.until(PLANTS);
-  expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(PLANTS);
+  const countDifferent = (): number => new Set(receiver.received.map(({ id }) => id)).size;
+  // On a slow machine, one is sent again before its answer comes.
+  await until("the first events have arrived", () => countDifferent() === PLANTS);
   // It may be sending the last event, and hold the webhook.
   await create(PLANTS + 1, one.started.url);
   one.kill("SIGKILL");
   for (let id = PLANTS + 2; id <= 2 * PLANTS; id++) await create(id, other.started.url);
-  const countDifferent = (): number => new Set(receiver.received.map(({ id }) => id)).size;
   await until("every event has arrived", () => countDifferent() === 2 * PLANTS);
   const firsts = [...new Set(receiver.received.map(({ id }) => id))];
   expect(firsts).toEqual(firsts.toSorted());

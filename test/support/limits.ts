@@ -23,7 +23,7 @@ export const readStep = (environment: Environment): string | undefined =>
   environment[STEP_VARIABLE];
 
 /** Deadlines that a busy machine keeps too. A test about a deadline has its own. */
-const patient = { queueSecondsMax: 30, statementSecondsMax: 15 };
+const patient = { queueSecondsMax: 30, statementSecondsMax: 15, countSecondsMax: 60 };
 
 export const readLimits = (environment: Environment): Partial<Config> => ({
   ...patient,

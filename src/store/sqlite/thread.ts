@@ -4,7 +4,12 @@
  */
 
 import { basename, join } from "node:path";
-import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
+import {
+  MessageChannel,
+  type MessagePort,
+  receiveMessageOnPort,
+  Worker,
+} from "node:worker_threads";
 import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import { pause, sharedNow, within } from "../../tick.ts";
@@ -185,7 +190,7 @@ function commitTogether(
   });
 }
 
-/** `ports` are given to the thread. The runtime's own Worker starts 20 ms faster than that of node:worker_threads. */
+/** `ports` are given to the thread. */
 export function startThread(
   file: string,
   setup: object = {},
@@ -197,14 +202,16 @@ export function startThread(
   const ended = Promise.withResolvers<never>();
   // There may be no request in flight to handle the rejection.
   ended.promise.catch(() => undefined);
-  const data = { workerData: { ...setup, orders: port2 }, transferList: [port2, ...ports] };
-  const worker = new Worker(file, data as object);
+  const worker = new Worker(file, {
+    workerData: { ...setup, orders: port2 },
+    transferList: [port2, ...ports],
+  });
   const finish = (error: unknown = new Error(`the thread ${basename(file)} has ended`)): void => {
     ended.reject(error);
     orders.close();
   };
-  worker.addEventListener("error", ({ message }) => finish(new Error(message)));
-  worker.addEventListener("close", () => finish());
+  worker.on("error", finish);
+  worker.on("exit", () => finish());
   return {
     worker,
     ended: ended.promise,
@@ -212,7 +219,7 @@ export function startThread(
     /** Does not wait: a running statement cannot be interrupted. */
     end: (): void => {
       finish();
-      worker.terminate();
+      void worker.terminate();
     },
   };
 }
