@@ -14,6 +14,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { dirname } from "node:path";
 import { resolveConfig } from "../src/config.ts";
 import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
@@ -355,6 +356,29 @@ describe("serve --backup-to, and restore from its folder", () => {
     expect(before.stdout).toMatch(/^ {2}Changes {2}4$/m);
     expect(before.stdout).toMatch(/^ {2}Moment {2}\S+Z, change \d+$/m);
     expect(readPlants(`${folder}/elsewhere.db`)).toHaveLength(4);
+  });
+
+  test("a moment that only the log of the copy before has is restored from there", async () => {
+    const { from, copy, create, follow, readChanges } = await makeScene();
+    const log = follow();
+    await create(2n);
+    // The newest copy has no log yet: the service was killed just after it was made.
+    await backUpStore({ from, to: copy.replace("000000Z", "000001Z"), signal });
+    await create(3n);
+    await create(4n);
+    expect(log.append()).toBe(true);
+    const changes = await readChanges();
+    for (const [place, ids] of [
+      [1, [1n, 2n]],
+      [2, [1n, 2n, 3n]],
+    ] as const) {
+      const to = `${from}-${place}`;
+      const flags = ["--at-change", String(changes[place]?.seq), dirname(from)];
+      const env = { DATABASE_URL: `sqlite:${to}` };
+      const { exitCode, stderr } = await runCommand(["restore", ...flags], env);
+      expect([exitCode, stderr]).toEqual([0, ""]);
+      expect(readPlants(to).map(({ id }) => id)).toEqual([...ids]);
+    }
   });
 
   test("a stop leaves nothing out, and the next start continues the log", async () => {

@@ -85,8 +85,8 @@ function chooseBackup(folder: string, store: string, until: Point | undefined) {
   const own = complete.filter((one) => names.length === 1 || one.store === store).toReversed();
   const oldest = own.at(-1);
   if (oldest === undefined) throw noBackup(folder);
-  const chosen =
-    until === undefined ? findFurthest(own) : own.find((copy) => isBefore(until, copy));
+  const start = until === undefined ? 0 : own.findIndex((copy) => isBefore(until, copy));
+  const chosen = start === -1 ? undefined : findFurthest(own.slice(start));
   if (chosen === undefined)
     throw new CommandError(
       `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(oldest.atMs)}, with change ${findPoint(oldest.file).change}.`,
@@ -96,7 +96,7 @@ function chooseBackup(folder: string, store: string, until: Point | undefined) {
   return { from: chosen.file, until: until ?? NEWEST };
 }
 
-/** The log of the newest copy may start later than the log of the one before ended. */
+/** If the service was killed just after a copy, only the log of the copy before has the last changes. */
 function findFurthest(newestFirst: readonly Backup[]): Backup | undefined {
   const [newest, before] = newestFirst;
   if (newest === undefined || before === undefined) return newest;
