@@ -69,10 +69,11 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
     const chunk = wantsAll
       ? await feed.read(last)
       : toChunk(last, await readPage(exchange, { ...query, after: last }));
+    await feed.takeTurn();
+    // Again: the readers before it hold their pieces now.
+    exchange.reserve(0, ANSWERS_SHARE);
     const { events } = chunk;
     const piece = events.subarray(sent, sent + PIECE_BYTES_MAX);
-    // Again: readers at one cursor get their pieces in the same tick.
-    exchange.reserve(piece.length, ANSWERS_SHARE);
     sent += piece.length;
     // A chunk that is read again may end earlier than the one that the previous piece was cut from.
     if (sent >= events.length) [last, sent] = [chunk.last, sent - events.length];
@@ -94,7 +95,6 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
       if (piece.length === 0 && sent === 0 && quietMs <= 0)
         piece = wantsAll ? ":\n\n" : `:\nid: ${last}\n\n`;
       if (piece.length === 0) continue;
-      exchange.hold(0);
       yield piece;
       commentAtMs = performance.now() + config.commentSeconds * 1000;
     }

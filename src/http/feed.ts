@@ -4,6 +4,7 @@ import type { ChangePage } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
+import { endOfTick } from "../tick.ts";
 
 /** Consecutive changes, and their server-sent events. */
 export function toChunk(after: number, { changes, last }: Pick<ChangePage, "changes" | "last">) {
@@ -35,6 +36,7 @@ export class Feed {
   private wokenAtMs = 0;
   readers = 0;
   private isPolling = false;
+  private turn = Promise.resolve();
   /** The service is draining: readers end, and resume at another instance or later. */
   isClosed = false;
 
@@ -51,6 +53,14 @@ export class Feed {
   close(): void {
     this.isClosed = true;
     this.wake();
+  }
+
+  /**
+   * One reader a tick, so other requests are served in between, and each reader sees what those before it hold. With a
+   * thousand readers at once, creates took 200 ms (npm run bench -- readers).
+   */
+  takeTurn(): Promise<void> {
+    return (this.turn = this.turn.then(endOfTick));
   }
 
   private wake(): void {

@@ -93,6 +93,25 @@ test("readers at one cursor share a read of the journal, and a cached chunk", as
   expect(reads).toBe(2);
 });
 
+test("readers take turns, and other requests come in between", async () => {
+  const readChanges = () => Promise.reject(new Error("not read"));
+  const feed = new Feed(
+    { readChanges },
+    createLog("error", () => undefined),
+  );
+  const served: string[] = [];
+  const turns = [1, 2, 3].map(async () => {
+    await feed.takeTurn();
+    served.push("reader");
+  });
+  for (let request = 0; request < 3; request++) {
+    await new Promise(setImmediate);
+    served.push("request");
+  }
+  await Promise.all(turns);
+  expect(served.join()).not.toContain("reader,reader");
+});
+
 test("a large event is not broken by comments, however late its pieces are", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error): void => void warnings.push(warning);

@@ -163,7 +163,7 @@ test("readers of events that wait for the same change hold no more than their sh
   for (const reader of readers) expect(await reader.take(1)).toHaveLength(1);
   expect(watched).toHaveBeenCalled();
   // Half of the budget and one event. Together they would hold one and a half times the budget.
-  expect(most).toBeWithin(200_000, 4_300_000);
+  expect(most).toBeWithin(100_000, 4_300_000);
   for (const reader of readers) await reader[Symbol.asyncDispose]();
 });
 
