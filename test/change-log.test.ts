@@ -359,13 +359,14 @@ describe("serve --backup-to, and restore from its folder", () => {
   });
 
   test("a moment that only the log of the copy before has is restored from there", async () => {
-    const { from, copy, create, follow, readChanges } = await makeScene();
+    const scene = await makeScene();
+    const { from, copy, follow, readChanges } = scene;
     const log = follow();
-    await create(2n);
+    await scene.create(2n);
     // The newest copy has no log yet: the service was killed just after it was made.
     await backUpStore({ from, to: copy.replace("000000Z", "000001Z"), signal });
-    await create(3n);
-    await create(4n);
+    await scene.create(3n);
+    await scene.create(4n);
     expect(log.append()).toBe(true);
     const changes = await readChanges();
     for (const [place, ids] of [
