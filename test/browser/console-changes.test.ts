@@ -1,5 +1,6 @@
 /** Changes that others make: the list and the open plant follow them, and what was lost is brought back. */
 
+import { until } from "../support/until.ts";
 import { expect, test } from "bun:test";
 import {
   change,
@@ -251,12 +252,13 @@ describeInBrowser("in the console,", () => {
     const { page } = view;
     const rows = page.locator("tbody tr");
     const more = page.getByRole("button", { name: "Show more" });
-    await rows.nth(99).waitFor();
-    // By the keyboard: a click is lost if the table above grows between press and release.
-    await more.press("Enter");
-    await rows.nth(199).waitFor();
-    await more.press("Enter");
-    await page.getByText("No older changes are kept.").waitFor();
+    await rows.first().waitFor();
+    expect(await rows.count()).toBeLessThanOrEqual(100);
+    // If the service is slow, a page ends early.
+    await until("all changes are shown", async () => {
+      if (await more.isVisible()) await more.click();
+      return page.getByText("No older changes are kept.").isVisible();
+    });
     expect(await rows.count()).toBe(250);
   });
 
