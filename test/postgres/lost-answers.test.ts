@@ -60,13 +60,14 @@ describe("POST /plants", () => {
 
   test("cut off on its way there, it is refused for now and not sent again; the client's retry creates it", async () => {
     const catching = disturbed.proxy.holdStatement(INSERT);
+    const startedAtMs = performance.now();
     const response = create(fern(1n));
     const caught = await catching;
     await caught.whole;
-    const cutAtMs = performance.now();
     caught.cut();
     await expectRefusal(await response, "store_unavailable");
-    expect(performance.now() - cutAtMs).toBeGreaterThan(STATEMENT_MS / 2);
+    // Until then the server might still run the statement.
+    expect(performance.now() - startedAtMs).toBeGreaterThan(STATEMENT_MS - 10);
     expect(await disturbed.readPlants()).toEqual([]);
     const again = await create(fern(1n));
     expect(again.status).toBe(200);
