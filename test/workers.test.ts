@@ -59,12 +59,14 @@ describe.skipIf(!isLinux)("several threads", () => {
     using folder = makeTemporaryFolder();
     const env = { ...token, DATABASE_URL: `sqlite:${folder.path}/plants.db` };
     const few = ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
-    const started = spawnService(env, few);
-    const failure = await started.then(
-      (service) => service[Symbol.asyncDispose](),
-      (error: Error) => error.message,
-    );
-    expect(failure ?? "exit 1): plantstore: ").toContain("exit 1): plantstore: ");
+    try {
+      await using service = await spawnService(env, few);
+      expect(
+        (await sendPlant(service.started.url, { id: 1n, name: "fern", tag: null })).status,
+      ).toBe(200);
+    } catch (error) {
+      expect((error as Error).message).toContain("exit 1): plantstore: ");
+    }
   });
 
   test("answer what comes as soon as they listen, before that is announced", async () => {

@@ -121,21 +121,22 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
  */
 export function holdPort({ host, port: wanted, workers }: Config) {
   const isShared = workers > 1;
+  const isChosen = isShared && wanted === 0;
   // In the abstract namespace: unique on the machine, and gone when the process ends. Before the port is tried.
   const name =
-    isShared && wanted !== 0
+    isShared && !isChosen
       ? Bun.listen({ unix: `\0plantstore/${host}:${wanted}`, socket: { data: () => undefined } })
       : undefined;
   try {
     const alone = Bun.serve({
       hostname: host,
       port: wanted,
-      reusePort: isShared && wanted === 0,
+      reusePort: isChosen,
       development: false,
-      // Never called: the listener closes in the same tick, or nobody knows its port.
+      // Never called: the listener is closed at once, or its port is not announced yet.
       fetch: () => new Response(null, { status: 503 }),
     });
-    if (!isShared || wanted !== 0) void alone.stop(true);
+    if (!isChosen) void alone.stop(true);
     const release = (): void => {
       void alone.stop(true);
       name?.stop(true);

@@ -1,6 +1,5 @@
 /** Changes that others make: the list and the open plant follow them, and what was lost is brought back. */
 
-import { until } from "../support/until.ts";
 import { expect, test } from "bun:test";
 import {
   change,
@@ -17,6 +16,7 @@ import {
   toastOf,
 } from "../support/browser.ts";
 import { send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 /** What someone else's token does. */
 async function asAnna(service: TestService, method: string, path: string, body?: object) {
