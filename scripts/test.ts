@@ -51,6 +51,7 @@ interface Finished {
   readonly exitCode: number;
   readonly seconds: number;
   readonly failed: readonly string[];
+  readonly skipped: number;
 }
 
 /** Prints the output of a script when it ends, so outputs do not interleave. */
@@ -71,7 +72,8 @@ async function run(script: string): Promise<Finished> {
   process.stdout.write(`\n===== ${script} =====\n${stdout}${stderr}`);
   // The runner prints each failure twice.
   const failed = new Set(stderr.split("\n").filter((line) => line.startsWith("(fail)")));
-  return { script, exitCode, seconds, failed: [...failed] };
+  const skipped = Number(/^ *(\d+) skip$/m.exec(stderr)?.[1] ?? 0);
+  return { script, exitCode, seconds, failed: [...failed], skipped };
 }
 
 const finished: Finished[] = [];
@@ -83,10 +85,10 @@ async function work(): Promise<void> {
 
 await Promise.all(Array.from({ length: AT_A_TIME }, work));
 process.stdout.write("\n");
-for (const { script, exitCode, seconds, failed } of finished)
+for (const { script, exitCode, seconds, failed, skipped } of finished)
   process.stdout.write(
     [
-      `${exitCode === 0 ? "passed" : "FAILED"}  ${script.padEnd(18)} ${seconds.toFixed(0).padStart(4)} s\n`,
+      `${exitCode === 0 ? "passed" : "FAILED"}  ${script.padEnd(18)} ${seconds.toFixed(0).padStart(4)} s${skipped > 0 ? `, ${skipped} skipped` : ""}\n`,
       ...failed.map((line) => `        ${line}\n`),
     ].join(""),
   );
