@@ -81,6 +81,8 @@ export function PlantGrid(): JSX.Element {
     const rowTop = active * rowHeight;
     const lowest = rowTop + rowHeight - (element.clientHeight - HEAD_HEIGHT);
     element.scrollTop = Math.max(lowest, Math.min(rowTop, element.scrollTop));
+    // Before the scroll event: rows that load first would put the old anchor back in place.
+    measure();
   }, [activeId, rowHeight]);
 
   const moveTo = (index: number): void => {

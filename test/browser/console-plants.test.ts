@@ -69,6 +69,29 @@ describeInBrowser("the list", () => {
     await page.getByRole("dialog").waitFor({ state: "hidden" });
   });
 
+  test("stays at its first row after Home, although more rows load", async (visit) => {
+    const { page } = await visit.open();
+    await rowOf(page, "Plant 0").first().waitFor();
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/plants?*after=*", (route) => gate.promise.then(() => route.continue()));
+    await page.getByRole("grid").focus();
+    const loading = page.waitForRequest(/after=/);
+    await page.keyboard.press("End");
+    const request = await loading;
+    await page.locator("#plants[aria-activedescendant=row-99]").waitFor();
+    // On a slow machine the rows load before the scroll event.
+    await page.evaluate(
+      `addEventListener("scroll", (event) => event.stopImmediatePropagation(), true)`,
+    );
+    const top = `document.querySelector(".scroller").scrollTop`;
+    await page.keyboard.press("Home");
+    await untilSo(page, `${top} === 0`);
+    gate.resolve();
+    await (await request.response())?.finished();
+    await page.evaluate("new Promise((end) => requestAnimationFrame(() => setTimeout(end)))");
+    expect(await page.evaluate<number>(top)).toBe(0);
+  });
+
   it("searches through many pages, and the address can be shared", async (visit) => {
     const { page, service } = await visit.open();
     await page.getByRole("searchbox").fill("NEEDLE");
