@@ -18,32 +18,12 @@ import { findInt64ByOracle } from "./support/oracle.ts";
 import { seed } from "./support/random.ts";
 
 describe("the int64 of", () => {
+  /** What the properties below do not write. */
   test.each<[string, bigint | undefined]>([
-    ["0", 0n],
-    ["-0", 0n],
     ["0.000e99999999999999999999", 0n],
     ["007", 7n],
-    ["1.0", 1n],
-    ["1.50", undefined],
-    ["1.5e1", 15n],
-    ["120e-1", 12n],
-    ["120e-2", undefined],
-    ["1E+2", 100n],
-    ["10000000000000000000e-1", 1_000_000_000_000_000_000n],
-    ["1e18", 10n ** 18n],
-    ["1e19", undefined],
     ["1e999999999999", undefined],
-    ["9223372036854775807", 2n ** 63n - 1n],
-    ["9223372036854775808", undefined],
-    ["-9223372036854775808", -(2n ** 63n)],
-    ["-9223372036854775809", undefined],
-    ["922337203685477580.7e1", 2n ** 63n - 1n],
-    ["", undefined],
-    ["x1", undefined],
-    ["1x", undefined],
-    ["+1", undefined],
-    ["1.", undefined],
-    [".5", undefined],
+    ...["", "x1", "1x", "+1", "1.", ".5"].map((text): [string, undefined] => [text, undefined]),
   ])("%j is %p", (text, expected) => expect(findInt64(text)).toBe(expected));
 
   test("a path is written in one way only", () => {
@@ -102,14 +82,11 @@ test("a text is not cut inside a character", () => {
   expect(clip(`${"x".repeat(39)}🌱`)).toBe(`${"x".repeat(39)}\ufffd…`);
 });
 
-test.each([
-  [31, ""],
-  [32, ""],
-  [33, "; and 1 more"],
-  [100, "; and 68 more"],
-])("of %d faults at most 32 are named", (length, end) => {
-  const faults = Array.from({ length }, (_, index) => `f${index}`);
-  expect(joinFaults(faults)).toBe(faults.slice(0, 32).join("; ") + end);
+test("of many faults 32 are named", () => {
+  const faults = Array.from({ length: 34 }, (_, index) => `f${index}`);
+  const named = faults.slice(0, 32);
+  expect(joinFaults(named)).toBe(named.join("; "));
+  expect(joinFaults(faults)).toBe(`${named.join("; ")}; and 2 more`);
 });
 
 describe("members", () => {
@@ -117,9 +94,8 @@ describe("members", () => {
     expected: "a positive number",
     find: (value: unknown) => (typeof value === "number" && value > 0 ? value * 2 : undefined),
   };
-  const rules = { a: positive, b: { ...positive, optional: true } };
-  const parse = (given: unknown, defaults?: object): object =>
-    parseMembers(given, rules, defaults as Record<string, unknown>);
+  const parse = (given: unknown, defaults?: Record<string, unknown>): object =>
+    parseMembers(given, { a: positive, b: { ...positive, optional: true } }, defaults);
 
   test("are found, null counts as left out, and a default takes its place", () => {
     expect(parse({ a: 1 })).toEqual({ a: 2 });
@@ -130,9 +106,7 @@ describe("members", () => {
 
   test.each<[unknown, string]>([
     [1, "body: expected an object, got 1"],
-    [null, "body: expected an object, got null"],
     [[], "body: expected an object, got an array"],
-    [{}, "a: expected a positive number, got nothing"],
     [{ a: null }, "a: expected a positive number, got nothing"],
     [{ a: 1, b: -1 }, "b: expected a positive number, got -1"],
     [
