@@ -1,186 +1,267 @@
-/** plantstore serve --backup-to, and plantstore backup verify. */
+/** plantstore serve --backup-to with its change log, restore from its folder, and plantstore backup verify. */
 
-import { expect, test } from "bun:test";
-import { mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { describe, expect, test } from "bun:test";
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { findReach, logOf } from "../src/store/sqlite/change-log.ts";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
-import { checkIntegrity, damage, makeStore, readPlants } from "./support/stores.ts";
+import { alter, checkIntegrity, damage, makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 const NAME = /^plants-\d{8}T\d{6}Z\.db$/;
+const headers = { authorization: `Bearer ${TEST_TOKEN}` };
 
-interface Scene extends Disposable {
-  readonly store: string;
-  readonly backups: string;
-  readonly env: Readonly<Record<string, string>>;
-  readonly list: () => string[];
-}
-
-function makeScene(): Scene {
-  const folder = makeTemporaryFolder();
-  const [store, backups] = [`${folder.path}/plants.db`, `${folder.path}/backups`];
+function makeScene(every = "1s") {
+  const at = makeWorkplace();
+  const backups = at.file("backups");
   mkdirSync(backups);
-  return {
-    store,
-    backups,
-    env: {
-      DATABASE_URL: `sqlite:${store}`,
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-      PLANTSTORE_BACKUP_TO: backups,
-      PLANTSTORE_BACKUP_EVERY: "1s",
-    },
-    /** Without change logs. */
-    list: () =>
-      readdirSync(backups)
-        .filter((name) => !name.endsWith(".changes"))
-        .toSorted(),
-    [Symbol.dispose]: () => folder[Symbol.dispose](),
+  const env = {
+    ...at.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: backups,
+    PLANTSTORE_BACKUP_EVERY: every,
   };
+  /** Without change logs, oldest first. */
+  const list = (): string[] =>
+    readdirSync(backups)
+      .filter((name) => !name.endsWith(".changes"))
+      .toSorted();
+  const copies = (): string[] => list().filter((name) => NAME.test(name));
+  return { ...at, backups, env, list, copies, newest: () => `${backups}/${copies().at(-1)}` };
 }
 
-const readMetrics = async ({ started }: ServiceProcess): Promise<string> =>
-  (
-    await fetch(`${started.url}/metrics`, { headers: { authorization: `Bearer ${TEST_TOKEN}` } })
-  ).text();
+const ask = async ({ started }: ServiceProcess, path: string): Promise<string> =>
+  (await fetch(started.url + path, { headers })).text();
 
-const made = async (service: ServiceProcess, result = "made"): Promise<number> => {
-  const pattern = new RegExp(`^plantstore_backups_total\\{result="${result}"\\} (\\d+)$`, "m");
-  return Number(pattern.exec(await readMetrics(service))?.[1]);
+/** NaN if the metrics do not have it. */
+async function readMetric(service: ServiceProcess, name: string): Promise<number> {
+  const lines = (await ask(service, "/metrics")).split("\n");
+  const [, value] = lines.find((line) => line.startsWith(`${name} `))?.split(" ") ?? [];
+  return Number(value);
+}
+
+const count = (service: ServiceProcess, result = "made"): Promise<number> =>
+  readMetric(service, `plantstore_backups_total{result="${result}"}`);
+
+const create = async ({ started }: ServiceProcess, ...ids: number[]): Promise<void> => {
+  for (const id of ids) {
+    const plant = { id: BigInt(id), name: `plant ${id}`, tag: null };
+    expect((await sendPlant(started.url, plant)).status).toBe(200);
+  }
 };
 
-test("serve --backup-to: makes whole backups, keeps the newest, and removes what a killed one left", async () => {
-  using scene = makeScene();
-  const others = ["notes.txt", "plants-old-20200101T000000Z.db"];
-  for (const name of others) writeFileSync(`${scene.backups}/${name}`, "not ours");
-  writeFileSync(`${scene.backups}/plants-20200101T000000Z.db.0123456789ab.tmp`, "half");
-  writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
-  await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
-  for (let id = 1; id <= 20; id++)
-    await sendPlant(service.started.url, { id: BigInt(id), name: `plant ${id}`, tag: null });
-  await until("3 backups are made", async () => (await made(service)) >= 3);
-
-  const metrics = await readMetrics(service);
+/** Resolves to its log. */
+async function stop(service: ServiceProcess): Promise<string> {
   service.kill("SIGTERM");
   expect(await service.exited).toBe(0);
-  const own = scene.list().filter((name) => NAME.test(name));
-  expect(own).toHaveLength(2);
-  expect(scene.list()).toEqual([...own, ...others].toSorted());
-  const newest = `${scene.backups}/${own.at(-1)}`;
-  expect(checkIntegrity(newest)).toBe("ok");
-  expect(readPlants(newest)).toHaveLength(20);
-  expect(statSync(newest).mode & 0o777).toBe(0o600);
-  expect(metrics).toMatch(/^plantstore_backup_bytes \d+$/m);
-  expect(metrics).toContain("\nplantstore_backup_interval_seconds 1\n");
-  const [, seconds] = /^plantstore_backup_timestamp_seconds (\S+)$/m.exec(metrics) ?? [];
-  expect(Math.abs(Date.now() / 1000 - Number(seconds))).toBeLessThan(20);
-  expect(await service.stderr).toContain('"event":"backed_up"');
-});
+  return service.stderr;
+}
 
-test("serve --backup-to: names from a clock that was wrong, and what is no backup, neither delay nor remove new ones", async () => {
-  using scene = makeScene();
-  makeStore(scene.store, 3);
-  const wrong = ["plants-20990101T000000Z.db", "plants-20990102T000000Z.db"];
-  for (const name of wrong) writeFileSync(`${scene.backups}/${name}`, "from the future");
-  mkdirSync(`${scene.backups}/plants-20200101T000000Z.db`);
-  writeFileSync(`${scene.backups}/plants-20269999T999999Z.db`, "no time");
-  await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
-  await until("2 backups are made", async () => (await made(service)) >= 2);
-  expect(await made(service, "failed")).toBe(0);
-  service.kill("SIGTERM");
-  await service.exited;
-  const verified = await runCommand(["backup", "verify", "--json", scene.backups]);
-  expect(verified).toMatchObject({ exitCode: 0, stderr: "" });
-  const { from, plants } = JSON.parse(verified.stdout) as { from: string; plants: number };
-  expect([plants, wrong.some((name) => from.endsWith(name))]).toEqual([3, false]);
-  const now = scene.list();
-  expect(now.filter((name) => wrong.includes(name))).toEqual([]);
-  expect(now).toContain("plants-20200101T000000Z.db");
-});
+/** Blocks of changes in the log of a copy; undefined if there is none. */
+function countBlocks(copy: string): number | undefined {
+  try {
+    return readFileSync(logOf(copy), "utf8").match(/"entries":/g)?.length ?? 0;
+  } catch {
+    return undefined;
+  }
+}
 
-test("serve --backup-to: a failing backup is logged and counted, deletes nothing, and the next one succeeds", async () => {
-  using scene = makeScene();
-  makeStore(scene.store, 10);
-  writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
-  renameSync(scene.backups, `${scene.backups}.away`);
-  await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 1 }) });
-  await until("a backup has failed", async () => (await made(service, "failed")) >= 1);
-  const response = await sendPlant(service.started.url, { id: 11n, name: "meanwhile", tag: null });
-  expect(response.status).toBe(200);
-  expect(await readMetrics(service)).not.toMatch(/^plantstore_backup_bytes /m);
-  expect(readdirSync(`${scene.backups}.away`)).toEqual(["plants-20200101T000000Z.db"]);
+describe("serve --backup-to", () => {
+  test("makes whole backups, keeps the newest, and removes what a killed one left", async () => {
+    using scene = makeScene();
+    const others = ["notes.txt", "plants-old-20200101T000000Z.db"];
+    for (const name of others) writeFileSync(`${scene.backups}/${name}`, "not ours");
+    writeFileSync(`${scene.backups}/plants-20200101T000000Z.db.0123456789ab.tmp`, "half");
+    writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
+    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
+    await create(service, 1, 2, 3);
+    await until("3 backups are made", async () => (await count(service)) >= 3);
 
-  renameSync(`${scene.backups}.away`, scene.backups);
-  await until("a backup is made", async () => (await made(service)) >= 1);
-  service.kill("SIGTERM");
-  await service.exited;
-  expect(await service.stderr).toContain(
-    `"event":"backup_failed","to":"${scene.backups}","reason":"${scene.backups}: no such file or directory."`,
-  );
-  expect(readPlants(`${scene.backups}/${scene.list().at(-1)}`)).toHaveLength(11);
-});
+    expect(await readMetric(service, "plantstore_backup_bytes")).toBeGreaterThan(0);
+    expect(await readMetric(service, "plantstore_backup_interval_seconds")).toBe(1);
+    const madeAt = await readMetric(service, "plantstore_backup_timestamp_seconds");
+    expect(Math.abs(Date.now() / 1000 - madeAt)).toBeLessThan(20);
+    expect(await stop(service)).toContain('"event":"backed_up"');
+    const own = scene.copies();
+    expect(own).toHaveLength(2);
+    expect(scene.list()).toEqual([...own, ...others].toSorted());
+    const newest = `${scene.backups}/${own.at(-1)}`;
+    expect(checkIntegrity(newest)).toBe("ok");
+    expect(readPlants(newest)).toHaveLength(3);
+    expect(statSync(newest).mode & 0o777).toBe(0o600);
+  });
 
-test("serve --backup-to: a restart makes no backup before it is due, and shows the age of the newest", async () => {
-  using scene = makeScene();
-  makeStore(scene.store, 3);
-  const env = { ...scene.env, PLANTSTORE_BACKUP_EVERY: "1h" };
-  for (let round = 0; round < 2; round++) {
-    await using service = await spawnService(env);
-    await until("a backup is there", () => scene.list().some((name) => NAME.test(name)));
-    await until("it is counted", async () => (await made(service)) === (round === 0 ? 1 : 0));
-    expect(await readMetrics(service)).toMatch(/^plantstore_backup_timestamp_seconds \d/m);
-    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-    const activity = await (await fetch(`${service.started.url}/activity`, { headers })).json();
-    expect(activity).toMatchObject({
-      backups: { everyMs: 3_600_000, last: { bytes: expect.any(Number) } },
-    });
-    service.kill("SIGTERM");
+  test("names from a clock that was wrong, and what is no backup, neither delay nor remove new ones", async () => {
+    using scene = makeScene();
+    makeStore(scene.store, 3);
+    const wrong = ["plants-20990101T000000Z.db", "plants-20990102T000000Z.db"];
+    for (const name of wrong) writeFileSync(`${scene.backups}/${name}`, "from the future");
+    mkdirSync(`${scene.backups}/plants-20200101T000000Z.db`);
+    writeFileSync(`${scene.backups}/plants-20269999T999999Z.db`, "no time");
+    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
+    await until("2 backups are made", async () => (await count(service)) >= 2);
+    expect(await count(service, "failed")).toBe(0);
+    await stop(service);
+    const verified = await runCommand(["backup", "verify", "--json", scene.backups]);
+    expect(verified).toMatchObject({ exitCode: 0, stderr: "" });
+    const { from, plants } = JSON.parse(verified.stdout) as { from: string; plants: number };
+    expect([plants, wrong.some((name) => from.endsWith(name))]).toEqual([3, false]);
+    const now = scene.list();
+    expect(now.filter((name) => wrong.includes(name))).toEqual([]);
+    expect(now).toContain("plants-20200101T000000Z.db");
+  });
+
+  test("a failing backup is logged and counted, deletes nothing, and the next one succeeds", async () => {
+    using scene = makeScene();
+    makeStore(scene.store, 10);
+    writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
+    renameSync(scene.backups, `${scene.backups}.away`);
+    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 1 }) });
+    await until("a backup has failed", async () => (await count(service, "failed")) >= 1);
+    await create(service, 11);
+    expect(await readMetric(service, "plantstore_backup_bytes")).toBeNaN();
+    expect(readdirSync(`${scene.backups}.away`)).toEqual(["plants-20200101T000000Z.db"]);
+
+    renameSync(`${scene.backups}.away`, scene.backups);
+    await until("a backup is made", async () => (await count(service)) >= 1);
+    expect(await stop(service)).toContain(
+      `"event":"backup_failed","to":"${scene.backups}","reason":"${scene.backups}: no such file or directory."`,
+    );
+    expect(readPlants(scene.newest())).toHaveLength(11);
+  });
+
+  test("a stop leaves nothing out; the next start continues the log, makes no backup before it is due, and shows the age of the newest", async () => {
+    using scene = makeScene("1h");
+    for (const round of [1, 2]) {
+      await using service = await spawnService(scene.env);
+      await until("a backup is there", () => scene.copies().length === 1);
+      await until("it is counted", async () => (await count(service)) === 2 - round);
+      await create(service, round);
+      expect(await readMetric(service, "plantstore_backup_timestamp_seconds")).toBeGreaterThan(0);
+      expect(JSON.parse(await ask(service, "/activity"))).toMatchObject({
+        backups: { everyMs: 3_600_000, last: { bytes: expect.any(Number) } },
+      });
+      await stop(service);
+    }
+    expect(scene.list()).toHaveLength(1);
+    const verified = await runCommand(["backup", "verify", "--json", scene.backups]);
+    expect(verified).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(JSON.parse(verified.stdout)).toMatchObject({ plants: 2 });
+  });
+
+  test("after the loss of the disk everything is there, and any moment can be reached", async () => {
+    using scene = makeScene("1h");
+    await using service = await spawnService(scene.env);
+    await until("a copy is there", () => scene.copies().length === 1);
+    await create(service, 1, 2, 3, 4, 5);
+    await until("the log has them", () => (countBlocks(scene.newest()) ?? 0) >= 5);
+    expect((await runCommand(["check"], scene.env)).stdout).toContain(
+      `up to change ${findReach(scene.newest()).change} of `,
+    );
+    service.kill("SIGKILL");
     await service.exited;
-  }
-  expect(scene.list()).toHaveLength(1);
-});
+    for (const suffix of ["", "-wal", "-shm"]) rmSync(scene.store + suffix, { force: true });
 
-test("serve --backup-to: PostgreSQL is refused at the start", async () => {
-  using scene = makeScene();
-  const postgres = { ...scene.env, DATABASE_URL: "postgres://shop@127.0.0.1:1/plants" };
-  expect(await runCommand(["serve"], postgres)).toMatchObject({
-    exitCode: 2,
-    stderr: expect.stringContaining(
-      "--backup-to: for backups of PostgreSQL, see docs/operations.md",
-    ),
+    const restored = await runCommand(["restore", "--json", scene.backups], scene.env);
+    expect(restored).toMatchObject({ exitCode: 0, stderr: "" });
+    const facts = JSON.parse(restored.stdout) as { readonly moment: { readonly change: number } };
+    expect(facts).toMatchObject({ plants: 5, changes: 5, moment: { at: expect.any(String) } });
+    await using again = await spawnService(scene.env);
+    await create(again, 6);
+
+    const to = { ...scene.env, DATABASE_URL: `sqlite:${scene.file("elsewhere.db")}` };
+    const flags = ["--at-change", String(facts.moment.change - 1)];
+    const before = await runCommand(["restore", ...flags, scene.backups], to);
+    expect(before).toMatchObject({ exitCode: 0 });
+    expect(before.stdout).toMatch(/^ {2}Changes {2}4$/m);
+    expect(before.stdout).toMatch(/^ {2}Moment {2}\S+Z, change \d+$/m);
+    expect(readPlants(scene.file("elsewhere.db"))).toHaveLength(4);
+  });
+
+  test("while the folder is gone creates go on, the lag is shown, and the log catches up", async () => {
+    using scene = makeScene("1h");
+    await using service = await spawnService(scene.env);
+    const readLag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    await until("the copy has a log", () => countBlocks(scene.newest()) !== undefined);
+    renameSync(scene.backups, `${scene.backups}.away`);
+    await create(service, 1);
+    await until("the lag grows", async () => (await readLag()) > 2);
+    renameSync(`${scene.backups}.away`, scene.backups);
+    await until("the log has the plant", () => (countBlocks(scene.newest()) ?? 0) >= 1);
+    await until("the lag is gone", async () => (await readLag()) < 2);
+    const log = await stop(service);
+    expect(log).toContain(`"event":"change_log_failed","to":"${scene.backups}"`);
+    expect(log).toContain('"event":"change_log_resumed"');
+  });
+
+  test("PostgreSQL is refused at the start", async () => {
+    using scene = makeScene();
+    const postgres = { ...scene.env, DATABASE_URL: "postgres://shop@127.0.0.1:1/plants" };
+    expect(await runCommand(["serve"], postgres)).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining(
+        "--backup-to: for backups of PostgreSQL, see docs/operations.md",
+      ),
+    });
   });
 });
 
-test("backup verify: restores the newest backup in a temporary place, and leaves nothing behind", async () => {
-  using scene = makeScene();
-  makeStore(`${scene.backups}/plants-20260101T000000Z.db`, 5);
-  makeStore(`${scene.backups}/plants-20260101T001500Z.db`, 7);
-  writeFileSync(`${scene.backups}/plants-20260101T003000Z.db.0123456789ab.tmp`, "half");
-  const temporary = `${scene.backups}/../tmp`;
-  mkdirSync(temporary);
-  const before = scene.list();
-  // It uses no settings, so a wrong one does not matter.
-  const finished = await runCommand(["backup", "verify", "--json", scene.backups], {
-    TMPDIR: temporary,
-    PORT: "none",
-  });
-  expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-  expect(JSON.parse(finished.stdout)).toMatchObject({
-    event: "verified",
-    from: expect.stringMatching(/plants-20260101T001500Z\.db$/),
-    plants: 7,
-  });
-  expect(scene.list()).toEqual(before);
-  expect(readdirSync(temporary)).toEqual([]);
+describe("backup verify", () => {
+  test("restores the newest backup in a temporary place, and leaves nothing behind", async () => {
+    using scene = makeScene();
+    makeStore(`${scene.backups}/plants-20260101T000000Z.db`, 5);
+    makeStore(`${scene.backups}/plants-20260101T001500Z.db`, 7);
+    writeFileSync(`${scene.backups}/plants-20260101T003000Z.db.0123456789ab.tmp`, "half");
+    const temporary = scene.file("tmp");
+    mkdirSync(temporary);
+    const before = scene.list();
+    // It uses no settings, so a wrong one does not matter.
+    const finished = await runCommand(["backup", "verify", "--json", scene.backups], {
+      TMPDIR: temporary,
+      PORT: "none",
+    });
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(JSON.parse(finished.stdout)).toMatchObject({
+      event: "verified",
+      from: expect.stringMatching(/plants-20260101T001500Z\.db$/),
+      plants: 7,
+    });
+    expect(scene.list()).toEqual(before);
+    expect(readdirSync(temporary)).toEqual([]);
 
-  damage(`${scene.backups}/plants-20260101T001500Z.db`);
-  for (const [folder, says] of [
-    [scene.backups, ""],
-    [temporary, "holds no backup of plantstore serve --backup-to"],
-    [`${temporary}/nowhere`, "no such file or directory"],
-  ] as const) {
-    const { exitCode, stderr } = await runCommand(["backup", "verify", folder]);
-    expect([exitCode, stderr]).toEqual([1, expect.stringContaining(says)]);
-  }
+    damage(`${scene.backups}/plants-20260101T001500Z.db`);
+    for (const [folder, says] of [
+      [scene.backups, ""],
+      [temporary, "holds no backup of plantstore serve --backup-to"],
+      [`${temporary}/nowhere`, "no such file or directory"],
+    ] as const) {
+      const { exitCode, stderr } = await runCommand(["backup", "verify", folder]);
+      expect([exitCode, stderr]).toEqual([1, expect.stringContaining(says)]);
+    }
+  });
+
+  test("finds a log that does not lead to the next copy", async () => {
+    using scene = makeScene();
+    await using service = await spawnService(scene.env);
+    await until("a copy is there", () => scene.copies().length >= 1);
+    await create(service, 1, 2);
+    await until("two more copies are there", () => scene.copies().length >= 3);
+    await stop(service);
+    expect(await runCommand(["backup", "verify", scene.backups])).toMatchObject({ exitCode: 0 });
+    alter(scene.newest(), "UPDATE plants SET name = 'changed' WHERE id = 2");
+    expect(await runCommand(["backup", "verify", scene.backups])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("has other plants than"),
+    });
+  });
 });

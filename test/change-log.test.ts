@@ -4,9 +4,6 @@ import { Database } from "bun:sqlite";
 import { afterEach, describe, expect, test } from "bun:test";
 import {
   appendFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -16,21 +13,15 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { resolveConfig } from "../src/config.ts";
+import type { Store } from "../src/domain/store.ts";
 import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
-import {
-  findReach,
-  logOf,
-  NEWEST,
-  openChangeLog,
-  type Point,
-} from "../src/store/sqlite/change-log.ts";
-import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
+import { logOf, NEWEST, openChangeLog, type Point } from "../src/store/sqlite/change-log.ts";
+import { runCommand } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { changesIn, type StoredPlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { alter, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
@@ -42,13 +33,17 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
 });
 
+const open = (path: string, given: Record<string, string> = {}): Promise<Store> => {
+  const { config } = resolveConfig({}, { DATABASE_URL: `sqlite:${path}`, ...given });
+  return openStore(config.databaseUrl, config);
+};
+
 /** A store, a copy of it when it had one plant, and the log of the copy. */
 async function makeScene() {
   const folder = makeTemporaryFolder();
   cleanUps.push(() => folder[Symbol.dispose]());
   const [from, copy] = [`${folder.path}/plants.db`, `${folder.path}/plants-20260101T000000Z.db`];
-  const { config } = resolveConfig({}, { DATABASE_URL: `sqlite:${from}` });
-  const store = await openStore(config.databaseUrl, config);
+  const store = await open(from);
   cleanUps.push(() => store.close());
   await store.createPlant({ id: 1n, name: "one", tag: undefined });
   await backUpStore({ from, to: copy, signal });
@@ -142,10 +137,15 @@ describe("a copy with its change log", () => {
       rate: undefined,
     });
     const hook = (name: string, version: string) => ({ name, version }) as never;
+    const read = async (from: Store) => ({
+      tokens: await from.listTokens({ after: "", limit: 9 }),
+      webhooks: await from.listWebhooks(),
+    });
     await store.createToken(token("a", "till"));
     await store.putWebhook(hook("shop", "1"), undefined);
     await store.putWebhook(hook("office", "1"), undefined);
     log.append();
+    const before = await read(store);
     const between = Date.now();
     await until("the clock has moved on", () => Date.now() > between);
     await store.revokeToken("a", 7);
@@ -153,32 +153,16 @@ describe("a copy with its change log", () => {
     await store.putWebhook(hook("shop", "2"), hook("shop", "1"));
     await store.putWebhook(undefined, hook("office", "1"));
     log.append();
-    const read = async (moment: Point) => {
-      const { to } = await restore(moment);
-      const { config } = resolveConfig({}, { DATABASE_URL: `sqlite:${to}` });
-      const restored = await openStore(config.databaseUrl, config);
-      const tokens = await restored.listTokens({ after: "", limit: 9 });
-      const webhooks = await restored.listWebhooks();
+    const after = await read(store);
+    expect([before.tokens.length, after.tokens.length]).toEqual([1, 2]);
+    for (const [moment, expected] of [
+      [atTime(between), before],
+      [NEWEST, after],
+    ] as const) {
+      const restored = await open((await restore(moment)).to);
+      expect(await read(restored)).toEqual(expected);
       await restored.close();
-      return [
-        tokens.map(({ hash, revokedAtMs }) => [hash, revokedAtMs]),
-        webhooks.map(({ name, version }) => [name, version]),
-      ];
-    };
-    expect(await read(atTime(between))).toEqual([
-      [["a", undefined]],
-      [
-        ["office", "1"],
-        ["shop", "1"],
-      ],
-    ]);
-    expect(await read(NEWEST)).toEqual([
-      [
-        ["a", 7],
-        ["b", undefined],
-      ],
-      [["shop", "2"]],
-    ]);
+    }
   });
 });
 
@@ -242,6 +226,23 @@ describe("a change log that is not whole:", () => {
   });
 });
 
+test("a restored store never gives the number of a change again", async () => {
+  const { create, restore, store } = await makeScene();
+  const all = { id: undefined, types: undefined, after: 0, limit: 9 };
+  await create(2n);
+  await create(3n);
+  const { newest: seen } = await store.readChanges(all);
+  const restored = await open((await restore()).to);
+  cleanUps.push(() => restored.close());
+  const readOn = () => rejectionOf(restored.readChanges({ ...all, after: seen }));
+  expect(await readOn()).toMatchObject({ reason: "changes_gone" });
+  await restored.createPlant({ id: 4n, name: "later", tag: undefined });
+  expect(await readOn()).toMatchObject({ reason: "changes_gone" });
+  const changes = changesIn(await restored.readChanges(all));
+  expect(changes.map(({ id }) => id)).toEqual([1n, 4n]);
+  expect(changes[1]?.seq).toBeGreaterThan(seen);
+});
+
 describe("an append asks for a new copy", () => {
   test("if the journal was trimmed past the log", async () => {
     const { create, follow, from } = await makeScene();
@@ -257,11 +258,7 @@ describe("an append asks for a new copy", () => {
     const { store, follow, from } = await makeScene();
     const log = follow();
     await store.close();
-    const { config } = resolveConfig(
-      {},
-      { DATABASE_URL: `sqlite:${from}`, PLANTSTORE_CHANGES_DAYS: "0" },
-    );
-    const silent = await openStore(config.databaseUrl, config);
+    const silent = await open(from, { PLANTSTORE_CHANGES_DAYS: "0" });
     await silent.createPlant({ id: 7n, name: "unseen", tag: undefined });
     await silent.close();
     expect(log.append()).toBe(false);
@@ -293,71 +290,7 @@ describe("an append asks for a new copy", () => {
   });
 });
 
-/** A service that keeps a change log in a folder of its own. */
-async function startService(every = "1h") {
-  const folder = makeTemporaryFolder();
-  cleanUps.push(() => folder[Symbol.dispose]());
-  const backups = `${folder.path}/backups`;
-  mkdirSync(backups);
-  const env = {
-    DATABASE_URL: `sqlite:${folder.path}/data/plants.db`,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    PLANTSTORE_BACKUP_TO: backups,
-    PLANTSTORE_BACKUP_EVERY: every,
-  };
-  const start = async (): Promise<ServiceProcess> => {
-    const service = await spawnService(env);
-    cleanUps.push(() => service[Symbol.asyncDispose]());
-    return service;
-  };
-  /** Oldest first. */
-  const list = (): string[] =>
-    readdirSync(backups)
-      .filter((name) => name.endsWith(".db"))
-      .toSorted();
-  return { folder: folder.path, backups, env, start, list };
-}
-
-const create = async ({ started }: ServiceProcess, id: bigint): Promise<number> =>
-  (await sendPlant(started.url, { id, name: `plant ${id}`, tag: null })).status;
-
-async function readLag({ started }: ServiceProcess): Promise<number> {
-  const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-  const text = await (await fetch(`${started.url}/metrics`, { headers })).text();
-  return Number(/^plantstore_backup_lag_seconds (\S+)$/m.exec(text)?.[1]);
-}
-
-describe("serve --backup-to, and restore from its folder", () => {
-  test("after the loss of the disk everything is there, and any moment can be reached", async () => {
-    const { folder, backups, env, start, list } = await startService();
-    const service = await start();
-    await until("a copy is there", () => list().length === 1);
-    for (let id = 1n; id <= 5n; id++) expect(await create(service, id)).toBe(200);
-    const copy = `${backups}/${list()[0]}`;
-    await until("the log has them", () => linesOf(copy) >= 5);
-    expect((await runCommand(["check"], env)).stdout).toContain(
-      `up to change ${findReach(copy).change} of `,
-    );
-    service.kill("SIGKILL");
-    await service.exited;
-    rmSync(`${folder}/data`, { recursive: true });
-
-    const restored = await runCommand(["restore", "--json", backups], env);
-    expect(restored).toMatchObject({ exitCode: 0, stderr: "" });
-    const facts = JSON.parse(restored.stdout) as Record<string, unknown>;
-    expect(facts).toMatchObject({ plants: 5, changes: 5, moment: { at: expect.any(String) } });
-    const again = await start();
-    expect(await create(again, 6n)).toBe(200);
-
-    const to = { ...env, DATABASE_URL: `sqlite:${folder}/elsewhere.db` };
-    const { change } = facts["moment"] as { change: number };
-    const before = await runCommand(["restore", "--at-change", String(change - 1), backups], to);
-    expect(before).toMatchObject({ exitCode: 0 });
-    expect(before.stdout).toMatch(/^ {2}Changes {2}4$/m);
-    expect(before.stdout).toMatch(/^ {2}Moment {2}\S+Z, change \d+$/m);
-    expect(readPlants(`${folder}/elsewhere.db`)).toHaveLength(4);
-  });
-
+describe("restore from a folder of copies", () => {
   test("a moment that only the log of the copy before has is restored from there", async () => {
     const scene = await makeScene();
     const { from, copy, follow, readChanges } = scene;
@@ -382,58 +315,6 @@ describe("serve --backup-to, and restore from its folder", () => {
     }
   });
 
-  test("a stop leaves nothing out, and the next start continues the log", async () => {
-    const { backups, start, list } = await startService();
-    for (const id of [1n, 2n]) {
-      const service = await start();
-      await until("a copy is there", () => list().length === 1);
-      expect(await create(service, id)).toBe(200);
-      service.kill("SIGTERM");
-      expect(await service.exited).toBe(0);
-    }
-    const verified = await runCommand(["backup", "verify", "--json", backups]);
-    expect(verified).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(JSON.parse(verified.stdout)).toMatchObject({ plants: 2 });
-  });
-
-  test("while the folder is gone creates go on, the lag is shown, and the log catches up", async () => {
-    const { backups, start, list } = await startService();
-    const service = await start();
-    await until("the copy has a log", () =>
-      list().some((name) => existsSync(logOf(`${backups}/${name}`))),
-    );
-    renameSync(backups, `${backups}.away`);
-    expect(await create(service, 1n)).toBe(200);
-    await until("the lag grows", async () => (await readLag(service)) > 2);
-    renameSync(`${backups}.away`, backups);
-    const copy = `${backups}/${list()[0]}`;
-    await until("the log has the plant", () => linesOf(copy) >= 1);
-    await until("the lag is gone", async () => (await readLag(service)) < 2);
-    service.kill("SIGTERM");
-    await service.exited;
-    const stderr = await service.stderr;
-    expect(stderr).toContain(`"event":"change_log_failed","to":"${backups}"`);
-    expect(stderr).toContain('"event":"change_log_resumed"');
-  });
-
-  test("verify finds a log that does not lead to the next copy", async () => {
-    const { backups, start, list } = await startService("1s");
-    const service = await start();
-    await until("a copy is there", () => list().length >= 1);
-    expect(await create(service, 1n)).toBe(200);
-    expect(await create(service, 2n)).toBe(200);
-    await until("two more copies are there", () => list().length >= 3);
-    service.kill("SIGTERM");
-    await service.exited;
-    expect(await runCommand(["backup", "verify", backups])).toMatchObject({ exitCode: 0 });
-    const newest = `${backups}/${list().at(-1)}`;
-    alter(newest, "UPDATE plants SET name = 'changed' WHERE id = 2");
-    expect(await runCommand(["backup", "verify", backups])).toMatchObject({
-      exitCode: 1,
-      stderr: expect.stringContaining("has other plants than"),
-    });
-  });
-
   test.each([
     [["--at", "yesterday"], 2, "--at: "],
     [["--at", "2026-11-15T10:00:00"], 2, "expected a time with its zone"],
@@ -445,9 +326,8 @@ describe("serve --backup-to, and restore from its folder", () => {
     [["--at-change", "1"], 1, "is old enough"],
   ])("refuses %j", async (flags, exitCode, message) => {
     const { copy, from } = await makeScene();
-    const folder = copy.replace(/\/[^/]+$/, "");
     const to = { DATABASE_URL: `sqlite:${from}.restored` };
-    expect(await runCommand(["restore", ...flags, folder], to)).toMatchObject({
+    expect(await runCommand(["restore", ...flags, dirname(copy)], to)).toMatchObject({
       exitCode,
       stdout: "",
       stderr: expect.stringContaining(message),
@@ -456,12 +336,3 @@ describe("serve --backup-to, and restore from its folder", () => {
       expect(await runCommand(["restore", ...flags, copy], to)).toMatchObject({ exitCode: 2 });
   });
 });
-
-/** Blocks of changes in the log of a copy. */
-function linesOf(copy: string): number {
-  try {
-    return readFileSync(logOf(copy), "utf8").match(/"entries":/g)?.length ?? 0;
-  } catch {
-    return 0;
-  }
-}

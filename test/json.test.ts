@@ -83,10 +83,10 @@ test("a text is not cut inside a character", () => {
 });
 
 test("of many faults 32 are named", () => {
-  const faults = Array.from({ length: 34 }, (_, index) => `f${index}`);
+  const faults = Array.from({ length: 33 }, (_, index) => `f${index}`);
   const named = faults.slice(0, 32);
   expect(joinFaults(named)).toBe(named.join("; "));
-  expect(joinFaults(faults)).toBe(`${named.join("; ")}; and 2 more`);
+  expect(joinFaults(faults)).toBe(`${named.join("; ")}; and 1 more`);
 });
 
 describe("members", () => {
