@@ -1,6 +1,5 @@
 /** The command line as its users run it: processes, output, exit codes, signals. */
 
-import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import {
   existsSync,
@@ -14,19 +13,25 @@ import {
 } from "node:fs";
 import packageJson from "../package.json";
 import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
-import { runCommand, runOnTerminal, runScript, spawnService } from "./support/command.ts";
+import {
+  runCommand,
+  runOnTerminal,
+  runScript,
+  type ServiceProcess,
+  spawnService,
+} from "./support/command.ts";
 import { expectError, rejectionOf } from "./support/expect.ts";
-import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
-import { makeStore } from "./support/stores.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
-const create = (url: string, token: string, plant: object): Promise<Response> =>
-  fetch(`${url}/plants`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(plant),
-  });
+async function create({ started }: ServiceProcess, token: string): Promise<number> {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const body = '{"id":1,"name":"a"}';
+  return (await fetch(`${started.url}/plants`, { method: "POST", headers, body })).status;
+}
 
 describe("plantstore", () => {
   test("version prints it, from any folder and through a symbolic link", async () => {
@@ -46,12 +51,14 @@ describe("plantstore", () => {
     [["token", "revoke"], "missing required argument"],
     [["token", "create"], "--name"],
     [["serve", "--port"], "argument missing"],
+    ...["-1", "soon", "99999"].map((wait): [string[], string] => [
+      ["health", `--wait=${wait}`],
+      "--wait",
+    ]),
     [[], "Usage: plantstore"],
   ])("%j is not understood: exit 2, and the nearest is named", async (args, says) => {
-    const finished = await runCommand(args);
-    expect(finished.stderr).toContain(says);
-    expect(finished.exitCode).toBe(2);
-    expect(finished.stdout).toBe("");
+    const stderr = expect.stringContaining(says);
+    expect(await runCommand(args)).toEqual({ exitCode: 2, stdout: "", stderr });
   });
 });
 
@@ -99,8 +106,7 @@ describe("plantstore serve", () => {
       expect(statSync(tokenFile).mode & 0o777).toBe(0o600);
       const token = readFileSync(tokenFile, "utf8");
       expect(token).toMatch(/^pst_\w+\n$/);
-      const made = await create(first.started.url, token.trim(), { id: 1, name: "a" });
-      expect(made.status).toBe(200);
+      expect(await create(first, token.trim())).toBe(200);
       first.kill("SIGTERM");
       await first.exited;
       expect(await first.stderr).not.toContain("pst_");
@@ -133,8 +139,7 @@ describe("plantstore serve", () => {
     expect(screen).toContain(`-H 'Authorization: Bearer ${token}'`);
     expect(readdirSync(at.path)).toEqual(["plants.db"]);
     await using service = await spawnService(at.env);
-    const made = await create(service.started.url, token, { id: 1, name: "a" });
-    expect(made.status).toBe(200);
+    expect(await create(service, token)).toBe(200);
   });
 
   test.each(["nonexistent.invalid", "192.0.2.1"])(
@@ -157,42 +162,21 @@ describe("plantstore serve", () => {
     expect(finished.stderr).toMatch(/^plantstore: .*plants\.db.*\n$/);
   });
 
-  test("on SIGTERM finishes, closes the store and exits 0", async () => {
-    using at = makeWorkplace();
-    const token = "sixteen-letters-x";
-    await using service = await spawnService({
-      DATABASE_URL: `sqlite:${at.store}`,
-      PLANTSTORE_TOKEN: token,
-    });
-    const { url } = service.started;
-    expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
-    // A search opens the file once more, on a thread of its own.
-    const headers = { authorization: `Bearer ${token}` };
-    expect((await fetch(`${url}/plants?name=a`, { headers })).status).toBe(200);
-    service.kill("SIGTERM");
-    expect(await service.exited).toBe(0);
-    const log = await service.stderr;
-    expect(log).toContain('"event":"stopped"');
-    // The last connection to close folds the log into the file and removes it.
-    expect(await Bun.file(`${at.store}-wal`).exists()).toBe(false);
-    const db = new Database(at.store, { readonly: true });
-    expect(db.query("SELECT id, name, tag FROM plants").all()).toEqual([
-      { id: 1, name: "a", tag: null },
-    ]);
-    db.close();
-  });
-
   test("on SIGTERM cuts off a client that never finishes, closes the store and exits 0", async () => {
     using at = makeWorkplace();
-    const token = "sixteen-letters-x";
     await using service = await spawnService({
-      DATABASE_URL: `sqlite:${at.store}`,
-      PLANTSTORE_TOKEN: token,
+      ...at.env,
+      PLANTSTORE_TOKEN: TEST_TOKEN,
       ...limits({ drainSecondsMax: 5 }),
     });
-    const batch = await fetch(`${service.started.url}/plants/batch`, {
+    const { url } = service.started;
+    expect((await sendPlant(url, { id: 1n, name: "a", tag: null })).status).toBe(200);
+    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+    // A search opens the file once more, on a thread of its own.
+    expect((await fetch(`${url}/plants?name=a`, { headers })).status).toBe(200);
+    const batch = await fetch(`${url}/plants/batch`, {
       method: "POST",
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" },
+      headers: { ...headers, "content-type": "application/x-ndjson" },
       // One line, and no end.
       body: new ReadableStream<Uint8Array>({
         start: (controller) =>
@@ -203,12 +187,14 @@ describe("plantstore serve", () => {
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
     expect(await service.stderr).toContain('"event":"stopped"');
-    expect(await Bun.file(`${at.store}-wal`).exists()).toBe(false);
+    // The last connection to close folds the log into the file and removes it.
+    expect(existsSync(`${at.store}-wal`)).toBe(false);
+    expect(readPlants(at.store)).toEqual([{ id: 1n, name: "a", tag: null }]);
   });
 
   test("takes a signal that comes twice at once, as npm passes it on, for one", async () => {
-    using folder = makeTemporaryFolder();
-    await using service = await spawnService({ DATABASE_URL: `sqlite:${folder.path}/plants.db` });
+    using at = makeWorkplace();
+    await using service = await spawnService(at.env);
     service.kill("SIGINT");
     service.kill("SIGINT");
     expect(await service.exited).toBe(0);
@@ -227,14 +213,32 @@ describe("plantstore serve", () => {
   });
 });
 
-test.each([
-  ["127.0.0.1", "nothing listens there"],
-  // No resolver is asked: the name is malformed.
-  ["plants..invalid", "there is no host plants..invalid"],
-])("health: says why %s does not answer", async (host, why) => {
-  const finished = await runCommand(["health", "--host", host, "--port", "1"]);
-  const stderr = `plantstore: http://${host}:1/readyz does not answer: ${why}.\n`;
-  expect(finished).toEqual({ exitCode: 1, stdout: "", stderr });
+describe("plantstore health", () => {
+  test("waits until the service is ready, whatever proxy is set", async () => {
+    using at = makeWorkplace();
+    const place = { HOST: "0.0.0.0", PLANTSTORE_BASE_PATH: "/shop" };
+    await using service = await spawnService({ ...at.env, ...place });
+    const { port } = new URL(service.started.url);
+    const env = { ...place, PORT: port, HTTP_PROXY: "http://127.0.0.1:1" };
+    const finished = await runCommand(["health", "--wait", "10"], env);
+    expect(finished).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  });
+
+  test("fails while the service answers that it is not ready", async () => {
+    using unready = Bun.serve({ port: 0, fetch: () => new Response(null, { status: 503 }) });
+    const { exitCode, stderr } = await runCommand(["health"], { PORT: String(unready.port) });
+    expect([exitCode, stderr]).toEqual([1, expect.stringContaining("/readyz answers 503")]);
+  });
+
+  test.each([
+    ["0.0.0.0", "127.0.0.1", "nothing listens there"],
+    // No resolver is asked: the name is malformed.
+    ["plants..invalid", "plants..invalid", "there is no host plants..invalid"],
+  ])("says why %s does not answer", async (host, asked, why) => {
+    const finished = await runCommand(["health", "--host", host, "--port", "1"]);
+    const stderr = `plantstore: http://${asked}:1/readyz does not answer: ${why}.\n`;
+    expect(finished).toEqual({ exitCode: 1, stdout: "", stderr });
+  });
 });
 
 test.each([
@@ -269,8 +273,8 @@ describe.skipIf(process.platform !== "linux")("a log that cannot be written", ()
   };
   for (const [where, script] of Object.entries(sinks))
     test(`${where}: refusals are answered as ever, and the service stops as ever`, async () => {
-      using folder = makeTemporaryFolder();
-      const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, FIFO: `${folder.path}/fifo` };
+      using at = makeWorkplace();
+      const env = { ...at.env, FIFO: at.file("fifo") };
       await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
       const { url } = service.started;
       // More than a pipe holds.
@@ -312,14 +316,9 @@ describe("what a person sees when the service has started", () => {
 
   test("is version, address, store and durability, and on the first start a command to paste", () => {
     const lines = formatForPeople({ ...started, token: "pst_x" });
-    for (const part of [
-      packageJson.version,
-      started.url,
-      "./data/plants.db",
-      "synced",
-      "shown only now",
-    ])
-      expect(lines).toContain(part);
+    const { url, store } = started;
+    const facts = [packageJson.version, url, store.location, store.durability, "shown only now"];
+    for (const fact of facts) expect(lines).toContain(fact);
     expect(lines).toMatch(/^ +pst_x$/m);
     expect(lines).toMatch(/^ +http:\/\/127\.0\.0\.1:8080\/#token=pst_x$/m);
     expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");

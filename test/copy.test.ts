@@ -4,12 +4,18 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
-import { openDatabase } from "../src/store/sqlite/database.ts";
 import { type Finished, runCommand, spawnService, startCommand } from "./support/command.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
-import { countPlants, makeStore, readFolder, readPlants, storePlants } from "./support/stores.ts";
+import {
+  alter,
+  countPlants,
+  makeStore,
+  readFolder,
+  readPlants,
+  storePlants,
+} from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 /** A workplace with two stores. The second may not exist yet. */
@@ -38,14 +44,8 @@ const many = (count: number, first = 1): StoredPlant[] =>
   Array.from({ length: count }, (_, index) => plant(first + index));
 
 interface Summary {
-  readonly finished: boolean;
   readonly plants: Readonly<Record<string, number>>;
   readonly tokens: Readonly<Record<string, number>>;
-  readonly verification: {
-    readonly equal: boolean;
-    readonly from: { readonly count: number; readonly sha256: string };
-    readonly to: { readonly count: number; readonly sha256: string };
-  } | null;
 }
 
 const summaryOf = ({ stdout }: Finished): Summary => JSON.parse(stdout) as Summary;
@@ -139,13 +139,8 @@ describe("plantstore copy", () => {
     expect((await webhook(at.to, "list"))[0]).toMatchObject({ state: "active" });
   });
 
-  test("an empty store is copied, and into one that holds plants", async () => {
-    using at = makePair([]);
-    expect(summaryOf(await runCommand([...at.args, "--json"]))).toMatchObject({
-      plants: none,
-      verification: { equal: true, from: { count: 0 }, to: { count: 0 } },
-    });
-    storePlants(at.to, many(3));
+  test("plants that only the target holds are left alone, and counted: exit 3", async () => {
+    using at = makePair([], many(3));
     const extra = await runCommand([...at.args, "--json"]);
     expect(extra).toMatchObject({
       exitCode: 3,
@@ -226,37 +221,16 @@ describe("plantstore copy", () => {
 });
 
 describe("tokens", () => {
-  interface TokenRow {
-    readonly name: string;
-    readonly expires_at_ms: number | null;
-    readonly last_used_at_ms: number | null;
-    readonly revoked_at_ms: number | null;
+  /** The seed gives a token its hash, its prefix and, unless it is given, its name. */
+  function addToken(path: string, seed: string, name = seed, times = "NULL, NULL, NULL"): void {
+    const texts = [hashToken(seed), seed.slice(0, 8), name].map((text) => `'${text}'`).join(", ");
+    alter(path, `INSERT INTO tokens VALUES (${texts}, 'plants:read plants:write', NULL, 1000, ${times})`);
   }
 
-  /** The seed gives a token its hash and its prefix. */
-  function addToken(path: string, seed: string, row: Partial<TokenRow> = {}): void {
-    const { name = seed, expires_at_ms: expires = null, last_used_at_ms: used = null } = row;
-    const db = openDatabase(path);
-    db.run("INSERT INTO tokens VALUES (?, ?, ?, 'plants:read plants:write', NULL, 1000, ?, ?, ?)", [
-      hashToken(seed),
-      seed.slice(0, 8),
-      name,
-      expires,
-      used,
-      row.revoked_at_ms ?? null,
-    ]);
-    db.close();
-  }
-
-  function readTokens(path: string): unknown[] {
+  function readTokens(path: string): readonly { readonly hash: string }[] {
     using db = new Database(path, { readwrite: true, create: false });
-    return db.query("SELECT * FROM tokens ORDER BY hash").all();
+    return db.query<{ hash: string }, []>("SELECT * FROM tokens ORDER BY hash").all();
   }
-
-  const stateOf = (path: string, seed: string): unknown =>
-    (readTokens(path) as { hash: string; revoked_at_ms: unknown; last_used_at_ms: unknown }[])
-      .filter(({ hash }) => hash === hashToken(seed))
-      .map((row) => [row.revoked_at_ms, row.last_used_at_ms])[0];
 
   test("a target that holds a different plant under one of the ids is refused, keeps all it held and gets no token: exit 3", async () => {
     const from = [plant(1), plant(2, "same", ""), plant(3, "a"), plant(4, "b", ""), plant(5, "c")];
@@ -279,9 +253,9 @@ describe("tokens", () => {
   test("are copied with every field, also revoked and expired ones, and go on working", async () => {
     const token = mintToken();
     using at = makePair(many(3));
-    addToken(at.from, token, { name: "client", last_used_at_ms: 5_000 });
-    addToken(at.from, "expired", { expires_at_ms: 2_000 });
-    addToken(at.from, "revoked", { name: "client", revoked_at_ms: 3_000, last_used_at_ms: 2_500 });
+    addToken(at.from, token, "client", "NULL, 5000, NULL");
+    addToken(at.from, "expired", "expired", "2000, NULL, NULL");
+    addToken(at.from, "revoked", "client", "NULL, 2500, 3000");
     const finished = await runCommand([...at.args, "--json"]);
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(summaryOf(finished).tokens).toEqual({ ...none, copied: 3 });
@@ -297,20 +271,23 @@ describe("tokens", () => {
 
   test("a token whose name is taken in the target is not copied, and named: exit 1", async () => {
     using at = makePair(many(3), []);
-    addToken(at.from, "laptop", { name: "me" });
+    addToken(at.from, "laptop", "me");
     addToken(at.from, "other");
-    addToken(at.to, "cluster", { name: "me" });
+    addToken(at.to, "cluster", "me");
+    const has = (seed: string): boolean =>
+      readTokens(at.to).some(({ hash }) => hash === hashToken(seed));
     const finished = await runCommand(at.args);
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
     expect(finished.stderr).toContain(
       `1 token cannot be copied, because other tokens of ${at.to} have the same name: me. ` +
         "Revoke those there (plantstore token revoke) and run the copy again.\n",
     );
-    expect([stateOf(at.to, "laptop"), stateOf(at.to, "other")]).toEqual([undefined, [null, null]]);
+    expect([has("laptop"), has("other")]).toEqual([false, true]);
     const way = ["token", "revoke", "me", "--database-url", `sqlite:${at.to}`];
     expect((await runCommand(way)).exitCode).toBe(0);
     expect((await runCommand(at.args)).exitCode).toBe(0);
-    expect([stateOf(at.to, "laptop"), readPlants(at.to)]).toEqual([[null, null], many(3)]);
+    expect(has("laptop")).toBe(true);
+    expect(readPlants(at.to)).toEqual(many(3));
   });
 });
 

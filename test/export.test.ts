@@ -31,31 +31,24 @@ function setUp(plants: readonly StoredPlant[]): Workplace {
 }
 
 describe("plantstore export", () => {
-  test("writes one plant a line: as NDJSON, as an array, as rows under a heading", async () => {
-    using at = setUp([
+  test.each([
+    ["", "", '{"id":-1,"name":"a","tag":""}\n{"id":9007199254740993,"name":"=b"}\n'],
+    ["ndjson", "", '{"id":-1,"name":"a","tag":""}\n{"id":9007199254740993,"name":"=b"}\n'],
+    [
+      "json",
+      "[\n]\n",
+      '[\n{"id":-1,"name":"a","tag":""},\n{"id":9007199254740993,"name":"=b"}\n]\n',
+    ],
+    ["csv", "id,name,tag\r\n", 'id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n'],
+  ])("writes one plant a line, as %j; of an empty store %j", async (format, empty, text) => {
+    using at = setUp([]);
+    const args = format === "" ? ["export"] : ["export", "--format", format];
+    expect((await runCommand(args, at.env)).stdout).toBe(empty);
+    storePlants(at.store, [
       { id: -1n, name: "a", tag: "" },
       { id: 9007199254740993n, name: "=b", tag: null },
     ]);
-    const exported = async (format: string): Promise<string> =>
-      (await runCommand(["export", "--format", format], at.env)).stdout;
-    const [first, second] = [
-      `{"id":-1,"name":"a","tag":""}`,
-      `{"id":9007199254740993,"name":"=b"}`,
-    ];
-    expect(await exported("ndjson")).toBe(`${first}\n${second}\n`);
-    expect(await exported("json")).toBe(`[\n${first},\n${second}\n]\n`);
-    expect(await exported("csv")).toBe('id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n');
-    expect((await runCommand(["export"], at.env)).stdout).toBe(await exported("ndjson"));
-  });
-
-  test("an empty store is an empty file of its format", async () => {
-    using at = setUp([]);
-    for (const [format, text] of [
-      ["ndjson", ""],
-      ["json", "[\n]\n"],
-      ["csv", "id,name,tag\r\n"],
-    ] as const)
-      expect((await runCommand(["export", "--format", format], at.env)).stdout).toBe(text);
+    expect((await runCommand(args, at.env)).stdout).toBe(text);
   });
 
   test("many pages, whole or filtered, are the same from the store and from a service", async () => {
@@ -215,8 +208,7 @@ describe("plantstore export", () => {
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {
     using at = setUp([]);
-    const finished = await runCommand(["export", ...args], at.env);
-    expect(finished.stderr).toContain(says);
-    expect(finished).toMatchObject({ exitCode, stdout: "" });
+    const stderr = expect.stringContaining(says);
+    expect(await runCommand(["export", ...args], at.env)).toEqual({ exitCode, stdout: "", stderr });
   });
 });

@@ -6,8 +6,7 @@ import { join } from "node:path";
 import { resolveConfig, settings } from "../../src/config.ts";
 import { createRoutes, listOperations } from "../../src/http/operations.ts";
 import { parseStoreUrl } from "../../src/domain/store-url.ts";
-import { runCommand, spawnService } from "../support/command.ts";
-import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
 import { run } from "../support/shipped.ts";
 
 const root = join(import.meta.dir, "../..");
@@ -53,50 +52,6 @@ describe("the systemd unit", () => {
       expect(Number(exposure)).toBeWithin(0, 2.51);
     },
   );
-});
-
-describe("plantstore health", () => {
-  test("waits until the service is ready, whatever proxy is set, and fails once it is gone", async () => {
-    using at = makeWorkplace();
-    await using service = await spawnService({
-      ...at.env,
-      HOST: "0.0.0.0",
-      PLANTSTORE_BASE_PATH: "/shop",
-    });
-    const { port } = new URL(service.started.url);
-    const env = {
-      HOST: "0.0.0.0",
-      PORT: port,
-      PLANTSTORE_BASE_PATH: "/shop",
-      HTTP_PROXY: "http://127.0.0.1:1",
-    };
-    expect(await runCommand(["health", "--wait", "10"], env)).toEqual({
-      exitCode: 0,
-      stdout: "",
-      stderr: "",
-    });
-    service.kill("SIGKILL");
-    await service.exited;
-    expect(await runCommand(["health"], env)).toMatchObject({
-      exitCode: 1,
-      stderr: expect.stringContaining(
-        `http://127.0.0.1:${port}/shop/readyz does not answer`,
-      ) as string,
-    });
-  });
-
-  test("fails while the service answers that it is not ready", async () => {
-    using unready = Bun.serve({ port: 0, fetch: () => new Response(null, { status: 503 }) });
-    const { exitCode, stderr } = await runCommand(["health"], { PORT: String(unready.port) });
-    expect([exitCode, stderr]).toEqual([1, expect.stringContaining("/readyz answers 503")]);
-  });
-
-  test.each(["-1", "soon", "99999"])("--wait %s is not understood", async (wait) => {
-    expect(await runCommand(["health", `--wait=${wait}`])).toMatchObject({
-      exitCode: 2,
-      stderr: expect.stringContaining("--wait") as string,
-    });
-  });
 });
 
 describe("the Containerfile", () => {
