@@ -274,7 +274,7 @@ describe.skipIf(process.platform !== "linux")("a log that cannot be written", ()
   for (const [where, script] of Object.entries(sinks))
     test(`${where}: refusals are answered as ever, and the service stops as ever`, async () => {
       using at = makeWorkplace();
-      const env = { ...at.env, FIFO: at.file("fifo") };
+      const env = { ...at.env, FIFO: at.file("fifo"), PLANTSTORE_TOKEN: TEST_TOKEN };
       await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
       const { url } = service.started;
       // More than a pipe holds.
@@ -286,6 +286,14 @@ describe.skipIf(process.platform !== "linux")("a log that cannot be written", ()
           }),
         );
       expect((await fetch(`${url}/readyz`)).status).toBe(200);
+      const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+      const countDropped = async (): Promise<number> => {
+        const metrics = await (await fetch(`${url}/metrics`, { headers })).text();
+        return Number(/^plantstore_log_lines_dropped_total (\d+)$/m.exec(metrics)?.[1]);
+      };
+      // Every refusal is a line, and several are written at once.
+      if (where === "on a full disk")
+        await until("the lines are counted", async () => (await countDropped()) >= 600);
       service.kill("SIGTERM");
       expect(await service.exited).toBe(0);
     });

@@ -62,28 +62,19 @@ describe("the candidates", () => {
 describe("a shell", () => {
   const environment = { ...process.env, PATH: `${bin}:${process.env["PATH"]}`, TERM: "dumb" };
 
-  const lines = [
-    ["plantstore tok", "plantstore token"],
-    ["plantstore import spring", "plantstore import spring.csv"],
-  ] as const;
-
-  test.skipIf(Bun.which("bash") === null).each(lines)("bash completes %s", (typed, expected) =>
-    typeInto(
-      ["bash", "--norc", "--noprofile", "-i"],
-      "source <(plantstore completion bash)",
-      typed,
-      expected,
-    ),
-  );
-
-  test.skipIf(Bun.which("zsh") === null).each(lines)("zsh completes %s", (typed, expected) =>
-    typeInto(
+  const shells = {
+    bash: [["bash", "--norc", "--noprofile", "-i"], "source <(plantstore completion bash)"],
+    zsh: [
       ["zsh", "-f", "-i"],
       "autoload -U compinit; compinit -D -u; source <(plantstore completion zsh)",
-      typed,
-      expected,
-    ),
-  );
+    ],
+  } as const;
+
+  for (const [name, [shell, setUp]] of Object.entries(shells))
+    test.skipIf(Bun.which(name) === null).each([
+      ["plantstore tok", "plantstore token"],
+      ["plantstore import spring", "plantstore import spring.csv"],
+    ])(`${name} completes %s`, (typed, expected) => typeInto(shell, setUp, typed, expected));
 
   /** Types the line and a tab, and waits until the line on the screen is complete. */
   async function typeInto(

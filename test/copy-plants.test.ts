@@ -24,17 +24,10 @@ import { runsFactor } from "./support/long.ts";
 
 const { config } = resolveConfig({}, {});
 
-interface Stores extends AsyncDisposable {
-  readonly from: Store;
-  readonly to: Store;
-}
-
-async function openStores(): Promise<Stores> {
+async function openStores() {
   const folder = makeTemporaryFolder();
-  const [from, to] = await Promise.all(
-    ["from", "to"].map((name) => openStore(`sqlite:${folder.path}/${name}.db`, config)),
-  );
-  if (from === undefined || to === undefined) throw new Error("two were opened");
+  const open = (name: string) => openStore(`sqlite:${folder.path}/${name}.db`, config);
+  const [from, to] = await Promise.all([open("from"), open("to")]);
   return {
     from,
     to,
