@@ -1,7 +1,7 @@
 /** The executable: built for this machine, and used. Those for other machines are only checked for their format. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { chmodSync, chownSync, cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { chmodSync, chownSync, cpSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../../package.json";
@@ -26,13 +26,6 @@ afterAll(() => sources[Symbol.dispose]());
 describe("the executable for this machine", () => {
   test("serves, searches and backs up, with workers and both pages, whatever lies in the folder", () =>
     useEverything([executable]));
-
-  test("says its version, and has a checksum beside it", async () => {
-    expect(await run([executable, "version"], { cwd: folder })).toBe(`${packageJson.version}\n`);
-    expect(readdirSync(folder).toSorted()).toEqual(["SHA256SUMS", name]);
-    const checked = await run(["sha256sum", "--check", "SHA256SUMS"], { cwd: folder });
-    expect(checked).toBe(`${name}: OK\n`);
-  });
 
   test("has the format of its target, and of no other", () => {
     const matching = (Object.keys(targets) as TargetName[]).filter(

@@ -114,21 +114,16 @@ test("the list of packages in the builds has every one that the sources import",
 
 describe("a release is refused", () => {
   test.each([
-    ["1.0", 1, "is not a version"],
-    ["0.0.1", 1, `is lower than ${packageJson.version}`],
-    ["9.9.10", 1, "CHANGELOG.md has nothing under 9.9.10"],
-  ])("of version %s", async (version, exitCode, expected) => {
-    const failure = await fail([...command, version], options);
-    expect(failure).toContain(`exited with ${exitCode}:`);
-    expect(failure).toContain(expected);
+    [["1.0"], "exited with 1:\n", "is not a version"],
+    [["0.0.1"], "exited with 1:\n", `is lower than ${packageJson.version}`],
+    [["9.9.10"], "exited with 1:\n", "CHANGELOG.md has nothing under 9.9.10"],
+    [[], "exited with 2:\n", "usage:"],
+    [["9.9.9", "9.9.8"], "exited with 2:\n", "usage:"],
+    [["9.9.9", "--quick", "--tag"], "exited with 2:\n", "usage:"],
+  ])("of the arguments %j", async (args, ...says) => {
+    const failure = await fail([...command, ...args], options);
+    for (const part of says) expect(failure).toContain(part);
   });
-
-  test.each([[[]], [["9.9.9", "9.9.8"]], [["9.9.9", "--quick", "--tag"]]])(
-    "of the arguments %j",
-    async (args) => {
-      expect(await fail([...command, ...args], options)).toContain("exited with 2:\nusage:");
-    },
-  );
 
   test("whose tag exists", async () => {
     await git("tag", "v9.9.9");
