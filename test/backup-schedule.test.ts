@@ -147,6 +147,11 @@ describe("serve --backup-to", () => {
       await until("a backup is there", () => scene.copies().length === 1);
       await until("it is counted", async () => (await count(service)) === 2 - round);
       await create(service, round);
+      const [first] = scene.copies();
+      await until(
+        "its log has the plant",
+        () => countBlocks(`${scene.backups}/${first}`) === round,
+      );
       expect(await readMetric(service, "plantstore_backup_timestamp_seconds")).toBeGreaterThan(0);
       expect(JSON.parse(await ask(service, "/activity"))).toMatchObject({
         backups: { everyMs: 3_600_000, last: { bytes: expect.any(Number) } },
