@@ -224,7 +224,10 @@ describe("tokens", () => {
   /** The seed gives a token its hash, its prefix and, unless it is given, its name. */
   function addToken(path: string, seed: string, name = seed, times = "NULL, NULL, NULL"): void {
     const texts = [hashToken(seed), seed.slice(0, 8), name].map((text) => `'${text}'`).join(", ");
-    alter(path, `INSERT INTO tokens VALUES (${texts}, 'plants:read plants:write', NULL, 1000, ${times})`);
+    alter(
+      path,
+      `INSERT INTO tokens VALUES (${texts}, 'plants:read plants:write', NULL, 1000, ${times})`,
+    );
   }
 
   function readTokens(path: string): readonly { readonly hash: string }[] {
