@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../src/domain/errors.ts";
-import { Batcher, type Commit } from "../src/store/batcher.ts";
+import { Batcher } from "../src/store/batcher.ts";
 import { rejectionOf } from "./support/expect.ts";
 
 const limits = {
@@ -12,43 +12,40 @@ const limits = {
   bodyBytesTotalMax: 1_000_000,
 };
 
-/** A commit that waits until it is let go, and remembers its batches. */
-function heldCommit() {
+type Options = ConstructorParameters<typeof Batcher<number, number>>[2];
+
+/** Each commit waits until the test ends it. */
+function holdCommits(more: Partial<typeof limits> = {}, options: Options = {}) {
   const batches: number[][] = [];
-  const gates: PromiseWithResolvers<void>[] = [];
-  const started: PromiseWithResolvers<void>[] = [Promise.withResolvers()];
-  const commit: Commit<number, number> = async (writes) => {
-    batches.push([...writes]);
-    const gate = Promise.withResolvers<void>();
-    gates.push(gate);
-    started.at(-1)?.resolve();
-    started.push(Promise.withResolvers());
-    await gate.promise;
+  const commits = Array.from({ length: 4 }, () => ({
+    begun: Promise.withResolvers<void>(),
+    ended: Promise.withResolvers<void>(),
+  }));
+  const commit = async (writes: readonly number[]): Promise<number[]> => {
+    const { begun, ended } = commits[batches.push([...writes]) - 1] as (typeof commits)[0];
+    begun.resolve();
+    await ended.promise;
     return writes.map((write) => write * 2);
   };
-  return { batches, gates, started, commit };
+  return {
+    batches,
+    group: new Batcher(commit, { ...limits, ...more }, options),
+    begun: async (index: number): Promise<void> => commits[index]?.begun.promise,
+    /** Also those that have not begun. */
+    end: (...indexes: number[]): void => {
+      for (const index of indexes) commits[index]?.ended.resolve();
+    },
+  };
 }
 
-/** A commit that takes no time, and remembers its batches. */
-function instantCommit() {
+/** Commits take no time. */
+function commitAtOnce(more: Partial<typeof limits> = {}) {
   const batches: number[][] = [];
   const commit = (writes: readonly number[]): number[] => {
     batches.push([...writes]);
     return [...writes];
   };
-  return { batches, commit };
-}
-
-/** Each commit takes that long. */
-function slowGroup(commitMs: number, more: Partial<typeof limits>) {
-  let now = 0;
-  const { batches, commit } = instantCommit();
-  const commitLater = (writes: readonly number[]): number[] => {
-    now += commitMs;
-    return commit(writes);
-  };
-  const group = new Batcher(commitLater, { ...limits, ...more }, { now: () => now });
-  return { batches, group };
+  return { batches, commit, group: new Batcher(commit, { ...limits, ...more }) };
 }
 
 const judge = (writes: readonly string[]): (string | Refusal)[] => {
@@ -58,75 +55,40 @@ const judge = (writes: readonly string[]): (string | Refusal)[] => {
 
 describe("group commit", () => {
   test("puts everything that arrives during a commit into the next one, in order", async () => {
-    const { batches, gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits);
+    const { batches, group, begun, end } = holdCommits();
     expect(group.waiting).toBe(0);
     const first = group.submit(1);
-    await started[0]?.promise;
+    await begun(0);
     const others = [2, 3, 4].map((write) => group.submit(write));
     await new Promise(setImmediate);
     // No write is settled before its commit has ended.
     expect([Bun.peek.status(first), group.waiting]).toEqual(["pending", 4]);
-    gates[0]?.resolve();
+    end(0);
     expect(await first).toBe(2);
-    await started[1]?.promise;
+    await begun(1);
     expect(group.waiting).toBe(3);
-    gates[1]?.resolve();
+    end(1);
     expect(await Promise.all(others)).toEqual([4, 6, 8]);
     expect([batches, group.waiting]).toEqual([[[1], [2, 3, 4]], 0]);
   });
 
-  test("never commits more at once than the batch may hold", async () => {
-    const { batches, commit } = instantCommit();
-    const group = new Batcher(commit, limits);
-    await Promise.all(Array.from({ length: 25 }, (_, write) => group.submit(write)));
-    expect(batches.map(({ length }) => length)).toEqual([10, 10, 5]);
-  });
-
-  test("fails one write alone, and the whole batch where the commit fails", async () => {
-    const group = new Batcher<string, string>(judge, limits);
-    const alone = await Promise.allSettled(["a", "taken", "b"].map((write) => group.submit(write)));
-    expect(alone.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-    const all = await Promise.allSettled(["a", "explode"].map((write) => group.submit(write)));
-    expect(all.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
-    expect(await group.submit("after")).toBe("after");
-  });
-
-  test("refuses at once what does not fit the queue", async () => {
-    const { gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, { ...limits, queueLengthMax: 2 });
-    const first = group.submit(1);
-    await started[0]?.promise;
-    const waiting = [group.submit(2), group.submit(3)];
-    expect(await rejectionOf(group.submit(4))).toMatchObject({ reason: "overloaded" });
-    gates[0]?.resolve();
-    await first;
-    await started[1]?.promise;
-    gates[1]?.resolve();
-    expect(await Promise.all(waiting)).toEqual([4, 6]);
-  });
-
   test("refuses text that does not fit the queue, takes one however long, and gives room back", async () => {
-    const { gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, { ...limits, bodyBytesTotalMax: 100 });
+    const { group, begun, end } = holdCommits({ bodyBytesTotalMax: 100 });
     const first = group.submit(1, 500);
-    await started[0]?.promise;
+    await begun(0);
     const second = group.submit(2, 90);
     expect(await rejectionOf(group.submit(3, 20))).toMatchObject({ reason: "overloaded" });
-    gates[0]?.resolve();
+    end(0);
     await first;
-    await started[1]?.promise;
+    await begun(1);
     const third = group.submit(3, 20);
-    gates[1]?.resolve();
+    end(1, 2);
     await second;
-    await started[2]?.promise;
-    gates[2]?.resolve();
     expect(await third).toBe(6);
   });
 
   test("commits no more text at once than leaves others their turn", async () => {
-    const { batches, commit } = instantCommit();
-    const group = new Batcher(commit, { ...limits, bodyBytesTotalMax: 100_000_000 });
+    const { batches, group } = commitAtOnce({ bodyBytesTotalMax: 100_000_000 });
     await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write, 2_000_000)));
     expect(batches).toEqual([
       [1, 2, 3],
@@ -135,7 +97,7 @@ describe("group commit", () => {
   });
 
   test("commits next, and in order, what a commit left", async () => {
-    const { batches, commit } = instantCommit();
+    const { batches, commit } = commitAtOnce();
     const group = new Batcher<number, number>((writes) => commit(writes).slice(0, 2), limits);
     const all = [1, 2, 3, 4, 5].map((write) => group.submit(write, 10));
     expect(await Promise.all(all)).toEqual([1, 2, 3, 4, 5]);
@@ -144,22 +106,17 @@ describe("group commit", () => {
   });
 
   test("commits a lone client's next write without waiting for the tick", async () => {
-    const { batches, gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits);
-    const first = group.submit(1);
-    await started[0]?.promise;
-    gates[0]?.resolve();
-    await first;
+    const { batches, group, end } = holdCommits();
+    end(0, 1);
+    await group.submit(1);
     const next = group.submit(2);
     for (let microtasks = 0; microtasks < 10; microtasks++) await Promise.resolve();
     expect(batches).toEqual([[1], [2]]);
-    gates[1]?.resolve();
     await next;
   });
 
   test("commits all writes of a tick together if the commit is synchronous, also after a lone write", async () => {
-    const { batches, commit } = instantCommit();
-    const group = new Batcher(commit, limits);
+    const { batches, group } = commitAtOnce();
     await group.submit(1);
     await new Promise(setImmediate);
     await Promise.all([2, 3, 4].map((write) => group.submit(write)));
@@ -167,104 +124,58 @@ describe("group commit", () => {
   });
 
   test("waits for the clients that were just answered, a tick and a share of a slow commit", async () => {
-    const { batches, gates, started, commit } = heldCommit();
     let now = 0;
-    const group = new Batcher(commit, limits, { now: () => now });
+    const { batches, group, begun, end } = holdCommits({}, { now: () => now });
     const first = group.submit(1);
-    await started[0]?.promise;
+    await begun(0);
     const second = group.submit(2);
     now = 4_000;
-    gates[0]?.resolve();
+    end(0);
     await first;
     // The second write is queued, and the first client sends again.
     const third = group.submit(3);
-    await started[1]?.promise;
+    await begun(1);
     expect(batches).toEqual([[1], [2, 3]]);
     const fourth = group.submit(4);
     now = 4_100;
-    gates[1]?.resolve();
+    end(1, 2);
     // Both clients are silent from now on. The fourth write does not wait for them for good.
-    await Promise.all([second, third]);
-    await started[2]?.promise;
+    await Promise.all([second, third, fourth]);
     expect(batches).toEqual([[1], [2, 3], [4]]);
-    gates[2]?.resolve();
-    await fourth;
   });
 
   test("waits for clients that were just answered while each tick brings one of them", async () => {
-    const { batches, gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits, { now: () => 0 });
-    const writes = [1, 2, 3, 4, 5].map((write) => group.submit(write));
-    await started[0]?.promise;
-    gates[0]?.resolve();
-    await Promise.all(writes);
+    const { batches, group, end } = holdCommits({}, { now: () => 0 });
+    end(0, 1);
+    await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write)));
+    const writes: Promise<number>[] = [];
     for (const write of [6, 7, 8]) {
       writes.push(group.submit(write));
       if (write > 6) await new Promise(setImmediate);
     }
-    await started[1]?.promise;
+    await Promise.all(writes);
     expect(batches).toEqual([
       [1, 2, 3, 4, 5],
       [6, 7, 8],
     ]);
-    gates[1]?.resolve();
-    await Promise.all(writes);
-  });
-
-  test("refuses writes that have waited too long behind slow commits, and does not commit them", async () => {
-    const { batches, group } = slowGroup(3_000, { batchLengthMax: 1 });
-    const settled = await Promise.allSettled([1, 2, 3, 4].map((write) => group.submit(write)));
-    expect(settled.map(({ status }) => status)).toEqual([
-      "fulfilled",
-      "fulfilled",
-      "rejected",
-      "rejected",
-    ]);
-    expect(settled[2]).toMatchObject({ reason: { reason: "store_busy" } });
-    expect(batches).toEqual([[1], [2]]);
-  });
-
-  test("finishes what it has accepted before it closes, and refuses the rest", async () => {
-    const { gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits);
-    const accepted = group.submit(1);
-    await started[0]?.promise;
-    const closing = group.close();
-    expect(await rejectionOf(group.submit(2))).toMatchObject({ reason: "shutting_down" });
-    gates[0]?.resolve();
-    await closing;
-    expect(await accepted).toBe(2);
   });
 
   test("refuses writes that have waited too long, for a commit that has begun and for one that has not", async () => {
-    const { gates, started, commit } = heldCommit();
     let nowMs = 0;
-    const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 }, { now: () => nowMs });
-    const begun = group.submit(1);
-    await started[0]?.promise;
-    const queued = group.submit(2);
-    nowMs = 60;
-    const refusals = await Promise.all([begun, queued].map(rejectionOf));
-    expect(refusals).toMatchObject([{ reason: "store_unavailable" }, { reason: "store_busy" }]);
-    gates[0]?.resolve();
-    const next = group.submit(3);
-    await started[1]?.promise;
-    gates[1]?.resolve();
-    expect(await next).toBe(6);
-  });
-
-  test("refuses of a commit that has begun only those writes that have waited too long", async () => {
-    const { gates, started, commit } = heldCommit();
-    let nowMs = 0;
-    const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 }, { now: () => nowMs });
+    const { group, begun, end } = holdCommits({ queueSecondsMax: 0.05 }, { now: () => nowMs });
     const late = group.submit(1);
     nowMs = 30;
     const later = group.submit(2);
-    await started[0]?.promise;
+    await begun(0);
+    const queued = group.submit(3);
     nowMs = 60;
     expect(await rejectionOf(late)).toMatchObject({ reason: "store_unavailable" });
-    gates[0]?.resolve();
-    expect(await later).toBe(4);
+    expect(Bun.peek.status(later)).toBe("pending");
+    nowMs = 85;
+    expect(await rejectionOf(queued)).toMatchObject({ reason: "store_busy" });
+    expect(await rejectionOf(later)).toMatchObject({ reason: "store_unavailable" });
+    end(0, 1);
+    expect(await group.submit(4)).toBe(8);
   });
 
   test.each([
@@ -296,36 +207,40 @@ describe("group commit", () => {
 describe("several commits at one time", () => {
   const options = { inFlightMax: 2, keyOf: (write: number) => write % 10 };
 
-  test("are as many as may be, and take what has come meanwhile", async () => {
-    const { batches, gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits, options);
+  test("are as many as may be, and take what has come meanwhile; the end waits for all", async () => {
+    const { batches, group, begun, end } = holdCommits({}, options);
     const first = group.submit(1);
-    await started[0]?.promise;
+    await begun(0);
     const second = group.submit(2);
-    await started[1]?.promise;
+    await begun(1);
     const others = [3, 4].map((write) => group.submit(write));
     await new Promise(setImmediate);
     expect(batches).toEqual([[1], [2]]);
-    gates[1]?.resolve();
+    end(1);
     expect(await second).toBe(4);
-    await started[2]?.promise;
-    for (const gate of gates) gate.resolve();
-    expect(await Promise.all([first, ...others])).toEqual([2, 6, 8]);
+    await begun(2);
+    const closing = group.close();
+    end(2);
+    expect(await Promise.all(others)).toEqual([6, 8]);
+    await new Promise(setImmediate);
+    expect(Bun.peek.status(closing)).toBe("pending");
+    end(0);
+    await closing;
+    expect(await first).toBe(2);
     expect(batches).toEqual([[1], [2], [3, 4]]);
   });
 
   test("are not begun for fewer writes than the one under way has, unless that one takes long", async () => {
-    const { batches, gates, started, commit } = heldCommit();
     let nowMs = 0;
-    const group = new Batcher(commit, limits, { ...options, now: () => nowMs });
+    const { batches, group, begun, end } = holdCommits({}, { ...options, now: () => nowMs });
     const writes = [1, 2].map((write) => group.submit(write));
-    await started[0]?.promise;
+    await begun(0);
     writes.push(group.submit(3));
     await new Promise(setImmediate);
     expect(batches).toEqual([[1, 2]]);
     writes.push(group.submit(4));
-    await started[1]?.promise;
-    gates[1]?.resolve();
+    await begun(1);
+    end(1);
     await writes[3];
     writes.push(group.submit(5));
     await new Promise(setImmediate);
@@ -335,39 +250,35 @@ describe("several commits at one time", () => {
     ]);
     nowMs = 10;
     writes.push(group.submit(6));
-    await started[2]?.promise;
+    await begun(2);
     expect(batches.at(-1)).toEqual([5, 6]);
-    for (const gate of gates) gate.resolve();
+    end(0, 2);
     expect(await Promise.all(writes)).toEqual([2, 4, 6, 8, 10, 12]);
   });
 
   test("are begun for a single write once the one under way takes long, also if no other write comes", async () => {
-    const { batches, gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits, options);
+    const { batches, group, begun, end } = holdCommits({}, options);
     const writes = [1, 2].map((write) => group.submit(write));
-    await started[0]?.promise;
+    await begun(0);
     writes.push(group.submit(3));
-    await started[1]?.promise;
+    await begun(1);
     expect(batches).toEqual([[1, 2], [3]]);
-    for (const gate of gates) gate.resolve();
+    end(0, 1);
     expect(await Promise.all(writes)).toEqual([2, 4, 6]);
   });
 
   test("are never about the same thing, and what is held back keeps its order", async () => {
-    const { batches, gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits, options);
+    const { batches, group, begun, end } = holdCommits({}, options);
     const first = group.submit(1);
-    await started[0]?.promise;
+    await begun(0);
     const others = [11, 2, 21, 12].map((write) => group.submit(write));
-    await started[1]?.promise;
+    await begun(1);
     expect(batches).toEqual([[1], [2, 12]]);
-    gates[1]?.resolve();
+    end(1, 2);
     await others[1];
     await new Promise(setImmediate);
     expect(batches).toHaveLength(2);
-    gates[0]?.resolve();
-    await started[2]?.promise;
-    gates[2]?.resolve();
+    end(0);
     await Promise.all([first, ...others]);
     expect(batches).toEqual([[1], [2, 12], [11, 21]]);
   });
@@ -397,37 +308,18 @@ describe("several commits at one time", () => {
     await closing;
     expect(batches).toEqual([[1, 2], [3], [11]]);
   });
-
-  test("are all waited for by the end", async () => {
-    const { gates, started, commit } = heldCommit();
-    const group = new Batcher(commit, limits, options);
-    const writes = [group.submit(1)];
-    await started[0]?.promise;
-    writes.push(group.submit(2));
-    await started[1]?.promise;
-    const closing = group.close();
-    gates[0]?.resolve();
-    await writes[0];
-    await new Promise(setImmediate);
-    expect(Bun.peek.status(closing)).toBe("pending");
-    gates[1]?.resolve();
-    await closing;
-    expect(await Promise.all(writes)).toEqual([2, 4]);
-  });
 });
 
 describe("a block of writes", () => {
   test("waits for room in the queue, is judged in order, and has one promise", async () => {
-    const { batches, commit } = instantCommit();
-    const group = new Batcher(commit, { ...limits, queueLengthMax: 4 });
+    const { batches, group } = commitAtOnce({ queueLengthMax: 4 });
     expect(await group.submitAll([1, 2, 3, 4, 5])).toEqual([1, 2, 3, 4, 5]);
     expect(batches).toEqual([[1, 2], [3, 4], [5]]);
     expect(await group.submitAll([])).toEqual([]);
   });
 
   test("leaves room in the queue for single writes", async () => {
-    const { batches, commit } = instantCommit();
-    const group = new Batcher(commit, { ...limits, queueLengthMax: 4 });
+    const { batches, group } = commitAtOnce({ queueLengthMax: 4 });
     const block = group.submitAll([1, 2, 3, 4, 5, 6]);
     const singles = [7, 8].map((write) => group.submit(write));
     expect(group.waiting).toBe(8);
@@ -441,8 +333,7 @@ describe("a block of writes", () => {
   });
 
   test("waits for room for its text, and takes one text however long", async () => {
-    const { batches, commit } = instantCommit();
-    const group = new Batcher(commit, { ...limits, bodyBytesTotalMax: 100 });
+    const { batches, group } = commitAtOnce({ bodyBytesTotalMax: 100 });
     await group.submitAll([1, 2, 3, 4], [500, 20, 30, 1]);
     expect(batches).toEqual([[1], [2, 3], [4]]);
   });
@@ -467,7 +358,13 @@ describe("a block of writes", () => {
   });
 
   test("fails from the first write that is late to the last, so none overtakes another", async () => {
-    const { batches, group } = slowGroup(2_000, { queueLengthMax: 2 });
+    const { batches, commit } = commitAtOnce();
+    let now = 0;
+    const commitSlowly = (writes: readonly number[]): number[] => {
+      now += 2_000;
+      return commit(writes);
+    };
+    const group = new Batcher(commitSlowly, { ...limits, queueLengthMax: 2 }, { now: () => now });
     const outcomes = await group.submitAll([1, 2, 3, 4, 5, 6]);
     expect(batches).toEqual([[1], [2], [3]]);
     expect(outcomes.slice(0, 3)).toEqual([1, 2, 3]);
@@ -475,20 +372,17 @@ describe("a block of writes", () => {
   });
 
   test("ends when its time is over, although no commit ends", async () => {
-    const { started, commit, gates } = heldCommit();
-    const short = { ...limits, queueLengthMax: 2, queueSecondsMax: 0.05 };
     let nowMs = 0;
-    const group = new Batcher(commit, short, { now: () => nowMs });
+    const short = { queueLengthMax: 2, queueSecondsMax: 0.05 };
+    const { group, begun } = holdCommits(short, { now: () => nowMs });
     const outcomes = group.submitAll([1, 2, 3]);
-    await started[0]?.promise;
+    await begun(0);
     nowMs = 60;
     expect(await outcomes).toMatchObject([
       { reason: "store_unavailable" },
       { reason: "store_busy" },
       { reason: "store_busy" },
     ]);
-    gates[0]?.resolve();
-    await group.close();
   });
 
   test("waits for an outcome that is known later", async () => {
@@ -505,7 +399,7 @@ describe("a block of writes", () => {
   });
 
   test("that was accepted is settled before the end, and a later one is refused", async () => {
-    const group = new Batcher(instantCommit().commit, { ...limits, queueLengthMax: 2 });
+    const { group } = commitAtOnce({ queueLengthMax: 2 });
     const accepted = group.submitAll([1, 2, 3]);
     const closing = group.close();
     expect(await group.submitAll([4])).toMatchObject([{ reason: "shutting_down" }]);
