@@ -29,16 +29,7 @@ import { ShimmedDisk } from "./torture/shimmed-disk.ts";
 const canLimitFileSize = Bun.which("prlimit") !== null;
 
 /** A service whose syncs fail when the test says so. */
-interface UnsyncedService extends AsyncDisposable {
-  readonly process: ServiceProcess;
-  readonly path: string;
-  readonly startFailing: () => void;
-  readonly stopFailing: () => void;
-}
-
-async function spawnUnsynced(
-  settings: Readonly<Record<string, string>> = {},
-): Promise<UnsyncedService> {
+async function spawnUnsynced(settings: Readonly<Record<string, string>> = {}) {
   const disk = new ShimmedDisk();
   const service = await disk.start(settings);
   if (service === undefined) throw new Error("the service was killed");
@@ -47,12 +38,14 @@ async function spawnUnsynced(
     path: disk.storePath,
     startFailing: () => disk.control.set({ syncFailsPercent: 100 }),
     stopFailing: () => disk.control.set({}),
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       await service[Symbol.asyncDispose]();
       disk[Symbol.dispose]();
     },
   };
 }
+
+type UnsyncedService = Awaited<ReturnType<typeof spawnUnsynced>>;
 
 const GROUPS_MAX = 500;
 

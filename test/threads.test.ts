@@ -27,38 +27,21 @@ const id = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
 const tag = fc.option(text, { nil: undefined });
 const by = fc.option(text, { nil: undefined });
 const condition = fc.constantFrom({}, { match: "any" as const }, { noneMatch: ['"a"', '"b"'] });
-const plantOf = (of: bigint): fc.Arbitrary<Plant> =>
-  fc.record({ id: fc.constant(of), name: text, tag });
-
-const write: fc.Arbitrary<Write> = id.chain((of) =>
-  fc.oneof(
-    fc.record({
-      kind: fc.constant("create" as const),
-      id: fc.constant(of),
-      by,
-      plant: plantOf(of),
-    }),
-    fc.record({
-      kind: fc.constant("replace" as const),
-      id: fc.constant(of),
-      by,
-      plant: plantOf(of),
-      condition,
-    }),
-    fc.record({
-      kind: fc.constant("remove" as const),
-      id: fc.constant(of),
-      by,
-      plant: fc.constant(undefined),
-      condition,
-    }),
+const write: fc.Arbitrary<Write> = id.chain((of) => {
+  const change = { id: fc.constant(of), by };
+  const plant: fc.Arbitrary<Plant> = fc.record({ id: fc.constant(of), name: text, tag });
+  const none = fc.constant(undefined);
+  return fc.oneof(
+    fc.record({ kind: fc.constant("create" as const), ...change, plant }),
+    fc.record({ kind: fc.constant("replace" as const), ...change, plant, condition }),
+    fc.record({ kind: fc.constant("remove" as const), ...change, plant: none, condition }),
     fc.record({
       kind: fc.constant("run" as const),
       concernsPlants: fc.boolean(),
       statements: fc.constant([["SELECT $1", "x", 1, null]] as const),
     }),
-  ),
-);
+  );
+});
 
 test("a batch arrives as it was sent: every kind of write, any id and text", () => {
   fc.assert(

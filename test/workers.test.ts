@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { findFreePort } from "./support/postgres-files.ts";
 
@@ -21,43 +21,34 @@ async function createWhenListening(url: string): Promise<number> {
 }
 
 describe.skipIf(!isLinux)("several threads", () => {
-  test("are refused a port that somebody else has", async () => {
-    using folder = makeTemporaryFolder();
-    using other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
-    const args = ["serve", "--workers", "2", "--port", String(other.port)];
-    const { exitCode, stderr, stdout } = await runCommand(args, {
-      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
-    });
+  async function expectPortInUse(port: number, workers: string): Promise<void> {
+    using at = makeWorkplace();
+    const args = ["serve", "--workers", workers, "--port", String(port)];
+    const { exitCode, stderr, stdout } = await runCommand(args, at.env);
     expect([exitCode, stdout]).toEqual([1, ""]);
-    expect(stderr).toContain(`Port ${other.port} of 127.0.0.1 is in use.`);
-  });
+    expect(stderr).toContain(`Port ${port} of 127.0.0.1 is in use.`);
+  }
 
-  test.each(["1", "2"])("let no second service have their port, with %s", async (workers) => {
-    using folder = makeTemporaryFolder();
-    await using service = await spawnService({
-      DATABASE_URL: `sqlite:${folder.path}/first.db`,
-      PLANTSTORE_WORKERS: "2",
-    });
-    const args = ["serve", "--workers", workers, "--port", new URL(service.started.url).port];
-    const { exitCode, stderr } = await runCommand(args, {
-      DATABASE_URL: `sqlite:${folder.path}/second.db`,
-    });
-    expect(exitCode).toBe(1);
-    expect(stderr).toContain("is in use.");
+  test("are refused a port that somebody else has, and let no second service have theirs", async () => {
+    using other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+    await expectPortInUse(other.port as number, "2");
+    using at = makeWorkplace();
+    await using service = await spawnService({ ...at.env, PLANTSTORE_WORKERS: "2" });
+    const port = Number(new URL(service.started.url).port);
+    for (const workers of ["1", "2"]) await expectPortInUse(port, workers);
   });
 
   test("end, with the port that the system chose, if the start fails", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    mkdirSync(`${path}.token`);
+    using at = makeWorkplace();
+    mkdirSync(`${at.store}.token`);
     const args = ["serve", "--workers", "2", "--port", "0"];
-    const { exitCode, stdout } = await runCommand(args, { DATABASE_URL: `sqlite:${path}` });
+    const { exitCode, stdout } = await runCommand(args, at.env);
     expect([exitCode, stdout]).toEqual([1, ""]);
   });
 
   test.each([16, 24, 32])("start with %i descriptors, or say why they cannot", async (count) => {
-    using folder = makeTemporaryFolder();
-    const env = { ...token, DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    using at = makeWorkplace();
+    const env = { ...token, ...at.env };
     const few = ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
     try {
       await using service = await spawnService(env, few);
@@ -70,15 +61,11 @@ describe.skipIf(!isLinux)("several threads", () => {
   });
 
   test("answer what comes as soon as they listen, before that is announced", async () => {
-    using folder = makeTemporaryFolder();
     for (let start = 0; start < 3; start++) {
+      using at = makeWorkplace();
       const port = findFreePort();
-      const starting = spawnService({
-        ...token,
-        DATABASE_URL: `sqlite:${folder.path}/plants-${start}.db`,
-        PLANTSTORE_WORKERS: "2",
-        PORT: String(port),
-      });
+      const settings = { PLANTSTORE_WORKERS: "2", PORT: String(port) };
+      const starting = spawnService({ ...token, ...at.env, ...settings });
       const status = await createWhenListening(`http://127.0.0.1:${port}`);
       await using service = await starting;
       expect([service.started.url, status]).toEqual([`http://127.0.0.1:${port}`, 200]);
