@@ -122,7 +122,7 @@ describe("GET /changes", () => {
     await createAll(service, [1, 2, 11, 111, 5]);
     for (const name of ["plant 6", ",11,"])
       await service.create(JSON.stringify({ id: name.length, name }));
-    await send(service, "DELETE", "/plants/11");
+    await send(service, "DELETE", "/plants/11?batch=x");
     const all = await read(service, "?limit=1000");
     expect(all).toHaveLength(8);
     const filters: Record<string, (change: ShownChange) => boolean> = {
@@ -133,6 +133,10 @@ describe("GET /changes", () => {
       "&id=12": () => false,
       "&by=PLANTSTORE_TOKEN": () => true,
       "&by=x": () => false,
+      "&batch=x": ({ batch }) => batch === "x",
+      "&batch=x&id=1": () => false,
+      "&batch=x&by=PLANTSTORE_TOKEN": ({ batch }) => batch === "x",
+      "&batch=x&by=PLANTSTORE_TOKE": () => false,
     };
     for (const [filter, isWanted] of Object.entries(filters))
       for (const limit of [1, 2, 3, 1000]) {

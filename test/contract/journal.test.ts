@@ -12,57 +12,37 @@ const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefine
 
 const plant = (id: bigint, name: string, tag?: string) => ({ id, name, tag });
 
-/** Without its number and time. */
-const contentOf = ({ type, id, by, plant: now, before }: Change): unknown[] => [
-  type,
-  id,
-  by,
-  now,
-  before,
-];
-
-/** As a change shows it. */
-const shown = ({ name, tag }: ReturnType<typeof plant>) =>
-  tag === undefined ? { name } : { name, tag };
-
 describe("the journal", () => {
   test("has every change, in order, with what was before and who made it", async () => {
     await using store = await openTestStore();
     const startedAtMs = Date.now();
-    const [fern, tree, moss] = [
-      plant(1n, "fern", "x"),
-      plant(1n, "tree"),
-      plant(2n ** 63n - 1n, "m"),
-    ];
+    const [fern, tree] = [plant(1n, "fern", "x"), plant(1n, "tree")];
+    const [moss, odd] = [plant(2n ** 63n - 1n, "m"), plant(-3n, '"],\\ ü\u0001', "")];
     await store.createPlant(fern, "till");
     await store.createPlant(fern, "till");
     await rejectionOf(store.createPlant(tree, "till"));
     await rejectionOf(store.removePlant(7n, {}, "till"));
     await store.replacePlant(tree, {}, "office");
-    await store.createPlants([moss, fern, moss, plant(-3n, '"],\\ ü\u0001', "")], "import");
+    await store.createPlants([moss, fern, moss, odd], "import");
     await store.removePlant(1n, {});
     const page = await store.readChanges(all);
     const changes = changesIn(page);
-    expect(changes.map(contentOf)).toContainEqual([
-      "created",
-      moss.id,
-      "import",
-      shown(moss),
-      undefined,
+    // Of the plants of a batch, the order is that of their ids on one engine, and as given on another.
+    const shown = changes.map(({ seq: _seq, time: _time, ...rest }) => rest);
+    const fernShown = { name: "fern", tag: "x" };
+    expect(shown.filter(({ id }) => id === 1n)).toEqual([
+      { type: "created", id: 1n, by: "till", plant: fernShown },
+      { type: "replaced", id: 1n, by: "office", plant: { name: "tree" }, before: fernShown },
+      { type: "removed", id: 1n, before: { name: "tree" } },
     ]);
-    expect(changes.map(contentOf).filter(([, id]) => id === 1n)).toEqual([
-      ["created", 1n, "till", shown(fern), undefined],
-      ["replaced", 1n, "office", shown(tree), shown(fern)],
-      ["removed", 1n, undefined, undefined, shown(tree)],
-    ]);
-    expect(changes.find(({ id }) => id === -3n)?.plant).toEqual({
-      name: '"],\\ ü\u0001',
-      tag: "",
-    });
+    for (const { id, name, tag } of [moss, odd])
+      expect(shown.filter((change) => change.id === id)).toEqual([
+        { type: "created", id, by: "import", plant: tag === undefined ? { name } : { name, tag } },
+      ]);
     expect(changes).toHaveLength(5);
-    expect(changes).toEqual(changes.toSorted((one, other) => one.seq - other.seq));
-    expect(new Set(page.changes.map(({ seq }) => seq)).size).toBe(5);
-    expect(page.changes[0]?.seq).toBeGreaterThanOrEqual(startedAtMs * 1000);
+    const seqs = changes.map(({ seq }) => seq);
+    expect(seqs).toEqual([...new Set(seqs)].toSorted((one, other) => one - other));
+    expect(seqs[0]).toBeGreaterThanOrEqual(startedAtMs * 1000);
     for (const { atMs } of page.changes) expect(Math.abs(atMs - startedAtMs)).toBeLessThan(60_000);
     expect(page).toMatchObject({ last: page.newest, hasMore: false });
   });

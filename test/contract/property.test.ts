@@ -9,16 +9,6 @@ import { isReplay, type StoredPlant } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
 import { startService } from "../support/service.ts";
 
-/** Less than a test has. */
-const SEARCH_MS_MAX = 240_000;
-const runs = (count: number): fc.Parameters<unknown> => ({
-  seed,
-  numRuns: Math.ceil(count * runsFactor),
-  // The search for the smallest failure ends before the runner loses its patience, and with it the report.
-  interruptAfterTimeLimit: SEARCH_MS_MAX,
-  markInterruptAsFailure: true,
-});
-
 const service = await startService({ PLANTSTORE_LOG_LEVEL: "error" });
 const { database } = service;
 
@@ -30,8 +20,6 @@ const toAnswer = ({ name, tag }: StoredPlant): unknown => (tag === null ? { name
 const TOGETHER = 20;
 /** Bodies are read before any engine is asked: the others see a share of them. */
 const share = engine === "sqlite" ? 1 : 0.3;
-
-const byId = (one: StoredPlant, other: StoredPlant): number => (one.id < other.id ? -1 : 1);
 
 describe("POST /plants, for any plant", () => {
   const written = anyPlant.chain((plant) =>
@@ -60,9 +48,17 @@ describe("POST /plants, for any plant", () => {
             }),
           );
           const plants = several.map(({ plant }) => plant);
-          expect(await database.readPlants()).toEqual(plants.toSorted(byId));
+          expect(await database.readPlants()).toEqual(
+            plants.toSorted((one, other) => (one.id < other.id ? -1 : 1)),
+          );
         }
       }),
-      runs(40 * share),
+      {
+        seed,
+        numRuns: Math.ceil(40 * share * runsFactor),
+        // The search for the smallest failure ends before the test's time does, and with it the report.
+        interruptAfterTimeLimit: 240_000,
+        markInterruptAsFailure: true,
+      },
     ));
 });
