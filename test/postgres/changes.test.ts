@@ -12,31 +12,25 @@ import { onServer } from "../../src/store/postgres/pool.ts";
 import { parsePostgresUrl } from "../../src/domain/store-url.ts";
 import { changesIn } from "../support/plants.ts";
 import { rejectionOf } from "../support/expect.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { createTestDatabase } from "../support/postgres-server.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
-interface Scene extends AsyncDisposable {
-  readonly url: string;
-  readonly open: () => Promise<Store>;
-  /** A session of its own, which may hold a transaction open. */
-  readonly connect: () => SQL;
-}
-
-async function makeScene(): Promise<Scene> {
+async function makeScene() {
   await using made = new AsyncDisposableStack();
-  const database = made.use(await createTestDatabase(await sharedPostgres()));
-  const { config } = resolveConfig({}, { DATABASE_URL: database.url });
+  const { url } = made.use(await createTestDatabase());
+  const { config } = resolveConfig({}, { DATABASE_URL: url });
   const stack = made.move();
   return {
-    url: database.url,
-    open: async () => {
-      const store = await openStore(database.url, config);
+    url,
+    open: async (): Promise<Store> => {
+      const store = await openStore(url, config);
       stack.defer(() => store.close());
       return store;
     },
-    connect: () => {
-      const db = new SQL(database.url, { max: 1 });
+    /** A session of its own, which may hold a transaction open. */
+    connect: (): SQL => {
+      const db = new SQL(url, { max: 1 });
       stack.defer(() => db.close());
       return db;
     },

@@ -1,29 +1,19 @@
 /** The command line on PostgreSQL: the same commands, and from one engine to the other and back. */
 
 import { describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
 import { runCommand, spawnService } from "../support/command.ts";
-import { lines, makeWorkplace, type Workplace } from "../support/folder.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { lines, makeWorkplace } from "../support/folder.ts";
+import { createTestDatabase } from "../support/postgres-server.ts";
 import { readFolder } from "../support/stores.ts";
 
-interface Place extends AsyncDisposable {
-  readonly at: Workplace;
-  readonly env: Readonly<Record<string, string>>;
-  readonly url: string;
-  readonly run: <Row>(statement: string) => Promise<Row[]>;
-}
-
-async function makePlace(files: Readonly<Record<string, string>> = {}): Promise<Place> {
-  const server = await sharedPostgres();
-  const database = await createTestDatabase(server);
+async function makePlace(files: Readonly<Record<string, string>> = {}) {
+  const database = await createTestDatabase();
   const at = makeWorkplace(files);
   return {
+    ...database,
     at,
-    url: database.url,
     env: { DATABASE_URL: database.url },
-    run: (statement) => server.run(statement, database.name),
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       at[Symbol.dispose]();
       await database[Symbol.asyncDispose]();
     },
@@ -39,24 +29,6 @@ const extremes = [
 const extremesText = extremes.map((line) => `${line}\n`).join("");
 
 describe("on PostgreSQL", () => {
-  test("what is imported is exported again without a difference", async () => {
-    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 1_500) });
-    const { at, env } = place;
-    const imported = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
-    expect(imported).toMatchObject({ exitCode: 0 });
-    expect(JSON.parse(imported.stdout)).toMatchObject({ created: 1_504, replayed: 0, refused: 0 });
-    const again = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
-    expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replayed: 1_504, refused: 0 });
-    for (const format of ["ndjson", "csv"]) {
-      const file = at.file(`out.${format}`);
-      expect(await runCommand(["export", "--output", file], env)).toMatchObject({ exitCode: 0 });
-      const back = await runCommand(["import", file, "--json"], env);
-      expect(JSON.parse(back.stdout)).toMatchObject({ created: 0, replayed: 1_504, refused: 0 });
-    }
-    const found = readFileSync(at.file("out.ndjson"), "utf8").split("\n");
-    for (const line of extremes) expect(found).toContain(line);
-  });
-
   test("a command that only reads does not create a missing store", async () => {
     await using place = await makePlace();
     for (const command of [["export"], ["token", "list"], ["token", "revoke", "x"], ["check"]])

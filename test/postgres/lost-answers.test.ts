@@ -1,9 +1,17 @@
-/** Connections that break in the middle of a write: it is answered 503, may be stored, and is never sent twice. */
+/**
+ * Connections that break in the middle of a write, and statements that reach the server after they were given up: the
+ * write is answered 503, may be stored, is never sent twice, and undoes nothing that was done since.
+ */
 
+import { SQL } from "bun";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { expectRefusal } from "../support/expect.ts";
+import type { Refusal } from "../../src/domain/errors.ts";
+import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { expectRefusal, rejectionOf } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
-import { makePlants, type StoredPlant } from "../support/plants.ts";
+import { isReplay, makePlants, type StoredPlant } from "../support/plants.ts";
+import { sharedPostgres } from "../support/postgres-server.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
 import { until } from "../support/until.ts";
@@ -12,7 +20,7 @@ const INSERT = "INSERT INTO plants ";
 const CHANGE = "WITH wanted";
 
 /** Until then a lost statement may still be executed, so its write is not answered before. */
-const STATEMENT_MS = 300;
+const STATEMENT_MS = 600;
 
 let disturbed: DisturbedService;
 beforeAll(async () => {
@@ -36,8 +44,9 @@ const put = (id: bigint, name: string, ifMatch?: string): Promise<Response> =>
 
 const remove = (id: bigint): Promise<Response> => disturbed.send("DELETE", `/plants/${id}`);
 
-const entityTag = async (id: bigint): Promise<string> =>
-  (await disturbed.send("GET", `/plants/${id}`)).headers.get("etag") ?? "";
+const FERN_TAG = entityTagOf(formatStoredPlant({ id: 1n, name: "fern" }));
+
+const create = (plant: StoredPlant): Promise<Response> => sendPlant(disturbed.service.url, plant);
 
 /** Sends a write whose statement is executed, and whose answer is lost after `meanwhile`. */
 async function loseAnswer(
@@ -56,7 +65,6 @@ async function loseAnswer(
 
 describe("POST /plants", () => {
   const plants = makePlants(60, (index) => fern(BigInt(index), `fern ${index}`));
-  const create = (plant: StoredPlant): Promise<Response> => sendPlant(disturbed.service.url, plant);
 
   test("cut off on its way there, it is refused for now and not sent again; the client's retry creates it", async () => {
     const catching = disturbed.proxy.holdStatement(INSERT);
@@ -72,15 +80,6 @@ describe("POST /plants", () => {
     const again = await create(fern(1n));
     expect(again.status).toBe(200);
     expect(again.headers.has("idempotent-replayed")).toBe(false);
-  });
-
-  test("whose answer was cut off, it is refused for now; the client's retry is a replay", async () => {
-    const response = await loseAnswer(INSERT, () => create(fern(1n)));
-    await expectRefusal(response, "store_unavailable");
-    expect(await disturbed.readPlants()).toEqual([fern(1n)]);
-    const again = await create(fern(1n));
-    expect(again.status).toBe(200);
-    expect(again.headers.get("idempotent-replayed")).toBe("true");
   });
 
   test("still queued when a connection is lost, creates go on to the next one, and do not wait for the lost one", async () => {
@@ -118,19 +117,37 @@ describe("POST /plants", () => {
   });
 });
 
-test.each<[string, string, () => Promise<Response>, since: string, StoredPlant[]]>([
-  ["POST", INSERT, () => sendPlant(disturbed.service.url, fern(1n)), "DELETE FROM plants", []],
-  ["PUT", CHANGE, () => put(1n, "bracken"), "UPDATE plants SET name = 'fern'", [fern(1n)]],
-  ["DELETE", CHANGE, () => remove(1n), "INSERT INTO plants VALUES (1, 'fern')", [fern(1n)]],
-])(
-  "%s whose answer was cut off undoes nothing that others have done since",
-  async (method, statement, ask, since, stored) => {
+describe.each<
+  [method: string, string, () => Promise<Response>, StoredPlant[], retry: number, since: string]
+>([
+  ["POST", INSERT, () => create(fern(1n)), [fern(1n)], 200, "DELETE FROM plants"],
+  [
+    "PUT",
+    CHANGE,
+    () => put(1n, "x", FERN_TAG),
+    [fern(1n, "x")],
+    412,
+    "UPDATE plants SET name = 'y'",
+  ],
+  ["DELETE", CHANGE, () => remove(1n), [], 404, "INSERT INTO plants VALUES (1, 'y')"],
+])("%s whose answer was cut off", (method, statement, ask, stored, retried, since) => {
+  beforeEach(async () => {
     if (method !== "POST") await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
+  });
+
+  test("is refused for now; the client's retry tells what became of it", async () => {
+    await expectRefusal(await loseAnswer(statement, ask), "store_unavailable");
+    expect(await disturbed.readPlants()).toEqual(stored);
+    const again = await ask();
+    expect([again.status, isReplay(again)]).toEqual([retried, method === "POST"]);
+  });
+
+  test("undoes nothing that others have done since", async () => {
     const response = await loseAnswer(statement, ask, () => disturbed.run(since));
     await expectRefusal(response, "store_unavailable");
-    expect(await disturbed.readPlants()).toEqual(stored);
-  },
-);
+    expect(await disturbed.readPlants()).toEqual(method === "POST" ? [] : [fern(1n, "y")]);
+  });
+});
 
 test("a batch about long plants is compared at the server, which does not send them", async () => {
   await disturbed.run(
@@ -166,56 +183,35 @@ describe("GET /plants", () => {
   });
 });
 
-describe("PUT /plants/{id}", () => {
-  beforeEach(async () => {
-    await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'moss', NULL)");
-  });
-
-  test("whose answer was cut off, it is refused for now; its condition tells the client what became of it", async () => {
-    const tag = await entityTag(1n);
-    const response = await loseAnswer(CHANGE, () => put(1n, "bracken", tag));
-    await expectRefusal(response, "store_unavailable");
-    expect(await disturbed.readPlants()).toContainEqual(fern(1n, "bracken"));
-    expect((await put(1n, "bracken", tag)).status).toBe(412);
-  });
-
-  test("in a batch whose statement was lost, what needs no statement has its own outcome, and so has the next statement", async () => {
-    const tag = await entityTag(1n);
-    // The write connection is busy, so the others are one batch.
-    const holding = disturbed.proxy.holdAnswer(INSERT);
-    const first = sendPlant(disturbed.service.url, fern(9n));
-    const held = await holding;
-    await held.whole;
-    const catching = disturbed.proxy.holdAnswer(CHANGE);
-    const writes: Promise<Response>[] = [];
-    for (const send of [
-      () => put(1n, "bracken", tag),
-      () => put(2n, "lichen", '"not-its-tag"'),
-      () => put(3n, "nothing"),
-      () => remove(2n),
-    ]) {
-      writes.push(send());
-      await until(
-        "the write is queued, behind those before it",
-        () => disturbed.service.store.writesWaiting === 1 + writes.length,
-      );
-    }
-    held.release();
-    expect((await first).status).toBe(200);
-    const caught = await catching;
-    await caught.whole;
-    caught.cut();
-    const statuses = (await Promise.all(writes)).map(({ status }) => status);
-    expect(statuses).toEqual([503, 412, 404, 204]);
-    expect(await disturbed.readPlants()).toEqual([fern(1n, "bracken"), fern(9n)]);
-  });
-});
-
-test("DELETE whose answer was cut off is refused for now; the client's retry finds nothing", async () => {
-  await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
-  await expectRefusal(await loseAnswer(CHANGE, () => remove(1n)), "store_unavailable");
-  expect(await disturbed.readPlants()).toEqual([]);
-  expect((await remove(1n)).status).toBe(404);
+test("PUT in a batch whose statement was lost, what needs no statement has its own outcome, and so has the next statement", async () => {
+  await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'moss', NULL)");
+  // The write connection is busy, so the others are one batch.
+  const holding = disturbed.proxy.holdAnswer(INSERT);
+  const first = create(fern(9n));
+  const held = await holding;
+  await held.whole;
+  const catching = disturbed.proxy.holdAnswer(CHANGE);
+  const writes: Promise<Response>[] = [];
+  for (const send of [
+    () => put(1n, "bracken", FERN_TAG),
+    () => put(2n, "lichen", '"not-its-tag"'),
+    () => put(3n, "nothing"),
+    () => remove(2n),
+  ]) {
+    writes.push(send());
+    await until(
+      "the write is queued, behind those before it",
+      () => disturbed.service.store.writesWaiting === 1 + writes.length,
+    );
+  }
+  held.release();
+  expect((await first).status).toBe(200);
+  const caught = await catching;
+  await caught.whole;
+  caught.cut();
+  const statuses = (await Promise.all(writes)).map(({ status }) => status);
+  expect(statuses).toEqual([503, 412, 404, 204]);
+  expect(await disturbed.readPlants()).toEqual([fern(1n, "bracken"), fern(9n)]);
 });
 
 test("a webhook that was stored, and the answer cut off, is shown with its secret; so is its next one; and it is removed", async () => {
@@ -233,4 +229,109 @@ test("a webhook that was stored, and the answer cut off, is shown with its secre
   const removeIt = (): Promise<Response> => disturbed.send("DELETE", "/webhooks/shop");
   expect((await loseAnswer("DELETE FROM plantstore_webhooks", removeIt)).status).toBe(204);
   expect((await removeIt()).status).toBe(404);
+});
+
+type Caught = Awaited<ReturnType<DisturbedService["proxy"]["holdStatement"]>>;
+
+describe("a statement that was held up on its way", () => {
+  for (const [kind, loseTime] of [
+    ["and given up", () => undefined],
+    ["and whose connection was lost", (caught: Caught) => caught.cutClient()],
+  ] as const) {
+    test(`${kind}, does not bring a plant back that was created by a retry and removed since`, async () => {
+      const caught = disturbed.proxy.holdStatement(INSERT);
+      const created = create(fern(1n));
+      const connection = await caught;
+      await connection.whole;
+      loseTime(connection);
+      expect((await created).status).toBe(503);
+      expect((await create(fern(1n))).status).toBe(200);
+      expect((await remove(1n)).status).toBe(204);
+      connection.release();
+      await connection.served;
+      expect(await disturbed.readPlants()).toEqual([]);
+    });
+
+    test(`${kind}, does not make a change that others have undone since`, async () => {
+      await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
+      const caught = disturbed.proxy.holdStatement(CHANGE);
+      const replaced = put(1n, "bracken");
+      const connection = await caught;
+      await connection.whole;
+      loseTime(connection);
+      expect((await replaced).status).toBe(503);
+      expect((await put(1n, "bracken")).status).toBe(200);
+      expect((await put(1n, "fern")).status).toBe(200);
+      connection.release();
+      await connection.served;
+      expect(await disturbed.readPlants()).toEqual([fern(1n)]);
+    });
+  }
+});
+
+/** A transaction that has touched a plant and does not end until it is released. */
+async function hold(statement: string): Promise<AsyncDisposable> {
+  const db = new SQL((await sharedPostgres()).urlOf(disturbed.database), { max: 1, tls: false });
+  await db.unsafe("BEGIN");
+  await db.unsafe(statement);
+  return {
+    async [Symbol.asyncDispose]() {
+      await db.unsafe("ROLLBACK");
+      await db.close();
+      // Statements that waited for it are done when nothing is under way any more.
+      await until("no statement is under way", async () => (await countActive()) === 0);
+    },
+  };
+}
+
+async function countActive(): Promise<number> {
+  const rows = await disturbed.run(
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()",
+  );
+  return rows.length;
+}
+
+/** Asked for in one tick, they share a statement. */
+async function refusalsOf(...writes: Promise<unknown>[]): Promise<unknown[]> {
+  const refusals = await Promise.all(writes.map(rejectionOf));
+  return refusals.map((refusal) => (refusal as Refusal).reason);
+}
+
+/** After a commit of two writes, the next two share a commit. */
+const expectTwo = (store: Store): Promise<unknown> =>
+  store.createPlants([8n, 9n].map((id) => ({ id, name: "primer", tag: undefined })));
+
+describe("a statement that has begun and waits for another transaction", () => {
+  const unavailable = ["store_unavailable", "store_unavailable"];
+
+  test("does not bring a plant back that was created by another request and removed since", async () => {
+    const { store } = disturbed.service;
+    await expectTwo(store);
+    {
+      await using held = new AsyncDisposableStack();
+      held.use(await hold("INSERT INTO plants VALUES (1, 'held', NULL)"));
+      const writes = [1n, 2n].map((id) => store.createPlant({ id, name: "fern", tag: undefined }));
+      expect(await refusalsOf(...writes)).toEqual(unavailable);
+      expect((await create(fern(2n))).status).toBe(200);
+      expect((await remove(2n)).status).toBe(204);
+    }
+    expect(await disturbed.readPlants()).not.toContainEqual(fern(2n));
+  });
+
+  test("does not make a change that others have undone since", async () => {
+    const { store } = disturbed.service;
+    await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'fern', NULL)");
+    await expectTwo(store);
+    {
+      await using held = new AsyncDisposableStack();
+      held.use(await hold("SELECT FROM plants WHERE id = 1 FOR UPDATE"));
+      const writes = [1n, 2n].map((id) =>
+        store.replacePlant({ id, name: "bracken", tag: undefined }, {}),
+      );
+      expect(await refusalsOf(...writes)).toEqual(unavailable);
+      expect((await put(2n, "bracken")).status).toBe(200);
+      expect((await put(2n, "fern")).status).toBe(200);
+    }
+    expect(await disturbed.readPlants()).toContainEqual(fern(2n));
+  });
 });

@@ -3,7 +3,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { spawnService } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { createTestDatabase } from "../support/postgres-server.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
@@ -16,7 +16,7 @@ const HELD_BYTES_MAX = 4 * PAGE_BYTES;
 const MEMORY_BYTES_MAX = 256 * 1024 ** 2;
 
 await using opened = new AsyncDisposableStack();
-const database = opened.use(await createTestDatabase(await sharedPostgres()));
+const database = opened.use(await createTestDatabase());
 const service = opened.use(
   await spawnService({
     DATABASE_URL: database.url,

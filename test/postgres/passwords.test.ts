@@ -37,17 +37,6 @@ function expectNoPassword(text: string): void {
 }
 
 describe("openStore", () => {
-  test("a right password works over SCRAM, however long and odd it is", async () => {
-    const store = await openStore(urlOf(PASSWORD), config);
-    await store.probe();
-    await store.close();
-    expectNoPassword(JSON.stringify(store.description));
-    const [row] = await server.run<{ verifier: string }>(
-      "SELECT rolpassword AS verifier FROM pg_authid WHERE rolname = 'keeper'",
-    );
-    expect(row?.verifier).toStartWith("SCRAM-SHA-256$");
-  });
-
   test("PGPASSWORD is used if the URL has no password, and only then", async () => {
     const url = urlOf("").replace(":@", "@");
     for (const [databaseUrl, PGPASSWORD, exitCode] of [
@@ -56,7 +45,7 @@ describe("openStore", () => {
       [urlOf(PASSWORD), "wrong", 0],
     ] as const) {
       const env = { DATABASE_URL: databaseUrl, PGPASSWORD };
-      const ran = await runCommand(["check"], env);
+      const ran = await runCommand(["migrate"], env);
       expect([databaseUrl, ran.exitCode]).toEqual([databaseUrl, exitCode]);
       expectNoPassword(ran.stdout + ran.stderr);
     }
@@ -96,7 +85,6 @@ describe("plantstore", () => {
   });
 
   test.each([
-    ["a wrong password", () => urlOf(`${PASSWORD}!`)],
     ["no such database", () => urlOf(PASSWORD, "nowhere")],
     ["a database of somebody else", () => urlOf(PASSWORD, "foreign_plants")],
     ["no server", () => urlOf(PASSWORD, "plants", 1)],

@@ -28,31 +28,27 @@ describe("a row that only PostgreSQL refuses", () => {
     (await Promise.allSettled(writes)).map(({ status }) => status);
   const expected = plants.map((_, index) => (isRefused(index) ? "rejected" : "fulfilled"));
 
-  test("fails alone when it is created with others", async () => {
+  test.each(["created", "replaced"])("fails alone when it is %s with others", async (change) => {
     await using disturbed = await startDisturbed();
     const { store, url } = disturbed.service;
+    const isNew = change === "created";
+    if (!isNew)
+      await disturbed.run("INSERT INTO plants SELECT id, 'before' FROM generate_series(0, 39) id");
     await disturbed.run(constraint);
-    const creates = plants.map(({ id, name }) => store.createPlant({ id, name, tag: undefined }));
-    expect(await outcomesOf(creates)).toEqual(expected);
-    expect(await disturbed.readPlants()).toEqual(plants.filter((_, index) => !isRefused(index)));
-    expect(await readRefusal(await sendPlant(url, fern(0)))).toBe("internal");
-    expect(await readRefusal(await sendPlant(url, fern(1)))).toBe(200);
-  });
-
-  test("fails alone when it is replaced with others", async () => {
-    await using disturbed = await startDisturbed();
-    const { store } = disturbed.service;
-    await disturbed.run("INSERT INTO plants SELECT id, 'as it was' FROM generate_series(0, 39) id");
-    await disturbed.run(constraint);
-    const replaces = plants.map(({ id, name }) =>
-      store.replacePlant({ id, name, tag: undefined }, {}),
+    const writes = plants.map(({ id, name }) =>
+      isNew ? store.createPlant({ id, name }) : store.replacePlant({ id, name }, {}),
     );
-    expect(await outcomesOf(replaces)).toEqual(expected);
-    expect((await disturbed.readPlants()).map(({ name }) => name)).toEqual(
-      plants.map(({ name }, index) => (isRefused(index) ? "as it was" : name)),
+    expect(await outcomesOf(writes)).toEqual(expected);
+    expect(await disturbed.readPlants()).toEqual(
+      plants.flatMap(({ id, name }, index) => {
+        if (!isRefused(index)) return { id, name, tag: null };
+        return isNew ? [] : { id, name: "before", tag: null };
+      }),
     );
     const sent = { body: JSON.stringify({ name: "0" }) };
-    expect(await readRefusal(await disturbed.send("PUT", "/plants/0", sent))).toBe("internal");
+    const again = isNew ? sendPlant(url, fern(0)) : disturbed.send("PUT", "/plants/0", sent);
+    expect(await readRefusal(await again)).toBe("internal");
+    expect(await readRefusal(await sendPlant(url, fern(1)))).toBe(200);
   });
 });
 

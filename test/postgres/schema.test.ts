@@ -4,37 +4,32 @@ import { describe, expect, test } from "bun:test";
 import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
-import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { FURTHER_STEP } from "../support/limits.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import {
+  createTestDatabase,
+  type PostgresDatabase,
+  sharedPostgres,
+} from "../support/postgres-server.ts";
 
 const { config } = resolveConfig({}, {});
-
-interface Opened extends AsyncDisposable {
-  readonly url: string;
-  readonly run: <Row>(statement: string) => Promise<Row[]>;
-}
-
-async function openDatabase(): Promise<Opened> {
-  const server = await sharedPostgres();
-  const database = await createTestDatabase(server);
-  return {
-    url: database.url,
-    run: (statement) => server.run(statement, database.name),
-    [Symbol.asyncDispose]: () => database[Symbol.asyncDispose](),
-  };
-}
 
 async function openAndClose(url: string): Promise<void> {
   await (await openStore(url, config)).close();
 }
 
+async function expectNotOpened(url: string, says: string): Promise<void> {
+  // Nothing of it is waited for: otherwise the test would run into its time-out.
+  const error = await rejectionOf(openStore(url, { ...config, queueSecondsMax: 3_600 }));
+  expect(error).toBeInstanceOf(StoreOpenError);
+  expect((error as Error).message).toContain(says);
+}
+
 /** A user who may do what is granted, and nothing else. */
-async function makeClerk({ url, run }: Opened) {
+async function makeClerk({ url, run }: PostgresDatabase) {
   const name = `clerk_${Date.now()}`;
   await run(`CREATE ROLE ${name} LOGIN`);
   return {
@@ -54,26 +49,11 @@ const tables = `SELECT table_name AS name FROM information_schema.tables
   WHERE table_schema = current_schema() ORDER BY 1`;
 
 describe("the schema", () => {
-  test("is made by the first of many stores that are opened at once, and once", async () => {
-    await using database = await openDatabase();
-    const stores: Store[] = await Promise.all(
-      Array.from({ length: 8 }, () => openStore(database.url, config)),
-    );
-    await Promise.all(stores.map((store, id) => store.createPlant(plant(BigInt(id)))));
-    await Promise.all(stores.map((store) => store.close()));
-    expect(await database.run("SELECT version FROM plantstore_version")).toEqual([
-      { version: steps.length },
-    ]);
-    expect(await database.run("SELECT count(*)::int AS count FROM plants")).toEqual([{ count: 8 }]);
-  });
-
   test("that a newer plantstore has made is not touched", async () => {
-    await using database = await openDatabase();
+    await using database = await createTestDatabase();
     await openAndClose(database.url);
     await database.run(`UPDATE plantstore_version SET version = ${steps.length + 1}`);
-    const error = await rejectionOf(openStore(database.url, config));
-    expect(error).toBeInstanceOf(StoreOpenError);
-    expect((error as Error).message).toContain("A newer plantstore wrote it");
+    await expectNotOpened(database.url, "A newer plantstore wrote it");
     for (const command of [["migrate"], ["migrate", "--dry-run"], ["check"]])
       expect(await runCommand(command, { DATABASE_URL: database.url })).toMatchObject({
         exitCode: 1,
@@ -82,18 +62,15 @@ describe("the schema", () => {
   });
 
   test("is not made beside a table of somebody else's with our name", async () => {
-    await using database = await openDatabase();
+    await using database = await createTestDatabase();
     await database.run("CREATE TABLE plants (colour text)");
-    const error = await rejectionOf(openStore(database.url, config));
-    expect(error).toBeInstanceOf(StoreOpenError);
-    expect((error as Error).message).toContain(
-      "a table plants that plantstore 1.0 or newer did not make",
-    );
+    const says = "a table plants that plantstore 1.0 or newer did not make";
+    await expectNotOpened(database.url, says);
     expect(await database.run(tables)).toEqual([{ name: "plants" }]);
   });
 
   test("is finished by the next instance if one died during the migration", async () => {
-    await using database = await openDatabase();
+    await using database = await createTestDatabase();
     await openAndClose(database.url);
     await database.run("DROP TABLE plantstore_webhooks");
     await database.run("UPDATE plantstore_version SET version = 0");
@@ -104,7 +81,7 @@ describe("the schema", () => {
   });
 
   test("is migrated by its own command, once, and the change is announced first", async () => {
-    await using database = await openDatabase();
+    await using database = await createTestDatabase();
     const made = await runCommand(["migrate"], { DATABASE_URL: database.url });
     expect(made.stdout).toMatch(/^Migrated postgres:\/\/.* from schema 0 to 1\.\n$/);
     const env = { DATABASE_URL: database.url, ...FURTHER_STEP };
@@ -122,7 +99,7 @@ describe("the schema", () => {
   });
 
   test("without a grant on the tokens, the service ends with the reason", async () => {
-    await using database = await openDatabase();
+    await using database = await createTestDatabase();
     await openAndClose(database.url);
     await using clerk = await makeClerk(database);
     await clerk.grant("plants, plantstore_changes, plantstore_marks");
@@ -133,12 +110,10 @@ describe("the schema", () => {
   });
 
   test("can be made apart, for a user who may not", async () => {
-    await using database = await openDatabase();
+    await using database = await createTestDatabase();
     await using clerk = await makeClerk(database);
-    const refused = await rejectionOf(openStore(clerk.url, config));
-    expect((refused as Error).message).toContain(
-      "Run plantstore migrate as a user with the CREATE privilege",
-    );
+    const says = "Run plantstore migrate as a user with the CREATE privilege";
+    await expectNotOpened(clerk.url, says);
 
     const env = { DATABASE_URL: database.url };
     const plan = await runCommand(["migrate", "--dry-run"], env);
@@ -164,38 +139,27 @@ describe("the schema", () => {
   });
 });
 
-describe("a server", () => {
-  test("that does not sync its commits is refused: it would lose what it has acknowledged", async () => {
-    await using database = await openDatabase();
-    const name = new URL(database.url).pathname.slice(1);
-    await database.run(`ALTER DATABASE ${name} SET synchronous_commit = off`);
-    const error = await rejectionOf(openStore(database.url, config));
-    expect(error).toBeInstanceOf(StoreOpenError);
-    expect((error as Error).message).toContain("synchronous_commit=off");
+describe("a server is refused", () => {
+  test("that does not sync its commits: it would lose what it has acknowledged", async () => {
+    await using database = await createTestDatabase();
+    await database.run(`ALTER DATABASE ${database.name} SET synchronous_commit = off`);
+    await expectNotOpened(database.url, "synchronous_commit=off");
   });
 
-  test("whose database cannot hold every name is refused", async () => {
+  test("whose database cannot hold every name, or is not there", async () => {
     const server = await sharedPostgres();
     await server.run(`CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
     try {
-      const error = await rejectionOf(openStore(server.urlOf("latin"), config));
-      expect((error as Error).message).toContain("LATIN1");
+      await expectNotOpened(server.urlOf("latin"), "LATIN1");
     } finally {
       await server.run("DROP DATABASE latin WITH (FORCE)");
     }
-  });
-
-  test("without the database is told at once", async () => {
-    const server = await sharedPostgres();
-    // Otherwise this would run into its time-out.
-    const patience = { ...config, queueSecondsMax: 3_600 };
-    const error = await rejectionOf(openStore(server.urlOf("nowhere"), patience));
-    expect((error as Error).message).toContain('database "nowhere" does not exist');
+    await expectNotOpened(server.urlOf("nowhere"), 'database "nowhere" does not exist');
   });
 });
 
 test("tokens, however many, are stored by one statement and touched by one: a health check waits for it", async () => {
-  await using database = await openDatabase();
+  await using database = await createTestDatabase();
   const store = await openStore(database.url, config);
   const writesOf = (): Promise<{ rows: number; writes: number }[]> =>
     database.run(`SELECT count(*)::int AS rows, count(DISTINCT xmin::text)::int AS writes

@@ -2,12 +2,12 @@
 
 import { describe, expect, test } from "bun:test";
 import { Callers } from "../support/callers.ts";
-import { type ServiceProcess, spawnService } from "../support/command.ts";
+import { spawnService } from "../support/command.ts";
 import { expectError, expectRefusal } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { isReplay, type StoredPlant } from "../support/plants.ts";
 import { HOSTNAME } from "../support/postgres-files.ts";
-import { type PostgresPair, startPair } from "../support/postgres-server.ts";
+import { startPair } from "../support/postgres-server.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
@@ -16,13 +16,20 @@ const CALLS = 100;
 /** No caller writes to it. */
 const fern: StoredPlant = { id: -1n, name: "fern", tag: null };
 
-function startServiceOn(
-  { primary, standby }: PostgresPair,
-  settings: Readonly<Record<string, string>> = {},
-): Promise<ServiceProcess> {
-  const hosts = [primary, standby].map(({ port }) => `${HOSTNAME}:${port}`).join();
+/** A synchronous pair, and a service that knows both. */
+async function startBoth(settings: Readonly<Record<string, string>> = {}) {
+  await using started = new AsyncDisposableStack();
+  const pair = started.use(await startPair({ synchronous: true }));
+  const hosts = [pair.primary, pair.standby].map(({ port }) => `${HOSTNAME}:${port}`).join();
   const DATABASE_URL = `postgres://postgres@${hosts}/postgres`;
-  return spawnService({ DATABASE_URL, PLANTSTORE_TOKEN: TEST_TOKEN, ...settings });
+  const env = { DATABASE_URL, PLANTSTORE_TOKEN: TEST_TOKEN, ...settings };
+  const service = started.use(await spawnService(env));
+  const stack = started.move();
+  return {
+    ...pair,
+    url: service.started.url,
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
 }
 
 /** Calls succeed before what happens and after it, and no caller notices it. */
@@ -37,9 +44,8 @@ async function expectUnnoticed(url: string, happens: () => Promise<void>): Promi
 }
 
 test("callers of the client notice nothing of a switch-over", async () => {
-  await using pair = await startPair({ synchronous: true });
-  await using service = await startServiceOn(pair);
-  await expectUnnoticed(service.started.url, async () => {
+  await using pair = await startBoth();
+  await expectUnnoticed(pair.url, async () => {
     await pair.primary.stop("fast");
     await pair.promote();
   });
@@ -51,9 +57,8 @@ describe("while the synchronous standby hangs", () => {
   const short = limits({ statementSecondsMax: 1, queueSecondsMax: 2 });
 
   test("a refused create says that it may be stored; it is stored later, and the retry is a replay", async () => {
-    await using pair = await startPair({ synchronous: true });
-    await using service = await startServiceOn(pair, short);
-    const { url } = service.started;
+    await using pair = await startBoth(short);
+    const { url } = pair;
     const rows = (): Promise<unknown[]> => pair.primary.run("SELECT id, name, tag FROM plants");
     await pair.standby.pause();
     await expectError(await sendPlant(url, fern), "store_unavailable", "may have been stored");
@@ -69,9 +74,8 @@ describe("while the synchronous standby hangs", () => {
   });
 
   test("a removal is not answered with 404: a primary that was replaced may lack the plant", async () => {
-    await using pair = await startPair({ synchronous: true });
-    await using service = await startServiceOn(pair, short);
-    const { url } = service.started;
+    await using pair = await startBoth(short);
+    const { url } = pair;
     const remove = (): Promise<Response> =>
       fetch(`${url}/plants/7`, {
         method: "DELETE",
@@ -84,9 +88,8 @@ describe("while the synchronous standby hangs", () => {
   });
 
   test("callers of the client wait, and notice nothing", async () => {
-    await using pair = await startPair({ synchronous: true });
-    await using service = await startServiceOn(pair, short);
-    const { url } = service.started;
+    await using pair = await startBoth(short);
+    const { url } = pair;
     await expectUnnoticed(url, async () => {
       await pair.standby.pause();
       await expectRefusal(await sendPlant(url, fern), "store_unavailable", "store_busy");

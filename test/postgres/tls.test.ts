@@ -105,15 +105,9 @@ beforeAll(async () => {
 });
 afterAll(() => opened.disposeAsync());
 
-interface Place {
-  readonly user?: string;
-  readonly host?: string;
-  readonly port?: number;
-}
-
 const urlOf = (
   parameters: Readonly<Record<string, string>>,
-  { user = "postgres", host = "localhost", port = server.port }: Place = {},
+  { user = "postgres", host = "localhost", port = server.port } = {},
 ): string =>
   `postgres://${user}@${host}:${port}/postgres?${new URLSearchParams({ ...parameters, application_name: "tls" }).toString()}`;
 
@@ -141,45 +135,47 @@ async function refusalOf(url: string): Promise<string> {
   return message;
 }
 
+const UNTRUSTED = /certificate|self.signed|issuer|verif/i;
+
 describe.skipIf(!hasOpenssl)("a server with TLS", () => {
-  test.each<[sslmode: string, root: "authority" | undefined, isEncrypted: boolean]>([
-    ["disable", undefined, false],
-    ["prefer", undefined, true],
-    ["require", undefined, true],
-    ["", undefined, true],
-    ["require", "authority", true],
-    ["verify-ca", "authority", true],
-    ["verify-full", "authority", true],
-  ])("sslmode=%s on this machine, with the root %p: believed", async (sslmode, root, is) => {
-    const parameters = {
-      ...(sslmode === "" ? {} : { sslmode }),
-      ...(root === undefined ? {} : { sslrootcert: authority.certificate }),
-    };
-    expect(await isEncrypted(urlOf(parameters))).toBe(is);
-  });
+  type Root = "authority" | "stranger" | undefined;
+  const cases: [sslmode: string, Root, host: string | undefined, boolean | RegExp][] = [
+    ["disable", undefined, "localhost", false],
+    ["prefer", undefined, "localhost", true],
+    ["require", undefined, "localhost", true],
+    ["", undefined, "localhost", true],
+    ["require", "authority", "localhost", true],
+    ["verify-ca", "authority", "localhost", true],
+    ["verify-full", "authority", "localhost", true],
+    ["require", "stranger", "localhost", UNTRUSTED],
+    ["verify-ca", "stranger", "localhost", UNTRUSTED],
+    ["verify-full", "stranger", "localhost", UNTRUSTED],
+    ["verify-ca", undefined, "localhost", UNTRUSTED],
+    ["verify-full", undefined, "localhost", UNTRUSTED],
+    // Its certificate lacks this name.
+    ["require", "authority", "127.0.0.1", true],
+    ["verify-ca", "authority", "127.0.0.1", true],
+    ["verify-full", "authority", "127.0.0.1", /127\.0\.0\.1.*(altname|host|match|identity|valid)/i],
+    // On another machine it is verified unless that is turned off.
+    ["", undefined, address, UNTRUSTED],
+    ["", "authority", address, true],
+    ["", "stranger", address, UNTRUSTED],
+    ["disable", undefined, address, false],
+  ];
 
-  test.each([
-    ["require", true],
-    ["verify-ca", true],
-    ["verify-full", true],
-    ["verify-ca", false],
-    ["verify-full", false],
-  ])("sslmode=%s, another authority being given: %p: refused", async (sslmode, isGiven) => {
-    const root: object = isGiven ? { sslrootcert: stranger.certificate } : {};
-    expect(await refusalOf(urlOf({ sslmode, ...root }))).toMatch(
-      /certificate|self.signed|issuer|verif/i,
-    );
-  });
-
-  test("by a name that its certificate has not: refused by verify-full alone", async () => {
-    const sslrootcert = authority.certificate;
-    const place = { host: "127.0.0.1" };
-    for (const sslmode of ["require", "verify-ca"])
-      expect(await isEncrypted(urlOf({ sslmode, sslrootcert }, place))).toBe(true);
-    expect(await refusalOf(urlOf({ sslmode: "verify-full", sslrootcert }, place))).toMatch(
-      /127\.0\.0\.1.*(altname|host|match|identity|valid)/i,
-    );
-  });
+  test.each(cases.filter(([, , host]) => host !== undefined))(
+    "sslmode=%s with the root of %p at %s: encrypted or refused: %p",
+    async (sslmode, root, host, expected) => {
+      const { certificate = "" } = (root && { authority, stranger }[root]) ?? {};
+      const parameters = {
+        ...(sslmode === "" ? {} : { sslmode }),
+        ...(root === undefined ? {} : { sslrootcert: certificate }),
+      };
+      const url = urlOf(parameters, { host: host ?? "" });
+      if (typeof expected === "boolean") expect(await isEncrypted(url)).toBe(expected);
+      else expect(await refusalOf(url)).toMatch(expected);
+    },
+  );
 
   test("that lets only TLS in: reached by default, and not without it", async () => {
     expect(await isEncrypted(urlOf({}, { user: "encrypted" }))).toBe(true);
@@ -208,22 +204,6 @@ describe.skipIf(!hasOpenssl)("a server with TLS", () => {
     const error = await rejectionOf(openStore(url, config));
     expect(error).toBeInstanceOf(StoreOpenError);
     expect((error as StoreOpenError).message).toStartWith(`${name}: /nowhere/at-all.pem cannot be`);
-  });
-});
-
-describe.skipIf(!hasOpenssl || address === undefined)("a server on another machine", () => {
-  const place = { host: address ?? "" };
-
-  test("is believed without being told to verify only where its certificate is the right one", async () => {
-    expect(await refusalOf(urlOf({}, place))).toMatch(/certificate|self.signed|issuer|verif/i);
-    expect(await isEncrypted(urlOf({ sslrootcert: authority.certificate }, place))).toBe(true);
-    expect(await refusalOf(urlOf({ sslrootcert: stranger.certificate }, place))).toMatch(
-      /certificate|self.signed|issuer|verif/i,
-    );
-  });
-
-  test("is used without TLS where that is asked for", async () => {
-    expect(await isEncrypted(urlOf({ sslmode: "disable" }, place))).toBe(false);
   });
 });
 

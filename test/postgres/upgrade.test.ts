@@ -8,7 +8,7 @@ import type { SchemaChange } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { listStatements, steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { createTestDatabase } from "../support/postgres-server.ts";
 
 const { config } = resolveConfig({}, {});
 
@@ -35,9 +35,8 @@ test("the statements of every released schema have not changed since", () => {
 
 describe.each(versions)("a database of schema %d", (version) => {
   test("keeps its plants and tokens, takes more, and is sound; the change is announced first", async () => {
-    const server = await sharedPostgres();
-    await using database = await createTestDatabase(server);
-    await server.run(readStatements(version) + STORED, database.name);
+    await using database = await createTestDatabase();
+    await database.run(readStatements(version) + STORED);
     const changes: SchemaChange[] = [];
     const store = await openStore(database.url, config, (change) => changes.push(change));
     try {

@@ -8,28 +8,33 @@ import { openStore } from "../../src/store/open.ts";
 import { webhookActions } from "../../src/webhooks/manage.ts";
 import { spawnService } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
-import { createTestDatabase, sharedPostgres, startPostgres } from "../support/postgres-server.ts";
+import { createTestDatabase, startPostgres } from "../support/postgres-server.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const PLANTS = 40;
 
+const settings = { PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
+const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
+
+async function addWebhook(service: string, name: string, url: string): Promise<void> {
+  const body = JSON.stringify({ url, name });
+  const { status } = await fetch(`${service}/webhooks`, { method: "POST", headers, body });
+  expect(status).toBe(201);
+}
+
 test("each event is sent by one of two instances, and the other goes on if it is killed", async () => {
-  const server = await sharedPostgres();
-  await using database = await createTestDatabase(server);
+  await using database = await createTestDatabase();
   using receiver = startReceiver();
   const env = {
+    ...settings,
     DATABASE_URL: database.url,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    PLANTSTORE_WEBHOOKS_PRIVATE: "true",
     ...limits({ webhookPollMs: 10, webhookLeaseSeconds: 1, webhookSecondsMax: 0.5 }),
   };
   await using one = await spawnService(env);
   await using other = await spawnService(env);
-  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
-  const body = JSON.stringify({ url: receiver.url, name: "shop" });
-  await fetch(`${one.started.url}/webhooks`, { method: "POST", headers, body });
+  await addWebhook(one.started.url, "shop", receiver.url);
   const create = (id: number, url: string): Promise<Response> =>
     sendPlant(url, { id: BigInt(id), name: "Fern", tag: null });
   for (let id = 1; id <= PLANTS; id++) await create(id, (id % 2 === 0 ? one : other).started.url);
@@ -74,18 +79,9 @@ test("on a server with slow syncs, 32 busy webhooks delay neither health checks 
   const { commit_delay: delay, ...quick } = slowSyncs;
   await using server = await startPostgres({ settings: quick });
   using receiver = startReceiver();
-  const env = {
-    DATABASE_URL: server.url,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    PLANTSTORE_WEBHOOKS_PRIVATE: "true",
-  };
-  await using service = await spawnService(env);
+  await using service = await spawnService({ ...settings, DATABASE_URL: server.url });
   const { url } = service.started;
-  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
-  for (let count = 0; count < 32; count++) {
-    const body = JSON.stringify({ url: receiver.url, name: `shop-${count}` });
-    expect((await fetch(`${url}/webhooks`, { method: "POST", headers, body })).status).toBe(201);
-  }
+  for (let count = 0; count < 32; count++) await addWebhook(url, `shop-${count}`, receiver.url);
   await server.run(`ALTER SYSTEM SET commit_delay = ${delay}`);
   await server.run("SELECT pg_reload_conf()");
   const measure = async (ask: () => Promise<Response>): Promise<number> => {

@@ -300,7 +300,7 @@ export async function startDisturbed({
 }: DisturbedOptions = {}): Promise<DisturbedService> {
   await using started = new AsyncDisposableStack();
   const postgres = server ?? (await sharedPostgres());
-  const { name } = started.use(await createTestDatabase(postgres));
+  const { name, run } = started.use(await createTestDatabase(postgres));
   const proxy = started.use(await startProxy(postgres.port));
   const service = await startService({
     DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}/${name}?sslmode=disable`,
@@ -312,16 +312,13 @@ export async function startDisturbed({
   };
   started.defer(stop);
   const stack = started.move();
-  const run = (statement: string): Promise<Record<string, unknown>[]> =>
-    postgres.run(statement, name);
   return {
     service,
     proxy,
     database: name,
     send: (method, path, sent) => send(service, method, path, sent),
     run,
-    readPlants: () =>
-      postgres.run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id", name),
+    readPlants: () => run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id"),
     countConnections: async () => {
       const [row] = await run(
         "SELECT count(*) AS count FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'plantstore'",
