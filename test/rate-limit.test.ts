@@ -51,14 +51,6 @@ async function* blocks(...lengths: number[]): AsyncGenerator<number[]> {
   for (const length of lengths) yield Array.from({ length }, (_, index) => index);
 }
 
-function thrownBy(run: () => unknown): unknown {
-  try {
-    return run();
-  } catch (error) {
-    return error;
-  }
-}
-
 describe("a token", () => {
   test("gets its units again with time, and never more than all", () => {
     const { clock, takeAll } = makeLimiter("10/s");
@@ -67,36 +59,6 @@ describe("a token", () => {
     expect(takeAll()).toBe(3);
     clock.ns += 60_000_000_000n;
     expect(takeAll()).toBe(10);
-  });
-
-  test("is told what is left when that is less than a tenth, and when to try again", () => {
-    const { clock, take, requireBatch } = makeLimiter("20/h");
-    for (let count = 1; count <= 18; count++) expect(take(till)).toBeUndefined();
-    const rate = { units: 20, windowSeconds: 3600 };
-    expect(take(till)).toEqual({ ...rate, remaining: 1, resetSeconds: 3420 });
-    clock.ns += 500_000_000n;
-    expect(take(till)).toEqual({ ...rate, remaining: 0, resetSeconds: 3600 });
-    const state = { ...rate, remaining: 0, resetSeconds: 3600 };
-    expect(thrownBy(() => take(till))).toMatchObject({
-      reason: "rate_limited",
-      retryAfterSeconds: 180,
-      state,
-    });
-    // To begin a batch takes nothing.
-    requireBatch(till);
-    clock.ns += 179_500_000_000n;
-    expect(take(till)).toMatchObject({ remaining: 0 });
-  });
-
-  test("without a rate, or with none, has no account", () => {
-    for (const [fallback, rate] of [
-      ["", undefined],
-      ["1/h", "none"],
-    ] as const) {
-      const { take } = makeLimiter(fallback);
-      for (let count = 0; count < 3; count++) expect(take({ ...till, rate })).toBeUndefined();
-    }
-    expect(makeLimiter("1/h").takeAll({ ...till, rate: "3/h" } as never)).toBe(3);
   });
 
   test.each([
@@ -149,27 +111,5 @@ describe("a token", () => {
     expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(61);
     expect(parts.map(({ length }) => length)).toEqual([...Array<number>(10).fill(10), 5]);
     expect(takeAll()).toBe(0);
-  });
-
-  test("has four batches at a time, and asking for a fifth takes nothing of its rate", async () => {
-    const { pace, requireBatch, take } = makeLimiter("100/h");
-    const begun = Array.from({ length: 4 }, () => pace(blocks(1, 1), till, never));
-    for (const batch of begun) await batch.next();
-    const state = { units: 100, windowSeconds: 3600, remaining: 96, resetSeconds: 144 };
-    for (let count = 0; count < 2; count++) {
-      const refused = expect.objectContaining({ retryAfterSeconds: 1, state });
-      expect(thrownBy(() => requireBatch(till))).toEqual(refused);
-    }
-    requireBatch({ hash: hashOf(6n), rate: undefined });
-    await begun[0]?.return(undefined);
-    requireBatch(till);
-    expect(take({ ...till, rate: "none" })).toBeUndefined();
-  });
-
-  test("without a rate has its batches as they come", async () => {
-    const { pace } = makeLimiter("");
-    const parts: number[][] = [];
-    for await (const part of pace(blocks(3, 2), till, never)) parts.push(part);
-    expect(parts.map(({ length }) => length)).toEqual([3, 2]);
   });
 });
