@@ -293,14 +293,6 @@ describe("in every revision", () => {
     });
     expect(await expectRpcError(wrong, 400, UNSUPPORTED_VERSION)).not.toHaveProperty("id");
   });
-
-  test("GET and DELETE are not allowed: there are neither streams nor sessions", async () => {
-    for (const method of ["GET", "DELETE"]) {
-      const response = await send(service, method, "/mcp");
-      expect([response.status, response.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
-      expect(await readRefusal(response)).toBe("method_not_allowed");
-    }
-  });
 });
 
 describe("an Origin", () => {
@@ -335,14 +327,4 @@ describe("an Origin", () => {
     const other = await post(open, ping, { origin: "https://evil.example" });
     expect(other.status).toBe(origins === "*" ? 200 : 403);
   });
-});
-
-test("/mcp has the base path of the service, and its own label in the metrics", async () => {
-  await using shop = await startService({ PLANTSTORE_BASE_PATH: "/shop" });
-  expect(new URL(shop.url).pathname).toBe("/shop");
-  expect((await ask(shop, "tools/list")).status).toBe(200);
-  await post(shop, '{"jsonrpc":"2.0","method":"notifications/initialized"}');
-  const metrics = await (await send(shop, "GET", "/metrics")).text();
-  for (const status of [200, 202])
-    expect(metrics).toMatch(new RegExp(`\\{method="POST",path="/mcp",status="${status}"\\} 1`));
 });

@@ -1,11 +1,10 @@
 /** Tokens over HTTP: who gets in, who does not, and what they are told. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { hashToken, mintToken, toRecord } from "../../src/auth/token.ts";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { scopes, type Scope } from "../../src/domain/token.ts";
 import { grantToken, send, startService, TEST_TOKEN } from "../support/service.ts";
-import { until } from "../support/until.ts";
 
 const service = await startService();
 

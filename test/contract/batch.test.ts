@@ -102,7 +102,11 @@ describe("a batch", () => {
     ])
       expect((await ask(type)).status).toBe(200);
     const says = ["application/x-ndjson", "application/json"];
-    await expectError(await ask("text/plain"), "unsupported_media_type", ...says);
+    const plain = await ask("text/plain");
+    expect(plain.headers.get("accept-post")).toBe(
+      "application/x-ndjson, application/ndjson, application/jsonl, application/json",
+    );
+    await expectError(plain, "unsupported_media_type", ...says);
     const encoded = await ask("application/x-ndjson", { "content-encoding": "gzip" });
     await expectError(encoded, "unsupported_encoding");
   });

@@ -1,20 +1,13 @@
 /** Readers that follow the changes, and what ends them. */
 
 import { describe, expect, test } from "bun:test";
-import { hashToken } from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { ChangePage } from "../../src/domain/change.ts";
 import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { EventReader } from "../support/events.ts";
 import { limits } from "../support/limits.ts";
-import {
-  grantToken,
-  send,
-  startService,
-  TEST_TOKEN,
-  type TestService,
-} from "../support/service.ts";
+import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
 
@@ -28,17 +21,6 @@ const untilReaders = (service: TestService, count: number): Promise<void> =>
   );
 
 describe.concurrent("a reader of events", () => {
-  test("ends after its token was revoked", async () => {
-    await using service = await startService();
-    const token = await grantToken(service);
-    await using reader = await EventReader.open(service.url, { authorization: `Bearer ${token}` });
-    await service.create('{"id":1,"name":"a"}');
-    await reader.take(1);
-    await service.store.revokeToken(hashToken(token), Date.now());
-    expect(await reader.next().catch(() => undefined)).toBeUndefined();
-    await untilReaders(service, 0);
-  });
-
   test("hears a comment while nothing happens, and how far it is if it has a filter", async () => {
     await using service = await startService({ ...limits({ commentSeconds: 0.2 }) });
     await using reader = await EventReader.open(service.url, authorization);

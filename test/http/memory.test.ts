@@ -3,10 +3,10 @@
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { catalogue, Refusal } from "../../src/domain/errors.ts";
-import { Exchange, readChunks } from "../../src/http/exchange.ts";
+import { catalogue } from "../../src/domain/errors.ts";
+import { Exchange } from "../../src/http/exchange.ts";
 import { EventReader } from "../support/events.ts";
-import { expectError, rejectionOf } from "../support/expect.ts";
+import { expectError } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { send, startService, TEST_TOKEN } from "../support/service.ts";
@@ -280,17 +280,6 @@ test("of many batches, few lines are with the store at one time; the others wait
   expect(most).toBe(512);
   await held.release();
   expect(await Promise.all(sending)).toEqual(Array.from({ length: BATCHES }, () => 512));
-});
-
-test("the chunks of a body end at the deadline, however fast they come, and when the token is no longer good", async () => {
-  const endless = { read: async () => ({ done: false as const, value: new Uint8Array(1) }) };
-  const silent = { read: () => new Promise<never>(() => undefined) };
-  const cancel = (): Promise<void> => Promise.resolve();
-  const late = readChunks({ ...endless, cancel }, () => 0);
-  expect(await rejectionOf(late.next())).toMatchObject({ reason: "body_too_slow" });
-  const revoked = AbortSignal.abort(new Refusal("token_invalid"));
-  const ended = readChunks({ ...silent, cancel }, () => 60_000, revoked);
-  expect(await rejectionOf(ended.next())).toMatchObject({ reason: "token_invalid" });
 });
 
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {

@@ -124,16 +124,3 @@ describe("an operation on one thing", () => {
     },
   );
 });
-
-test("415 names the types that a POST takes", async () => {
-  const ask = async (path: string): Promise<string | null> => {
-    const headers = { "content-type": "text/plain" };
-    const response = await send(service, "POST", path, { headers, body: "x" });
-    expect(response.status).toBe(415);
-    return response.headers.get("accept-post");
-  };
-  expect(await ask("/plants")).toBe("application/json");
-  expect(await ask("/plants/batch")).toBe(
-    "application/x-ndjson, application/ndjson, application/jsonl, application/json",
-  );
-});
