@@ -332,6 +332,17 @@ describe("a revert", () => {
     });
   });
 
+  test("of more plants than a dry run takes is refused, and changes nothing", async () => {
+    await using service = await startService(limits({ revertPlantsMax: 2 }));
+    for (const id of ["1", "2", "3"])
+      await call(service, "create_plant", { id, name: "a", batch: "b" });
+    for (const dryRun of [true, false])
+      expect(await call(service, "revert_changes", { batch: "b", dryRun })).toEqual(
+        refused("range_too_large"),
+      );
+    expect(await call(service, "count_plants", {})).toMatchObject({ count: 3 });
+  });
+
   test("ends when its token is revoked, or its client leaves", async () => {
     await using service = await startService();
     for (let id = 1; id <= 40; id++) {
