@@ -4,28 +4,14 @@ import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { Socket } from "bun";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
+import type { ShownSecret, ShownSkip } from "../../src/webhooks/manage.ts";
 import { createWebhookSender } from "../../src/webhooks/sender.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { grantToken, readError, send, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
-interface Shown {
-  readonly name: string;
-  readonly state: string;
-  readonly reason: string | null;
-  readonly lastChange: number;
-  readonly failures: number;
-  readonly nextAttempt: string | null;
-  readonly attempts: readonly {
-    event: string;
-    status: number | null;
-    error: string | null;
-    answer: string;
-  }[];
-  readonly secret: string;
-  readonly skipped: number | null;
-}
+type Shown = ShownSecret & ShownSkip;
 
 interface Sending extends AsyncDisposable {
   readonly service: TestService;
