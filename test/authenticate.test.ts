@@ -102,25 +102,23 @@ test.each<[string | null, ErrorName | undefined]>([
   expect(reasonOf(() => authenticator.authenticate(header))).toBe(reason);
 });
 
-describe("what is remembered", () => {
-  test("ends at headers of 256 characters, and at 10,000 of them", () => {
-    const { authenticator } = makeAuthenticator();
-    const space = (length: number): string => " ".repeat(length - 6 - ENVIRONMENT_TOKEN.length);
-    for (const length of [256, 257])
-      void authenticator.authenticate(`Bearer${space(length)}${ENVIRONMENT_TOKEN}`);
-    expect(countRemembered(authenticator)).toBe(1);
-    let most = 0;
-    for (let spelling = 0; spelling < 64; spelling++) {
-      const scheme = Array.from("bearer", (letter, bit) =>
-        (spelling >> bit) % 2 === 0 ? letter : letter.toUpperCase(),
-      ).join("");
-      for (let length = 40; length < 200; length++)
-        void authenticator.authenticate(`${scheme}${space(length)}${ENVIRONMENT_TOKEN}`);
-      most = Math.max(most, countRemembered(authenticator));
-    }
-    expect(most).toBeWithin(9_000, 10_001);
-    expect(countRemembered(authenticator)).toBeLessThan(9_000);
-  });
+test("what is remembered ends at headers of 256 characters, and at 10,000 of them", () => {
+  const { authenticator } = makeAuthenticator();
+  const space = (length: number): string => " ".repeat(length - 6 - ENVIRONMENT_TOKEN.length);
+  for (const length of [256, 257])
+    void authenticator.authenticate(`Bearer${space(length)}${ENVIRONMENT_TOKEN}`);
+  expect(countRemembered(authenticator)).toBe(1);
+  let most = 0;
+  for (let spelling = 0; spelling < 64; spelling++) {
+    const scheme = Array.from("bearer", (letter, bit) =>
+      (spelling >> bit) % 2 === 0 ? letter : letter.toUpperCase(),
+    ).join("");
+    for (let length = 40; length < 200; length++)
+      void authenticator.authenticate(`${scheme}${space(length)}${ENVIRONMENT_TOKEN}`);
+    most = Math.max(most, countRemembered(authenticator));
+  }
+  expect(most).toBeWithin(9_000, 10_001);
+  expect(countRemembered(authenticator)).toBeLessThan(9_000);
 });
 
 test("uses are stored once, not those of the environment; if they could not be, the latest of each token and of at most 10,000 are kept", async () => {
@@ -171,33 +169,31 @@ test("uses are stored once, not those of the environment; if they could not be, 
   expect(Math.min(...touched.map(([, atMs]) => atMs))).toBe(lastMs - 9_999);
 });
 
-describe("a stream that is watched", () => {
-  test("is told of a token that is no longer good, and not of a store that fails", async () => {
-    const { authenticator, token, stored, timesAsked } = makeAuthenticator();
-    const refusals: ErrorName[] = [];
-    const told = Promise.withResolvers<void>();
-    const good = { ...(stored.record as TokenRecord) };
-    stored.failure = new Refusal("store_unavailable");
-    const onInvalid = ({ reason }: Refusal): void => {
-      refusals.push(reason);
-      told.resolve();
-    };
-    const end = authenticator.watch({ header: `Bearer ${token}`, onInvalid });
-    // One that leaves does not end it for the others.
-    authenticator.watch({ header: `Bearer ${token}`, onInvalid: () => undefined })();
-    while (timesAsked() < 2) await Bun.sleep(5);
-    expect(refusals).toEqual([]);
-    stored.record = { ...good, expiresAtMs: 0 };
-    stored.failure = undefined;
-    await told.promise;
-    expect(refusals).toEqual(["token_expired"]);
-    end();
-    const asked = timesAsked();
-    // Another one starts the timer again; the first is told no more.
-    const { promise: again, resolve } = Promise.withResolvers<unknown>();
-    const endOther = authenticator.watch({ header: `Bearer ${token}`, onInvalid: resolve });
-    await again;
-    expect([refusals.length, timesAsked()]).toEqual([1, asked]);
-    endOther();
-  });
+test("a stream that is watched is told of a token that is no longer good, and not of a store that fails", async () => {
+  const { authenticator, token, stored, timesAsked } = makeAuthenticator();
+  const refusals: ErrorName[] = [];
+  const told = Promise.withResolvers<void>();
+  const good = { ...(stored.record as TokenRecord) };
+  stored.failure = new Refusal("store_unavailable");
+  const onInvalid = ({ reason }: Refusal): void => {
+    refusals.push(reason);
+    told.resolve();
+  };
+  const end = authenticator.watch({ header: `Bearer ${token}`, onInvalid });
+  // One that leaves does not end it for the others.
+  authenticator.watch({ header: `Bearer ${token}`, onInvalid: () => undefined })();
+  while (timesAsked() < 2) await Bun.sleep(5);
+  expect(refusals).toEqual([]);
+  stored.record = { ...good, expiresAtMs: 0 };
+  stored.failure = undefined;
+  await told.promise;
+  expect(refusals).toEqual(["token_expired"]);
+  end();
+  const asked = timesAsked();
+  // Another one starts the timer again; the first is told no more.
+  const { promise: again, resolve } = Promise.withResolvers<unknown>();
+  const endOther = authenticator.watch({ header: `Bearer ${token}`, onInvalid: resolve });
+  await again;
+  expect([refusals.length, timesAsked()]).toEqual([1, asked]);
+  endOther();
 });

@@ -23,24 +23,22 @@ const eager = limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.02 });
 /** No fetch after the first, within a test. */
 const reluctant = limits({ jwtCoolDownSeconds: 3_600 });
 
-describe("with a real provider", () => {
-  test("its tokens are accepted with their scopes; a rotated key is fetched for its first token, and the old one refused", async () => {
-    await using provider = await startProvider();
-    await using service = await startService({
-      ...provider.settings,
-      ...limits({ jwtCoolDownSeconds: 0 }),
-    });
-    const old = await provider.grant("plants:read tokens:manage");
-    expect(await (await ask(service, old)).json()).toMatchObject({
-      name: "jwt:nightly",
-      scopes: ["plants:read", "tokens:manage"],
-    });
-    await provider.rotate();
-    // Known keys serve without a question.
-    expect(await statusOf(service, old)).toBe(200);
-    expect(await statusOf(service, await provider.grant("plants:read"))).toBe(200);
-    expect(await statusOf(service, old)).toBe(401);
+test("with a real provider its tokens are accepted with their scopes; a rotated key is fetched for its first token, and the old one refused", async () => {
+  await using provider = await startProvider();
+  await using service = await startService({
+    ...provider.settings,
+    ...limits({ jwtCoolDownSeconds: 0 }),
   });
+  const old = await provider.grant("plants:read tokens:manage");
+  expect(await (await ask(service, old)).json()).toMatchObject({
+    name: "jwt:nightly",
+    scopes: ["plants:read", "tokens:manage"],
+  });
+  await provider.rotate();
+  // Known keys serve without a question.
+  expect(await statusOf(service, old)).toBe(200);
+  expect(await statusOf(service, await provider.grant("plants:read"))).toBe(200);
+  expect(await statusOf(service, old)).toBe(401);
 });
 
 describe("an unknown key id", () => {

@@ -19,74 +19,63 @@ const stored = (id: bigint, name = "a", tag: string | null = null): StoredPlant 
 const ODD = '🌵 "quoted" \\ \u0001 \u2028 é';
 
 /** test/plant.test.ts and test/json.test.ts have more bodies, and contract/property.test.ts makes them up. */
-describe("POST /plants accepts", () => {
-  test.each<[what: string, body: string, stores: StoredPlant, headers?: Record<string, string>]>([
-    ["a plant with a tag", '{"id":1,"name":"Fern","tag":"shade"}', stored(1n, "Fern", "shade")],
-    ["empty strings", '{"id":3,"name":"","tag":""}', stored(3n, "", "")],
-    ["an id beyond 2^53", '{"id":9007199254740993,"name":"a"}', stored(9007199254740993n)],
-    ["its neighbour", '{"id":9007199254740992,"name":"b"}', stored(9007199254740992n, "b")],
-    ["the greatest id", '{"id":9223372036854775807,"name":"a"}', stored(9223372036854775807n)],
-    ["the least id", '{"id":-9223372036854775808,"name":"a"}', stored(-9223372036854775808n)],
-    ["1e2, an integer by JSON Schema", '{"id":1e2,"name":"a"}', stored(100n)],
-    ["unknown members, and echoes none", '{"id":12,"name":"a","x":{"tag":"no"}}', stored(12n)],
-    [
-      "any text",
-      JSON.stringify({ id: 14, name: ODD, tag: "\uFEFFé" }),
-      stored(14n, ODD, "\uFEFFé"),
-    ],
-    [
-      "a media type in any case, with parameters",
-      '{"id":18,"name":"a"}',
-      stored(18n),
-      { "content-type": 'Application/JSON; Charset="UTF-8"; profile=x;' },
-    ],
-    ["no encoding", '{"id":19,"name":"a"}', stored(19n), { "content-encoding": "Identity" }],
-    ["any scheme", '{"id":20,"name":"a"}', stored(20n), { authorization: `bEARER ${TEST_TOKEN}` }],
-  ])("%s", async (_what, body, stores, headers = {}) => {
-    const response = await service.create(body, { headers });
-    const { name, tag } = stores;
-    expect(await response.text()).toBe(JSON.stringify({ name, tag: tag ?? undefined }));
-    expect(response.status).toBe(200);
-    expect(response.headers.get("content-type")).toBe("application/json");
-    expect(await service.findPlant(stores.id)).toEqual(stores);
-  });
+test.each<[what: string, body: string, stores: StoredPlant, headers?: Record<string, string>]>([
+  ["a plant with a tag", '{"id":1,"name":"Fern","tag":"shade"}', stored(1n, "Fern", "shade")],
+  ["empty strings", '{"id":3,"name":"","tag":""}', stored(3n, "", "")],
+  ["an id beyond 2^53", '{"id":9007199254740993,"name":"a"}', stored(9007199254740993n)],
+  ["its neighbour", '{"id":9007199254740992,"name":"b"}', stored(9007199254740992n, "b")],
+  ["the greatest id", '{"id":9223372036854775807,"name":"a"}', stored(9223372036854775807n)],
+  ["the least id", '{"id":-9223372036854775808,"name":"a"}', stored(-9223372036854775808n)],
+  ["1e2, an integer by JSON Schema", '{"id":1e2,"name":"a"}', stored(100n)],
+  ["unknown members, and echoes none", '{"id":12,"name":"a","x":{"tag":"no"}}', stored(12n)],
+  ["any text", JSON.stringify({ id: 14, name: ODD, tag: "\uFEFFé" }), stored(14n, ODD, "\uFEFFé")],
+  [
+    "a media type in any case, with parameters",
+    '{"id":18,"name":"a"}',
+    stored(18n),
+    { "content-type": 'Application/JSON; Charset="UTF-8"; profile=x;' },
+  ],
+  ["no encoding", '{"id":19,"name":"a"}', stored(19n), { "content-encoding": "Identity" }],
+  ["any scheme", '{"id":20,"name":"a"}', stored(20n), { authorization: `bEARER ${TEST_TOKEN}` }],
+])("POST /plants accepts %s", async (_what, body, stores, headers = {}) => {
+  const response = await service.create(body, { headers });
+  const { name, tag } = stores;
+  expect(await response.text()).toBe(JSON.stringify({ name, tag: tag ?? undefined }));
+  expect(response.status).toBe(200);
+  expect(response.headers.get("content-type")).toBe("application/json");
+  expect(await service.findPlant(stores.id)).toEqual(stores);
 });
 
-describe("POST /plants refuses, and stores nothing for", () => {
-  const good = '{"id":1,"name":"a"}';
-  const types = [
-    "text/plain",
-    "jsonp",
-    "json; charset=latin1",
-    "json; charset",
-    "json, text/plain",
-  ];
-  const expected =
-    "id: expected an integer from -9223372036854775808 to 9223372036854775807, got 1.5; " +
-    "name: expected a string, got an array; tag: expected a string, got an object";
+const good = '{"id":1,"name":"a"}';
+const types = ["text/plain", "jsonp", "json; charset=latin1", "json; charset", "json, text/plain"];
+const expected =
+  "id: expected an integer from -9223372036854775808 to 9223372036854775807, got 1.5; " +
+  "name: expected a string, got an array; tag: expected a string, got an object";
 
-  test.each<[string | Uint8Array, ErrorName, says: string, headers?: Record<string, string>]>([
-    ['{"id":1.5,"name":[1],"tag":{}}', "invalid_plant", expected],
-    ['{"id":1,"name":"a"', "invalid_json", "not valid JSON"],
-    ["[".repeat(4_000), "invalid_json", ""],
-    [Buffer.from('{"id":1,"name":"\xff"}', "latin1"), "invalid_utf8", ""],
-    [Buffer.from('{"id":1,"name":"\xed\xa0\x80"}', "latin1"), "invalid_utf8", ""],
-    [JSON.stringify({ id: 1, name: "a".repeat(5_000) }), "body_too_large", "4096 bytes"],
-    [good, "unsupported_encoding", "", { "content-encoding": "gzip" }],
-    ...types.map((type): [string, ErrorName, string, Record<string, string>] => [
-      good,
-      "unsupported_media_type",
-      "",
-      { "content-type": type.replace(/^json/, "application/json") },
-    ]),
-  ])("%.40j: %s", async (body, reason, says, headers = {}) => {
+test.each<[string | Uint8Array, ErrorName, says: string, headers?: Record<string, string>]>([
+  ['{"id":1.5,"name":[1],"tag":{}}', "invalid_plant", expected],
+  ['{"id":1,"name":"a"', "invalid_json", "not valid JSON"],
+  ["[".repeat(4_000), "invalid_json", ""],
+  [Buffer.from('{"id":1,"name":"\xff"}', "latin1"), "invalid_utf8", ""],
+  [Buffer.from('{"id":1,"name":"\xed\xa0\x80"}', "latin1"), "invalid_utf8", ""],
+  [JSON.stringify({ id: 1, name: "a".repeat(5_000) }), "body_too_large", "4096 bytes"],
+  [good, "unsupported_encoding", "", { "content-encoding": "gzip" }],
+  ...types.map((type): [string, ErrorName, string, Record<string, string>] => [
+    good,
+    "unsupported_media_type",
+    "",
+    { "content-type": type.replace(/^json/, "application/json") },
+  ]),
+])(
+  "POST /plants refuses, and stores nothing for %.40j: %s",
+  async (body, reason, says, headers = {}) => {
     const before = await service.readPlants();
     const response = await service.create(body, { headers });
     expect(response.headers.get("content-type")).toBe("application/json");
     await expectError(response, reason, says);
     expect(await service.readPlants()).toEqual(before);
-  });
-});
+  },
+);
 
 test("POST /plants: an unknown member may be nested 1,000 levels deep with the object, whatever the id", async () => {
   await using roomy = await startService();

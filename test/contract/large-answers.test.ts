@@ -1,6 +1,6 @@
 /** Answers whose size grows with what clients store count as held memory, and are refused if others hold half of it. */
 
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { WEBHOOKS_MAX } from "../../src/domain/webhook.ts";
 import { expectError } from "../support/expect.ts";
@@ -48,13 +48,14 @@ beforeAll(async () => {
 
 const LARGE = 65_536;
 
-describe("while others hold half of the memory, it is refused unless it is small:", () => {
-  test.each([
-    ["/tokens?limit=1000", "/tokens?limit=10"],
-    ["/tags?limit=1000", "/tags?limit=10"],
-    ["/webhooks", "/webhooks/webhook-1"],
-    ["/activity", `/activity?since=${Date.now() + 3_600_000}`],
-  ])("GET %s", async (path, small) => {
+test.each([
+  ["/tokens?limit=1000", "/tokens?limit=10"],
+  ["/tags?limit=1000", "/tags?limit=10"],
+  ["/webhooks", "/webhooks/webhook-1"],
+  ["/activity", `/activity?since=${Date.now() + 3_600_000}`],
+])(
+  "while others hold half of the memory, it is refused unless it is small: GET %s",
+  async (path, small) => {
     expect((await (await send(service, "GET", path)).text()).length).toBeGreaterThan(LARGE);
     // An open batch counts as 1.5 MiB.
     const batch = await connectRaw(service.url);
@@ -65,5 +66,5 @@ describe("while others hold half of the memory, it is refused unless it is small
     expect((await send(service, "GET", "/metrics")).status).toBe(200);
     batch.abort();
     await until("there is room", async () => (await send(service, "GET", path)).status === 200);
-  });
-});
+  },
+);

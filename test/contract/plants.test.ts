@@ -112,16 +112,14 @@ describe("PUT /plants/{id}", () => {
   });
 });
 
-describe("DELETE /plants/{id}", () => {
-  test("answers 204 without a body, and the plant is gone", async () => {
-    const response = await send(service, "DELETE", "/plants/1");
-    expect([response.status, await response.text()]).toEqual([204, ""]);
-    expect(response.headers.has("content-type")).toBe(false);
-    await expectError(await read("1"), "plant_not_found");
-    await expectError(await send(service, "DELETE", "/plants/1"), "plant_not_found");
-    const created = await service.create('{"id":1,"name":"Other"}');
-    expect([created.status, created.headers.has("idempotent-replayed")]).toEqual([200, false]);
-  });
+test("DELETE /plants/{id} answers 204 without a body, and the plant is gone", async () => {
+  const response = await send(service, "DELETE", "/plants/1");
+  expect([response.status, await response.text()]).toEqual([204, ""]);
+  expect(response.headers.has("content-type")).toBe(false);
+  await expectError(await read("1"), "plant_not_found");
+  await expectError(await send(service, "DELETE", "/plants/1"), "plant_not_found");
+  const created = await service.create('{"id":1,"name":"Other"}');
+  expect([created.status, created.headers.has("idempotent-replayed")]).toEqual([200, false]);
 });
 
 describe("preconditions of a change", () => {
@@ -195,34 +193,32 @@ describe("preconditions of a change", () => {
   });
 });
 
-describe("the scope of each operation", () => {
-  const operations = [
-    ["plants:read", "GET", "/plants", undefined],
-    ["plants:read", "GET", "/plants/1", undefined],
-    ["plants:read", "GET", "/plants/count", undefined],
-    ["plants:read", "GET", "/tags", undefined],
-    ["plants:read", "GET", "/tags/counts", undefined],
-    ["plants:write", "POST", "/plants", '{"id":5,"name":"a"}'],
-    ["plants:write", "PUT", "/plants/1", '{"name":"a"}'],
-    ["plants:write", "DELETE", "/plants/1", undefined],
-    ["plants:write", "POST", "/plants/batch", ""],
-  ] as const;
+const operations = [
+  ["plants:read", "GET", "/plants", undefined],
+  ["plants:read", "GET", "/plants/1", undefined],
+  ["plants:read", "GET", "/plants/count", undefined],
+  ["plants:read", "GET", "/tags", undefined],
+  ["plants:read", "GET", "/tags/counts", undefined],
+  ["plants:write", "POST", "/plants", '{"id":5,"name":"a"}'],
+  ["plants:write", "PUT", "/plants/1", '{"name":"a"}'],
+  ["plants:write", "DELETE", "/plants/1", undefined],
+  ["plants:write", "POST", "/plants/batch", ""],
+] as const;
 
-  test.each(operations)(
-    "%s is needed for %s %s, and is enough",
-    async (scope, method, path, body) => {
-      const other = scope === "plants:read" ? "plants:write" : "plants:read";
-      const type = path === "/plants/batch" ? "application/x-ndjson" : "application/json";
-      const request = async (authorization: string): Promise<Response> =>
-        send(service, method, path, {
-          headers: { authorization, "content-type": type },
-          ...(body === undefined ? {} : { body }),
-        });
-      const refused = await request(`Bearer ${await grantToken(service, [other])}`);
-      expect(refused.headers.get("www-authenticate")).toContain(`scope="${scope}"`);
-      await expectError(refused, "insufficient_scope");
-      await expectError(await request(""), "token_missing");
-      expect((await request(`Bearer ${await grantToken(service, [scope])}`)).ok).toBe(true);
-    },
-  );
-});
+test.each(operations)(
+  "the scope %s is needed for %s %s, and is enough",
+  async (scope, method, path, body) => {
+    const other = scope === "plants:read" ? "plants:write" : "plants:read";
+    const type = path === "/plants/batch" ? "application/x-ndjson" : "application/json";
+    const request = async (authorization: string): Promise<Response> =>
+      send(service, method, path, {
+        headers: { authorization, "content-type": type },
+        ...(body === undefined ? {} : { body }),
+      });
+    const refused = await request(`Bearer ${await grantToken(service, [other])}`);
+    expect(refused.headers.get("www-authenticate")).toContain(`scope="${scope}"`);
+    await expectError(refused, "insufficient_scope");
+    await expectError(await request(""), "token_missing");
+    expect((await request(`Bearer ${await grantToken(service, [scope])}`)).ok).toBe(true);
+  },
+);

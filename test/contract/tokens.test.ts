@@ -166,58 +166,54 @@ describe("tokens", () => {
   });
 });
 
-describe("a manager", () => {
-  const read = { scopes: ["plants:read"] };
-  const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
+const read = { scopes: ["plants:read"] };
+const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
 
-  test("hands out no later end and no higher rate than its own, and no end only if it has none", async () => {
-    const { token, expires } = await make({
-      name: "until",
-      scopes: ["tokens:manage", "plants:read"],
-      expires: "30d",
-    });
-    for (const later of [undefined, null, inDays(31)]) {
-      const refused = await ask({ name: "late", ...read, expires: later }, token);
-      expect(refused.headers.get("www-authenticate")).toBe(
-        'Bearer realm="plants", error="insufficient_scope"',
-      );
-      await expectError(refused, "insufficient_scope", `expires: at the latest ${expires}`);
-    }
-    for (const [name, end] of [
-      ["same", expires],
-      ["earlier", "1d"],
-    ])
-      expect((await ask({ name, ...read, expires: end }, token)).status).toBe(201);
-    // test/grant.test.ts has all rates.
-    const limited = await make({ ...read, name: "limited", scopes, rate: "100/s" });
-    const refused = await ask({ name: "fast", ...read, rate: "101/s" }, limited.token);
-    await expectError(refused, "insufficient_scope", "rate: at most 100/s");
+test("a manager hands out no later end and no higher rate than its own, and no end only if it has none", async () => {
+  const { token, expires } = await make({
+    name: "until",
+    scopes: ["tokens:manage", "plants:read"],
+    expires: "30d",
   });
+  for (const later of [undefined, null, inDays(31)]) {
+    const refused = await ask({ name: "late", ...read, expires: later }, token);
+    expect(refused.headers.get("www-authenticate")).toBe(
+      'Bearer realm="plants", error="insufficient_scope"',
+    );
+    await expectError(refused, "insufficient_scope", `expires: at the latest ${expires}`);
+  }
+  for (const [name, end] of [
+    ["same", expires],
+    ["earlier", "1d"],
+  ])
+    expect((await ask({ name, ...read, expires: end }, token)).status).toBe(201);
+  // test/grant.test.ts has all rates.
+  const limited = await make({ ...read, name: "limited", scopes, rate: "100/s" });
+  const refused = await ask({ name: "fast", ...read, rate: "101/s" }, limited.token);
+  await expectError(refused, "insufficient_scope", "rate: at most 100/s");
 });
 
-describe("the last token that can manage", () => {
-  test("is not revoked, unless the service has PLANTSTORE_TOKEN", async () => {
-    const { id } = await make({ name: "alone", scopes: ["tokens:manage"] });
-    expect((await revoke(id)).status).toBe(204);
+test("the last token that can manage is not revoked, unless the service has PLANTSTORE_TOKEN", async () => {
+  const { id } = await make({ name: "alone", scopes: ["tokens:manage"] });
+  expect((await revoke(id)).status).toBe(204);
 
-    await using without = await startService({ PLANTSTORE_TOKEN: undefined });
-    const grant = async (granted: readonly Scope[], more = {}) => {
-      const token = await grantToken(without, granted, more);
-      return { token, id: hashToken(token).slice(0, 16) };
-    };
-    const first = await grant(scopes);
-    const till = await grant(["plants:read"]);
-    const old = await grant(scopes, { expiresAtMs: 2 });
-    await expectError(await revoke(first.id, first.token, without), "last_manager");
-    const second = await grant(["tokens:manage"]);
-    // Each counts on the other. One stays.
-    const both = await Promise.all([
-      revoke(first.id, first.token, without),
-      revoke(second.id, second.token, without),
-    ]);
-    expect(new Set(both.map(({ status }) => status))).toEqual(new Set([204, 409]));
-    const left = both[0]?.status === 409 ? first : second;
-    for (const { id: other } of [till, old])
-      expect((await revoke(other, left.token, without)).status).toBe(204);
-  });
+  await using without = await startService({ PLANTSTORE_TOKEN: undefined });
+  const grant = async (granted: readonly Scope[], more = {}) => {
+    const token = await grantToken(without, granted, more);
+    return { token, id: hashToken(token).slice(0, 16) };
+  };
+  const first = await grant(scopes);
+  const till = await grant(["plants:read"]);
+  const old = await grant(scopes, { expiresAtMs: 2 });
+  await expectError(await revoke(first.id, first.token, without), "last_manager");
+  const second = await grant(["tokens:manage"]);
+  // Each counts on the other. One stays.
+  const both = await Promise.all([
+    revoke(first.id, first.token, without),
+    revoke(second.id, second.token, without),
+  ]);
+  expect(new Set(both.map(({ status }) => status))).toEqual(new Set([204, 409]));
+  const left = both[0]?.status === 409 ? first : second;
+  for (const { id: other } of [till, old])
+    expect((await revoke(other, left.token, without)).status).toBe(204);
 });

@@ -1,6 +1,6 @@
 /** Clients that do not read their answers, or do not finish what they send, cannot take all memory. */
 
-import { afterAll, describe, expect, spyOn, test } from "bun:test";
+import { afterAll, expect, spyOn, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { catalogue } from "../../src/domain/errors.ts";
@@ -79,37 +79,32 @@ async function startWithLargePlants(more: Parameters<typeof limits>[0] = {}) {
   return service;
 }
 
-describe("while large answers wait to be read,", () => {
-  test.each([
-    ["pages", []],
-    ["exports", ["Accept: application/x-ndjson"]],
-  ])(
-    "other %s are refused with 503 and writes are not; then all are served",
-    async (_name, lines) => {
-      await using service = await startWithLargePlants();
-      const headers = lines.length === 0 ? {} : { accept: "application/x-ndjson" };
-      const unread = Array.from({ length: 4 }, () =>
-        sendDeaf(service.url, getHead("/plants?order=asc", ...lines)),
-      );
-      await until(
-        "a page is served",
-        async () => (await countServed(service, "GET", "/plants")) > 0,
-      );
-      let refused: Response;
-      do {
-        refused = await send(service, "GET", "/plants", { headers });
-        if (refused.status === 200) await refused.body?.cancel();
-      } while (refused.status === 200);
-      await expectError(refused, "overloaded");
-      expect((await service.create('{"id":100,"name":"small"}')).status).toBe(200);
-      for (const socket of unread) socket.destroy();
-      let served: Response;
-      do served = await send(service, "GET", "/plants", { headers });
-      while (served.status === 503);
-      expect(await served.text()).toContain(LARGE_NAME);
-    },
-  );
-});
+test.each([
+  ["pages", []],
+  ["exports", ["Accept: application/x-ndjson"]],
+])(
+  "while large answers wait to be read, other %s are refused with 503 and writes are not; then all are served",
+  async (_name, lines) => {
+    await using service = await startWithLargePlants();
+    const headers = lines.length === 0 ? {} : { accept: "application/x-ndjson" };
+    const unread = Array.from({ length: 4 }, () =>
+      sendDeaf(service.url, getHead("/plants?order=asc", ...lines)),
+    );
+    await until("a page is served", async () => (await countServed(service, "GET", "/plants")) > 0);
+    let refused: Response;
+    do {
+      refused = await send(service, "GET", "/plants", { headers });
+      if (refused.status === 200) await refused.body?.cancel();
+    } while (refused.status === 200);
+    await expectError(refused, "overloaded");
+    expect((await service.create('{"id":100,"name":"small"}')).status).toBe(200);
+    for (const socket of unread) socket.destroy();
+    let served: Response;
+    do served = await send(service, "GET", "/plants", { headers });
+    while (served.status === 503);
+    expect(await served.text()).toContain(LARGE_NAME);
+  },
+);
 
 test("of an export that is not read, two pieces count: the runtime may hold the last one while it asks for the next", async () => {
   await using service = await startService(limits({ drainSecondsMax: 0.1 }));
@@ -167,48 +162,46 @@ test("readers of events that wait for the same change hold no more than their sh
   for (const reader of readers) await reader[Symbol.asyncDispose]();
 });
 
-describe("while two clients do not read the answer to", () => {
-  /** Far more than the system takes from the service for a client that does not read. */
-  const name = "x".repeat(9_000_000);
-  const large = (id: number): string => JSON.stringify({ id, name });
+/** Far more than the system takes from the service for a client that does not read. */
+const name = "x".repeat(9_000_000);
+const large = (id: number): string => JSON.stringify({ id, name });
 
-  test.each([
-    ["GET", "/plants/0", "/plants/{id}", ""],
-    ["PUT", "/plants/0", "/plants/{id}", large(0)],
-    ["POST", "/plants/batch", "/plants/batch", `[${'"12345",'.repeat(500_000)}1]`],
-  ])(
-    "%s %s, large plants are refused with 503 and not stored, and small ones are served",
-    async (method, path, route, body) => {
-      await using service = await startService({
-        PLANTSTORE_BODY_BYTES_TOTAL_MAX: "30000000",
-        ...limits({ bodyBytesMax: 10_000_000, drainSecondsMax: 0.1 }),
-      });
-      await service.store.createPlant({ id: 0n, name, tag: undefined });
-      const readLarge = () => send(service, "GET", "/plants/0");
-      const unread: ReturnType<typeof sendDeaf>[] = [];
-      while (unread.length < 2) {
-        const top = [`${method} ${path} HTTP/1.1`, HOST, ...CREDENTIALS];
-        const request = head(...top, `Content-Length: ${body.length}`) + body;
-        unread.push(sendDeaf(service.url, request));
-        await until(
-          "every client is served",
-          async () => (await countServed(service, method, route)) >= unread.length,
-        );
-      }
-      await expectError(await readLarge(), "overloaded");
-      await expectError(await service.create(large(2)), "overloaded");
-      expect((await send(service, "GET", "/plants/2")).status).toBe(404);
-      expect((await service.create('{"id":3,"name":"small"}')).status).toBe(200);
-      expect((await send(service, "GET", "/plants/3")).status).toBe(200);
-      for (const socket of unread) socket.destroy();
-      let served: Response;
-      do served = await readLarge();
-      while (served.status === 503);
-      expect(await served.json()).toEqual({ id: 0, name });
-      expect((await service.create(large(2))).status).toBe(200);
-    },
-  );
-});
+test.each([
+  ["GET", "/plants/0", "/plants/{id}", ""],
+  ["PUT", "/plants/0", "/plants/{id}", large(0)],
+  ["POST", "/plants/batch", "/plants/batch", `[${'"12345",'.repeat(500_000)}1]`],
+])(
+  "while two clients do not read the answer to %s %s, large plants are refused with 503 and not stored, and small ones are served",
+  async (method, path, route, body) => {
+    await using service = await startService({
+      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "30000000",
+      ...limits({ bodyBytesMax: 10_000_000, drainSecondsMax: 0.1 }),
+    });
+    await service.store.createPlant({ id: 0n, name, tag: undefined });
+    const readLarge = () => send(service, "GET", "/plants/0");
+    const unread: ReturnType<typeof sendDeaf>[] = [];
+    while (unread.length < 2) {
+      const top = [`${method} ${path} HTTP/1.1`, HOST, ...CREDENTIALS];
+      const request = head(...top, `Content-Length: ${body.length}`) + body;
+      unread.push(sendDeaf(service.url, request));
+      await until(
+        "every client is served",
+        async () => (await countServed(service, method, route)) >= unread.length,
+      );
+    }
+    await expectError(await readLarge(), "overloaded");
+    await expectError(await service.create(large(2)), "overloaded");
+    expect((await send(service, "GET", "/plants/2")).status).toBe(404);
+    expect((await service.create('{"id":3,"name":"small"}')).status).toBe(200);
+    expect((await send(service, "GET", "/plants/3")).status).toBe(200);
+    for (const socket of unread) socket.destroy();
+    let served: Response;
+    do served = await readLarge();
+    while (served.status === 503);
+    expect(await served.json()).toEqual({ id: 0, name });
+    expect((await service.create(large(2))).status).toBe(200);
+  },
+);
 
 test("batches and their unfinished lines count: past the bound there is a 503, and other requests go on", async () => {
   await using service = await startService({

@@ -89,13 +89,14 @@ describe("a body larger than allowed", () => {
   });
 });
 
-describe("bodies that are together larger than allowed", () => {
-  const length = `Content-Length: ${plantBody(2).length}`;
+const length = `Content-Length: ${plantBody(2).length}`;
 
-  test.each([
-    ["one length", [length]],
-    ["the same length twice", [length, length]],
-  ])("are not all read, also after a body with %s", async (_name, lengths) => {
+test.each([
+  ["one length", [length]],
+  ["the same length twice", [length, length]],
+])(
+  "bodies that are together larger than allowed are not all read, also after a body with %s",
+  async (_name, lengths) => {
     await using service = await startService({
       ...limits({ bodyBytesMax: 64, bodyBytesTotalMax: 100, drainSecondsMax: 0.1 }),
     });
@@ -115,8 +116,8 @@ describe("bodies that are together larger than allowed", () => {
     const [, accepted] = await exchange(service.url, top + body);
     expect(accepted?.status).toBe(200);
     await expectStored(service, [2, 3]);
-  });
-});
+  },
+);
 
 // Together, because each waits for a deadline.
 describe.concurrent("what takes long:", () => {
