@@ -119,17 +119,6 @@ describe("a batch over a bare connection", () => {
       () => logLines.filter((line) => line.includes("batch_broken_off")).length === count,
     );
 
-  test("answers the first line before the second is sent", async () => {
-    const connection = await connectRaw(service.url);
-    connection.send(batchHead() + chunk('{"id":40,"name":"a"}\n'));
-    await connection.receive(/\{"line":1,"status":200\}\n/);
-    connection.send(chunk('{"id":41,"name":"a"}\n'));
-    await connection.receive(/\{"line":2,"status":200\}\n/);
-    connection.send("0\r\n\r\n");
-    await connection.receive(/\r\n0\r\n\r\n$/);
-    connection.abort();
-  });
-
   test("that breaks off leaves whole lines stored and no half one", async () => {
     await using small = await startService();
     const connection = await connectRaw(small.url);

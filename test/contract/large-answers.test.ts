@@ -8,7 +8,7 @@ import { limits } from "../support/limits.ts";
 import { makeWebhook } from "../support/receiver.ts";
 import { send, startService } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import { batchHead, chunk, connectRaw, receive } from "../support/wire.ts";
+import { batchHead, chunk, connectRaw } from "../support/wire.ts";
 
 const LENGTH = 1_000;
 const BYTES_MAX = 3_000_000;
@@ -60,7 +60,7 @@ test.each([
     // An open batch counts as 1.5 MiB.
     const batch = await connectRaw(service.url);
     batch.send(`${batchHead()}${chunk("{}\n")}`);
-    await receive(batch, /"line":1,/);
+    await batch.receive(/"line":1,/);
     await expectError(await send(service, "GET", path), "overloaded");
     expect((await send(service, "GET", small)).status).toBe(200);
     expect((await send(service, "GET", "/metrics")).status).toBe(200);

@@ -13,17 +13,13 @@ import { until } from "../support/until.ts";
 
 type Shown = ShownSecret & ShownSkip;
 
-interface Sending extends AsyncDisposable {
-  readonly service: TestService;
-}
-
 /** Names that have an address in these tests alone. Even if no address were refused, loopback would be dialled. */
 const addresses: Readonly<Record<string, readonly string[]>> = {
   "shop.example": ["127.0.0.1"],
   "rebound.example": ["2001:4860:4860::8888", "127.0.0.1"],
 };
 
-async function startSending(settings: Readonly<Record<string, string>>): Promise<Sending> {
+async function startSending(settings: Readonly<Record<string, string>>): Promise<TestService> {
   const stack = new AsyncDisposableStack();
   const service = stack.use(await startService(settings));
   const log = createLog("debug", (line) => void service.logLines.push(line));
@@ -31,7 +27,7 @@ async function startSending(settings: Readonly<Record<string, string>>): Promise
   const sender = createWebhookSender(service.store, { ...service.config, resolve }, log);
   sender.start();
   stack.defer(() => sender.stop());
-  return { service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  return { ...service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
 const times = { webhookPollMs: 5, webhookLeaseSeconds: 6, webhookSecondsMax: 3 };
@@ -40,9 +36,8 @@ const soon = {
   ...limits({ ...times, webhookRetrySeconds: [0.05, 0.05, 0.05] }),
 };
 
-const sending = await startSending(soon);
-const { service } = sending;
-afterAll(() => sending[Symbol.asyncDispose]());
+const service = await startSending(soon);
+afterAll(() => service[Symbol.asyncDispose]());
 afterEach(async () => {
   for (const { name } of await service.store.listWebhooks()) await call("DELETE", `/${name}`);
 });
@@ -193,16 +188,16 @@ describe("a webhook", () => {
     using receiver = startReceiver();
     const held = Promise.withResolvers<Response>();
     receiver.answers = [held.promise];
-    await addShop(receiver.url, {}, patient.service);
-    const ids = [await create(patient.service)];
+    await addShop(receiver.url, {}, patient);
+    const ids = [await create(patient)];
     await receiver.until(1);
-    await call("POST", "/shop/test", undefined, patient.service);
-    const { secret } = await call("POST", "/shop/rotate", undefined, patient.service);
+    await call("POST", "/shop/test", undefined, patient);
+    const { secret } = await call("POST", "/shop/rotate", undefined, patient);
     held.resolve(new Response());
-    await untilShop(({ attempts }) => attempts.length === 2, patient.service);
-    ids.push(await create(patient.service));
+    await untilShop(({ attempts }) => attempts.length === 2, patient);
+    ids.push(await create(patient));
     await receiver.until(3);
-    const { attempts } = await untilShop((shop) => shop.attempts.length === 3, patient.service);
+    const { attempts } = await untilShop((shop) => shop.attempts.length === 3, patient);
     expect(attempts.filter(({ event }) => event.startsWith("msg_test_"))).toHaveLength(1);
     const [first, , last] = receiver.received as [Received, Received, Received];
     expect(plantsOf([first, last])).toEqual(ids);
@@ -341,15 +336,15 @@ describe("private addresses", () => {
     const literals = ["127.0.0.1", "[::1]", "127.1.2.3", "0x7f.1", "[::ffff:127.0.0.1]"];
     for (const host of literals) {
       const body = JSON.stringify({ url: `http://${host}/hook` });
-      const refused = await readError(await send(strict.service, "POST", "/webhooks", { body }));
+      const refused = await readError(await send(strict, "POST", "/webhooks", { body }));
       expect([host, refused.status, refused.error]).toEqual([host, 400, 1007]);
       expect(refused.message).toContain("is not a public address");
     }
     using receiver = startReceiver();
     const url = receiver.url.replace("127.0.0.1", "rebound.example");
-    await addShop(url, {}, strict.service);
-    await create(strict.service);
-    const { attempts } = await untilShop(({ state }) => state === "paused", strict.service);
+    await addShop(url, {}, strict);
+    await create(strict);
+    const { attempts } = await untilShop(({ state }) => state === "paused", strict);
     expect(attempts[0]?.error).toContain("127.0.0.1 is not a public address");
     expect(receiver.received).toEqual([]);
   });

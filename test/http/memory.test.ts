@@ -18,7 +18,6 @@ import {
   getHead,
   head,
   HOST,
-  receive,
   sendDeaf,
 } from "../support/wire.ts";
 import { until } from "../support/until.ts";
@@ -212,7 +211,7 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
   const begin = async (id: number) => {
     const connection = await connectRaw(service.url);
     connection.send(`${batchHead()}${chunk(`{"id":${id},"name":"a"}\n`)}`);
-    await receive(connection, /"line":1,"status":200|"error"/);
+    await connection.receive(/"line":1,"status":200|"error"/);
     return connection;
   };
   const batches = [await begin(1), await begin(2), await begin(3)];
@@ -222,7 +221,7 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
   for (const [index, connection] of batches.entries())
     connection.send(chunk(`{"id":${index + 100},"name":"${"x".repeat(900_000)}`));
   const received = await Promise.any(
-    batches.map((connection) => receive(connection, /"line":2,"status":503.*\r\n0\r\n\r\n$/s)),
+    batches.map((connection) => connection.receive(/"line":2,"status":503.*\r\n0\r\n\r\n$/s)),
   );
   expect(received).toContain(`"error":${catalogue.overloaded.code}`);
   expect((await service.create('{"id":50,"name":"small"}')).status).toBe(200);
@@ -241,13 +240,13 @@ test("refused bodies that clients without a token go on sending take no room fro
     Array.from({ length: 8 }, async () => {
       const connection = await connectRaw(service.url);
       connection.send("POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 200000000\r\n\r\nx");
-      await receive(connection, /^HTTP\/1.1 401 .*"error"/s);
+      await connection.receive(/^HTTP\/1.1 401 .*"error"/s);
       return connection;
     }),
   );
   const batch = await connectRaw(service.url);
   batch.send(`${batchHead()}${chunk('{"id":1,"name":"a"}\n')}`);
-  expect(await receive(batch, /"line":1|"error"/)).toStartWith("HTTP/1.1 200 ");
+  expect(await batch.receive(/"line":1|"error"/)).toStartWith("HTTP/1.1 200 ");
   for (const connection of [...refused, batch]) connection.abort();
 });
 
@@ -286,5 +285,5 @@ test("a line that arrives in many pieces counts once, and one line fits however 
     await new Promise(setImmediate);
   }
   connection.send(`${chunk('"}\n')}0\r\n\r\n`);
-  await receive(connection, /\r\n\r\n.*{"line":1,"status":200}\n/s);
+  await connection.receive(/\r\n\r\n.*{"line":1,"status":200}\n/s);
 });

@@ -6,7 +6,7 @@ import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
 import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import { batchHead, chunk, connectRaw, getHead, receive, sendDeaf } from "../support/wire.ts";
+import { batchHead, chunk, connectRaw, getHead, sendDeaf } from "../support/wire.ts";
 
 type End = "revoked" | "expired";
 const reasonOf: Record<End, ErrorName> = { revoked: "token_invalid", expired: "token_expired" };
@@ -24,9 +24,9 @@ describe.concurrent("a token that is no longer good", () => {
       const token = await grantToken(service);
       const connection = await connectRaw(service.url);
       connection.send(`${batchHead().replace(TEST_TOKEN, token)}${chunk('{"id":1,"name":"a"}\n')}`);
-      await receive(connection, /"line":1,"status":200/);
+      await connection.receive(/"line":1,"status":200/);
       await endToken(service, token, how);
-      const received = await receive(connection, /"line":2,.*\r\n0\r\n\r\n$/s);
+      const received = await connection.receive(/"line":2,.*\r\n0\r\n\r\n$/s);
       expect(received).toContain(`"status":401,"error":${catalogue[reasonOf[how]].code}`);
       expect(service.logLines.join("")).toContain(`"reason":"${reasonOf[how]}"`);
       connection.abort();

@@ -124,17 +124,6 @@ export async function exchange(url: string, bytes: string | Uint8Array): Promise
   return parseAnswers(await connection.closed);
 }
 
-/** Waits until that much has been received; fails where the connection ends before. */
-export async function receive(connection: RawConnection, pattern: RegExp): Promise<string> {
-  return Promise.race([
-    connection.receive(pattern),
-    connection.closed.then((text) => {
-      if (pattern.test(text)) return text;
-      throw new Error(`closed before ${pattern} came: ${JSON.stringify(text)}`);
-    }),
-  ]);
-}
-
 /** The service's own refusal, and not one of the runtime's. */
 export function expectOwnRefusal(answer: WireAnswer | undefined, reason: ErrorName): void {
   const { code, status } = catalogue[reason];
@@ -171,7 +160,7 @@ export interface RawConnection {
   readonly received: () => string;
   /** Resolves to everything received, when the other side has closed the connection. */
   readonly closed: Promise<string>;
-  /** Resolves when the text received matches. */
+  /** Resolves when the text received matches; rejects if the connection ends before. */
   readonly receive: (pattern: RegExp) => Promise<string>;
   /** Ends without a goodbye, as a client that crashed. */
   readonly abort: () => void;
@@ -206,7 +195,8 @@ export async function connectRaw(
     received: () => text,
     closed,
     receive: (pattern) =>
-      new Promise((resolve) => {
+      new Promise((resolve, reject) => {
+        void closed.then(() => reject(new Error(`closed before ${pattern} came: ${text}`)));
         const check = (): void => {
           if (!pattern.test(text)) return;
           waiting.delete(check);

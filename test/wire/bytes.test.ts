@@ -18,7 +18,6 @@ import {
   HOST,
   parseAnswers,
   plantBody,
-  receive,
 } from "../support/wire.ts";
 
 const SENT = plantBody(2);
@@ -167,7 +166,7 @@ test.each([
     ] as const) {
       const connection = await connectRaw(service.url);
       connection.send(first);
-      await receive(connection, status === 204 ? /\r\n\r\n/ : /\r\n\{.*\}/);
+      await connection.receive(status === 204 ? /\r\n\r\n/ : /\r\n\{.*\}/);
       connection.send(second + createRequest(2, CLOSE));
       const answers = parseAnswers(await connection.closed);
       // A refused body of unknown length ends its connection.

@@ -13,7 +13,6 @@ import {
   head,
   HOST,
   parseAnswers,
-  receive,
   sendDeaf,
   takeAnswer,
 } from "../support/wire.ts";
@@ -195,7 +194,7 @@ test("the last result of a batch that is broken off reaches a client that keeps 
   await using hasty = await targets.hasty();
   const connection = await connectRaw(hasty.url);
   connection.send(batchHead("Connection: close") + chunk('{"id":1,"name":"a"}\n'));
-  const slow = await receive(connection, /"line":2,"status":408/);
+  const slow = await connection.receive(/"line":2,"status":408/);
   expect(slow).toContain('{"line":1,"status":200}');
   for (let piece = 0; piece < 30; piece++) connection.send(chunk("x".repeat(50_000)));
   connection.send("0\r\n\r\n");

@@ -17,7 +17,6 @@ import {
   HOST,
   parseAnswers,
   plantBody,
-  receive,
   type WireAnswer,
 } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
@@ -55,9 +54,9 @@ describe("a body larger than allowed", () => {
     await using service = await startService(settings);
     const connection = await connectRaw(service.url);
     connection.send(createHead(tooLong) + padded(BODY_BYTES_MAX));
-    await receive(connection, /HTTP\/1.1 413 .*}\r\n$/s);
+    await connection.receive(/HTTP\/1.1 413 .*}\r\n$/s);
     connection.send(" ");
-    await receive(connection, /\r\n0\r\n\r\n$/);
+    await connection.receive(/\r\n0\r\n\r\n$/);
     connection.send(createRequest(3, CLOSE));
     const [refused, stored] = parseAnswers(await connection.closed);
     expectOwnRefusal(refused, "body_too_large");
@@ -70,7 +69,7 @@ describe("a body larger than allowed", () => {
     await using service = await startService(settings);
     const connection = await connectRaw(service.url);
     connection.send(createHead(CHUNKED, EXPECT));
-    await receive(connection, /100 Continue\r\n\r\n$/);
+    await connection.receive(/100 Continue\r\n\r\n$/);
     connection.send(chunk(padded(BODY_BYTES_MAX)));
     connection.send(chunk(createRequest(666)));
     const [interim, ...answers] = parseAnswers(await connection.closed);
@@ -107,7 +106,7 @@ test.each([
     const top = createHead(CLOSE, EXPECT, "Content-Length: 60");
     const holder = await connectRaw(service.url);
     holder.send(top);
-    await receive(holder, /100 Continue\r\n\r\n$/);
+    await holder.receive(/100 Continue\r\n\r\n$/);
     const [, refused] = await exchange(service.url, top + body);
     expectOwnRefusal(refused, "overloaded");
 
@@ -204,11 +203,11 @@ describe.concurrent("what takes long:", () => {
     connection.send(batchHead());
     for (let line = 1; line <= 6; line++) {
       connection.send(chunk(`{"id":${line},"name":"a"}\n`));
-      await receive(connection, new RegExp(`"line":${line},`));
+      await connection.receive(new RegExp(`"line":${line},`));
       await Bun.sleep(1_700);
     }
     connection.send("0\r\n\r\n");
-    await receive(connection, /\r\n0\r\n\r\n$/);
+    await connection.receive(/\r\n0\r\n\r\n$/);
     connection.abort();
     expect(await service.readPlants()).toHaveLength(6);
   });

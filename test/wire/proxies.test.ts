@@ -9,7 +9,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { findFreePort } from "../support/postgres-files.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
-import { chunk, connectRaw, head, receive } from "../support/wire.ts";
+import { chunk, connectRaw, head } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
 interface Proxy {
@@ -139,9 +139,9 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       const [first, second] = [300_001, 300_002].map((id) => chunk(`{"id":${id},"name":"Fern"}\n`));
       batch.send(requestHead("POST /plants/batch HTTP/1.1", type, "Transfer-Encoding: chunked"));
       batch.send(first as string);
-      if (isFaithful) await receive(batch, /"line":1,/);
+      if (isFaithful) await batch.receive(/"line":1,/);
       batch.send(`${second}0\r\n\r\n`);
-      const results = await receive(batch, /"line":2,[^\n]*\n/);
+      const results = await batch.receive(/"line":2,[^\n]*\n/);
       expect(results.slice(0, 12)).toBe("HTTP/1.1 200");
       expect(results.match(/"status":200/g)).toHaveLength(2);
       batch.abort();
@@ -177,7 +177,7 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       const reader = await connectRaw(proxy.url, proxy.tls);
       const accept = "Accept: application/x-ndjson";
       reader.send(requestHead("GET /plants HTTP/1.1", accept, "Connection: close"));
-      await receive(reader, /plant 1000/);
+      await reader.receive(/plant 1000/);
       service.kill("SIGKILL");
       const cut = await reader.closed;
       expect(cut.slice(0, 12)).toBe("HTTP/1.1 200");
