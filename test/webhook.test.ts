@@ -19,12 +19,14 @@ describe.each([
   ["on the store", false],
   ["through a service", true],
 ])("the commands %s", (_where, isRemote) => {
-  test("add, list, show, test, skip, pause, resume, replay, rotate and remove; the service sends", async () => {
+  test("add, list, show, test, skip, pause, resume, replay, rotate and remove; the service sends, through no proxy of its environment", async () => {
     using at = makeWorkplace();
     using receiver = startReceiver();
     const env = { ...at.env, ...settings };
     const workers = process.platform === "linux" ? "2" : "1";
-    await using service = await spawnService({ ...env, PLANTSTORE_WORKERS: workers });
+    // A proxy would choose where an event goes. Nothing listens there.
+    const proxy = { HTTP_PROXY: "http://127.0.0.1:9", http_proxy: "http://127.0.0.1:9" };
+    await using service = await spawnService({ ...env, ...proxy, PLANTSTORE_WORKERS: workers });
     const { url } = service.started;
     const where = isRemote ? ["--url", url] : [];
     const run = async (...args: string[]): Promise<string> => {
@@ -116,17 +118,6 @@ test("another service fails: no command takes its answer for that of a plant sto
       },
     ]);
   }
-});
-
-test("a proxy of the environment is not used: it would choose where an event goes", async () => {
-  using at = makeWorkplace();
-  using receiver = startReceiver();
-  using proxy = startReceiver();
-  const env = { ...at.env, ...settings, HTTP_PROXY: proxy.url, http_proxy: proxy.url };
-  await runCommand(["token", "create", "--name", "any"], env);
-  await runCommand(["webhook", "add", receiver.url, "--name", "shop"], env);
-  expect((await runCommand(["webhook", "test", "shop"], env)).exitCode).toBe(0);
-  expect([receiver.received.length, proxy.received.length]).toEqual([1, 0]);
 });
 
 test.skipIf(Bun.which("openssl") === null)(

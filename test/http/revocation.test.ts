@@ -3,8 +3,16 @@
 import { describe, expect, test } from "bun:test";
 import { hashToken } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { lines as makeLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import {
+  grantToken,
+  send,
+  type Sent,
+  startService,
+  TEST_TOKEN,
+  type TestService,
+} from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { batchHead, chunk, connectRaw, getHead, sendDeaf } from "../support/wire.ts";
 
@@ -15,6 +23,11 @@ const endToken = async ({ store, database }: TestService, token: string, end: En
   end === "expired"
     ? database.run("UPDATE tokens SET expires_at_ms = 1")
     : store.revokeToken(hashToken(token), Date.now());
+
+const sendBatch = (service: TestService, token: string, body: NonNullable<Sent["body"]>) => {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" };
+  return send(service, "POST", "/plants/batch", { headers, body });
+};
 
 describe.concurrent("a token that is no longer good", () => {
   test.each(["revoked", "expired"] as const)(
@@ -43,11 +56,7 @@ describe.concurrent("a token that is no longer good", () => {
         await Bun.sleep(5);
       },
     });
-    const response = await fetch(`${service.url}/plants/batch`, {
-      method: "POST",
-      body,
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" },
-    });
+    const response = await sendBatch(service, token, body);
     await endToken(service, token);
     const lines = (await response.text()).trim().split("\n");
     expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ status: 401 });
@@ -66,12 +75,7 @@ describe.concurrent("a token that is no longer good", () => {
       await Bun.sleep(1_000);
       return plants.map(() => "created" as const);
     };
-    const lines = Array.from({ length: 3_000 }, (_, id) => `{"id":${id},"name":""}\n`);
-    const response = await fetch(`${service.url}/plants/batch`, {
-      method: "POST",
-      body: lines.join(""),
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" },
-    });
+    const response = await sendBatch(service, token, makeLines(0, 3_000));
     const results = (await response.text()).trim().split("\n");
     expect(JSON.parse(results.at(-1) ?? "")).toMatchObject({ status: 401 });
     expect(calls).toBe(1);
