@@ -91,6 +91,8 @@ test.each<[string | null, ErrorName | undefined]>([
   ["bearer  ", "token_missing"],
   ["Bearer abc", "token_invalid"],
   ["Bearer a b", "token_invalid"],
+  // A JWT, where there is no issuer.
+  ["Bearer eyJhbGciOiJub25lIn0.e30.c2ln", "token_invalid"],
   ["Bearer a, Bearer b", "token_invalid"],
   ["Bearer a bearer ", "token_invalid"],
   [`Bearer=${ENVIRONMENT_TOKEN}`, "token_invalid"],

@@ -21,24 +21,29 @@ const CURSOR = 1_767_225_605_000_000;
 const makeShop = (name: string, more: object = {}) =>
   makeWebhook(name, { cursor: CURSOR, ...more });
 
+type Store = Parameters<typeof createWebhookSender>[0];
+
+function startSender(store: Pick<Store, "listWebhooks" | "readChanges">) {
+  const sender = createWebhookSender({ ...store, putWebhook: async () => true }, limits, silent);
+  sender.start();
+  return sender;
+}
+
 test("32 idle webhooks share one look at the journal", async () => {
   const webhooks = Array.from({ length: 32 }, (_, id) => makeShop(`shop-${id}`));
   let looks = 0;
   let lists = 0;
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
-  const store = {
+  const sender = startSender({
     listWebhooks: async () => {
       if (++lists === 2) end();
       return webhooks;
     },
-    putWebhook: async () => true,
     readChanges: async () => {
       looks++;
       return { changes: [], last: CURSOR, hasMore: false, newest: CURSOR };
     },
-  };
-  const sender = createWebhookSender(store, limits, silent);
-  sender.start();
+  });
   // Between two reads of the list the journal is looked at ten times.
   await ended;
   expect(looks).toBeWithin(1, 12);
@@ -49,16 +54,13 @@ test("a webhook that wants none of many changes leaves others their turn while i
   const LOOKS = 100_000;
   let looks = 0;
   const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
-  const store = {
+  const sender = startSender({
     listWebhooks: async () => [makeShop("shop")],
-    putWebhook: async () => true,
     readChanges: async ({ after }: { readonly after: number }) => {
       begin();
       return { changes: [], last: after + 1, hasMore: ++looks < LOOKS, newest: after + 1 };
     },
-  };
-  const sender = createWebhookSender(store, limits, silent);
-  sender.start();
+  });
   await begun;
   await new Promise(setImmediate);
   expect(looks).toBeLessThan(LOOKS);
@@ -68,6 +70,8 @@ test("a webhook that wants none of many changes leaves others their turn while i
 test("a large event is sent when no other is: each takes memory", async () => {
   using receiver = startReceiver();
   using other = startReceiver();
+  const held = Promise.withResolvers<Response>();
+  receiver.answers = [held.promise];
   const json = JSON.stringify("x".repeat(300_000));
   const changes = [1, 2].map((more) => ({
     seq: CURSOR + more,
@@ -76,18 +80,13 @@ test("a large event is sent when no other is: each takes memory", async () => {
     json,
   }));
   const webhooks = [1, 2, 3].map((id) => makeShop(`shop-${id}`, { url: receiver.url }));
-  const store = {
+  const sender = startSender({
     listWebhooks: async () => webhooks,
-    putWebhook: async () => true,
     readChanges: async ({ after }: { readonly after: number }) => {
       const rest = changes.filter(({ seq }) => seq > after);
       return { changes: rest, last: CURSOR + 2, hasMore: false, newest: CURSOR + 2 };
     },
-  };
-  const held = Promise.withResolvers<Response>();
-  receiver.answers = [held.promise];
-  const sender = createWebhookSender(store, limits, silent);
-  sender.start();
+  });
   await receiver.until(1);
   // Small ones find their way meanwhile.
   for (let sent = 0; sent < 20; sent++)
