@@ -8,7 +8,6 @@ import { limits } from "../support/limits.ts";
 import {
   grantToken,
   send,
-  type Sent,
   startService,
   TEST_TOKEN,
   type TestService,
@@ -28,7 +27,8 @@ describe.concurrent("a token that is no longer good", () => {
   test.each(["revoked", "expired"] as const)(
     "%s, ends a batch that waits for its next line, with a last result",
     async (how) => {
-      await using service = await startService();
+      // Longer than a test may take: it is not the body's deadline that ends it.
+      await using service = await startService(limits({ readSecondsMax: 3_600 }));
       const token = await grantToken(service);
       const connection = await connectRaw(service.url);
       connection.send(`${batchHead().replace(TEST_TOKEN, token)}${chunk('{"id":1,"name":"a"}\n')}`);
