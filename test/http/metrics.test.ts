@@ -110,6 +110,8 @@ describe("metrics", () => {
       'plantstore_create_seconds_bucket{le="0.001"}',
     ]);
     expect(buckets.at(-1)).toEqual(['plantstore_create_seconds_bucket{le="+Inf"}', 3]);
+    const counts = buckets.map(([, count]) => count);
+    expect(counts).toEqual(counts.toSorted((one, other) => one - other));
   });
 
   test("have the state of the process and of its store", async () => {
@@ -169,12 +171,19 @@ describe("activity", () => {
     });
     expect(shown.intervalMs).toBe(SAMPLE_SECONDS * 1000);
     const busy = shown.samples.find(({ creates }) => creates === 1);
-    // test/observe.test.ts has all members.
-    expect(busy).toMatchObject({
+    expect(busy).toEqual({
+      atMs: expect.any(Number),
       creates: 1,
+      requests: expect.any(Number),
       errors: 0,
+      refused: expect.any(Number),
       durableP50Ms: expect.any(Number),
+      durableP99Ms: expect.any(Number),
       readP50Ms: null,
+      readP99Ms: null,
+      writeP50Ms: expect.any(Number),
+      writeP99Ms: expect.any(Number),
+      waiting: expect.any(Number),
       storeBytes: expect.any(Number),
     });
     const { samples } = await show(`?since=${(busy?.["atMs"] ?? 0) - 1}`);
