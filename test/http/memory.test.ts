@@ -162,12 +162,12 @@ test("readers of events that wait for the same change hold no more than their sh
 });
 
 /** Far more than the system takes from the service for a client that does not read. */
-const name = "x".repeat(9_000_000);
-const large = (id: number): string => JSON.stringify({ id, name });
+const HUGE_NAME = "x".repeat(9_000_000);
+const hugePlant = (id: number): string => JSON.stringify({ id, name: HUGE_NAME });
 
 test.each([
   ["GET", "/plants/0", "/plants/{id}", ""],
-  ["PUT", "/plants/0", "/plants/{id}", large(0)],
+  ["PUT", "/plants/0", "/plants/{id}", hugePlant(0)],
   ["POST", "/plants/batch", "/plants/batch", `[${'"12345",'.repeat(500_000)}1]`],
 ])(
   "while two clients do not read the answer to %s %s, large plants are refused with 503 and not stored, and small ones are served",
@@ -176,7 +176,7 @@ test.each([
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: "30000000",
       ...limits({ bodyBytesMax: 10_000_000, drainSecondsMax: 0.1 }),
     });
-    await service.store.createPlant({ id: 0n, name, tag: undefined });
+    await service.store.createPlant({ id: 0n, name: HUGE_NAME, tag: undefined });
     const readLarge = () => send(service, "GET", "/plants/0");
     const unread: ReturnType<typeof sendDeaf>[] = [];
     while (unread.length < 2) {
@@ -189,7 +189,7 @@ test.each([
       );
     }
     await expectError(await readLarge(), "overloaded");
-    await expectError(await service.create(large(2)), "overloaded");
+    await expectError(await service.create(hugePlant(2)), "overloaded");
     expect((await send(service, "GET", "/plants/2")).status).toBe(404);
     expect((await service.create('{"id":3,"name":"small"}')).status).toBe(200);
     expect((await send(service, "GET", "/plants/3")).status).toBe(200);
@@ -197,8 +197,8 @@ test.each([
     let served: Response;
     do served = await readLarge();
     while (served.status === 503);
-    expect(await served.json()).toEqual({ id: 0, name });
-    expect((await service.create(large(2))).status).toBe(200);
+    expect(await served.json()).toEqual({ id: 0, name: HUGE_NAME });
+    expect((await service.create(hugePlant(2))).status).toBe(200);
   },
 );
 

@@ -134,9 +134,11 @@ type Group = readonly [name: string, target: keyof typeof targets, cases: readon
 
 const inBothForms = (table: typeof refused, more: Partial<Case> = {}): Case[] => {
   const usual = { bytes: SENT_BYTES, pauseMs: 0, version: "1.1" } as const;
-  return table.flatMap(([reason, path, headers]) =>
-    [false, true].map((isChunked) => ({ reason, path, headers, isChunked, ...usual, ...more })),
-  );
+  const cases: Case[] = [];
+  for (const [reason, path, headers] of table)
+    for (const isChunked of [false, true])
+      cases.push({ reason, path, headers, isChunked, ...usual, ...more });
+  return cases;
 };
 const plain = { ...good, ...JSON_TYPE };
 const groups: Group[] = [
