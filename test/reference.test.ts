@@ -94,6 +94,14 @@ describe("a sample that follows changes", () => {
     );
 });
 
+test.each([
+  ["curl", "curl -N "],
+  ["Python", "stream=True"],
+  ["Go", "io.Copy(os.Stdout"],
+] as const)("a sample that follows changes for %s has %s", (name, sign) =>
+  expect(languages[name]({ ...request(), isStream: true })).toContain(sign),
+);
+
 /** What a program of this name would be called with. */
 function runInShell(code: string): string[] {
   const { stdout } = Bun.spawnSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${code}`]);
@@ -155,13 +163,7 @@ describe("an example", () => {
       { name: "tag", in: "query" },
       { name: "If-Match", in: "header" },
     ];
-    const given = exemplify({
-      method: "get",
-      path: "/plants/{id}",
-      parameters,
-      security: [],
-    });
-    expect(given).toEqual({
+    expect(exemplify({ method: "get", path: "/plants/{id}", parameters, security: [] })).toEqual({
       method: "GET",
       url: "http://h/shop/plants/a%20b?limit=20",
       headers: [],

@@ -10,27 +10,28 @@ import {
   openConsole,
   rowOf,
   setHidden,
+  signIn,
   startConsole,
   startJourneys,
-  storeLines,
+  storePlants,
   toastOf,
 } from "../support/browser.ts";
 import { send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { edit } from "../support/steps.ts";
 import { until } from "../support/until.ts";
+
+const annas = new WeakMap<TestService, string>();
 
 /** What someone else's token does. */
 async function asAnna(service: TestService, method: string, path: string, body?: object) {
-  annas.set(service, annas.get(service) ?? createToken(service, { name: "Anna Müller" }));
-  const authorization = `Bearer ${await annas.get(service)}`;
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const response = await send(service, method, path, { headers: { authorization }, ...sent });
-  expect(response.ok).toBe(true);
+  const headers = { authorization: `Bearer ${annas.get(service)}` };
+  const sent = body === undefined ? { headers } : { headers, body: JSON.stringify(body) };
+  expect((await send(service, method, path, sent)).ok).toBe(true);
 }
 
-const annas = new Map<TestService, Promise<string>>();
-
-const { it, test: once } = await startJourneys({}, async ({ url }) => {
-  for (let id = 101n; id <= 180n; id++) await sendPlant(url, { id, name: `Plant ${id}`, tag: "a" });
+const { it } = await startJourneys({}, async (service) => {
+  annas.set(service, await createToken(service, { name: "Anna Müller" }));
+  await storePlants(service, 80, (at) => ({ id: 101 + at, name: `Plant ${101 + at}`, tag: "a" }));
 });
 
 describeInBrowser("in the console,", () => {
@@ -82,57 +83,26 @@ describeInBrowser("in the console,", () => {
     await rowOf(page, "Unheard of").waitFor();
   });
 
-  it("a plant that is open shows what others make of it, and its history; an edit stays as it is, and says so", async (visit) => {
+  it("a plant that is open shows what others make of it, and is restored from its history", async (visit) => {
     const id = 110;
     const { page, service } = await visit.open({ at: `#/plants/${id}` });
     await page.locator(".shown-name", { hasText: `Plant ${id}` }).waitFor();
-    await change(service, id, { name: "Theirs" });
-    await page.locator(".shown-name", { hasText: "Theirs" }).waitFor();
-    await page.getByRole("button", { name: "Edit" }).click();
-    const name = page.getByLabel("Name", { exact: true });
-    await name.fill("Mine");
-    await change(service, id, { name: "Theirs again" });
-    await page.getByText("Someone else changed this plant. Your edit isn't saved yet.").waitFor();
-    expect(await name.inputValue()).toBe("Mine");
-    await page.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Changed “Mine”").waitFor();
-    expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Mine" });
-
-    // An earlier version is restored from its history.
-    await change(service, id + 1, { name: "Second version", tag: "b" });
-    await page.goto(`${service.url}/#/plants/${id + 1}`);
+    await change(service, id, { name: "Second version", tag: "b" });
+    await page.locator(".shown-name", { hasText: "Second version" }).waitFor();
     const entries = page.locator(".entry");
     await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
     const first = entries.filter({ hasText: "Added by" });
     await first.getByRole("button", { name: "Restore" }).click();
-    await toastOf(page, `Restored “Plant ${id + 1}”`).waitFor();
-    expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
-      name: `Plant ${id + 1}`,
-      tag: "a",
-    });
+    await toastOf(page, `Restored “Plant ${id}”`).waitFor();
+    expect(await service.findPlant(110n)).toMatchObject({ name: `Plant ${id}`, tag: "a" });
     // What is current needs no button.
     await entries.nth(2).waitFor();
     expect(await page.getByRole("button", { name: "Restore" }).count()).toBe(1);
   });
 
-  once("an edit of a plant that someone else deleted is not thrown away by Esc", async (visit) => {
-    const { page, service, announceFailure } = await visit.open({ at: "#/plants/120" });
-    announceFailure("/plants/120", 404);
-    await page.getByRole("button", { name: "Edit" }).click();
-    const name = page.getByLabel("Name", { exact: true });
-    await name.fill("Mine");
-    await change(service, 120);
-    await page.getByText("Someone else deleted this plant.").waitFor();
-    await name.press("Escape");
-    await page.goto(`${service.url}/#/plants/120`);
-    await name.waitFor();
-    expect(await name.inputValue()).toBe("Mine");
-  });
-
   it("a conflict names the other person and shows both versions", async (visit) => {
     const { page, service, announceFailure } = await visit.open({ at: "#/plants/130" });
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Mine");
+    await edit(page, "Mine");
     await asAnna(service, "PUT", "/plants/130", { name: "Hers", tag: "hers" });
     const notice = page.getByRole("alert");
     await notice.getByText("Anna Müller changed this plant.").waitFor();
@@ -143,10 +113,10 @@ describeInBrowser("in the console,", () => {
     expect(await mine?.innerText()).toBe("Mine a");
     await notice.getByRole("button", { name: "Overwrite with mine" }).click();
     await toastOf(page, "Changed “Mine”").waitFor();
+    expect(await service.findPlant(130n)).toMatchObject({ name: "Mine" });
 
     // A conflict that the answer tells of, because the page does not follow.
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Mine again");
+    await edit(page, "Mine again");
     await holdFeed(page);
     const save = page.getByRole("button", { name: "Save" });
     // By then the page has read the plant again.
@@ -159,12 +129,16 @@ describeInBrowser("in the console,", () => {
     await page.locator(".shown-name", { hasText: "Hers again" }).waitFor();
   });
 
-  it("a plant that someone else deleted can be added again as it was edited", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants/131" });
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Mine");
+  it("an edit of a plant that someone else deleted outlasts Esc, and can be added again", async (visit) => {
+    const { page, service, announceFailure } = await visit.open({ at: "#/plants/131" });
+    announceFailure("/plants/131", 404);
+    await edit(page, "Mine");
     await asAnna(service, "DELETE", "/plants/131");
     await page.getByText("Anna Müller deleted this plant.").waitFor();
+    const name = page.getByLabel("Name", { exact: true });
+    await name.press("Escape");
+    await page.goto(`${service.url}/#/plants/131`);
+    expect(await name.inputValue()).toBe("Mine");
     await page.getByRole("button", { name: "Add it again" }).click();
     await page.locator(".shown-name", { hasText: "Mine" }).waitFor();
     expect(await service.findPlant(131n)).toMatchObject({ name: "Mine", tag: "a" });
@@ -172,14 +146,8 @@ describeInBrowser("in the console,", () => {
 
   it("Changes shows who did what, newest first, and folds an import to one line that can be undone", async (visit) => {
     const { service } = visit;
-    const lines = Array.from(
-      { length: 1500 },
-      (_, at) => `{"id":${5000 + at},"name":"New ${at}"}\n`,
-    );
-    await send(service, "POST", "/plants/batch?batch=spring.csv+2026-11-17T10:12:00.000Z", {
-      body: lines.join(""),
-      headers: { "content-type": "application/x-ndjson" },
-    });
+    const path = "/plants/batch?batch=spring.csv+2026-11-17T10:12:00.000Z";
+    await storePlants(service, 1500, (at) => ({ id: 5000 + at, name: `New ${at}` }), path);
     await asAnna(service, "PUT", "/plants/140", { name: "Renamed by her", tag: "a" });
     const { page } = await visit.open();
     await page.getByRole("link", { name: "Changes" }).click();
@@ -243,11 +211,7 @@ describeInBrowser("in the console,", () => {
 
   test("Changes reads far back, page by page", async () => {
     await using own = await startConsole();
-    const all = Array.from(
-      { length: 250 },
-      (_, at) => `{"id":${at + 1},"name":"Plant ${at + 1}"}\n`,
-    );
-    await storeLines(own, all);
+    await storePlants(own, 250, (at) => ({ id: at + 1, name: `Plant ${at + 1}` }));
     await using view = await openConsole(own, { at: "#/changes" });
     const { page } = view;
     const rows = page.locator("tbody tr");
@@ -269,10 +233,7 @@ describeInBrowser("in the console,", () => {
     await using view = await visit.open({ at: "#/changes?type=removed" });
     const { page, service } = view;
     await page.getByRole("button", { name: `Undo Deleted “Lost ${id}”` }).click();
-    await page
-      .getByRole("dialog")
-      .getByRole("cell", { name: `Lost ${id} · b` })
-      .waitFor();
+    await page.getByRole("cell", { name: `Lost ${id} · b` }).waitFor();
     await page.getByRole("button", { name: "Undo 1 plant" }).click();
     await toastOf(page, "Undone: 1 plant.").waitFor();
     expect(await service.findPlant(BigInt(id))).toMatchObject({ tag: "b" });
@@ -294,8 +255,7 @@ describeInBrowser("in the console,", () => {
       await using view = await openConsole(own, { at: "#/plants/1", token: null, ...look });
       const { page } = view;
       view.announceFailure("/changes", 410);
-      await page.getByLabel("Token").fill(TEST_TOKEN);
-      await page.getByRole("button", { name: "Sign in" }).click();
+      await signIn(page, TEST_TOKEN);
       await rowOf(page, "Rose").waitFor();
       await page.getByText("This store keeps no history.").waitFor();
       await page.locator(".row-changed").first().waitFor({ state: "detached" });

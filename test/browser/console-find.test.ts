@@ -10,23 +10,23 @@ import {
   rowOf,
   startConsole,
   startJourneys,
-  storeLines,
+  storePlants,
   toastOf,
 } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { sendPlant } from "../support/service.ts";
-import { fillNew, press, untilAt, untilSo } from "../support/steps.ts";
+import { fillNew, hold, press, untilAt, untilSo } from "../support/steps.ts";
 
 const CODE = "4006381333931";
 const OTHER_CODE = "4006381333948";
 const UNKNOWN_CODE = "4006381333955";
 
 const { it, test } = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {
-  const lines = Array.from({ length: 1500 }, (_, index) => {
-    const tag = ["orchid", "Fern", "fernwood"][index % 3];
-    return `{"id":${index + 1},"name":"Plant ${1500 - index}","tag":"${tag}"}\n`;
-  });
-  await storeLines(service, lines);
+  await storePlants(service, 1500, (index) => ({
+    id: index + 1,
+    name: `Plant ${1500 - index}`,
+    tag: ["orchid", "Fern", "fernwood"][index % 3],
+  }));
   await sendPlant(service.url, { id: BigInt(CODE), name: "Scanned once", tag: null });
   await sendPlant(service.url, { id: BigInt(OTHER_CODE), name: "Scanned twice", tag: "orchid" });
 });
@@ -37,58 +37,58 @@ async function scan(page: Page, code: string): Promise<void> {
   await page.keyboard.press("Enter");
 }
 
+const untilShown = (page: Page, name: string): Promise<void> =>
+  page.locator(".shown-name", { hasText: name }).waitFor();
+
+async function scanBoth(page: Page): Promise<void> {
+  for (const [code, name] of [
+    [CODE, "Scanned once"],
+    [OTHER_CODE, "Scanned twice"],
+  ] as const) {
+    await scan(page, code);
+    await untilShown(page, name);
+  }
+}
+
 const idsInSight = `Array.from(document.querySelectorAll("#plants [role=row][id] .row-id"), (cell) => cell.textContent)`;
 
 describeInBrowser("a scanner", () => {
   it("finds one plant after the other, from a fresh page and with a panel open", async (visit) => {
     const { page } = await visit.open();
     await rowOf(page, "Plant 1500").waitFor();
-    await scan(page, CODE);
-    await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
-    await scan(page, OTHER_CODE);
-    await page.locator(".shown-name", { hasText: "Scanned twice" }).waitFor();
+    await scanBoth(page);
     expect(await page.locator("#search").inputValue()).toBe(OTHER_CODE);
     await page.getByRole("button", { name: "Delete" }).focus();
-    await scan(page, CODE);
-    await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
+    await scanBoth(page);
   });
 
   test("finds plants from another view, from the list, and with a menu open", async (visit) => {
     const { page } = await visit.open({ at: "#/health" });
     await page.getByRole("heading", { name: "Health" }).waitFor();
-    await scan(page, CODE);
-    await untilAt(page, `#/plants/${CODE}?q=${CODE}`);
-    await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
+    await scanBoth(page);
+    await untilAt(page, `#/plants/${OTHER_CODE}?q=${OTHER_CODE}`);
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Export the list" }).click();
-    await scan(page, OTHER_CODE);
-    await page.locator(".shown-name", { hasText: "Scanned twice" }).waitFor();
-    await page.getByRole("grid").focus();
-    await scan(page, CODE);
-    await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
-    await page.getByLabel("Order").focus();
-    await scan(page, OTHER_CODE);
-    await page.locator(".shown-name", { hasText: "Scanned twice" }).waitFor();
+    await scanBoth(page);
+    for (const target of [page.getByRole("grid"), page.getByLabel("Order")]) {
+      await target.focus();
+      await scanBoth(page);
+    }
     await page.goto(`${visit.service.url}/#/health`);
     await page.getByRole("slider", { name: "Requests: moment" }).focus();
-    await scan(page, CODE);
-    await page.locator(".shown-name", { hasText: "Scanned once" }).waitFor();
+    await scanBoth(page);
   });
 
   test("scans again before the first answer came, and the last code counts", async (visit) => {
     const { page } = await visit.open();
     await rowOf(page, "Plant 1500").waitFor();
-    const gate = Promise.withResolvers<void>();
-    const before = BigInt(CODE) - 1n;
-    await page.route(`**/plants?after=${before}&limit=1`, async (route) => {
-      await gate.promise;
-      await route.fallback();
-    });
+    const first = new RegExp(`after=${BigInt(CODE) - 1n}&limit=1`);
+    const release = await hold(page, first);
     await scan(page, CODE);
     await scan(page, OTHER_CODE);
-    await page.locator(".shown-name", { hasText: "Scanned twice" }).waitFor();
-    const answered = page.waitForResponse(new RegExp(`after=${before}&limit=1`));
-    gate.resolve();
+    await untilShown(page, "Scanned twice");
+    const answered = page.waitForResponse(first);
+    release();
     await (await answered).finished();
     await untilAt(page, `#/plants/${OTHER_CODE}?q=${OTHER_CODE}`);
   });
@@ -120,7 +120,7 @@ describeInBrowser("an id that is searched for", () => {
     await page.getByText(/^4 of 1,502 plants/).waitFor();
     expect(await page.evaluate<string[]>(idsInSight)).toEqual(["150", "1", "351", "1351"]);
     await press(page, "ArrowDown", "ArrowDown", "Home", "Enter");
-    await page.locator(".shown-name", { hasText: "Plant 1351" }).waitFor();
+    await untilShown(page, "Plant 1351");
     await page.keyboard.press("Escape");
     // It is part of everything that is done to the list.
     await page.getByRole("checkbox", { name: "Select all that match" }).check();
@@ -187,17 +187,13 @@ describeInBrowser("the tag filter", () => {
 
   test("picks a tag by its first letters although the tags come late", async (visit) => {
     const { page } = await visit.open();
-    const gate = Promise.withResolvers<void>();
-    await page.route("**/tags/counts*", async (route) => {
-      await gate.promise;
-      await route.fallback();
-    });
+    const release = await hold(page, "**/tags/counts*");
     await page.getByRole("combobox", { name: "Filter by tag" }).focus();
     const asked = page.waitForRequest("**/tags/counts*");
     await page.keyboard.type("orc");
     await page.keyboard.press("Enter");
     await asked;
-    gate.resolve();
+    release();
     await untilAt(page, "#/plants?tag=orchid");
   });
 });
@@ -244,11 +240,11 @@ describeInBrowser("the list", () => {
 describeInBrowser("a list of more plants than are sorted", () => {
   test("says which of them are sorted", async () => {
     await using own = await startConsole();
-    const lines = Array.from({ length: 10_002 }, (_, index) => {
-      const tag = index < 10_001 ? "orchid" : "fern";
-      return `{"id":${index + 1},"name":"Plant ${index}","tag":"${tag}"}\n`;
-    });
-    await storeLines(own, lines);
+    await storePlants(own, 10_002, (index) => ({
+      id: index + 1,
+      name: `Plant ${index}`,
+      tag: index < 10_001 ? "orchid" : "fern",
+    }));
     await using view = await openConsole(own, { at: "#/plants?tag=orchid&sort=name" });
     await view.page
       .getByText("The first 10,000 of 10,001 matches by id, sorted by name", { exact: true })
@@ -281,14 +277,10 @@ describeInBrowser("the number of plants", () => {
     await page.route("**/plants/count?q=*", (route) =>
       route.fulfill({ contentType: "application/json", body: '{"count":0,"exact":false}' }),
     );
-    const gate = Promise.withResolvers<void>();
-    await page.route("**/plants?q=twice&after=*", async (route) => {
-      await gate.promise;
-      await route.fallback();
-    });
+    const release = await hold(page, "**/plants?q=twice&after=*");
     await page.getByRole("searchbox").fill("twice");
     await page.getByText("Searching 1,502 plants…").waitFor();
-    gate.resolve();
+    release();
     await page.getByText("1 of 1,502 plants").waitFor();
   });
 

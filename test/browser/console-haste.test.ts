@@ -4,26 +4,12 @@ import { expect } from "bun:test";
 import type { Page } from "playwright-core";
 import { describeInBrowser, openRow, rowOf, startJourneys, toastOf } from "../support/browser.ts";
 import { sendPlant } from "../support/service.ts";
-import { edit, fillNew, press, untilAt } from "../support/steps.ts";
+import { edit, fillNew, hold, press, untilAt } from "../support/steps.ts";
 
 const { it, test } = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())
-    await sendPlant(url, {
-      id: BigInt(index + 1),
-      name,
-      tag: index < 2 ? "tree" : name === "Yew" ? "turf" : null,
-    });
+    await sendPlant(url, { id: BigInt(index + 1), name, tag: index < 2 ? "tree" : null });
 });
-
-/** Holds every such request back until it is let go. */
-async function hold(page: Page, method: string): Promise<() => void> {
-  const gate = Promise.withResolvers<void>();
-  await page.route("**/plants**", async (route) => {
-    if (route.request().method() === method) await gate.promise;
-    await route.continue();
-  });
-  return gate.resolve;
-}
 
 /** As a scanner sends them: the browser does nothing between two keys. Resolves to what has the focus then. */
 const pressAtOnce = (page: Page, ...keys: readonly string[]): Promise<string> =>
@@ -39,7 +25,7 @@ describeInBrowser("somebody in a hurry", () => {
   test("scans a code that begins like the proposed id, and all of it is kept", async (visit) => {
     const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
-    const release = await hold(page, "GET");
+    const release = await hold(page, "**/plants**", "GET");
     await page.keyboard.press("n");
     await page.keyboard.type("7");
     const proposed = page.waitForResponse(/after=6&limit=100$/);
@@ -53,7 +39,7 @@ describeInBrowser("somebody in a hurry", () => {
   test("types on after Enter in the search, and no other plant opens", async (visit) => {
     const { page } = await visit.open();
     await rowOf(page, "Oak").waitFor();
-    const release = await hold(page, "GET");
+    const release = await hold(page, "**/plants**", "GET");
     await page.getByRole("searchbox").fill("2");
     await page.keyboard.press("Enter");
     await page.keyboard.type("3");
@@ -135,7 +121,7 @@ describeInBrowser("somebody in a hurry", () => {
 
   it("opens another plant while a delete is in flight, and stays there", async (visit) => {
     const { page } = await visit.open({ at: "#/plants/6" });
-    const release = await hold(page, "DELETE");
+    const release = await hold(page, "**/plants**", "DELETE");
     await page.getByRole("button", { name: "Delete" }).click();
     await openRow(page, "Oak");
     await edit(page, "Oak, in the making");
@@ -149,7 +135,7 @@ describeInBrowser("somebody in a hurry", () => {
 
   it("begins a second correction before the first is saved, and keeps it", async (visit) => {
     const { page, service } = await visit.open({ at: "#/plants/2" });
-    const release = await hold(page, "PUT");
+    const release = await hold(page, "**/plants**", "PUT");
     const name = page.getByLabel("Name", { exact: true });
     await edit(page, "Elm one");
     await press(page, "Enter", "Escape");
@@ -165,7 +151,7 @@ describeInBrowser("somebody in a hurry", () => {
 
   test("begins the next plant while one is being sent, and keeps it", async (visit) => {
     const { page } = await visit.open({ at: "#/plants/new" });
-    const release = await hold(page, "POST");
+    const release = await hold(page, "**/plants**", "POST");
     await fillNew(page, "100", "First");
     await page.getByRole("button", { name: "Add plant" }).click();
     await fillNew(page, "101", "Second");
@@ -173,7 +159,7 @@ describeInBrowser("somebody in a hurry", () => {
     await toastOf(page, "First").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Second");
     // The next one does not wait for a free id either.
-    await hold(page, "GET");
+    await hold(page, "**/plants**", "GET");
     for (const [id, name] of ["Second", "Third"].entries()) {
       await fillNew(page, String(101 + id), name);
       await page.keyboard.press("Enter");

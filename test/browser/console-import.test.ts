@@ -2,18 +2,19 @@
 
 import { expect } from "bun:test";
 import { rm } from "node:fs/promises";
-import type { Page } from "playwright-core";
+import type { Page, Route } from "playwright-core";
 import {
   createToken,
   describeInBrowser,
   revoke,
   signIn,
   startJourneys,
+  toastOf,
 } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { send, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import { chooseFile, figure, saveFile, start } from "../support/steps.ts";
+import { chooseFile, figure, hold, saveFile, start } from "../support/steps.ts";
 
 const { it, test } = await startJourneys();
 
@@ -85,51 +86,17 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
   });
 
-  it("says what is different, and updates it if it has not changed since", async (visit) => {
-    for (const id of [401n, 402n, 403n, 404n])
-      await visit.service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
-    await using view = await visit.open({ at: "#/import" });
-    const { page, service } = view;
-    const rows = ["401,Old 401,a", "402,New,a", "403,New,", "405,Fresh,b", "x,y,z"];
-    // One plant twice more: once as before, once in another version.
-    rows.push("402,New,a", "402,Newer,a");
-    await chooseFile(page, "new.csv", rows.join("\n"));
-    expect(await page.getByLabel("Column names").inputValue()).toBe("");
-    for (const [name, count] of [
-      ["To add", "1"],
-      ["Already there", "1"],
-      ["To change", "0"],
-      ["To refuse", "5"],
-    ] as const)
-      await figure(page, name, count);
-    await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
-    await page.getByRole("cell", { name: "New no tag" }).waitFor();
-    await page.getByLabel("Change the different ones").check();
-    await figure(page, "Already there", "2");
-    await figure(page, "To change", "2");
-    await figure(page, "To refuse", "2");
-    // Another view in between changes nothing.
-    await page.getByRole("link", { name: "Health" }).click();
-    await page.getByRole("link", { name: "Import" }).click();
-    await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
-    await start(page);
-    await page.getByText("3 of 7 rows were refused").waitFor();
-    await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
-    await page.getByRole("cell", { name: /Two rows have this id: 2 and 7/ }).waitFor();
-    await figure(page, "Changed", "1");
-    await figure(page, "Already there", "2");
-    expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
-    expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
-    expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
-  });
-
   for (const isUpdating of [false, true])
-    it(`foresees its figures, ${isUpdating ? "with" : "without"} updates`, async (visit) => {
+    it(`foresees its figures, ${isUpdating ? "and updates what has not changed since" : "without updates"}`, async (visit) => {
       const { page, service } = await visit.open({ at: "#/import" });
       const first = isUpdating ? 920 : 910;
       const idOf = (at: number): bigint => BigInt(first + at);
-      for (const at of [0, 1, 2])
-        await service.store.createPlant({ id: idOf(at), name: `Old ${at}`, tag: undefined });
+      for (const at of [0, 1, 2, 6])
+        await service.store.createPlant({
+          id: idOf(at),
+          name: `Old ${at}`,
+          tag: at === 6 ? "a" : undefined,
+        });
       const rows = [
         [0, "Old 0"],
         [0, "New 0"],
@@ -143,13 +110,16 @@ describeInBrowser("an import", () => {
         [4, ""],
         [4, "   "],
         [5, " New 5"],
+        [6, "New 6"],
       ] as const;
       const texts = rows.map(([at, name]) => `${first + at},${name}\n`);
       await chooseFile(page, "foreseen.csv", `id,name\n${texts.join("")}x,y\n`);
       await page.getByText("The first rows, as they will be stored").waitFor();
       if (isUpdating) await page.getByLabel("Change the different ones").check();
       const foreseen = await readFigures(page);
-      expect(foreseen).toEqual(isUpdating ? [2, 3, 1, 7] : [2, 2, 0, 9]);
+      expect(foreseen).toEqual(isUpdating ? [2, 3, 2, 7] : [2, 2, 0, 10]);
+      await page.getByRole("cell", { name: "Old 6 a" }).waitFor();
+      await page.getByRole("cell", { name: "New 6 no tag" }).waitFor();
       const shown = page.getByRole("region", { name: "Preview" }).locator("tbody tr");
       expect((await shown.allInnerTexts()).map((row) => row.split("\t")[1])).toEqual([
         "Already there",
@@ -161,14 +131,22 @@ describeInBrowser("an import", () => {
         "To add",
         "Already there",
       ]);
+      // Another view in between changes nothing.
+      await page.getByRole("link", { name: "Health" }).click();
+      await page.getByRole("link", { name: "Import" }).click();
+      if (isUpdating)
+        await service.store.replacePlant({ id: idOf(6), name: "Changed since", tag: "a" }, {});
       await start(page);
-      await page.getByText(/ of 13 rows were refused/).waitFor();
-      expect(await readFigures(page)).toEqual(foreseen);
+      await page.getByText(/ of 14 rows were refused/).waitFor();
+      expect(await readFigures(page)).toEqual(isUpdating ? [2, 3, 1, 8] : foreseen);
+      if (isUpdating)
+        await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
       for (const [at, name] of [
         [0, "Old 0"],
         [1, isUpdating ? "New 1" : "Old 1"],
         [3, "New 3"],
         [5, " New 5"],
+        [6, isUpdating ? "Changed since" : "Old 6"],
       ] as const)
         expect(await service.findPlant(idOf(at))).toMatchObject({ name });
       expect(await service.findPlant(idOf(4))).toBeUndefined();
@@ -186,35 +164,28 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(941n)).toMatchObject({ name: "" });
   });
 
-  it("that is cancelled counts what is stored", async (visit) => {
+  it("that is cancelled counts what is stored; without an answer it says so, and is begun again from there", async (visit) => {
     const { page, service } = await visit.open({ at: "#/import" });
-    const cancelled = Promise.withResolvers<void>();
-    const isStored = Promise.withResolvers<void>();
-    await page.context().route("**/plants/batch*", async (route) => {
-      const response = await route.fetch();
-      isStored.resolve();
-      await cancelled.promise;
-      await route.fulfill({ response });
-    });
-    await chooseFile(page, "cancelled.ndjson", '{"id":63,"name":"Box"}\n{"id":64,"name":"Yew"}\n');
-    await start(page);
-    await isStored.promise;
-    await page.getByRole("button", { name: "Cancel" }).click();
-    cancelled.resolve();
+    const cancel = async (file: string, answer: (route: Route) => unknown): Promise<void> => {
+      const sent = Promise.withResolvers<void>();
+      const cancelled = Promise.withResolvers<void>();
+      await page.context().route("**/plants/batch*", async (route) => {
+        sent.resolve();
+        await cancelled.promise;
+        await answer(route);
+      });
+      await chooseFile(page, "cancelled.ndjson", file);
+      await start(page);
+      await sent.promise;
+      await page.getByRole("button", { name: "Cancel" }).click();
+      cancelled.resolve();
+    };
+    await cancel('{"id":63,"name":"Box"}\n{"id":64,"name":"Yew"}\n', (route) => route.fallback());
     await page.getByText(/Import (cancelled|complete)/).waitFor();
     await figure(page, "Added", "2");
-    expect(await service.findPlant(64n)).toMatchObject({ name: "Yew" });
-    await page.context().unroute("**/plants/batch*");
-  });
+    await page.getByRole("button", { name: "Another file" }).click();
 
-  it("that is cancelled ends without an answer, says so, and is begun again from there", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
-    const sent = Promise.withResolvers<void>();
-    await page.context().route("**/plants/batch*", () => sent.resolve());
-    await chooseFile(page, "slow.ndjson", '{"id":62,"name":"Box"}\nnone\n');
-    await start(page);
-    await sent.promise;
-    await page.getByRole("button", { name: "Cancel" }).click();
+    await cancel('{"id":62,"name":"Box"}\nnone\n', () => undefined);
     await page.getByText("Import cancelled").waitFor();
     await page.getByText("more plants may be stored").waitFor();
     await page.context().unroute("**/plants/batch*");
@@ -268,8 +239,8 @@ describeInBrowser("an import", () => {
     await page.getByText("The file can't be read this way").waitFor();
   });
 
-  test("takes a file that is dropped anywhere", async (visit) => {
-    const { page } = await visit.open({ at: "#/plants" });
+  test("takes a file that is dropped anywhere, and rows that are pasted", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/plants" });
     await page.evaluate(`
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));
@@ -278,20 +249,14 @@ describeInBrowser("an import", () => {
           new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer }));`);
     await page.getByRole("cell", { name: "Dropped" }).waitFor();
     expect(page.url()).toEndWith("#/import");
-  });
 
-  test("takes rows that are pasted", async (visit) => {
-    const [rows, id] = ["73\tPasted\tfern\n74\tMore\t\n", "73"];
-    const { page, service } = await visit.open({
-      at: "#/plants",
-      permissions: ["clipboard-read", "clipboard-write"],
-    });
-    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(rows)})`);
+    await page.goto(`${service.url}/#/plants`);
+    await page.evaluate(`navigator.clipboard.writeText("73\\tPasted\\tfern\\n74\\tMore\\t\\n")`);
     await page.keyboard.press("ControlOrMeta+v");
-    await page.getByRole("cell", { name: id, exact: true }).waitFor();
+    await page.getByRole("cell", { name: "Pasted" }).waitFor();
     await start(page);
     await page.getByText("Import complete").waitFor();
-    expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Pasted" });
+    expect(await service.findPlant(73n)).toMatchObject({ name: "Pasted" });
   });
 
   test("of thirty thousand rows leaves the page responsive, and can be watched from elsewhere", async (visit) => {
@@ -403,5 +368,49 @@ describeInBrowser("an import", () => {
     await chooseFile(page, "another.csv", text);
     await start(page);
     await page.getByText(/^1 row in /).waitFor();
+  });
+});
+
+describeInBrowser("a running import", () => {
+  it("is seen on every page and in a second tab, which hear of its end", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/import" });
+    const release = await hold(page.context(), "**/plants/batch*");
+    const stranger = await createToken(service, { name: "stranger" });
+    const openTab = async (token: string): Promise<Page> => {
+      const tab = await page.context().newPage();
+      await tab.goto(service.url);
+      await signIn(tab, token);
+      return tab;
+    };
+    const second = await openTab(TEST_TOKEN);
+    const third = await openTab(stranger);
+    await chooseFile(page, "shared.ndjson", '{"id":91,"name":"Box"}\nnone\n');
+    await start(page);
+    for (const link of ["Plants", "Changes", "Health"]) {
+      await page.getByRole("link", { name: link, exact: true }).click();
+      await page.getByRole("progressbar", { name: "Import of shared.ndjson" }).waitFor();
+    }
+    await second.getByText("Importing shared.ndjson…").waitFor();
+    await second.getByText("in another tab").waitFor();
+    release();
+    const end = "The import of shared.ndjson ended: 1 added, 1 refused.";
+    await toastOf(page, end).waitFor();
+    await toastOf(second, end).waitFor();
+    await second.getByText("Importing shared.ndjson…").waitFor({ state: "detached" });
+    expect(await third.locator(".toast, .running").count()).toBe(0);
+    await toastOf(page, end).getByRole("button", { name: "See" }).click();
+    await page.getByText("1 of 2 rows was refused").waitFor();
+
+    // A tab that is closed says so. Nothing is lost: the file can be imported again.
+    await page.getByRole("button", { name: "Another file" }).click();
+    await page.context().unrouteAll();
+    await page.context().route("**/plants/batch*", () => undefined);
+    await chooseFile(page, "closed.ndjson", '{"id":92,"name":"Box"}\n');
+    await start(page);
+    await second.getByText("Importing closed.ndjson…").waitFor();
+    page.once("dialog", (dialog) => void dialog.accept());
+    await page.goto("about:blank");
+    await toastOf(second, "stopped: its tab was closed").waitFor();
+    await page.goto(service.url);
   });
 });

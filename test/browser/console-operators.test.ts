@@ -1,13 +1,14 @@
 /** What operators do in the console: tokens, webhooks, and health. */
 
 import { expect } from "bun:test";
-import type { Route } from "playwright-core";
+import type { Page, Route } from "playwright-core";
+import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { send } from "../support/service.ts";
-import { press, untilSo } from "../support/steps.ts";
+import { hold, press, untilSo } from "../support/steps.ts";
 
 const backups = {
   everyMs: 900_000,
@@ -33,22 +34,17 @@ describeInBrowser("tokens in the console", () => {
     const { page, service, announceFailure } = await visit.open({
       token,
       at: "#/tokens",
-      permissions: ["clipboard-read", "clipboard-write"],
     });
     const name = "Anna Müller";
     await page.getByRole("button", { name: "New token" }).click();
     await page.getByRole("dialog", { name: "New token" }).waitFor();
     announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("PLANTSTORE_TOKEN");
-    const refusal = Promise.withResolvers<void>();
-    await page.route("**/tokens", async (route) => {
-      if (route.request().method() === "POST") await refusal.promise;
-      await route.fallback();
-    });
+    const refuse = await hold(page, "**/tokens", "POST");
     await page.getByRole("button", { name: "Create token" }).click();
     // The button is disabled meanwhile, and cannot have the focus.
     await untilSo(page, "!document.activeElement.matches('button')");
-    refusal.resolve();
+    refuse();
     await page.getByText("name: expected 1 to 64 characters").waitFor();
     await untilSo(page, "document.activeElement.closest('dialog') !== null");
     await page.getByLabel("Name").fill(name);
@@ -79,16 +75,12 @@ describeInBrowser("tokens in the console", () => {
 
     await page.getByRole("button", { name: `Revoke ${name}` }).click();
     await page.getByRole("dialog", { name: `Revoke “${name}”?` }).waitFor();
-    const gate = Promise.withResolvers<void>();
-    await page.route("**/tokens/*", async (route) => {
-      await gate.promise;
-      await route.continue();
-    });
+    const release = await hold(page, "**/tokens/*");
     await page.getByRole("button", { name: "Revoke", exact: true }).click();
     // The answer comes late, and leaves the next dialog open.
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "New token" }).click();
-    gate.resolve();
+    release();
     await page.locator("tr", { hasText: name }).waitFor({ state: "detached" });
     await page.getByRole("dialog", { name: "New token" }).waitFor();
     await page.keyboard.press("Escape");
@@ -122,30 +114,24 @@ describeInBrowser("tokens in the console", () => {
     expect(await row.count()).toBe(1);
   });
 
-  test("are out of reach of a token that may not manage them", async (visit) => {
-    const token = await createToken(visit.service, { name: "plain", scopes: ["plants:read"] });
-    await using view = await visit.open({ token, at: "#/tokens" });
-    await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
-    expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
-  });
+  test("and health are for those who may manage tokens; for others there is a way to what they may do", async (visit) => {
+    const openAs = async (name: string, scope: Scope, at = ""): Promise<Page> => {
+      const token = await createToken(visit.service, { name, scopes: [scope] });
+      return (await visit.open({ token, at })).page;
+    };
+    const reader = await openAs("reader", "plants:read", "#/tokens");
+    await reader.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
+    for (const name of ["Tokens", "Health"])
+      expect(await reader.getByRole("navigation").getByText(name).count()).toBe(0);
+    await reader.getByRole("button", { name: "Signed in as reader" }).click();
+    await reader.getByRole("link", { name: "Health of the store" }).click();
+    await reader.getByRole("heading", { name: "Health" }).waitFor();
 
-  test("and health are for operators; others find health in their menu", async (visit) => {
-    const token = await createToken(visit.service, { name: "clerk 2", scopes: ["plants:read"] });
-    await using view = await visit.open({ token });
-    await view.page.getByRole("link", { name: "Changes" }).waitFor();
-    expect(await view.page.getByRole("navigation").getByText("Health").count()).toBe(0);
-    await view.page.getByRole("button", { name: "Signed in as clerk 2" }).click();
-    await view.page.getByRole("link", { name: "Health of the store" }).click();
-    await view.page.getByRole("heading", { name: "Health" }).waitFor();
-  });
-
-  test("are the way out for a token that may do nothing else", async (visit) => {
-    const token = await createToken(visit.service, { name: "clerk", scopes: ["tokens:manage"] });
-    await using view = await visit.open({ token });
-    await view.page.getByRole("link", { name: "Go to Tokens" }).click();
-    await view.page.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
-    await view.page.getByRole("button", { name: "Signed in as clerk" }).click();
-    await view.page.locator(".facts", { hasText: "Manage tokens" }).waitFor();
+    const manager = await openAs("manager", "tokens:manage");
+    await manager.getByRole("link", { name: "Go to Tokens" }).click();
+    await manager.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
+    await manager.getByRole("button", { name: "Signed in as manager" }).click();
+    await manager.locator(".facts", { hasText: "Manage tokens" }).waitFor();
   });
 });
 

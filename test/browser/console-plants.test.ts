@@ -10,7 +10,7 @@ import {
   openRow,
   rowOf,
   startJourneys,
-  storeLines,
+  storePlants,
   toastOf,
   uncover,
 } from "../support/browser.ts";
@@ -20,11 +20,11 @@ import { edit, fillNew, press, saveFile, untilAt, untilSo } from "../support/ste
 
 // A search looks at few plants at a time here, as it does among a million with the default.
 const { it, test } = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {
-  const lines = Array.from({ length: 3000 }, (_, index) => {
-    const tag = index % 3 === 0 ? `,"tag":"fern"` : index % 3 === 1 ? `,"tag":"Ivy"` : "";
-    return `{"id":${1000 + index},"name":"Plant ${index}"${tag}}\n`;
-  });
-  await storeLines(service, lines);
+  await storePlants(service, 3000, (index) => ({
+    id: 1000 + index,
+    name: `Plant ${index}`,
+    ...[{ tag: "fern" }, { tag: "Ivy" }, {}][index % 3],
+  }));
   await sendPlant(service.url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
 });
 
@@ -44,12 +44,15 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("grid").getAttribute("aria-rowcount")).toBe("3002");
   });
 
-  it("is walked by keys, and opens and closes a plant by them", async (visit) => {
+  it("is walked by keys, and opens and closes a plant by them; a tag in a row filters", async (visit) => {
     const { page } = await visit.open();
     await rowOf(page, "Plant 0").first().waitFor();
+    const before = await page.locator(".scroller").boundingBox();
     await press(page, "/", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "Enter");
     await page.locator(".shown-name", { hasText: "Plant 1" }).waitFor();
     await untilAt(page, "#/plants/1001");
+    // The list neither moves nor narrows.
+    expect(await page.locator(".scroller").boundingBox()).toEqual(before);
     await page.keyboard.press("Escape");
     // The list has the focus again.
     await page.locator("#plants:focus").waitFor();
@@ -67,6 +70,9 @@ describeInBrowser("the list", () => {
     await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "hidden" });
+    await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
+    await untilAt(page, "#/plants?tag=Ivy");
+    await page.getByText("1,000 of").waitFor();
   });
 
   test("stays at its first row after Home, although more rows load", async (visit) => {
@@ -106,26 +112,6 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("searchbox").inputValue()).toBe("");
   });
 
-  it("finds words of the name and the tag in any order, and an id", async (visit) => {
-    await sendPlant(visit.service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
-    const { page, service } = await visit.open();
-    const search = page.getByRole("searchbox");
-    await search.fill("alp edel");
-    await rowOf(page, "Édelweiß").waitFor();
-    await page.getByText(/^1 of [\d,]+ plants$/).waitFor();
-    await search.fill("4500");
-    await untilAt(page, "#/plants?q=4500");
-    const link = rowOf(page, "Édelweiß der Alpen").getByRole("link");
-    expect(await link.getAttribute("href")).toBe("#/plants/4500?q=4500");
-    await change(service, 4500, { name: "Enzian", tag: "alpine" });
-    await rowOf(page, "Enzian").waitFor();
-    await search.fill("1010");
-    await rowOf(page, "Plant 10").first().waitFor();
-    await page.keyboard.press("Enter");
-    await page.locator(".shown-name", { hasText: "Plant 10" }).waitFor();
-    await change(service, 4500, { name: "Gone", tag: "alpine" });
-  });
-
   it("keeps filter, order, panel and place through Back, a reload and another view", async (visit) => {
     const rowHeight = visit.isPhone ? 64 : 36;
     await using view = await visit.open({ at: "#/plants?tag=fern" });
@@ -162,28 +148,6 @@ describeInBrowser("the list", () => {
     await page.goBack();
     await untilAt(page, "#/plants?tag=fern");
     await rowOf(page, "Plant 0").first().waitFor();
-  });
-
-  it("is walked by keys while the open plant follows; a tag in a row filters", async (visit) => {
-    const { page } = await visit.open({ at: "#/plants" });
-    await rowOf(page, "Plant 0").first().waitFor();
-    const before = await page.locator(".scroller").boundingBox();
-    await page.getByRole("grid").focus();
-    for (const [key, name] of [
-      ["Enter", "Plant 0"],
-      ["ArrowDown", "Plant 1"],
-      ["ArrowDown", "Plant 2"],
-    ] as const) {
-      await page.keyboard.press(key);
-      await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
-    }
-    // The list neither moves nor narrows.
-    expect(await page.locator(".scroller").boundingBox()).toEqual(before);
-    await page.goBack();
-    await untilAt(page, "#/plants");
-    await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
-    await untilAt(page, "#/plants?tag=Ivy");
-    await page.getByText("1,000 of").waitFor();
   });
 
   it("is exported as it is filtered", async (visit) => {
@@ -268,10 +232,6 @@ describeInBrowser("a plant with the largest id of all", () => {
     await page.getByRole("button", { name: "Save" }).click();
     await toastOf(page, "Changed").waitFor();
     await rowOf(page, "Araucaria araucana").waitFor();
-    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
-      name: "Araucaria araucana",
-    });
-
     // The page has heard of its own change too, and has read the plant again.
     await page.locator(".entry", { hasText: "Changed by" }).waitFor();
     await page.getByRole("button", { name: "Delete" }).click();
@@ -367,9 +327,6 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     // Who has seen it can delete it.
     await page.getByRole("button", { name: "Delete" }).click();
     await toastOf(page, "Deleted").waitFor();
-    await page.getByRole("button", { name: "Undo" }).click();
-    await toastOf(page, "Restored").waitFor();
-    expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
   });
 
   it("keeps an empty tag and line breaks that were not touched", async (visit) => {

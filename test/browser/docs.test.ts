@@ -68,8 +68,7 @@ describeInBrowser("the API reference", () => {
   test.each(looks)(
     "opens the operation that the address names, and shows all others, every schema and error: %s",
     async (_name, look) => {
-      const permissions = ["clipboard-read", "clipboard-write"];
-      const { page } = await openDocs({ path: "#/plants/removePlant", ...look, permissions });
+      const { page } = await openDocs({ path: "#/plants/removePlant", ...look });
       // The header does not cover it.
       await untilSo(
         page,
@@ -269,15 +268,7 @@ describeInBrowser("the API reference", () => {
 
     const changes = findOperation(page, "listChanges");
     await changes.getByLabel("Accept").selectOption("text/event-stream");
-    for (const [title, sign] of [
-      ["curl", "curl -N "],
-      ["JavaScript", "await reader.read()"],
-      ["Python", "stream=True"],
-      ["Go", "io.Copy(os.Stdout"],
-    ] as const) {
-      await changes.getByRole("button", { name: title, exact: true }).click();
-      expect(await changes.locator(".samples pre").innerText()).toContain(sign);
-    }
+    expect(await changes.locator(".samples pre").innerText()).toContain("curl -N ");
   });
 
   test("finds operations, errors and settings, and marks the place in the page", async () => {

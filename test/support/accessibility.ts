@@ -9,11 +9,11 @@ const axeSource = Bun.file(`${import.meta.dir}/../../node_modules/axe-core/axe.m
  * A part is an element by its place and its kind: what axe says of it does not depend on its text. Each is judged once
  * in a look for all tests of this process, because a scan costs the browser more than most steps of a test.
  */
-const judged = new Set<number>();
+const judged = new Set<string>();
 
 interface Survey {
   /** The parts that this document did not have before. */
-  readonly fresh: readonly number[];
+  readonly fresh: readonly string[];
   /** How much wider than the window the page is, or its main part, which scrolls by itself. */
   readonly excess: number;
 }
@@ -22,15 +22,6 @@ interface Survey {
 const survey = `(() => {
   const parts = (window.partsOfPage ??= new Map());
   const looks = ["(width < 720px)", "(width < 960px)", "(prefers-color-scheme: dark)", "(forced-colors: active)"];
-  const hash = (text) => {
-    let [low, high] = [7, 11];
-    for (let index = 0; index < text.length; index++) {
-      const code = text.charCodeAt(index);
-      low = Math.imul(low ^ code, 2654435761);
-      high = Math.imul(high ^ code ^ (low >>> 13), 1597334677);
-    }
-    return (high >>> 11) * 2 ** 32 + (low >>> 0);
-  };
   const telling = /^(role|type|class|disabled|open|data-.*|aria-(checked|current|expanded|invalid|pressed|selected))$/;
   const states = [":checked", ":placeholder-shown"];
   const describe = (element) => [
@@ -42,7 +33,7 @@ const survey = `(() => {
   const fresh = [];
   const walk = (element, place) => {
     if (!element.checkVisibility()) return;
-    const part = hash(place + describe(element));
+    const part = place + "/" + describe(element);
     if (!parts.has(part)) fresh.push(part);
     parts.set(part, element);
     if (element.localName !== "svg") for (const child of element.children) walk(child, part);
@@ -53,7 +44,7 @@ const survey = `(() => {
 })()`;
 
 /** Scans the parts that are named. All others are left out, except those that contain them. */
-const judge = (parts: readonly number[]): string => `(async () => {
+const judge = (parts: readonly string[]): string => `(async () => {
   const fresh = ${JSON.stringify(parts)}.map((part) => window.partsOfPage?.get(part)).filter((element) => element?.isConnected);
   const kept = new Set([document.documentElement]);
   for (const element of fresh)

@@ -13,32 +13,22 @@ import {
   type Page,
 } from "playwright-core";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
-import { mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
+import { readTokens, type TokenGrant } from "../../src/auth/token.ts";
 import { buildConsole } from "../../scripts/build.ts";
-import { type Scope, scopes } from "../../src/domain/token.ts";
 import { findFaults } from "./accessibility.ts";
 import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import { isLong } from "./long.ts";
 import { guardFolder, listChildren } from "./processes.ts";
-import { startService, TEST_TOKEN, type TestService } from "./service.ts";
+import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./service.ts";
 import { improveSteps, watchSteps } from "./steps.ts";
 import { PATIENCE_MS } from "./until.ts";
 
 /** How a page is looked at. */
-interface Look {
-  readonly colorScheme?: "light" | "dark";
-  readonly viewport?: { readonly width: number; readonly height: number };
-  /** A finger instead of a pointer. */
-  readonly hasTouch?: boolean;
-  readonly isMobile?: boolean;
-  readonly reducedMotion?: "reduce" | "no-preference";
-}
+type Look = Pick<BrowserContextOptions, "colorScheme" | "viewport" | "hasTouch" | "isMobile">;
 
 export interface PageOptions extends Look {
   readonly url: string;
-  /** What a test needs to read what the page has copied, say. */
-  readonly permissions?: readonly string[];
   /** Runs before the scripts of the page, each time that it loads. */
   readonly prelude?: string;
   /** Every state that the test waits for is judged, and not only the last one. `npm run test:long` does it everywhere. */
@@ -47,16 +37,16 @@ export interface PageOptions extends Look {
   readonly otherOrigin?: string;
 }
 
-const desktop = { colorScheme: "light", viewport: { width: 1280, height: 800 } } as const;
-export const phone = {
+const desktop: Look = { colorScheme: "light", viewport: { width: 1280, height: 800 } };
+export const phone: Look = {
   colorScheme: "dark",
   viewport: { width: 360, height: 740 },
   hasTouch: true,
   isMobile: true,
-} as const;
+};
 
 /** Desktop, light; `npm run test:long` adds a phone, dark. */
-export const looks = Object.entries<Look>(isLong ? { desktop, phone } : { desktop });
+export const looks = Object.entries(isLong ? { desktop, phone } : { desktop });
 
 /** Disposing of it ends the use of the page. Its faults fail the test when the test is over. */
 export interface TestPage extends AsyncDisposable {
@@ -66,8 +56,6 @@ export interface TestPage extends AsyncDisposable {
    * get no answer. It has to happen at least once.
    */
   readonly announceFailure: (urlPart: string, outcome: number | "failed") => void;
-  /** What has gone wrong so far, beyond what was announced. What is taken from here no longer fails the test. */
-  readonly takeFaults: () => Promise<string[]>;
 }
 
 let launched: Promise<Browser> | undefined;
@@ -91,8 +79,7 @@ export function describeInBrowser(name: string, declareTests: () => void): void 
 async function launchBrowser(): Promise<Browser> {
   const executablePath = findChromium();
   if (executablePath === undefined) throw new Error("no Chromium is here");
-  const isRoot = process.getuid?.() === 0;
-  const args = isRoot ? ["--no-sandbox"] : [];
+  const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
   const { path: artifactsDir } = makeTemporaryFolder();
   guardFolder(artifactsDir);
   const browser = await chromium.launch({ executablePath, args, artifactsDir });
@@ -107,31 +94,44 @@ async function launchBrowser(): Promise<Browser> {
   return browser;
 }
 
-/** A page in a context of its own. Tests of the same look use it one after the other: a new one costs half a second. */
+/** A page in a context of its own, and what is observed there. */
 interface Tab {
-  readonly context: BrowserContext;
   readonly page: Page;
-  readonly observed: Observed;
+  readonly faults: string[];
+  readonly announced: { urlPart: string; outcome: number | "failed"; isMet: boolean }[];
+  /** Those that the page may ask. */
+  origins: readonly string[];
+  isJudgedThroughout: boolean;
 }
 
+/** Tests of the same look use a tab one after the other: a new one costs a second. */
 const idleTabs = new Map<string, Tab[]>();
 
 async function openTab(browser: Browser, options: BrowserContextOptions): Promise<Tab> {
-  const context = await browser.newContext({ ...options, locale: "en-GB", timezoneId: "UTC" });
+  const context = await browser.newContext({
+    ...options,
+    locale: "en-GB",
+    timezoneId: "UTC",
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
   context.setDefaultTimeout(PATIENCE_MS);
   watchSteps(context);
-  const observed = await observe(context);
   const page = await context.newPage();
-  improveSteps(page, judgeStep);
-  return { context, page, observed };
+  const tab = { page, faults: [], announced: [], origins: [], isJudgedThroughout: false };
+  await observe(context, tab);
+  improveSteps(page, async (seen) => {
+    const judged = tabs.get(seen.context());
+    if (judged?.isJudgedThroughout) await judge(seen, judged);
+  });
+  return tab;
 }
 
 /** Nothing that a test stored, set or holds back is there for the next one. */
-async function leaveTab({ context, page }: Tab): Promise<void> {
+async function leaveTab({ page }: Tab): Promise<void> {
+  const context = page.context();
   for (const other of context.pages()) if (other !== page) await other.close();
   await page.unrouteAll();
   await context.unrouteAll();
-  await context.clearPermissions();
   await page.emulateMedia({ forcedColors: null, media: null });
   // Until it is gone, the page could store something again.
   await page.evaluate(`Storage.prototype.setItem = () => undefined;
@@ -142,7 +142,6 @@ async function leaveTab({ context, page }: Tab): Promise<void> {
 export async function openPage({
   url,
   prelude = "",
-  permissions = [],
   isJudgedThroughout = isLong,
   otherOrigin = "",
   ...look
@@ -152,22 +151,21 @@ export async function openPage({
   const options = { reducedMotion: "reduce", ...desktop, ...look } as const;
   const key = JSON.stringify(options);
   const tab = idleTabs.get(key)?.pop() ?? (await openTab(browser, options));
-  const { context, page, observed } = tab;
-  observed.begin([new URL(url).origin, otherOrigin], isJudgedThroughout);
-  await context.grantPermissions([...permissions]);
+  const { page, faults, announced } = tab;
+  faults.length = announced.length = 0;
+  Object.assign(tab, { origins: [new URL(url).origin, otherOrigin], isJudgedThroughout });
   const script = await page.addInitScript(prelude);
   const view: TestPage = {
     page,
-    announceFailure: observed.announceFailure,
-    takeFaults: async () => {
-      await judge(page);
-      return observed.faults.splice(0);
-    },
+    announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
     [Symbol.asyncDispose]: async () => {
       if (!openPages.delete(view)) return;
       // A test that runs out of time takes every child of this process with it, the browser too.
       if (!browser.isConnected()) return;
-      faultsOfClosed.push(...(await view.takeFaults()), ...observed.listUnmet());
+      await judge(page, tab);
+      for (const { urlPart, outcome, isMet } of announced)
+        if (!isMet) faults.push(`announced, but never came: ${urlPart} ${outcome}`);
+      faultsOfClosed.push(...faults);
       await script.dispose();
       await leaveTab(tab);
       idleTabs.set(key, [...(idleTabs.get(key) ?? []), tab]);
@@ -178,12 +176,7 @@ export async function openPage({
   return view;
 }
 
-async function judgeStep(page: Page): Promise<void> {
-  if (observedBy.get(page.context())?.isJudgedThroughout) await judge(page);
-}
-
-async function judge(page: Page): Promise<void> {
-  const { faults } = observedBy.get(page.context()) as Observed;
+async function judge(page: Page, { faults }: Tab): Promise<void> {
   try {
     const { pathname, hash } = new URL(page.url());
     for (const fault of await findFaults(page)) faults.push(`${pathname}${hash}: ${fault}`);
@@ -193,32 +186,16 @@ async function judge(page: Page): Promise<void> {
   }
 }
 
-interface Announcement {
-  readonly urlPart: string;
-  readonly outcome: number | "failed";
-  isMet: boolean;
-}
-
-interface Observed {
-  readonly faults: string[];
-  isJudgedThroughout: boolean;
-  /** Forgets what was before. */
-  readonly begin: (origins: readonly string[], isJudgedThroughout: boolean) => void;
-  readonly announceFailure: TestPage["announceFailure"];
-  readonly listUnmet: () => string[];
-}
-
-const observedBy = new WeakMap<BrowserContext, Observed>();
+const tabs = new WeakMap<BrowserContext, Tab>();
 
 const BINDING = "reportPolicyViolation";
 /** Neither this nor what a test evaluates is subject to the page's policy, which therefore stays in force. */
 const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
   ${BINDING}([event.effectiveDirective, event.blockedURI, event.sourceFile, event.sample].join(" ").trim()))`;
 
-async function observe(context: BrowserContext): Promise<Observed> {
-  const faults: string[] = [];
-  const announced: Announcement[] = [];
-  let origins: readonly string[] = [];
+async function observe(context: BrowserContext, tab: Tab): Promise<void> {
+  const { faults, announced } = tab;
+  tabs.set(context, tab);
   const fail = (url: string, outcome: number | "failed", reason: string): void => {
     const met = announced.filter((one) => url.includes(one.urlPart) && one.outcome === outcome);
     for (const one of met) one.isMet = true;
@@ -239,8 +216,8 @@ async function observe(context: BrowserContext): Promise<Observed> {
     faults.push(`uncaught: ${webError.error().stack ?? String(webError.error())}`);
   });
   context.on("request", (request) => {
-    const { protocol, origin: asked } = new URL(request.url());
-    if (protocol !== "data:" && protocol !== "blob:" && !origins.includes(asked))
+    const { protocol, origin } = new URL(request.url());
+    if (protocol !== "data:" && protocol !== "blob:" && !tab.origins.includes(origin))
       faults.push(`request to another origin: ${request.url()}`);
   });
   context.on("requestfailed", (request) => {
@@ -252,23 +229,6 @@ async function observe(context: BrowserContext): Promise<Observed> {
     if (response.status() >= 400)
       fail(response.url(), response.status(), `answered ${response.status()}`);
   });
-
-  const observed: Observed = {
-    faults,
-    isJudgedThroughout: false,
-    begin: (nextOrigins, isJudgedThroughout) => {
-      origins = nextOrigins;
-      observed.isJudgedThroughout = isJudgedThroughout;
-      faults.length = announced.length = 0;
-    },
-    announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
-    listUnmet: () =>
-      announced
-        .filter(({ isMet }) => !isMet)
-        .map(({ urlPart, outcome }) => `announced, but never came: ${urlPart} ${outcome}`),
-  };
-  observedBy.set(context, observed);
-  return observed;
 }
 
 export async function startConsole(
@@ -288,18 +248,10 @@ async function build(): Promise<string> {
   return path;
 }
 
-export async function createToken(
-  { store }: TestService,
-  grant: {
-    readonly name: string;
-    readonly scopes?: readonly Scope[];
-    readonly expiresAtMs?: number;
-  },
-): Promise<string> {
-  const token = mintToken();
-  await store.createToken(toRecord(token, { scopes, createdAtMs: Date.now(), ...grant }));
-  return token;
-}
+export const createToken = (
+  service: TestService,
+  { scopes, ...grant }: Partial<TokenGrant>,
+): Promise<string> => grantToken(service, scopes, grant);
 
 interface ConsoleOptions extends Omit<PageOptions, "url"> {
   /** The view, as in `#/import`. */
@@ -387,21 +339,20 @@ export async function revoke({ store }: TestService, tokenName: string): Promise
 }
 
 /** As a colleague does it: replaces a plant, or removes it where there is nothing to replace it with. */
-export const change = ({ url }: TestService, id: number, body?: object): Promise<Response> =>
-  fetch(`${url}/plants/${id}`, {
-    method: body === undefined ? "DELETE" : "PUT",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
+export const change = (service: TestService, id: number, body?: object): Promise<Response> =>
+  body === undefined
+    ? send(service, "DELETE", `/plants/${id}`)
+    : send(service, "PUT", `/plants/${id}`, { body: JSON.stringify(body) });
 
-/** Plants as NDJSON. */
-export async function storeLines({ url }: TestService, lines: readonly string[]): Promise<void> {
-  const stored = await fetch(`${url}/plants/batch`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
-    body: lines.join(""),
-  });
-  await stored.text();
+export async function storePlants(
+  service: TestService,
+  length: number,
+  plantAt: (index: number) => object,
+  path = "/plants/batch",
+): Promise<void> {
+  const lines = Array.from({ length }, (_, index) => `${JSON.stringify(plantAt(index))}\n`);
+  const headers = { "content-type": "application/x-ndjson" };
+  await (await send(service, "POST", path, { headers, body: lines.join("") })).text();
 }
 
 /** The row of the list that has this in it. */

@@ -5,28 +5,27 @@ import { join } from "node:path";
 import type { BrowserContext, Download, Locator, Page } from "playwright-core";
 import { until } from "./until.ts";
 
-/** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
-const LOOK_MS = 25;
-const LOOK_OFTEN_MS = 2_000;
-
 type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
-
-const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
 
 /**
  * What a test waits for is a state that somebody sees: it is judged when it is there. All locators have one prototype,
  * so once is enough.
  */
 export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): void {
-  const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step> & {
-    isImproved?: true;
-  };
-  if (prototype.isImproved) return;
-  prototype.isImproved = true;
-  for (const name of steps) {
+  const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step>;
+  if (improved.has(prototype)) return;
+  improved.add(prototype);
+  for (const name of [
+    "waitFor",
+    "click",
+    "fill",
+    "check",
+    "uncheck",
+    "selectOption",
+    "inputValue",
+  ]) {
     const take = prototype[name] as Step;
     prototype[name] = async function (...given) {
-      await lookOften(this, (name === "waitFor" && (given[0] as Wanted)) || {});
       const result = await take
         .apply(this, given)
         .catch((error: Error) => tell(this.page(), error));
@@ -36,23 +35,7 @@ export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): 
   }
 }
 
-interface Wanted {
-  readonly state?: string;
-  readonly timeout?: number;
-}
-
-async function lookOften(
-  locator: Locator,
-  { state = "visible", timeout = LOOK_OFTEN_MS }: Wanted,
-): Promise<void> {
-  const endMs = performance.now() + Math.min(timeout, LOOK_OFTEN_MS);
-  const isSo = async (): Promise<boolean> => {
-    if (state === "visible" || state === "hidden")
-      return (await locator.isVisible()) === (state === "visible");
-    return (await locator.count()) > 0 === (state === "attached");
-  };
-  while (!(await isSo()) && performance.now() < endMs) await Bun.sleep(LOOK_MS);
-}
+const improved = new WeakSet<object>();
 
 /** The browser reports a new address after the click or key that caused it. */
 export const untilAt = (page: Page, end: string): Promise<void> =>
@@ -80,6 +63,20 @@ export async function edit(page: Page, name: string): Promise<void> {
 export async function fillNew(page: Page, id: string, name: string): Promise<void> {
   await page.getByLabel("Id", { exact: true }).fill(id);
   await page.getByLabel("Name", { exact: true }).fill(name);
+}
+
+/** Holds every such request back until it is let go. */
+export async function hold(
+  where: Pick<Page, "route">,
+  url: string | RegExp,
+  method?: string,
+): Promise<() => void> {
+  const gate = Promise.withResolvers<void>();
+  await where.route(url, async (held) => {
+    if (method === undefined || held.request().method() === method) await gate.promise;
+    await held.fallback();
+  });
+  return gate.resolve;
 }
 
 export async function press(page: Page, ...keys: readonly string[]): Promise<void> {

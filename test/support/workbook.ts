@@ -30,48 +30,42 @@ export function makeWorkbook({
   merges = [],
 }: BookParts): Uint8Array {
   const merged = merges.map((range) => `<mergeCell ref="${range}"/>`).join("");
-  const names = Object.keys(sheets);
-  const parts: Record<string, string> = {
-    "[Content_Types].xml":
-      '<Types><Default Extension="xml" ContentType="application/xml"/></Types>',
-    "_rels/.rels": `<Relationships>${link("rId1", "officeDocument", "xl/workbook.xml")}</Relationships>`,
-    "xl/workbook.xml": `<workbook><workbookPr ${bookProperties ?? ""}/><sheets>${names
-      .map((name, at) => `<sheet name="${name}" sheetId="${at + 1}" r:id="rId${at + 1}"/>`)
-      .join("")}${
-      chart === undefined ? "" : `<sheet name="${chart}" sheetId="99" r:id="rIdC"/>`
-    }</sheets></workbook>`,
-    "xl/_rels/workbook.xml.rels": `<Relationships>${names
-      .map((_name, at) => link(`rId${at + 1}`, "worksheet", `worksheets/sheet${at + 1}.xml`))
-      .join(
-        "",
-      )}${link("rIdC", "chartsheet", "chartsheets/sheet1.xml")}${link("rIdS", "sharedStrings", "/xl/sharedStrings.xml")}${link(
-      "rIdT",
-      "styles",
-      "styles.xml",
-    )}</Relationships>`,
+  const files: Zippable = {};
+  const add = (path: string, root: string, inside: string): void => {
+    files[path] = strToU8(`<${root}>${inside}</${root}>`);
   };
-  for (const [at, name] of names.entries())
-    parts[`xl/worksheets/sheet${at + 1}.xml`] =
-      `<worksheet><cols><col min="1"/></cols><sheetData>${sheets[name]}</sheetData>${merged && `<mergeCells>${merged}</mergeCells>`}<pageMargins/></worksheet>`;
-  if (styles !== undefined) parts["xl/styles.xml"] = `<styleSheet>${styles}</styleSheet>`;
-  if (strings !== undefined) parts["xl/sharedStrings.xml"] = `<sst>${strings}</sst>`;
-  const files: Zippable = Object.fromEntries(
-    Object.entries(parts).map(([path, xml]) => [path, strToU8(xml)]),
-  );
+  const links = [
+    link("rIdC", "chartsheet", "chartsheets/sheet1.xml"),
+    link("rIdS", "sharedStrings", "/xl/sharedStrings.xml"),
+    link("rIdT", "styles", "styles.xml"),
+  ];
+  const listed: string[] = [];
+  add("[Content_Types].xml", "Types", '<Default Extension="xml" ContentType="application/xml"/>');
+  add("_rels/.rels", "Relationships", link("rId1", "officeDocument", "xl/workbook.xml"));
+  for (const [at, [name, rows]] of Object.entries(sheets).entries()) {
+    const nth = at + 1;
+    listed.push(`<sheet name="${name}" sheetId="${nth}" r:id="rId${nth}"/>`);
+    links.push(link(`rId${nth}`, "worksheet", `worksheets/sheet${nth}.xml`));
+    add(
+      `xl/worksheets/sheet${nth}.xml`,
+      "worksheet",
+      `<cols><col min="1"/></cols><sheetData>${rows}</sheetData>${merged && `<mergeCells>${merged}</mergeCells>`}<pageMargins/>`,
+    );
+  }
+  if (chart !== undefined) listed.push(`<sheet name="${chart}" sheetId="99" r:id="rIdC"/>`);
+  const properties = `<workbookPr ${bookProperties ?? ""}/>`;
+  add("xl/workbook.xml", "workbook", `${properties}<sheets>${listed.join("")}</sheets>`);
+  add("xl/_rels/workbook.xml.rels", "Relationships", links.join(""));
+  if (styles !== undefined) add("xl/styles.xml", "styleSheet", styles);
+  if (strings !== undefined) add("xl/sharedStrings.xml", "sst", strings);
   return zipSync(files);
 }
 
 /** A sheet of plain texts; a number becomes a number cell. */
 export const rowsOf = (rows: readonly (readonly (string | number)[])[]): string =>
-  rows
-    .map(
-      (cells) =>
-        `<row>${cells
-          .map((cell) =>
-            typeof cell === "number"
-              ? `<c><v>${cell}</v></c>`
-              : `<c t="inlineStr"><is><t>${cell}</t></is></c>`,
-          )
-          .join("")}</row>`,
-    )
-    .join("");
+  rows.map((cells) => `<row>${cells.map(formatCell).join("")}</row>`).join("");
+
+const formatCell = (cell: string | number): string =>
+  typeof cell === "number"
+    ? `<c><v>${cell}</v></c>`
+    : `<c t="inlineStr"><is><t>${cell}</t></is></c>`;
