@@ -1,20 +1,26 @@
 /** The client as a package: what is in it, its types, and every operation on Node.js. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import packageJson from "../client/package.json";
 import rootPackageJson from "../package.json";
-import { clientScript, installClient, readSamples } from "./support/client-package.ts";
+import { buildClient } from "../scripts/build-client.ts";
+import { readSamples } from "./support/samples.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 
 const root = join(import.meta.dir, "..");
 const COMPRESSED_BYTES_MAX = 8_400;
 
-let folder: Awaited<ReturnType<typeof installClient>>;
+/** The client as its users have it: built, in a node_modules folder. */
+const folder = makeTemporaryFolder();
+const installed = join(folder.path, "node_modules/@plantstore/client");
 beforeAll(async () => {
-  folder = await installClient();
+  mkdirSync(installed, { recursive: true });
+  cpSync(join(root, "client/package.json"), join(installed, "package.json"));
+  await buildClient(join(installed, "dist"));
 });
 afterAll(() => folder[Symbol.dispose]());
 
@@ -38,9 +44,9 @@ async function run(command: readonly string[], env: Record<string, string> = {})
 
 describe("the package of the client", () => {
   test("is one script of at most 8.4 kB compressed, with types and without dependencies", () => {
-    const script = readFileSync(clientScript(folder));
+    const script = readFileSync(join(installed, "dist/client.js"));
     expect(gzipSync(script).length).toBeLessThanOrEqual(COMPRESSED_BYTES_MAX);
-    const files = readdirSync(join(clientScript(folder), ".."));
+    const files = readdirSync(join(installed, "dist"));
     expect(files.filter((file) => !file.endsWith(".d.ts"))).toEqual(["client.js"]);
     expect(packageJson).not.toContainKeys(["dependencies", "peerDependencies"]);
     expect(script.toString()).not.toMatch(/^import |require\(/m);

@@ -45,7 +45,7 @@ describeInBrowser("the list", () => {
   });
 
   it("is walked by keys, and opens and closes a plant by them; a tag in a row filters", async (visit) => {
-    const { page } = await visit.open();
+    const { page } = await visit.open({ at: "#/plants" });
     await rowOf(page, "Plant 0").first().waitFor();
     const before = await page.locator(".scroller").boundingBox();
     await press(page, "/", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "Enter");
@@ -53,7 +53,12 @@ describeInBrowser("the list", () => {
     await untilAt(page, "#/plants/1001");
     // The list neither moves nor narrows.
     expect(await page.locator(".scroller").boundingBox()).toEqual(before);
-    await page.keyboard.press("Escape");
+    // The open plant follows, and Back leads to the list.
+    await page.keyboard.press("ArrowDown");
+    await page.locator(".shown-name", { hasText: /^Plant 2$/ }).waitFor();
+    await page.goBack();
+    await untilAt(page, "#/plants");
+    await press(page, "Enter", "Escape");
     // The list has the focus again.
     await page.locator("#plants:focus").waitFor();
     const active = (row: number): Promise<void> =>

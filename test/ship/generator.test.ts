@@ -3,7 +3,7 @@
 import { expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readSamples } from "../support/client-package.ts";
+import { readSamples } from "../support/samples.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { isLong } from "../support/long.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";

@@ -292,19 +292,12 @@ interface Visit {
 
 type Journey = (visit: Visit) => Promise<void>;
 
-interface Journeys {
-  /** In every look. */
-  readonly it: (name: string, run: Journey) => void;
-  /** Of something that no look changes, at desktop size. */
-  readonly test: (name: string, run: Journey) => void;
-}
-
 /** Each journey runs in every look, on a service for the look alone, which ends with the file. */
 export async function startJourneys(
   settings: Readonly<Record<string, string>> = {},
   fill: (service: TestService) => Promise<unknown> = async () => undefined,
   facts: ServiceFacts = {},
-): Promise<Journeys> {
+) {
   await using opened = new AsyncDisposableStack();
   const visits: [string, Visit][] = [];
   for (const [name, look] of looks) {
@@ -317,10 +310,12 @@ export async function startJourneys(
   const stack = opened.move();
   afterAll(() => stack.disposeAsync());
   return {
-    it: (name, run) => {
+    /** In every look. */
+    it: (name: string, run: Journey): void => {
       test.each(visits)(`${name}: %s`, (_look, visit) => run(visit));
     },
-    test: (name, run) => {
+    /** Of something that no look changes, at desktop size. */
+    test: (name: string, run: Journey): void => {
       test(name, () => run((visits[0] as [string, Visit])[1]));
     },
   };
