@@ -5,8 +5,10 @@ import type { Page } from "playwright-core";
 import {
   change,
   describeInBrowser,
+  openConsole,
   openRow,
   rowOf,
+  startConsole,
   startJourneys,
   storePlants,
   toastOf,
@@ -232,6 +234,25 @@ describeInBrowser("the list", () => {
     await untilSo(page, `${idsInSight}[0] === "${OTHER_CODE}"`);
     await page.getByRole("columnheader", { name: "Id" }).getByRole("button").click();
     await untilAt(page, "#/plants?tag=orchid");
+  });
+});
+
+describeInBrowser("a list of more plants than are sorted", () => {
+  test("says which of them are sorted", async () => {
+    await using own = await startConsole();
+    await storePlants(own, 10_002, (index) => ({
+      id: index + 1,
+      name: `Plant ${index}`,
+      tag: index < 10_001 ? "orchid" : "fern",
+    }));
+    await using view = await openConsole(own, { at: "#/plants?tag=orchid&sort=name" });
+    await view.page
+      .getByText("The first 10,000 of 10,001 matches by id, sorted by name", { exact: true })
+      .waitFor();
+    await view.page.getByRole("button", { name: "Any tag" }).click();
+    await view.page
+      .getByText("The first 10,000 of 10,002 plants by id, sorted by name", { exact: true })
+      .waitFor();
   });
 });
 
