@@ -1,26 +1,15 @@
-/**
- * Readers follow the changes through services that are killed and replaced: each sees every change once, in order, and
- * what they have seen explains every plant that is stored.
- */
+/** Readers of the changes, by a stream and by a webhook, and what is wrong with what they have seen. */
 
-import { type Engine, openTestDatabase } from "../support/database.ts";
+import { Webhook as Verifier } from "standardwebhooks";
 import { EventReader } from "../support/events.ts";
-import { Fleet } from "../support/fleet.ts";
-import { Contest } from "../support/history.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { fork } from "../support/random.ts";
+import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { PATIENCE_MS } from "../support/until.ts";
-import { environment, runOnEngines } from "./postgres-scene.ts";
-import { asCheat, type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
+import { endsAfter } from "./scenario.ts";
 
-const CLIENTS = 16;
-const READERS = 6;
-const KILL_MS_MAX = 1_000;
 const RECONNECT_MS = 20;
-const RECONNECTIONS_MIN = 3;
-/** One that is told to stop ends its streams, and one that is killed does not. */
-export const SIGNALS = ["SIGKILL", "SIGKILL", "SIGTERM"] as const;
+const DOWN_MS_MAX = 200;
 
 const authorization = `Bearer ${TEST_TOKEN}`;
 
@@ -32,23 +21,21 @@ export interface Seen {
   readonly before: string | undefined;
 }
 
-/** Where a reader goes on after it was cut off: behind what it has seen, or, as a cheat, behind the newest change. */
-type Resume = "seen" | "newest";
-
 /** Follows the changes until it is stopped, through any service that answers. */
 export class Follower {
   readonly seen: Seen[] = [];
   connections = 0;
   private readonly findUrl: () => string;
-  private readonly resume: Resume;
+  private readonly forgets: boolean;
   private readonly working: Promise<void>;
   private reader: EventReader | undefined;
   private after = "0";
   private isOver = false;
 
-  constructor(findUrl: () => string, resume: Resume = "seen") {
+  /** One that forgets goes on behind the newest change after it was cut off, and not behind what it has seen. */
+  constructor(findUrl: () => string, forgets = false) {
     this.findUrl = findUrl;
-    this.resume = resume;
+    this.forgets = forgets;
     this.working = this.work();
   }
 
@@ -74,7 +61,7 @@ export class Follower {
   }
 
   private async follow(url: string): Promise<void> {
-    if (this.resume === "newest" && this.connections > 0) this.after = await findNewest(url);
+    if (this.forgets && this.connections > 0) this.after = await findNewest(url);
     const headers = { authorization, "last-event-id": this.after };
     await using reader = await EventReader.open(url, headers);
     this.reader = reader;
@@ -138,55 +125,89 @@ export function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]):
   return faults;
 }
 
-async function runOn(
-  engine: Engine,
-  resume: Resume,
-  { seconds, random, tell }: Budget,
-): Promise<Finding> {
-  await using database = await openTestDatabase(engine);
-  await using fleet = new Fleet(undefined, database.url, environment);
-  await fleet.startOneByOne(2);
-  const choosing = fork(random);
-  const findUrl = (): string => fleet.findUrl(choosing);
-  const followers = Array.from({ length: READERS }, () => new Follower(findUrl, resume));
-  await using clients = new Contest(CLIENTS, { findUrl }, fork(random));
-  const isOver = endsAfter(seconds);
-  const countConnections = (): number =>
-    followers.reduce((sum, follower) => sum + follower.connections, 0);
-  do {
-    await Bun.sleep(random.below(KILL_MS_MAX));
-    await fleet.replaceAny(random, random.pick(SIGNALS));
-    // Otherwise nothing was shown.
-  } while (!isOver() || countConnections() < READERS + RECONNECTIONS_MIN);
-  await clients.stop();
-  const newest = Number(await findNewest(findUrl()));
-  const waited = resume === "seen" ? followers : [];
-  const late = await Promise.all(waited.map((follower) => untilCaughtUp(follower, newest)));
-  await Promise.all(followers.map((follower) => follower.stop()));
-  const rows = await database.readPlants();
-  const [first, ...others] = followers as [Follower, ...Follower[]];
-  const faults = [...late.flat(), ...followers.flatMap(({ seen }) => findFaults(seen, rows))];
-  const numbersOf = ({ seen }: Follower): string => seen.map(({ seq }) => seq).join();
-  for (const other of others)
-    if (numbersOf(other) !== numbersOf(first)) faults.push("two readers saw different changes");
-  tell(`${engine}: ${first.seen.length} changes, ${fleet.ended.length} services ended`);
-  return {
-    faults,
-    figures: {
-      "changes seen by each reader": first.seen.length,
-      "services ended": fleet.ended.length,
-      "connections of readers": countConnections(),
-    },
-  };
+/** Keeps what it answers 2xx to. A moody one fails now and then. */
+export class Receiver implements AsyncDisposable {
+  readonly seen: Seen[] = [];
+  readonly faults: string[] = [];
+  repeated = 0;
+  stops = 0;
+  secret = "";
+  private readonly random: Random;
+  private readonly isMoody: boolean;
+  private readonly known = new Map<number, string>();
+  private server: Bun.Server<undefined>;
+
+  constructor(random: Random, isMoody: boolean) {
+    this.random = random;
+    this.isMoody = isMoody;
+    this.server = this.listen(0);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.server.port}/`;
+  }
+
+  get last(): number {
+    return this.seen.at(-1)?.seq ?? 0;
+  }
+
+  /** Cuts off what is on its way, and listens again. */
+  async restart(): Promise<void> {
+    const { port } = this.server;
+    this.stops++;
+    await this.server.stop(true);
+    await Bun.sleep(this.random.below(DOWN_MS_MAX));
+    this.server = this.listen(port ?? 0);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.server.stop(true);
+  }
+
+  private listen(port: number): Bun.Server<undefined> {
+    return Bun.serve({
+      port,
+      hostname: "127.0.0.1",
+      fetch: async (request) => {
+        const body = await request.text();
+        new Verifier(this.secret).verify(body, request.headers.toJSON());
+        const chance = this.isMoody ? this.random.below(300) : 299;
+        if (chance < 2) return new Response("not now", { status: 503 });
+        if (chance < 3) await Bun.sleep(1_000);
+        this.keep(body);
+        // It has it, and the service does not know.
+        if (chance === 3) return new Response(null, { status: 500 });
+        return new Response(null, { status: 204 });
+      },
+      error: (error) => {
+        this.faults.push(`a request was not as it should be: ${error.message}`);
+        return new Response(null, { status: 500 });
+      },
+    });
+  }
+
+  private keep(body: string): void {
+    const change = parse(body.slice(body.indexOf('"data":') + '"data":'.length, -1));
+    const known = this.known.get(change.seq);
+    if (known === undefined && change.seq < this.last)
+      this.faults.push(`${change.seq} came for the first time after ${this.last}`);
+    if (known !== undefined && known !== body)
+      this.faults.push(`${change.seq} was not the same when it came again`);
+    if (known === undefined) this.seen.push(change);
+    else this.repeated++;
+    this.known.set(change.seq, body);
+  }
 }
 
-export const changes: Scenario = {
-  title: "readers follow the changes through services that are killed, and miss nothing",
-  run: (budget) => runOnEngines(budget, (engine, its) => runOn(engine, "seen", its)),
-};
-
-/** A reader that resumes at the newest change misses some. */
-export const changesCheat = asCheat(
-  "readers that do not resume where they were do miss changes, and this is noticed",
-  (budget) => runOn("sqlite", "newest", budget),
-);
+/** Resolves to its secret. */
+export async function addWebhook(
+  serviceUrl: string,
+  url: string,
+  name = "torture",
+): Promise<string> {
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
+  const body = JSON.stringify({ url, name });
+  const response = await fetch(`${serviceUrl}/webhooks`, { method: "POST", headers, body });
+  if (!response.ok) throw new Error(`no webhook was added: ${await response.text()}`);
+  return ((await response.json()) as { secret: string }).secret;
+}

@@ -12,13 +12,19 @@ import type { StoredPlant } from "../support/plants.ts";
 import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import { findFaults, findNewest, Follower, untilCaughtUp } from "./changes.ts";
+import {
+  addWebhook,
+  findFaults,
+  findNewest,
+  Follower,
+  Receiver,
+  untilCaughtUp,
+} from "./changes.ts";
 import { compareBoth } from "./mixed-load.ts";
 import { BATCH_LENGTH_MAX, findUnsound } from "./postgres-scene.ts";
 import { asCheat, type Budget, deal, endsAfter, type Scenario, within } from "./scenario.ts";
 import { ask } from "./service.ts";
 import { compareAnswers } from "./shimmed-disk.ts";
-import { addWebhook, Receiver } from "./webhooks.ts";
 
 const CLIENTS = 6;
 const CONTENDERS = 4;

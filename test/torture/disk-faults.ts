@@ -5,19 +5,16 @@ import { EIO, ENOSPC, lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import type { Random } from "../support/random.ts";
 import { PATIENCE_MS } from "../support/until.ts";
-import { Disk, type Files } from "./disk-model.ts";
+import type { Files } from "./disk-model.ts";
 import type { MixedLoad } from "./mixed-load.ts";
 import { type Budget, deal, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
 import { ask } from "./service.ts";
-import { compareAnswers, compareModel, ShimmedDisk } from "./shimmed-disk.ts";
+import { compareAnswers } from "./shimmed-disk.ts";
 import { type End, Wear, type Worn } from "./wear.ts";
 
 const TERMS = { nameLengths: [0, 300, 5_000], roundsMax: 4, bytesMax: Infinity };
 const EPISODES_MAX = 3;
-const IMAGES = 4;
 const DEATH_MS_MAX = 5_000;
-/** For clients that were answered in the last moment to notice. */
-const HEAR_MS = 25;
 /** Small enough for the queue to be full at times. */
 const SMALL_QUEUE = { queueLengthMax: 40, batchLengthMax: 20 };
 const DEFAULT_QUEUE = { queueLengthMax: 8_192, batchLengthMax: 1_024 };
@@ -68,59 +65,50 @@ const faultKinds: readonly FaultKind[] = [
   },
 ];
 
-class DiskFaults implements Disposable {
-  readonly wear: Wear;
-  readonly #random: Random;
-  readonly #disk = new ShimmedDisk();
+class DiskFaults extends Wear {
   readonly #kinds: ReturnType<typeof deal<FaultKind>>;
 
   constructor(random: Random) {
-    this.#random = random;
+    super(random, TERMS);
     this.#kinds = deal(faultKinds, random);
-    this.wear = new Wear(random, TERMS);
   }
 
   /** One start on a failing disk at times, then a spell of faults that ends without power. */
   async live(worn: Worn, isOver: () => boolean): Promise<End> {
-    if (this.#random.chance(30)) {
+    if (this.random.chance(30)) {
       await this.#startBadly(worn.files);
-      return { images: this.#loseAll(worn.files, false), when: "after a bad start" };
+      const lost = await this.findLost(worn, false);
+      return { images: lost.lose(), when: "after a bad start" };
     }
     const images = await this.#liveThroughSpell(worn, isOver);
-    this.wear.count("ends by a kill or a loss of power");
+    this.count("ends by a kill or a loss of power");
     return { images, when: "after a spell of faults" };
-  }
-
-  [Symbol.dispose](): void {
-    this.#disk[Symbol.dispose]();
   }
 
   /** Where it does not start, it says why; either way it spoils nothing. */
   async #startBadly(files: Files): Promise<void> {
-    this.wear.count("starts on a failing disk");
-    this.#disk.put(files);
-    this.#disk.control.set(this.#random.pick(faultKinds).choose(this.#random));
+    this.count("starts on a failing disk");
+    this.disk.put(files);
+    this.disk.control.set(this.random.pick(faultKinds).choose(this.random));
     try {
-      await using _ = await this.#disk.start({});
+      await using _ = await this.disk.start({});
     } catch (error) {
-      this.wear.count("starts given up");
+      this.count("starts given up");
       const { message } = error as Error;
-      if (!/\(exit 1\): .*cannot be opened: .+/s.test(message)) this.wear.faults.push(message);
+      if (!/\(exit 1\): .*cannot be opened: .+/s.test(message)) this.faults.push(message);
     }
   }
 
   /** All that the files may be afterwards. */
-  async #liveThroughSpell(
-    { files, rows, load }: Worn,
-    isOver: () => boolean,
-  ): Promise<Iterable<Files>> {
-    const queue = this.#random.chance(30) ? SMALL_QUEUE : DEFAULT_QUEUE;
-    this.#disk.put(files);
-    this.#disk.control.set({});
-    const service = await this.#disk.start({ ...limits(queue), PLANTSTORE_LOG_LEVEL: "error" });
+  async #liveThroughSpell(worn: Worn, isOver: () => boolean): Promise<Iterable<Files>> {
+    const { files, rows, load } = worn;
+    const queue = this.random.chance(30) ? SMALL_QUEUE : DEFAULT_QUEUE;
+    this.disk.put(files);
+    this.disk.control.set({});
+    const service = await this.disk.start({ ...limits(queue), PLANTSTORE_LOG_LEVEL: "error" });
     if (service === undefined) throw new Error("the service was killed");
     await using _ = service;
-    this.wear.faults.push(...(await compareAnswers(service.started.url, rows)));
+    this.faults.push(...(await compareAnswers(service.started.url, rows)));
     load.resume(service.started.url);
     // Those of a commit that has begun, and lines of batches, also wait.
     const waitingMax = 2 * (queue.queueLengthMax + queue.batchLengthMax);
@@ -130,11 +118,11 @@ class DiskFaults implements Disposable {
       if (queue === SMALL_QUEUE && kind.effect === "hides") continue;
       const faults = await this.#liveThrough(kind, service, load, waitingMax);
       if (await this.#hasEnded(service)) break;
-      this.wear.faults.push(...faults.map((fault) => `${kind.name}: ${fault}`));
-      this.wear.count(kind.name);
+      this.faults.push(...faults.map((fault) => `${kind.name}: ${fault}`));
+      this.count(kind.name);
     }
     // Not without waiting: the service would be stopped first.
-    return await this.#end(files, service, load);
+    return await this.#end(worn, service);
   }
 
   async #liveThrough(
@@ -143,14 +131,14 @@ class DiskFaults implements Disposable {
     load: MixedLoad,
     waitingMax: number,
   ): Promise<string[]> {
-    const { control } = this.#disk;
+    const { control } = this.disk;
     const faults: string[] = [];
     const refusedBefore = load.unsettled;
     const troubledBefore = control.faults;
-    control.set(kind.choose(this.#random));
+    control.set(kind.choose(this.random));
     if (kind.effect === "refuses" && !(await turns(url, 503)))
       faults.push("it went on calling itself ready");
-    const isPast = endsAfter((this.#random.below(LAST_MS_MAX) + 1) / 1_000);
+    const isPast = endsAfter((this.random.below(LAST_MS_MAX) + 1) / 1_000);
     do {
       faults.push(...(await lookAt(url, waitingMax)));
       await Bun.sleep(ASK_EVERY_MS);
@@ -170,9 +158,9 @@ class DiskFaults implements Disposable {
   }
 
   /** Killed, or without power, and at times while the disk fails once more. */
-  async #end(files: Files, service: ServiceProcess, load: MixedLoad): Promise<Iterable<Files>> {
-    const random = this.#random;
-    const { control } = this.#disk;
+  async #end(worn: Worn, service: ServiceProcess): Promise<Iterable<Files>> {
+    const { random } = this;
+    const { control } = this.disk;
     const trouble = random.chance(50) ? {} : random.pick(faultKinds).choose(random);
     const isKill = random.chance(30);
     control.set(isKill ? trouble : { ...trouble, dieAfter: random.chance(50) ? 1 : 0 });
@@ -182,28 +170,20 @@ class DiskFaults implements Disposable {
     const died = await within(DEATH_MS_MAX, service.exited);
     service.kill("SIGKILL");
     await service.exited;
-    load.pause();
-    await Bun.sleep(HEAR_MS);
     // Killed from outside, it may have been between an operation and its record.
-    return isKill ? [this.#disk.readFiles()] : this.#loseAll(files, died !== undefined);
+    const lost = await this.findLost(worn, !isKill && died !== undefined);
+    return isKill ? [this.disk.readFiles()] : lost.lose();
   }
 
   /** It may give up, if it says so; a service manager then starts it again. */
   async #hasEnded(service: ServiceProcess): Promise<boolean> {
     const code = await Promise.race([service.exited, Promise.resolve(undefined)]);
     if (code === undefined) return false;
-    this.wear.count("exits of the service");
+    this.count("exits of the service");
     const lastLine = (await service.stderr).trimEnd().split("\n").at(-1) ?? "";
     if (code !== 1 || !lastLine.includes('"level":"error"'))
-      this.wear.faults.push(`exited with ${code}: ${lastLine}`);
+      this.faults.push(`exited with ${code}: ${lastLine}`);
     return true;
-  }
-
-  #loseAll(files: Files, isLogWhole: boolean): Iterable<Files> {
-    const lost = new Disk(files, this.#random);
-    for (const record of this.#disk.readLog()) lost.apply(record);
-    if (isLogWhole) this.wear.faults.push(...compareModel(lost, this.#disk.readFiles()));
-    return lost.lose(IMAGES);
   }
 }
 
@@ -239,8 +219,8 @@ async function lookAt(url: string, waitingMax: number): Promise<string[]> {
 async function run({ seconds, random }: Budget): Promise<Finding> {
   using disks = new DiskFaults(random);
   const isOver = endsAfter(seconds);
-  while (!isOver()) await disks.wear.wearOut(isOver, (worn) => disks.live(worn, isOver));
-  return disks.wear;
+  while (!isOver()) await disks.wearOut(isOver, (worn) => disks.live(worn, isOver));
+  return disks;
 }
 
 export const diskFaults: Scenario = {

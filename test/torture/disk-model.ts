@@ -30,6 +30,9 @@ interface Naming {
   readonly file: KeptFile | undefined;
 }
 
+/** Of one loss of power: what it leaves is a matter of chance. */
+const IMAGES = 4;
+
 export type Files = ReadonlyMap<string, Buffer>;
 
 export class Disk {
@@ -76,9 +79,13 @@ export class Disk {
     return this.seen.get(name)?.pending.length ?? 0;
   }
 
-  /** What is there when the power is back: so many of the possibilities, which leave this disk as it is. */
-  *lose(count: number): Generator<Files> {
-    for (let nth = 0; nth < count; nth++) {
+  /**
+   * What is there after a crash of the process alone, and then what may be there when the power is back: some of the
+   * possibilities, which leave this disk as it is.
+   */
+  *lose(): Generator<Files> {
+    yield this.show();
+    for (let nth = 0; nth < IMAGES; nth++) {
       const fates = chooseFates(this.random);
       const names = new Map(this.kept);
       for (const naming of this.namings) if (fates.keeps()) rename(names, naming);

@@ -7,29 +7,23 @@
 
 import { parseArgs } from "node:util";
 import { createRandom } from "../support/random.ts";
-import { changes, changesCheat } from "./changes.ts";
 import { cluster, clusterCheat } from "./cluster.ts";
-import { contest } from "./contest.ts";
+import { contest, contestCheat } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
-import { kill } from "./kill.ts";
 import { memory, slowClients } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
 import { soak } from "./soak.ts";
-import { webhooks } from "./webhooks.ts";
 
 export const scenarios: Readonly<Record<string, Scenario>> = {
-  kill,
   contest,
-  changes,
-  "changes-cheat": changesCheat,
-  webhooks,
+  "contest-cheat": contestCheat,
   "power-loss": powerLoss,
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,

@@ -1,61 +1,44 @@
 /** The power goes at any moment, and what was not synced is gone, there, or torn: nothing acknowledged is missed. */
 
+import type { ServiceProcess } from "../support/command.ts";
 import { lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
-import { Disk, Kind } from "./disk-model.ts";
-import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
-import {
-  compareAnswers,
-  compareModel,
-  readAnswers,
-  ShimmedDisk,
-  STORE_NAME,
-} from "./shimmed-disk.ts";
+import { type Disk, Kind } from "./disk-model.ts";
+import { type Budget, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
+import { compareAnswers, readAnswers, STORE_NAME } from "./shimmed-disk.ts";
 import { type End, Wear, type Worn } from "./wear.ts";
 
 const TERMS = { nameLengths: [0, 300, 300, 40_000], roundsMax: 15, bytesMax: 50_000_000 };
 const ROUND_MS_MAX = 5_000;
-/** Of one loss: what it leaves is a matter of chance. */
-const IMAGES = 4;
 /** However little time there is: some happen before anything is acknowledged. */
 const LOSSES_MIN = 4;
 /** How often a new process shows its plants before the power goes. */
 const LOOK_PERCENT = 50;
-/** For clients that were answered in the last moment to notice. */
-const HEAR_MS = 25;
 
-class PowerLosses implements Disposable {
-  readonly wear: Wear;
+class PowerLosses extends Wear {
   losses = 0;
-  readonly #random: Random;
   /** How the same disk would be without what it promises. */
   readonly #cheat: Trouble;
-  readonly #disk = new ShimmedDisk();
 
   constructor(random: Random, cheat: Trouble = {}) {
-    this.#random = random;
+    super(random, TERMS);
     this.#cheat = cheat;
-    this.wear = new Wear(random, TERMS);
   }
 
-  wearOut(isOver: () => boolean): Promise<void> {
-    return this.wear.wearOut(isOver, async (worn): Promise<End> => {
+  lose(isOver: () => boolean): Promise<void> {
+    return this.wearOut(isOver, async (worn): Promise<End> => {
       const moment = this.#chooseMoment(worn);
       const lost = await this.#losePower(moment, worn);
-      const shown = this.#random.chance(LOOK_PERCENT) ? await this.#lookAgain(lost) : [];
+      const shown = this.random.chance(LOOK_PERCENT) ? await this.#lookAgain(lost) : [];
       const when = `loss ${this.losses}, ${JSON.stringify(moment)}`;
-      return { images: lost.lose(IMAGES), shown, when };
+      return { images: lost.lose(), shown, when };
     });
-  }
-
-  [Symbol.dispose](): void {
-    this.#disk[Symbol.dispose]();
   }
 
   /** Soon after the start, at any time, within a sync on either side of its effect, or when the log is folded in. */
   #chooseMoment({ round, nameLengthMax }: Worn): Trouble {
-    const random = this.#random;
+    const { random } = this;
     // Not twice running, or nothing would be acknowledged for long.
     if (round % 2 === 0 && random.chance(80))
       return { dieAfter: 1 + random.below(random.pick([6, 30, 100])) };
@@ -64,30 +47,24 @@ class PowerLosses implements Disposable {
     return { dieAfter: 1 + random.below(2_500), dieIn };
   }
 
-  async #losePower(moment: Trouble, { files, rows, load }: Worn): Promise<Disk> {
-    const disk = this.#disk;
-    disk.put(files);
-    disk.control.set({ ...moment, ...this.#cheat });
-    const service = await disk.start({ PLANTSTORE_WORKERS: this.#random.pick(["1", "2"]) });
-    let isWhole = true;
-    if (service === undefined) this.wear.count("losses before the service listened");
+  async #losePower(moment: Trouble, worn: Worn): Promise<Disk> {
+    this.disk.put(worn.files);
+    this.disk.control.set({ ...moment, ...this.#cheat });
+    const service = await this.#start();
+    let exitCode: number | undefined = 0;
+    if (service === undefined) this.count("losses before the service listened");
     else {
       await using _ = service;
       const { url } = service.started;
-      this.wear.faults.push(...(await compareAnswers(url, rows).catch(() => [])));
-      load.resume(url);
-      const exitCode = await Promise.race([service.exited, Bun.sleep(ROUND_MS_MAX)]);
-      isWhole = exitCode !== undefined;
+      this.faults.push(...(await compareAnswers(url, worn.rows).catch(() => [])));
+      worn.load.resume(url);
+      exitCode = await within(ROUND_MS_MAX, service.exited);
     }
-    load.pause();
-    await Bun.sleep(HEAR_MS);
     this.losses++;
-    this.wear.count("losses");
-    const lost = new Disk(files, this.#random);
-    for (const record of disk.readLog()) lost.apply(record);
-    if (lost.countPending(STORE_NAME) > 0) this.wear.count("losses within a checkpoint");
+    this.count("losses");
     // Killed from outside, it may have been between an operation and its record.
-    if (isWhole) this.wear.faults.push(...compareModel(lost, disk.readFiles()));
+    const lost = await this.findLost(worn, exitCode !== undefined);
+    if (lost.countPending(STORE_NAME) > 0) this.count("losses within a checkpoint");
     return lost;
   }
 
@@ -96,21 +73,24 @@ class PowerLosses implements Disposable {
    * plants, and only then the power goes. What it has shown must be there afterwards.
    */
   async #lookAgain(lost: Disk): Promise<readonly StoredPlant[]> {
-    const disk = this.#disk;
-    disk.put(lost.show());
-    disk.control.set(this.#cheat);
-    const service = await disk.start({ PLANTSTORE_WORKERS: this.#random.pick(["1", "2"]) });
+    this.disk.put(lost.show());
+    this.disk.control.set(this.#cheat);
+    const service = await this.#start();
     if (service === undefined) return [];
     await using _ = service;
     const shown = await readAnswers(service.started.url);
     service.kill("SIGKILL");
     await service.exited;
     lost.startAgain();
-    for (const record of disk.readLog()) lost.apply(record);
-    this.wear.count("losses after a crash and a look");
+    for (const record of this.disk.readLog()) lost.apply(record);
+    this.count("losses after a crash and a look");
     if (typeof shown !== "number") return shown;
-    this.wear.faults.push(`after a crash the list was answered ${shown}`);
+    this.faults.push(`after a crash the list was answered ${shown}`);
     return [];
+  }
+
+  #start(): Promise<ServiceProcess | undefined> {
+    return this.disk.start({ PLANTSTORE_WORKERS: this.random.pick(["1", "2"]) });
   }
 }
 
@@ -118,8 +98,8 @@ async function run({ seconds, random }: Budget): Promise<Finding> {
   using losses = new PowerLosses(random);
   const isTimeOver = endsAfter(seconds);
   const isOver = (): boolean => isTimeOver() && losses.losses >= LOSSES_MIN;
-  while (!isOver()) await losses.wearOut(isOver);
-  return losses.wear;
+  while (!isOver()) await losses.lose(isOver);
+  return losses;
 }
 
 export const powerLoss: Scenario = {
@@ -151,8 +131,8 @@ async function runCheats({ seconds, random }: Budget): Promise<Finding> {
     const isOver = (): boolean =>
       isTimeOver() && (found > 0 || losses.losses >= CHEATED_LOSSES_MIN);
     while (!isOver()) {
-      await losses.wearOut(isOver);
-      const reported = losses.wear.faults.splice(0);
+      await losses.lose(isOver);
+      const reported = losses.faults.splice(0);
       if (reported.some(isLossOfWrites)) found++;
       // The model of the disk has to be right about those, too.
       faults.push(...reported.filter((fault) => !isLossOfWrites(fault)));

@@ -14,7 +14,7 @@ import { type Disk, type DiskRecord, type Files, readDiskLog } from "./disk-mode
 import type { MixedLoad } from "./mixed-load.ts";
 
 /** The exit code after a SIGKILL. */
-export const KILLED = 137;
+const KILLED = 137;
 
 export class ShimmedDisk implements Disposable {
   readonly control: DiskShim;
@@ -86,7 +86,7 @@ export const STORE_NAME = "plants.db";
 /** The index of the log is rebuilt after a crash. */
 const isKeptFile = (name: string): boolean => !name.endsWith("-shm");
 
-export function readFiles(folder: string): Files {
+function readFiles(folder: string): Files {
   const names = readdirSync(folder).filter(isKeptFile);
   return new Map(names.map((name) => [name, readFileSync(join(folder, name))]));
 }

@@ -2,10 +2,13 @@
 
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
-import type { Files } from "./disk-model.ts";
+import { Disk, type Files } from "./disk-model.ts";
 import { MixedLoad } from "./mixed-load.ts";
 import type { Finding } from "./scenario.ts";
-import { examineFiles } from "./shimmed-disk.ts";
+import { compareModel, examineFiles, ShimmedDisk } from "./shimmed-disk.ts";
+
+/** For clients that were answered in the last moment to notice. */
+const HEAR_MS = 25;
 
 interface Terms {
   /** One is chosen for each store. Long names fill the log soon, with few plants to compare. */
@@ -34,10 +37,11 @@ export interface End {
   readonly when: string;
 }
 
-export class Wear implements Finding {
+export class Wear implements Finding, Disposable {
   readonly faults: string[] = [];
   readonly figures: Record<string, number | string> = {};
   readonly random: Random;
+  readonly disk = new ShimmedDisk();
   readonly #terms: Terms;
 
   constructor(random: Random, terms: Terms) {
@@ -70,6 +74,20 @@ export class Wear implements Finding {
       this.count("writes acknowledged", load.acknowledged);
       this.count("writes cut off", load.unsettled);
     }
+  }
+
+  /** What the service has made of the disk, once it is gone. `isWhole` says that its log has all that it did. */
+  async findLost({ files, load }: Worn, isWhole: boolean): Promise<Disk> {
+    load.pause();
+    await Bun.sleep(HEAR_MS);
+    const lost = new Disk(files, this.random);
+    for (const record of this.disk.readLog()) lost.apply(record);
+    if (isWhole) this.faults.push(...compareModel(lost, this.disk.readFiles()));
+    return lost;
+  }
+
+  [Symbol.dispose](): void {
+    this.disk[Symbol.dispose]();
   }
 
   #examine({ images, shown = [], when }: End, load: MixedLoad): Pick<Worn, "files" | "rows"> {
