@@ -20,8 +20,16 @@ export interface Spell {
 }
 
 export class Creators {
-  /** Whatever was answered but 200 and a proper 503; the first few, and how many. */
+  /** Whatever was answered but 200 and a proper 503. */
   readonly faults: string[] = [];
+  acknowledged = 0;
+  answerMsMax = 0;
+  /** Of each client. */
+  readonly refusals: number[] = [];
+  /** What is sent and refused while this is so is in no commit: one that hangs had begun before. */
+  isBehindHang = false;
+  /** From now on an answer may fail to come. */
+  isServiceEnding = false;
   readonly #url: string;
   readonly #ledger: Ledger;
   readonly #plants: Iterator<StoredPlant>;
@@ -44,7 +52,9 @@ export class Creators {
       const length = Math.min(TOGETHER, count - started);
       const opened = await Promise.all(Array.from({ length }, () => Connection.open(this.#url)));
       this.#connections.push(...opened);
-      this.#running.push(...opened.map((connection) => this.#run(connection)));
+      this.#running.push(
+        ...opened.map((connection) => this.#run(connection, this.refusals.push(0) - 1)),
+      );
     }
   }
 
@@ -65,32 +75,43 @@ export class Creators {
     for (const connection of this.#connections) connection.abort();
   }
 
-  async #run(connection: Connection): Promise<void> {
+  async #run(connection: Connection, nth: number): Promise<void> {
     while (!this.#isOver) {
       const plant = this.#plants.next().value as StoredPlant;
       const settle = this.#ledger.begin({ kind: "create", plant });
+      const isBehind = this.isBehindHang;
       const sentAtMs = performance.now();
       const answer = await connection
         .ask(formatRequest("POST", "/plants", toBody(plant)))
         .catch((error: Error) => void this.faults.push(error.message));
-      const tookMs = performance.now() - sentAtMs;
       if (answer === undefined) {
-        this.faults.push(`${plant.id}: the connection was closed`);
+        if (!this.isServiceEnding) this.faults.push(`${plant.id}: the connection was closed`);
         return;
       }
+      const tookMs = performance.now() - sentAtMs;
+      this.answerMsMax = Math.max(this.answerMsMax, tookMs);
       if (answer.status === 200) {
+        this.acknowledged++;
         this.#acceptedMs.push(tookMs);
         const isReplay = answer.headers.get("idempotent-replayed") === "true";
         settle({ status: 200, body: readBody(answer), isReplay });
         continue;
       }
+      this.#refusedMs.push(tookMs);
+      this.refusals[nth] = (this.refusals[nth] ?? 0) + 1;
       const reason = findDeliberateRefusal(answer);
-      if (reason === undefined) this.faults.push(`${plant.id}: ${answer.status} ${answer.body}`);
-      else this.#refusedMs.push(tookMs);
-      if (reason !== undefined && reason !== "store_unavailable") settle("refused");
+      if (reason === undefined && !(this.isServiceEnding && answer.status === 503))
+        this.faults.push(`${plant.id}: ${answer.status} ${answer.body}`);
+      const isStoreAsked = reason === undefined || reason === "store_unavailable";
+      if (!isStoreAsked || (isBehind && this.isBehindHang)) settle("refused");
+      // A service that stops refuses at once.
+      if (this.isServiceEnding) await Bun.sleep(ENDING_MS);
     }
   }
 }
+
+/** For each refusal of a service that stops. */
+const ENDING_MS = 25;
 
 const deliberate = (["overloaded", "store_busy", "store_unavailable"] as const).map(
   (reason) => [reason, catalogue[reason]] as const,

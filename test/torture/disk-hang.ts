@@ -1,14 +1,12 @@
 /** One sync of the disk hangs: only writes wait for it, each is answered, and none is stored after its refusal. */
 
-import { catalogue } from "../../src/domain/errors.ts";
 import { lackOfShim } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import { Ledger } from "../support/model.ts";
-import { isReplay, toBody } from "../support/plants.ts";
-import { sendPlant } from "../support/service.ts";
+import { toBody } from "../support/plants.ts";
 import { checkIntegrity, readPlants } from "../support/stores.ts";
 import { PATIENCE_MS, until } from "../support/until.ts";
-import { makePlantsFrom } from "./creators.ts";
+import { Creators, makePlantsFrom } from "./creators.ts";
 import { type Budget, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
 import { ask } from "./service.ts";
 import { ShimmedDisk } from "./shimmed-disk.ts";
@@ -21,7 +19,6 @@ const ACKNOWLEDGED_MIN = 20;
 const LOOKS = 20;
 /** Each takes as long as the probe of the store may. */
 const READINESS_LOOKS = 3;
-const ASK_EVERY_MS = 25;
 
 /** Whether the hang passes, or the service is told to stop during it. */
 type Ending = "passes" | "stop";
@@ -51,11 +48,11 @@ class DiskHangs implements Finding {
   async liveThrough(ending: Ending, cheat?: Cheat): Promise<void> {
     const { random, isShort = false } = this.#budget;
     using disk = new ShimmedDisk();
+    const given =
+      cheat?.limits ?? (isShort ? { queueSecondsMax: 1, drainSecondsMax: 1 } : undefined);
     const service = await disk.start({
-      ...limits({
-        ...(isShort && { queueSecondsMax: 1, drainSecondsMax: 1 }),
-        ...cheat?.limits,
-      }),
+      // Else those of the product: what is promised depends on them.
+      ...(given !== undefined && limits(given)),
       PLANTSTORE_WORKERS: random.pick(["1", "2"]),
       PLANTSTORE_LOG_LEVEL: "error",
     });
@@ -63,7 +60,9 @@ class DiskHangs implements Finding {
     await using stack = new AsyncDisposableStack();
     stack.use(service);
     const { url } = service.started;
-    const writers = new Writers(url);
+    const ledger = new Ledger();
+    const writers = new Creators(url, ledger, makePlantsFrom(1));
+    await writers.start(WRITERS);
     stack.defer(() => writers.stop());
     const untilAcknowledged = (count: number): Promise<void> =>
       until(`${count} writes are acknowledged`, () => writers.acknowledged >= count);
@@ -80,7 +79,7 @@ class DiskHangs implements Finding {
       service.kill("SIGTERM");
       await this.#time("SIGTERM ended it", PROMISED_MS.stop, service.exited);
     } else {
-      await this.#look(url, writers);
+      await this.#look(url, ledger);
       // Of the writes that come now, each that is refused has its answer before the disk goes on.
       await until(
         "every client was refused twice",
@@ -104,18 +103,18 @@ class DiskHangs implements Finding {
     await writers.stop();
     const integrity = checkIntegrity(disk.storePath);
     if (integrity !== "ok") this.faults.push(`integrity: ${integrity}`);
-    this.faults.push(...writers.faults, ...writers.ledger.compare(readPlants(disk.storePath)));
+    this.faults.push(...writers.faults, ...ledger.compare(readPlants(disk.storePath)));
     this.#judge("a write was answered", writers.answerMsMax, PROMISED_MS.write);
     this.#count("writes acknowledged", writers.acknowledged);
     this.#count(
       "writes refused",
       writers.refusals.reduce((sum, count) => sum + count, 0),
     );
-    this.#count("plants compared", writers.ledger.size);
+    this.#count("plants compared", ledger.size);
   }
 
   /** Everything that needs no commit is answered while the disk hangs, and readiness says that writes are not. */
-  async #look(url: string, { ledger }: Writers): Promise<void> {
+  async #look(url: string, ledger: Ledger): Promise<void> {
     const { random } = this.#budget;
     const known = ledger.listCertain();
     for (let look = 0; look < LOOKS && this.faults.length === 0; look++) {
@@ -161,67 +160,6 @@ class DiskHangs implements Finding {
     this.figures[name] = (this.figures[name] ?? 0) + by;
   }
 }
-
-/** Clients that create one plant after the other, and know what has to become of each. */
-class Writers {
-  readonly ledger = new Ledger();
-  readonly faults: string[] = [];
-  acknowledged = 0;
-  answerMsMax = 0;
-  /** Of each client. */
-  readonly refusals = Array.from({ length: WRITERS }, () => 0);
-  /** What is sent and refused before its end is in no commit: the one that hangs had begun. */
-  isBehindHang = false;
-  /** From now on an answer may fail to come. */
-  isServiceEnding = false;
-  readonly #url: string;
-  readonly #plants = makePlantsFrom(1);
-  readonly #running: Promise<unknown>;
-  #isOver = false;
-
-  constructor(url: string) {
-    this.#url = url;
-    this.#running = Promise.all(this.refusals.map((_, nth) => this.#run(nth)));
-  }
-
-  /** Resolves when every client has its last answer. */
-  async stop(): Promise<void> {
-    this.#isOver = true;
-    await this.#running;
-  }
-
-  async #run(nth: number): Promise<void> {
-    while (!this.#isOver) {
-      const plant = this.#plants.next().value;
-      const settle = this.ledger.begin({ kind: "create", plant });
-      const isBehind = this.isBehindHang;
-      const sentAtMs = performance.now();
-      const response = await sendPlant(this.#url, plant).catch(() => undefined);
-      const body = await response?.text().catch(() => undefined);
-      if (response === undefined || body === undefined) {
-        if (this.isServiceEnding) return;
-        this.faults.push(`${plant.id}: the connection was closed`);
-        continue;
-      }
-      this.answerMsMax = Math.max(this.answerMsMax, performance.now() - sentAtMs);
-      if (response.status === 200) {
-        this.acknowledged++;
-        settle({ status: 200, body, isReplay: isReplay(response) });
-        continue;
-      }
-      this.refusals[nth] = (this.refusals[nth] ?? 0) + 1;
-      if (response.status !== 503) this.faults.push(`${plant.id}: ${response.status} ${body}`);
-      if (saysNothingStored(body) || (isBehind && this.isBehindHang)) settle("refused");
-      // A service that stops refuses at once.
-      if (this.isServiceEnding) await Bun.sleep(ASK_EVERY_MS);
-    }
-  }
-}
-
-const saysNothingStored = (body: string): boolean =>
-  (["overloaded", "store_busy"] as const).some((name) =>
-    body.includes(`"error":${catalogue[name].code},`),
-  );
 
 export const diskHang: Scenario = {
   title: "while a sync hangs only writes wait, and none is stored after its refusal",

@@ -14,7 +14,7 @@ import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
-import { memory, slowClients } from "./memory.ts";
+import { memory } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
@@ -38,7 +38,6 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   cluster,
   "cluster-cheat": clusterCheat,
   overload,
-  "slow-clients": slowClients,
   memory,
   soak,
   fuzz,

@@ -1,26 +1,14 @@
-/**
- * Clients that take nothing of what they ask for, send nothing more of what they began, or do so very slowly: memory
- * stays bounded, others are served meanwhile, and the slow ones are cut off.
- */
+/** Clients that read nothing of their answers, or finish nothing that they send: memory stays bounded, others are served. */
 
 import { Database } from "bun:sqlite";
 import type { Socket } from "bun";
-import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { limits } from "../support/limits.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { PATIENCE_MS, until } from "../support/until.ts";
 import { formatRequest } from "./connection.ts";
-import {
-  type Budget,
-  endsAfter,
-  type Finding,
-  runEach,
-  type Scenario,
-  within,
-} from "./scenario.ts";
+import { endsAfter, type Finding, runEach, type Scenario } from "./scenario.ts";
 import {
   countDescriptors,
   measurePeakMemoryBytes,
@@ -39,84 +27,20 @@ const LARGE_LENGTH = 349_000;
 const LARGE_CHANGES = 60;
 const OPENED_TOGETHER = 50;
 
-interface Terms {
-  readonly clients: number;
-  readonly holdSeconds: number;
-  readonly settings: Readonly<Record<string, string>>;
-}
-
-/** What each client does. */
-interface Attack {
-  /** One request, or these in turns. */
-  readonly sends: (url: string) => string | readonly string[] | Promise<string>;
-  /** Sent byte by byte behind it, over and over. */
-  readonly trickle?: string;
-  /** Reads what comes. The service then ends the connection by itself, and says so if this is more than nothing. */
-  readonly farewell?: RegExp;
-}
-
 export const memory: Scenario = {
   title: "clients that read or finish nothing cannot take more than 256 MB",
   missing: missingFigures,
-  run: (budget) =>
-    run(
-      Object.fromEntries(Object.entries(attacks).map(([name, sends]) => [name, { sends }])),
-      budget,
-      {
-        clients: budget.isShort ? 60 : 500,
-        holdSeconds: budget.isShort ? 0.5 : 8,
-        settings: {},
-      },
-    ),
+  run: async (budget) => {
+    using folder = makeTemporaryFolder();
+    const model = join(folder.path, "model.db");
+    makeModel(model);
+    // Not without waiting: the model would be gone.
+    return await runEach(Object.keys(attacks), budget, (name, { tell, isShort = false }) => {
+      tell(name);
+      return attack(attacks[name] as Attack, isShort, model);
+    });
+  },
 };
-
-export const slowClients: Scenario = {
-  title: "slow and idle clients are cut off, and others are served meanwhile",
-  missing: missingFigures,
-  run: (budget) =>
-    run(slow, budget, {
-      clients: budget.isShort ? 60 : 1_000,
-      holdSeconds: 0,
-      settings: {
-        ...limits({ readSecondsMax: 4, queueSecondsMax: 4, idleSecondsMax: 9 }),
-      },
-    }),
-};
-
-async function run(
-  all: Readonly<Record<string, Attack>>,
-  budget: Budget,
-  terms: Terms,
-): Promise<Finding> {
-  const limiter = findLimiter();
-  using folder = makeTemporaryFolder();
-  const model = join(folder.path, "model.db");
-  makeModel(model);
-  const { figures, faults } = await runEach(Object.keys(all), budget, (name, { tell }) => {
-    tell(`${terms.clients} clients: ${name}`);
-    return attack(all[name] as Attack, terms, model, limiter);
-  });
-  const isLimited = Number(limiter.length > 0);
-  return { figures: { "in a control group of 256 MB": isLimited, ...figures }, faults };
-}
-
-/**
- * A command that runs another in a control group, where the kernel ends it past the limit. Empty where there is no
- * systemd to make one: then only the resident memory is watched. It includes the pages of the program, which a
- * container can drop, and leaves out the buffers of sockets, which the kernel bounds by itself.
- */
-function findLimiter(): readonly string[] {
-  const scope = ["--scope", "--quiet", "--collect", "-p", "MemorySwapMax=0"];
-  const limit = ["-p", `MemoryMax=${MEMORY_BYTES_MAX}`];
-  const commands = [
-    ["systemd-run", "--user", ...scope, ...limit],
-    ["systemd-run", ...scope, ...limit],
-  ];
-  const works = (command: string[]): boolean =>
-    Bun.which("systemd-run") !== null &&
-    Bun.spawnSync([...command, "true"], { stdout: "ignore", stderr: "ignore" }).success;
-  return commands.find(works) ?? [];
-}
 
 /** The store that every attack begins with. */
 function makeModel(path: string): void {
@@ -135,37 +59,34 @@ function makeModel(path: string): void {
   );
 }
 
+/** What each client sends: one request, or these in turns. */
+type Attack = (url: string) => string | readonly string[] | Promise<string>;
+
 /** On a service of its own: memory that one attack took does not count for the next. */
-async function attack(
-  kind: Attack,
-  { clients, holdSeconds, settings }: Terms,
-  model: string,
-  limiter: readonly string[],
-): Promise<Finding> {
-  const prepare = (path: string): void => copyFileSync(model, path);
-  await using service = await startTorturedService(settings, clients + 200, prepare, limiter);
+async function attack(sends: Attack, isShort: boolean, model: string): Promise<Finding> {
+  const clients = isShort ? 60 : 500;
+  await using service = await startTorturedService({}, clients + 200, model);
   const faults: string[] = [];
-  const requests = [await kind.sends(service.url)].flat();
+  const requests = [await sends(service.url)].flat();
   const before = countDescriptors(service.pid);
-  const opened: SlowClient[] = [];
+  const opened: DeafClient[] = [];
   while (opened.length < clients && service.isAlive()) {
     const length = Math.min(OPENED_TOGETHER, clients - opened.length);
     const opening = Array.from({ length }, (_, index) => {
       const request = requests[(opened.length + index) % requests.length] as string;
-      return openSlow(service.url, request, kind);
+      return openDeaf(service.url, request);
     });
     opened.push(...(await Promise.all(opening)));
   }
   const countServed = (): number =>
     opened.filter(({ status }) => status > 0 && status < 500).length;
-  const isHeld = endsAfter(holdSeconds);
+  const isHeld = endsAfter(isShort ? 0.5 : 8);
   // Longer if the machine is so busy that none was answered yet.
   const isTooLate = endsAfter(PATIENCE_MS / 1_000);
   do {
     faults.push(...(await findFaults(service.url)));
     await Bun.sleep(100);
   } while ((!isHeld() || (countServed() === 0 && !isTooLate())) && service.isAlive());
-  if (kind.farewell !== undefined) faults.push(...(await findUncut(opened, kind.farewell)));
   const served = countServed();
   for (const { socket } of opened) socket.terminate();
   if (!service.isAlive()) return { figures: {}, faults: [...faults, "the process died"] };
@@ -182,19 +103,8 @@ async function attack(
   };
 }
 
-/** Those that the service has not ended, or not with these words. */
-async function findUncut(opened: readonly SlowClient[], farewell: RegExp): Promise<string[]> {
-  await within(PATIENCE_MS, Promise.all(opened.map(({ closed }) => closed)));
-  const uncut = opened.filter(({ isOpen }) => isOpen).length;
-  const others = opened.filter(({ text }) => !farewell.test(text));
-  return [
-    ...(uncut > 0 ? [`${uncut} are not cut off after ${PATIENCE_MS} ms`] : []),
-    ...(others.length > 0 ? [`${others.length} were told ${others[0]?.text}`] : []),
-  ];
-}
-
 /** The first two need no token, those that read one that may read, and the batches one that may write. */
-const attacks: Readonly<Record<string, Attack["sends"]>> = {
+const attacks: Readonly<Record<string, Attack>> = {
   "unread script": async (url) => {
     const page = await (await fetch(`${url}/docs`)).text();
     const script = /<script[^>]* src="([^"]+)"/.exec(page)?.[1];
@@ -235,35 +145,6 @@ const attacks: Readonly<Record<string, Attack["sends"]>> = {
   ],
 };
 
-const TOO_SLOW = /^HTTP\/1\.1 408 [^]*"error":4008/;
-const POST = formatRequest("POST", "/plants", "", "Content-Type: application/json\r\n");
-const withLength = (body: string): string =>
-  POST.replace("Content-Length: 0", "Content-Length: 500") + body;
-
-/** The runtime gives a head about twelve seconds, whatever is configured. */
-const slow: Readonly<Record<string, Attack>> = {
-  "a head that trickles": {
-    sends: () => [POST.replace(/\r\n\r\n$/, "\r\n"), formatRequest("GET", "/token")],
-    trickle: "X-Slow: a\r\n",
-    farewell: /^/,
-  },
-  "nothing after an answer": {
-    sends: () => formatRequest("GET", "/token"),
-    farewell: /^HTTP\/1\.1 200 /,
-  },
-  "a body that trickles": {
-    sends: () => withLength('{"id":-1,"name":"'),
-    trickle: "slow",
-    farewell: TOO_SLOW,
-  },
-  "chunks that trickle": {
-    sends: () => POST.replace("Content-Length: 0", "Transfer-Encoding: chunked"),
-    trickle: "1\r\n \r\n",
-    farewell: TOO_SLOW,
-  },
-  "a body that stops": { sends: () => withLength('{"id":-1,'), farewell: TOO_SLOW },
-};
-
 const formatArray = (): string =>
   formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`);
 
@@ -286,38 +167,18 @@ const formatBatch = (lines: string): string =>
       `${lines.length.toString(16)}\r\n${lines}\r\n`,
   );
 
-const TRICKLE_MS = 250;
-
-interface SlowClient {
+interface DeafClient {
   readonly socket: Socket;
-  readonly closed: Promise<void>;
-  isOpen: boolean;
   /** Of its answer, when it has begun. */
   status: number;
-  /** The beginning of all that came. */
-  text: string;
 }
 
-/** Sends as much of the request as the service takes. Reads nothing unless it waits for a farewell. */
-async function openSlow(
-  url: string,
-  request: string,
-  { trickle = "", farewell }: Attack,
-): Promise<SlowClient> {
+/** Sends as much of the request as the service takes, and reads nothing. */
+async function openDeaf(url: string, request: string): Promise<DeafClient> {
   const { hostname, port } = new URL(url);
-  const { promise: closed, resolve } = Promise.withResolvers<void>();
   let unsent: Uint8Array = Buffer.from(request);
   const write = (socket: Socket): void => {
     unsent = unsent.subarray(Math.max(0, socket.write(unsent)));
-  };
-  let at = 0;
-  const timer = setInterval(() => {
-    if (trickle !== "") client.socket.write(trickle[at++ % trickle.length] ?? "");
-  }, TRICKLE_MS);
-  const end = (): void => {
-    clearInterval(timer);
-    client.isOpen = false;
-    resolve();
   };
   const socket: Socket = await Bun.connect({
     hostname,
@@ -325,15 +186,12 @@ async function openSlow(
     socket: {
       data(reading, bytes) {
         client.status ||= Number(bytes.toString("latin1", 9, 12));
-        if (client.text.length < 1_000) client.text += bytes.toString("latin1", 0, 1_000);
-        if (farewell === undefined) reading.pause();
+        reading.pause();
       },
       drain: write,
-      close: end,
-      error: end,
     },
   });
-  const client: SlowClient = { socket, closed, isOpen: true, status: 0, text: "" };
+  const client: DeafClient = { socket, status: 0 };
   write(socket);
   return client;
 }

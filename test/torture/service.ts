@@ -1,6 +1,6 @@
 /** The service under torture: a process of its own, on a store of its own, with the settings of this process. */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { copyFileSync, readdirSync, readFileSync } from "node:fs";
 import { spawnService } from "../support/command.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
@@ -26,21 +26,19 @@ interface Ending {
 const DESCRIPTORS_OF_ITS_OWN = 200;
 
 /**
- * The log goes to a file, as it does in production: a torture makes more of it than this process wants
- * to hold. `connections` is how many it must be able to have at one time; `prepare` may fill the store; `wrapper` is a
- * command to run it under.
+ * The log goes to a file, as it does in production: a torture makes more of it than this process wants to hold.
+ * `connections` is how many it must be able to have at one time; `model` is a store to begin with a copy of.
  */
 export async function startTorturedService(
   settings: Readonly<Record<string, string>> = {},
   connections = 1_000,
-  prepare: (path: string) => void = () => undefined,
-  wrapper: readonly string[] = [],
+  model?: string,
 ): Promise<TorturedService> {
   await using opened = new AsyncDisposableStack();
   const folder = opened.use(makeTemporaryFolder());
   const path = `${folder.path}/plants.db`;
   const logPath = `${folder.path}/log`;
-  prepare(path);
+  if (model !== undefined) copyFileSync(model, path);
   const child = opened.use(
     await spawnService(
       {
@@ -51,7 +49,6 @@ export async function startTorturedService(
         ...ownSettings(),
       },
       [
-        ...wrapper,
         "sh",
         "-c",
         `ulimit -n ${connections + DESCRIPTORS_OF_ITS_OWN} && exec "$@" 2>"$0"`,

@@ -70,7 +70,6 @@ const shorts: Readonly<Record<string, Short>> = {
     },
     inLongOnly: true,
   },
-  "slow-clients": { seconds: 0, inLongOnly: true },
   memory: { seconds: 0, inLongOnly: true },
   soak: { seconds: 1, atLeast: { requests: 500 } },
   fuzz: {
