@@ -95,18 +95,6 @@ export class Ledger {
     };
   }
 
-  /**
-   * For a plant to which several clients write in an unknown order: whatever one of them may have left stays possible.
-   * `isDone` says that the answer was a success.
-   */
-  share(operation: Operation, isDone: boolean): void {
-    const id = idOf(operation);
-    const state = "plant" in operation ? operation.plant : undefined;
-    const before = this.#states.get(id) ?? [undefined];
-    const mayBeAbsent = !(isDone && state !== undefined);
-    this.#set(id, [...before.filter((other) => mayBeAbsent || other !== undefined), state]);
-  }
-
   /** The plant if it is certain, else undefined. */
   find(id: bigint): State {
     const states = this.#states.get(id) ?? [];
@@ -140,18 +128,6 @@ export class Ledger {
         );
     }
     return faults;
-  }
-
-  /** Takes these rows, which were compared, for what is stored. What may still come stays possible. */
-  adopt(rows: Iterable<StoredPlant>): void {
-    const stored = new Map([...rows].map((row) => [row.id, row]));
-    for (const [id, states] of this.#states) {
-      const row = stored.get(id);
-      if (row !== undefined) this.#set(id, [row]);
-      else if (!states.includes(undefined)) this.#states.delete(id);
-      stored.delete(id);
-    }
-    for (const [id, row] of stored) this.#set(id, [row]);
   }
 
   #set(id: bigint, states: readonly State[]): undefined {

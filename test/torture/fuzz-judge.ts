@@ -1,7 +1,6 @@
 /** One request and its answer: whether that is an answer, whether it is right, and what it stored. */
 
 import { catalogue } from "../../src/domain/errors.ts";
-import { idOf, type Ledger, type Operation } from "../support/model.ts";
 import { findPlantByOracle } from "../support/oracle.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
@@ -10,53 +9,81 @@ import { readBody } from "./connection.ts";
 import { findDeliberateRefusal } from "./creators.ts";
 import { isOwnId, type SoundRequest, valuesOf } from "./fuzz-requests.ts";
 
+/** What may be stored under an id; certain after a success. No request removes a plant. */
+interface Known {
+  readonly contents: readonly string[];
+  readonly isCertain: boolean;
+}
+
 interface Circumstances {
-  readonly ledger: Ledger;
+  readonly stored: Map<bigint, Known>;
   /** The connection: it alone writes to its own ids. */
   readonly owner: number;
   readonly bodyBytesMax: number;
 }
 
-/** A batch, a write, a write of what is no plant, or anything else. */
-type Asked = Operation | "batch" | "no plant" | "other";
+/** One plant of a request; undefined where the oracle finds none. */
+interface Write {
+  readonly plant: StoredPlant | undefined;
+  /** Undefined if it may have happened or not. */
+  readonly status: number | undefined;
+  /** Of the answer to it alone. */
+  readonly body?: string | undefined;
+  readonly isReplacement?: boolean;
+}
 
-/** What is wrong; the ledger knows afterwards what came of it. */
+/** What is wrong; `stored` says afterwards what came of it. */
 export function judge(
   request: SoundRequest,
   answer: WireAnswer | undefined,
   circumstances: Circumstances,
 ): string[] {
-  const asked = findOperation(request);
-  const isHead = request.method === "HEAD";
+  const isHead = request.line.startsWith("HEAD ");
   const faults = answer === undefined ? [] : judgeForm(answer, isHead);
   if (answer !== undefined && !isHead && isOfRuntime(answer))
     faults.push(`the runtime's own ${answer.status}`);
-  const isAccepted = answer !== undefined && answer.status < 300;
-  if (asked !== "other" && isAccepted && !isEntitled(request))
+  const isDone = answer !== undefined && answer.status < 300;
+  if (isDone && request.line.startsWith("DELETE "))
+    faults.push(`${answer.status}, and no plant met the condition`);
+  const writes = findWrites(request, answer);
+  if (isEntitled(request))
+    return [...faults, ...writes.flatMap((write) => settle(write, request, circumstances))];
+  if (writes.length > 0 && isDone)
     faults.push(`${answer.status} for a request without a right to it`);
-  if (asked === "other" || !isEntitled(request)) return faults;
-  if (asked === "batch") faults.push(...settleBatch(request, answer, circumstances));
-  else if (asked !== "no plant") faults.push(...settle(asked, request, answer, circumstances));
-  else if (answer?.status === 200) faults.push("200 for what is no plant");
   return faults;
 }
 
+const BATCH = "POST /plants/batch";
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
-function findOperation({ method, target, body }: SoundRequest): Asked {
-  const path = target.replace(/^https?:\/\/[^/?]*/, "").replace(/\?.*$/s, "");
-  if (path === "/plants" && method === "POST") return asWrite("create", findPlantByOracle(body));
-  if (path === "/plants/batch" && method === "POST") return "batch";
+function findWrites(request: SoundRequest, answer: WireAnswer | undefined): Write[] {
+  const { line, body: sent = Buffer.alloc(0) } = request;
+  const [method, target = ""] = line.split(" ");
+  const path = target.replace(/\?.*$/s, "");
+  const isUnknown =
+    answer === undefined ||
+    (answer.status === 503 && findDeliberateRefusal(answer) === "store_unavailable");
+  const status = isUnknown ? undefined : answer.status;
+  const body = answer && readBody(answer);
+  if (line === "POST /plants") return [{ plant: findPlantByOracle(sent), status, body }];
+  if (line === BATCH) return findLines(sent, answer);
   const digits = /^\/plants\/([^/]+)$/.exec(path)?.[1] ?? "";
-  if (!PLAIN_INTEGER.test(digits) || BigInt.asIntN(64, BigInt(digits)) !== BigInt(digits))
-    return "other";
-  const id = BigInt(digits);
-  if (method === "DELETE") return { kind: "remove", id };
-  return method === "PUT" ? asWrite("replace", findReplacement(body, id)) : "other";
+  if (method !== "PUT" || !PLAIN_INTEGER.test(digits)) return [];
+  return [{ plant: findReplacement(sent, BigInt(digits)), status, body, isReplacement: true }];
 }
 
-const asWrite = (kind: "create" | "replace", plant: StoredPlant | undefined): Asked =>
-  plant === undefined ? "no plant" : { kind, plant };
+function findLines(body: Uint8Array, answer: WireAnswer | undefined): Write[] {
+  if (answer !== undefined && answer.status !== 200) return [];
+  const told = Bun.JSONL.parse(answer === undefined ? "" : readBody(answer));
+  const results = told as { line: number; status: number }[];
+  const statusOf = new Map(results.map(({ line, status }) => [line, status]));
+  const lines = Buffer.from(body).toString("latin1").split("\n");
+  return lines.map((line, index) => {
+    const status = statusOf.get(index + 1) ?? 0;
+    const plant = findPlantByOracle(Buffer.from(line, "latin1"));
+    return { plant, status: answer === undefined || status === 503 ? undefined : status };
+  });
+}
 
 /** An id in the body stands behind the one of the path, and so counts, and has to be the same. */
 function findReplacement(body: Uint8Array, id: bigint): StoredPlant | undefined {
@@ -109,75 +136,46 @@ function isCatalogued(body: string, status: number): boolean {
   }
 }
 
+const contentOf = ({ name, tag }: StoredPlant): string =>
+  JSON.stringify({ name, tag: tag ?? undefined });
+
 function settle(
-  operation: Operation,
+  { plant, status, body, isReplacement = false }: Write,
   request: SoundRequest,
-  answer: WireAnswer | undefined,
-  { ledger, owner, bodyBytesMax }: Circumstances,
+  { stored, owner, bodyBytesMax }: Circumstances,
 ): string[] {
-  const id = idOf(operation);
-  const isUnknown =
-    answer === undefined ||
-    (answer.status === 503 && findDeliberateRefusal(answer) === "store_unavailable");
-  const isDone = answer !== undefined && answer.status < 300;
-  if (!isOwnId(id, owner)) {
-    if (isUnknown || isDone) ledger.share(operation, isDone);
-    return [];
-  }
-  const settled = ledger.begin(operation);
-  if (isUnknown) return [];
-  if (isDone) {
-    const fault = settled({ status: answer.status, body: readBody(answer) });
-    return fault === undefined ? [] : [fault];
-  }
-  const isDue =
-    operation.kind !== "remove" && request.body.length <= bodyBytesMax && isPlain(request);
-  if (!isDue || answer.status === 503) {
-    settled("refused");
-    return [];
-  }
-  const fault = settled({ status: answer.status });
-  return fault === undefined ? [] : [`${fault}: ${readBody(answer)}`];
+  if (plant === undefined) return status === 200 ? ["200 for what is no plant"] : [];
+  const content = contentOf(plant);
+  const { contents, isCertain } = stored.get(plant.id) ?? { contents: [], isCertain: false };
+  if (status === undefined) stored.set(plant.id, { contents: [...contents, content], isCertain });
+  if (status === 200) stored.set(plant.id, { contents: [content], isCertain: true });
+  if (status === undefined || status === 503) return [];
+  const isDone = status === 200;
+  if (isDone && body !== undefined && body !== content) return [`200 ${body} to ${content}`];
+  const isCreateOver = !isReplacement && isCertain && (isDone || status === 409);
+  if (isCreateOver && isDone !== contents.includes(content))
+    return [`${status} to create ${content} over ${contents.join()}`];
+  const isTaken = status === 409 && contents.length > 0;
+  const isDue = isOwnId(plant.id, owner) && hasNoReason(request, bodyBytesMax);
+  return isDue && !isDone && !isTaken ? [`${status} to ${content}`] : [];
 }
 
-const REASONS: ReadonlySet<string> = new Set([
-  "if-match",
-  "if-none-match",
-  "content-encoding",
-  "expect",
-]);
+const REASONS = ["if-match", "if-none-match", "content-encoding", "expect"];
 
-/** No condition, encoding or type that could be a reason to refuse. */
-function isPlain(request: SoundRequest): boolean {
-  return (
+/** No length, condition, encoding or type that could be a reason to refuse. */
+const hasNoReason = (request: SoundRequest, bodyBytesMax: number): boolean =>
+  request.line === BATCH ||
+  ((request.body?.length ?? 0) <= bodyBytesMax &&
     valuesOf(request, "content-type").join() === "application/json" &&
-    request.fields.every(([name]) => !REASONS.has(name))
-  );
-}
+    REASONS.every((name) => valuesOf(request, name).length === 0));
 
-function settleBatch(
-  request: SoundRequest,
-  answer: WireAnswer | undefined,
-  { ledger, owner }: Circumstances,
-): string[] {
-  if (answer !== undefined && answer.status !== 200) return [];
-  const told = Bun.JSONL.parse(answer === undefined ? "" : readBody(answer));
-  const results = told as { line: number; status: number }[];
-  const statusOf = new Map(results.map(({ line, status }) => [line, status]));
-  const lines = Buffer.from(request.body).toString("latin1").split("\n");
-  return lines.flatMap((line, index) => {
-    const plant = findPlantByOracle(Buffer.from(line, "latin1"));
-    const status = statusOf.get(index + 1);
-    if (plant === undefined)
-      return status === 200 ? [`line ${index + 1} is no plant, and 200`] : [];
-    const isUnknown = answer === undefined || status === 503;
-    const operation: Operation = { kind: "create", plant };
-    if (!isOwnId(plant.id, owner)) {
-      if (isUnknown || status === 200) ledger.share(operation, status === 200);
-      return [];
-    }
-    const settled = ledger.begin(operation);
-    const fault = isUnknown ? undefined : settled({ status: status ?? 0 });
-    return fault === undefined ? [] : [`line ${index + 1}: ${fault}`];
-  });
+/** All differences between these rows and what the answers said. */
+export function compare(rows: readonly StoredPlant[], stored: Circumstances["stored"]): string[] {
+  const found = new Set(rows.map(({ id }) => id));
+  const lost = [...stored].filter(([id, { isCertain }]) => isCertain && !found.has(id));
+  const wrong = rows.filter((row) => !stored.get(row.id)?.contents.includes(contentOf(row)));
+  return [
+    ...lost.map(([id]) => `${id}: lost after it was acknowledged`),
+    ...wrong.map((row) => `${row.id}: stored, but not acknowledged so: ${contentOf(row)}`),
+  ];
 }

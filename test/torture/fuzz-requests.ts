@@ -21,37 +21,33 @@ export const isOwnId = (id: bigint, index: number): boolean =>
 const TOKEN = `Authorization: Bearer ${TEST_TOKEN}`;
 const JSON_TYPE = "Content-Type: application/json";
 
-/** Each as it is sent; without a body it has no length either. */
-function formatSound(line: string, fields: readonly string[], body?: Uint8Array): Buffer {
+export interface SoundRequest {
+  /** Its method and target. */
+  readonly line: string;
+  /** Each has one field, or several lines. */
+  readonly fields: readonly string[];
+  readonly body?: Uint8Array;
+}
+
+/** Without a body it has no length either. */
+export function format({ line, fields, body }: SoundRequest): Buffer {
   const length = body === undefined ? [] : [`Content-Length: ${body.length}`];
   const head = [`${line} HTTP/1.1`, "Host: plants.example", ...fields, ...length].join("\r\n");
   return Buffer.concat([Buffer.from(`${head}\r\n\r\n`, "latin1"), body ?? Buffer.alloc(0)]);
 }
 
-export const formatCreate = (id: bigint, name = "sound"): Buffer =>
-  formatSound("POST /plants", [TOKEN, JSON_TYPE], Buffer.from(`{"id":${id},"name":"${name}"}`));
+export const makeCreate = (id: bigint, name = "sound"): SoundRequest => ({
+  line: "POST /plants",
+  fields: [TOKEN, JSON_TYPE],
+  body: Buffer.from(`{"id":${id},"name":"${name}"}`),
+});
 
-export interface SoundRequest {
-  readonly method: string;
-  readonly target: string;
-  /** Names in lower case; each byte of a value a character. */
-  readonly fields: readonly (readonly [name: string, value: string])[];
-  readonly body: Uint8Array;
-}
-
-export function parseSound(bytes: Buffer): SoundRequest {
-  const headEnd = bytes.indexOf("\r\n\r\n");
-  const [line = "", ...lines] = bytes.toString("latin1", 0, headEnd).split("\r\n");
-  const [method = "", target = ""] = line.split(" ");
-  const fields = lines.map((field): [string, string] => {
-    const colon = field.indexOf(":");
-    return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
-  });
-  return { method, target, fields, body: bytes.subarray(headEnd + 4) };
-}
-
+/** Of each field of this name, which is in lower case. */
 export const valuesOf = ({ fields }: SoundRequest, name: string): string[] =>
-  fields.flatMap(([other, value]) => (other === name ? [value] : []));
+  fields
+    .flatMap((lines) => lines.split("\r\n"))
+    .filter((field) => field.toLowerCase().startsWith(`${name}:`))
+    .map((field) => field.slice(name.length + 1).trim());
 
 /** A body about this id, in any notation or nearly so, or about anything. */
 function makePlantBody(id: bigint, random: Random): Buffer {
@@ -63,23 +59,18 @@ function makePlantBody(id: bigint, random: Random): Buffer {
   return fc.sample(body, { seed: random.below(2 ** 31), numRuns: 1 })[0] as Buffer;
 }
 
-type Make = (own: bigint, id: bigint, random: Random) => Buffer;
+type Make = (own: bigint, id: bigint, random: Random) => SoundRequest;
 
 /** `own` exists already, `id` does not. */
 const makes: readonly (readonly [weight: number, make: Make])[] = [
-  [
-    55,
-    (_own, id, random) =>
-      formatSound("POST /plants", [TOKEN, JSON_TYPE], makePlantBody(id, random)),
-  ],
+  [55, (_own, id, random) => ({ ...makeCreate(id), body: makePlantBody(id, random) })],
   [
     15,
-    (own, _id, random) =>
-      formatSound(
-        `PUT /plants/${own}`,
-        [TOKEN, JSON_TYPE, ...makeConditions(random)],
-        makePlantBody(own, random),
-      ),
+    (own, _id, random) => ({
+      line: `PUT /plants/${own}`,
+      fields: [TOKEN, JSON_TYPE, ...makeConditions(random)],
+      body: makePlantBody(own, random),
+    }),
   ],
   [
     5,
@@ -87,42 +78,51 @@ const makes: readonly (readonly [weight: number, make: Make])[] = [
       const lines = Array.from({ length: 1 + random.below(6) }, (_, index) =>
         makePlantBody(id + BigInt(index), random),
       );
-      const body = Buffer.concat(lines.flatMap((line) => [line, Buffer.from("\n")]));
-      return formatSound("POST /plants/batch", [TOKEN, "Content-Type: application/x-ndjson"], body);
+      return {
+        line: "POST /plants/batch",
+        fields: [TOKEN, "Content-Type: application/x-ndjson"],
+        body: Buffer.concat(lines.flatMap((line) => [line, Buffer.from("\n")])),
+      };
     },
   ],
   [
     8,
-    (_own, id, random) =>
-      formatSound("POST /plants", makeOddFields(random), makePlantBody(id, random)),
+    (_own, id, random) => ({
+      line: "POST /plants",
+      fields: makeOddFields(random),
+      body: makePlantBody(id, random),
+    }),
   ],
-  [4, (own, _id, random) => formatSound(`GET /plants/${own}`, [TOKEN, ...makeConditions(random)])],
-  [4, (_own, id, random) => formatSound(`GET /plants/${id}${random.pick(odd)}`, [TOKEN])],
-  [
-    4,
-    (own, _id, random) =>
-      formatSound(`GET /plants?${makeQuery(own, random)}`, [TOKEN, makeAccept(random)]),
-  ],
-  [2, (_own, _id, random) => formatSound(`GET /tags?${makeQuery(1n, random)}`, [TOKEN])],
+  [4, (own, _id, random) => makeGet(`/plants/${own}`, ...makeConditions(random))],
+  [4, (_own, id, random) => makeGet(`/plants/${id}${random.pick(odd)}`)],
+  [4, (own, _id, random) => makeGet(`/plants?${makeQuery(own, random)}`, makeAccept(random))],
+  [2, (_own, _id, random) => makeGet(`/tags?${makeQuery(1n, random)}`)],
   [
     2,
-    (own, id, random) =>
-      formatSound(`DELETE /plants/${random.pick([own, id])}`, [TOKEN, 'If-Match: "none"']),
+    (own, id, random) => ({
+      line: `DELETE /plants/${random.pick([own, id])}`,
+      fields: [TOKEN, 'If-Match: "none"'],
+    }),
   ],
   [
     1,
-    (_own, _id, random) =>
-      formatSound(`${random.pick(["HEAD", "OPTIONS", "PATCH", "TRACE"])} ${random.pick(paths)}`, [
-        TOKEN,
-      ]),
+    (_own, _id, random) => ({
+      line: `${random.pick(["HEAD", "OPTIONS", "PATCH", "TRACE"])} ${random.pick(paths)}`,
+      fields: [TOKEN],
+    }),
   ],
 ];
+
+const makeGet = (target: string, ...fields: readonly string[]): SoundRequest => ({
+  line: `GET ${target}`,
+  fields: [TOKEN, ...fields],
+});
 
 const paths = ["/plants", "/livez", "/token", "/nowhere", "/plants/1", "/openapi.json"];
 const odd = ["", ..."%31 .0 e0 / ? %00 0000000000000000 % + #1".split(" ")];
 const weightOfAll = makes.reduce((sum, [weight]) => sum + weight, 0);
 
-export function makeSound(own: bigint, id: bigint, random: Random): Buffer {
+export function makeSound(own: bigint, id: bigint, random: Random): SoundRequest {
   let left = random.below(weightOfAll);
   for (const [weight, make] of makes) {
     if (left < weight) return make(own, id, random);
@@ -213,8 +213,10 @@ export const HIDDEN_NAME = "hidden";
 /** A request that hides another, or bytes that were one or two requests before they were mutated. */
 export function makeRaw(id: bigint, random: Random): Buffer {
   if (random.chance(40)) return hideInBody(id, random);
-  let bytes: Buffer = random.chance(30) ? makeSound(id, id, random) : formatChunked(id, random);
-  if (random.chance(40)) bytes = Buffer.concat([bytes, formatCreate(id + 1n)]);
+  let bytes: Buffer = random.chance(30)
+    ? format(makeSound(id, id, random))
+    : formatChunked(id, random);
+  if (random.chance(40)) bytes = Buffer.concat([bytes, format(makeCreate(id + 1n))]);
   for (let left = 1 + random.below(3); left > 0; left--) bytes = mutate(bytes, random, pieces);
   return bytes;
 }
@@ -225,7 +227,7 @@ function formatChunked(id: bigint, random: Random): Buffer {
   const chunks = [body.slice(0, at), body.slice(at), ""];
   const text = chunks.map((chunk) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join("");
   const fields = [TOKEN, JSON_TYPE, "Transfer-Encoding: chunked"];
-  return Buffer.concat([formatSound("POST /plants", fields), Buffer.from(text)]);
+  return Buffer.concat([format({ line: "POST /plants", fields }), Buffer.from(text)]);
 }
 
 /**
@@ -233,7 +235,7 @@ function formatChunked(id: bigint, random: Random): Buffer {
  * it, both are to be refused.
  */
 function hideInBody(id: bigint, random: Random): Buffer {
-  const hidden = formatCreate(id, HIDDEN_NAME);
+  const hidden = format(makeCreate(id, HIDDEN_NAME));
   const size = Buffer.from(`${hidden.length.toString(16)}\r\n`);
   const body = random.pick([
     [hidden],
@@ -243,5 +245,5 @@ function hideInBody(id: bigint, random: Random): Buffer {
   ]);
   const line = random.pick(["POST /plants", "GET /livez", "POST /nowhere", "DELETE /livez"]);
   const doubt = random.pick(pieces).toString("latin1").replace(/\r\n$/, "");
-  return formatSound(line, [TOKEN, JSON_TYPE, doubt], Buffer.concat(body));
+  return format({ line, fields: [TOKEN, JSON_TYPE, doubt], body: Buffer.concat(body) });
 }

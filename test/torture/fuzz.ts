@@ -2,19 +2,19 @@
 
 import { Database } from "bun:sqlite";
 import { limits } from "../support/limits.ts";
-import { Ledger } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import type { WireAnswer } from "../support/wire.ts";
 import { Connection, endsConnection, formatRequest } from "./connection.ts";
-import { judge, judgeForm } from "./fuzz-judge.ts";
+import { compare, judge, judgeForm } from "./fuzz-judge.ts";
 import {
   firstIdOf,
-  formatCreate,
+  format,
   HIDDEN_NAME,
+  makeCreate,
   makeRaw,
   makeSound,
-  parseSound,
+  type SoundRequest,
 } from "./fuzz-requests.ts";
 import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 import { startTorturedService, type TorturedService } from "./service.ts";
@@ -66,7 +66,7 @@ class Campaign {
   readonly #sound: TorturedService;
   readonly #raw: TorturedService;
   readonly #seed: number;
-  readonly #ledger = new Ledger();
+  readonly #stored: Parameters<typeof compare>[1] = new Map();
   readonly #statuses = new Map<number, number>();
   readonly #counts = { raw: 0, sound: 0 };
   #connections = 0;
@@ -88,7 +88,7 @@ class Campaign {
       "requests, mutated in their values": this.#counts.sound,
       connections: this.#connections,
       "answers by status": byStatus.map(([status, count]) => `${status}: ${count}`).join(", "),
-      "plants stored": this.#ledger.size,
+      "plants stored": this.#stored.size,
     };
   }
 
@@ -102,11 +102,8 @@ class Campaign {
     if (!isAlive()) return;
     // Behind it nothing is under way that was not begun before.
     await this.#askSoundly(this.#connections++, []);
-    const rows = readSettledPlants(this.#sound.path);
-    // The answers have been judged one by one.
-    this.#ledger.faults.length = 0;
-    this.faults.push(...this.#ledger.compare(rows).slice(0, FAULTS_MAX));
-    this.#ledger.adopt(rows);
+    const faults = compare(readSettledPlants(this.#sound.path), this.#stored);
+    this.faults.push(...faults.slice(0, FAULTS_MAX));
     for (const { id, name } of readSettledPlants(this.#raw.path))
       if (name === HIDDEN_NAME) this.faults.push(`${id}: hidden in another request, and stored`);
   }
@@ -139,10 +136,11 @@ class Campaign {
   }
 
   /** A sound create, and then whatever requests; on a new connection where the last has ended. */
-  async #askSoundly(index: number, requests: readonly Buffer[]): Promise<void> {
+  async #askSoundly(index: number, requests: readonly SoundRequest[]): Promise<void> {
     const { url } = this.#sound;
     let connection = await Connection.open(url);
-    for (const bytes of [formatCreate(firstIdOf(index)), ...requests]) {
+    for (const request of [makeCreate(firstIdOf(index)), ...requests]) {
+      const bytes = format(request);
       if (!connection.isOpen) connection = await Connection.open(url);
       this.#counts.sound++;
       let answer: WireAnswer | undefined;
@@ -154,8 +152,8 @@ class Campaign {
       } catch (error) {
         faults.push((error as Error).message);
       }
-      const circumstances = { ledger: this.#ledger, owner: index, bodyBytesMax: BODY_BYTES_MAX };
-      faults.push(...judge(parseSound(bytes), answer, circumstances));
+      const circumstances = { stored: this.#stored, owner: index, bodyBytesMax: BODY_BYTES_MAX };
+      faults.push(...judge(request, answer, circumstances));
       if (answer === undefined || endsConnection(answer)) connection.abort();
       this.#report(faults, index, bytes);
     }
