@@ -156,6 +156,9 @@ export const expectNothingStored = (service: TestService): Promise<void> =>
 
 export interface RawConnection {
   readonly send: (bytes: string | Uint8Array) => void;
+  /** Takes the answer off what is received; undefined if the connection ends before. One request at a time. */
+  readonly ask: (request: string | Uint8Array) => Promise<WireAnswer | undefined>;
+  readonly isOpen: () => boolean;
   /** Everything received so far. */
   readonly received: () => string;
   /** Resolves to everything received, when the other side has closed the connection. */
@@ -172,9 +175,19 @@ export async function connectRaw(
 ): Promise<RawConnection> {
   const { hostname, port } = new URL(url);
   let text = "";
+  let unsent: Uint8Array = Buffer.alloc(0);
+  let isOpen = true;
   const waiting = new Set<() => void>();
   const { promise: closed, resolve: onClosed } = Promise.withResolvers<string>();
   const ready = Promise.withResolvers<void>();
+  const write = (to: Socket): void => {
+    unsent = unsent.subarray(Math.max(0, to.write(unsent)));
+  };
+  const end = (): void => {
+    isOpen = false;
+    onClosed(text);
+    for (const check of waiting) check();
+  };
   const socket: Socket = await Bun.connect({
     hostname,
     port: Number(port),
@@ -184,14 +197,44 @@ export async function connectRaw(
         text += bytes.toString("latin1");
         for (const check of waiting) check();
       },
+      drain: write,
       handshake: () => ready.resolve(),
-      close: () => onClosed(text),
-      error: () => onClosed(text),
+      close: end,
+      error: end,
     },
   });
   if (tls !== undefined) await ready.promise;
+  const send = (bytes: string | Uint8Array): void => {
+    unsent = Buffer.concat([unsent, Buffer.from(bytes)]);
+    write(socket);
+  };
+  const take = (toHead: boolean): WireAnswer | undefined => {
+    const taken = takeAnswer(text, { toHead, hasEnded: !isOpen });
+    if (taken === undefined) return undefined;
+    text = taken.rest;
+    // 100 Continue.
+    return taken.answer.status < 200 ? take(toHead) : taken.answer;
+  };
   return {
-    send: (bytes) => void socket.write(bytes),
+    send,
+    ask: (request) =>
+      new Promise((resolve, reject) => {
+        if (!isOpen) return resolve(undefined);
+        const toHead = Buffer.from(request).toString("latin1", 0, 5) === "HEAD ";
+        const check = (): void => {
+          try {
+            const answer = take(toHead);
+            if (answer === undefined && isOpen) return;
+            resolve(answer);
+          } catch (error) {
+            reject(error as Error);
+          }
+          waiting.delete(check);
+        };
+        waiting.add(check);
+        send(request);
+      }),
+    isOpen: () => isOpen,
     received: () => text,
     closed,
     receive: (pattern) =>
@@ -208,6 +251,22 @@ export async function connectRaw(
     abort: () => socket.terminate(),
   };
 }
+
+/** A request with a good token; its body is JSON unless `lines` say otherwise. */
+export function formatRequest(
+  method: string,
+  target: string,
+  body?: string,
+  lines = "Content-Type: application/json\r\n",
+): string {
+  const top = `${method} ${target} HTTP/1.1\r\n${HOST}\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n`;
+  if (body === undefined) return `${top}\r\n`;
+  return `${top}${lines}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+/** The text of a body, which is UTF-8. */
+export const readBody = ({ body }: WireAnswer): string =>
+  Buffer.from(body, "latin1").toString("utf8");
 
 /** The head of a GET with the token of the tests. */
 export const getHead = (path: string, ...lines: readonly string[]): string =>

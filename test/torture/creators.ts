@@ -3,8 +3,13 @@
 import { catalogue } from "../../src/domain/errors.ts";
 import type { Ledger } from "../support/model.ts";
 import { type StoredPlant, toBody } from "../support/plants.ts";
-import type { WireAnswer } from "../support/wire.ts";
-import { Connection, formatRequest, readBody } from "./connection.ts";
+import {
+  connectRaw,
+  formatRequest,
+  type RawConnection,
+  readBody,
+  type WireAnswer,
+} from "../support/wire.ts";
 
 /** New plants, with ids that ascend from here. */
 export function* makePlantsFrom(firstId: number): Generator<StoredPlant, never> {
@@ -33,7 +38,7 @@ export class Creators {
   readonly #url: string;
   readonly #ledger: Ledger;
   readonly #plants: Iterator<StoredPlant>;
-  readonly #connections: Connection[] = [];
+  readonly #connections: RawConnection[] = [];
   #running: Promise<void>[] = [];
   #isOver = false;
   #acceptedMs: number[] = [];
@@ -50,7 +55,7 @@ export class Creators {
     const TOGETHER = 200;
     for (let started = 0; started < count; started += TOGETHER) {
       const length = Math.min(TOGETHER, count - started);
-      const opened = await Promise.all(Array.from({ length }, () => Connection.open(this.#url)));
+      const opened = await Promise.all(Array.from({ length }, () => connectRaw(this.#url)));
       this.#connections.push(...opened);
       this.#running.push(
         ...opened.map((connection) => this.#run(connection, this.refusals.push(0) - 1)),
@@ -75,7 +80,7 @@ export class Creators {
     for (const connection of this.#connections) connection.abort();
   }
 
-  async #run(connection: Connection, nth: number): Promise<void> {
+  async #run(connection: RawConnection, nth: number): Promise<void> {
     while (!this.#isOver) {
       const plant = this.#plants.next().value as StoredPlant;
       const settle = this.#ledger.begin({ kind: "create", plant });

@@ -4,8 +4,7 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { findPlantByOracle } from "../support/oracle.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import type { WireAnswer } from "../support/wire.ts";
-import { readBody } from "./connection.ts";
+import { readBody, type WireAnswer } from "../support/wire.ts";
 import { findDeliberateRefusal } from "./creators.ts";
 import { isOwnId, type SoundRequest, valuesOf } from "./fuzz-requests.ts";
 

@@ -107,7 +107,7 @@ const makes: readonly (readonly [weight: number, make: Make])[] = [
   [
     1,
     (_own, _id, random) => ({
-      line: `${random.pick(["HEAD", "OPTIONS", "PATCH", "TRACE"])} ${random.pick(paths)}`,
+      line: `${random.pick(["GET", "HEAD", "OPTIONS", "PATCH", "TRACE"])} ${random.pick(paths)}`,
       fields: [TOKEN],
     }),
   ],
@@ -118,7 +118,8 @@ const makeGet = (target: string, ...fields: readonly string[]): SoundRequest => 
   fields: [TOKEN, ...fields],
 });
 
-const paths = ["/plants", "/livez", "/token", "/nowhere", "/plants/1", "/openapi.json"];
+const paths =
+  "/plants /livez /readyz /metrics /activity /token /nowhere /plants/1 /openapi.json".split(" ");
 const odd = ["", ..."%31 .0 e0 / ? %00 0000000000000000 % + #1".split(" ")];
 const weightOfAll = makes.reduce((sum, [weight]) => sum + weight, 0);
 

@@ -4,8 +4,7 @@ import { Database } from "bun:sqlite";
 import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
-import type { WireAnswer } from "../support/wire.ts";
-import { Connection, endsConnection, formatRequest } from "./connection.ts";
+import { connectRaw, formatRequest, type WireAnswer } from "../support/wire.ts";
 import { compare, judge, judgeForm } from "./fuzz-judge.ts";
 import {
   firstIdOf,
@@ -119,48 +118,43 @@ class Campaign {
     return this.#askSoundly(index, requests);
   }
 
-  /** Its first answer, unless there is none although another client has been served meanwhile. */
   async #sendRaw(index: number, random: Random): Promise<void> {
     const bytes = makeRaw(firstIdOf(index), random);
     this.#counts.raw++;
-    const { url } = this.#raw;
-    const connection = await Connection.open(url);
-    const answering = connection.ask(bytes).catch((error: Error) => error.message);
-    const answer = await Promise.race([answering, serveAnother(url)]);
-    connection.abort();
-    if (typeof answer === "string" && !RUNTIME_REFUSAL.test(answer))
-      this.#report([answer], index, bytes);
-    if (answer === undefined || typeof answer === "string") return;
-    this.#count(answer);
-    this.#report(judgeForm(answer, bytes.toString("latin1", 0, 5) === "HEAD "), index, bytes);
+    const { status, faults } = await sendRaw(this.#raw.url, bytes);
+    if (status !== undefined) this.#count(status);
+    this.#report(faults, index, bytes);
   }
 
   /** A sound create, and then whatever requests; on a new connection where the last has ended. */
   async #askSoundly(index: number, requests: readonly SoundRequest[]): Promise<void> {
     const { url } = this.#sound;
-    let connection = await Connection.open(url);
+    let connection = await connectRaw(url);
     for (const request of [makeCreate(firstIdOf(index)), ...requests]) {
       const bytes = format(request);
-      if (!connection.isOpen) connection = await Connection.open(url);
+      if (!connection.isOpen()) connection = await connectRaw(url);
       this.#counts.sound++;
       let answer: WireAnswer | undefined;
       const faults: string[] = [];
       try {
         answer = await connection.ask(bytes);
         if (answer === undefined) faults.push("closed without an answer");
-        else this.#count(answer);
+        else this.#count(answer.status);
       } catch (error) {
         faults.push((error as Error).message);
       }
       const circumstances = { stored: this.#stored, owner: index, bodyBytesMax: BODY_BYTES_MAX };
       faults.push(...judge(request, answer, circumstances));
-      if (answer === undefined || endsConnection(answer)) connection.abort();
+      if (answer === undefined || answer.headers.get("connection") === "close") {
+        connection.abort();
+        await connection.closed;
+      }
       this.#report(faults, index, bytes);
     }
     connection.abort();
   }
 
-  #count({ status }: WireAnswer): void {
+  #count(status: number): void {
     this.#statuses.set(status, (this.#statuses.get(status) ?? 0) + 1);
   }
 
@@ -171,9 +165,24 @@ class Campaign {
   }
 }
 
+/** Its first answer, unless there is none although another client has been served meanwhile. */
+export async function sendRaw(
+  url: string,
+  bytes: Buffer,
+): Promise<{ readonly status?: number; readonly faults: readonly string[] }> {
+  const connection = await connectRaw(url);
+  const answering = connection.ask(bytes).catch((error: Error) => error.message);
+  const answer = await Promise.race([answering, serveAnother(url)]);
+  connection.abort();
+  if (answer === undefined) return { faults: [] };
+  if (typeof answer === "string") return { faults: RUNTIME_REFUSAL.test(answer) ? [] : [answer] };
+  const isHead = bytes.toString("latin1", 0, 5) === "HEAD ";
+  return { status: answer.status, faults: judgeForm(answer, isHead) };
+}
+
 /** What came before it has had its turn. */
 async function serveAnother(url: string): Promise<undefined> {
-  const connection = await Connection.open(url);
+  const connection = await connectRaw(url);
   await connection.ask(formatRequest("POST", "/plants", '{"id":1,"name":"another"}'));
   await connection.ask(formatRequest("GET", "/plants/1"));
   connection.abort();

@@ -7,7 +7,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { PATIENCE_MS, until } from "../support/until.ts";
-import { formatRequest } from "./connection.ts";
+import { formatRequest } from "../support/wire.ts";
 import { endsAfter, type Finding, runEach, type Scenario } from "./scenario.ts";
 import {
   countDescriptors,

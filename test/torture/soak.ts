@@ -1,11 +1,9 @@
 /** Everything at once for as long as one likes: memory and descriptors stay what they were, and the store is right. */
 
-import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { Clients, sendOperation, toAnswer } from "../support/clients.ts";
-import { fork, type Random } from "../support/random.ts";
+import { Clients } from "../support/clients.ts";
 import { readPlants } from "../support/stores.ts";
-import { Connection, endsConnection, formatRequest, readBody } from "./connection.ts";
-import { findDeliberateRefusal } from "./creators.ts";
+import { sendRaw } from "./fuzz.ts";
+import { makeRaw } from "./fuzz-requests.ts";
 import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 import {
   countDescriptors,
@@ -20,11 +18,12 @@ const CLIENTS = 16;
 const PLANTS_EACH_MAX = 150;
 const BATCH_LENGTH_MAX = 20;
 const NAME_LENGTH_MAX = 200;
-/** Beyond what a double can hold. */
+/** Beyond what a double can hold, and what the nuisances create. */
 const FIRST_ID = 2n ** 61n;
-/** Always stored: a request about it is refused for the right reason. */
-const KNOWN_ID = -1n;
+const LAST_ID = FIRST_ID + 2n ** 48n;
+/** Clients that send anything, on a connection each, and leave. */
 const NUISANCES = 8;
+const NUISANCE_ID = 2n ** 60n;
 const SAMPLE_MS = 200;
 const TELL_EVERY = 300;
 /**
@@ -44,7 +43,6 @@ export const soak: Scenario = {
 
 async function run({ seconds, random, tell, isShort = false }: Budget): Promise<Finding> {
   await using service = await startTorturedService({ PLANTSTORE_LOG_LEVEL: "warn" });
-  const known = { id: KNOWN_ID, name: "known", tag: null };
   const faults: string[] = [];
   const isAlive = (): boolean => service.isAlive();
   const clients = new Clients(
@@ -60,17 +58,10 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
     },
     random,
   );
-  const nuisances = Array.from(
-    { length: NUISANCES },
-    () => new Nuisance(service.url, fork(random)),
-  );
-  clients.ledger.begin({ kind: "create", plant: known })(
-    await toAnswer(await sendOperation(service.url, { kind: "create", plant: known })),
-  );
   const memory: number[] = [];
   const descriptors: number[] = [];
-  const countRequests = (): number =>
-    nuisances.reduce((sum, { requests }) => sum + requests, clients.requests);
+  let nuisances = 0;
+  const countRequests = (): number => clients.requests + nuisances;
   const watch = setInterval(() => {
     if (!isAlive()) return;
     const bytes = measureMemoryBytes(service.pid);
@@ -80,14 +71,21 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
   }, SAMPLE_MS);
   const isTimeOver = endsAfter(seconds);
   const isOver = (): boolean => isTimeOver() || !isAlive();
-  await Promise.all(nuisances.map((nuisance) => nuisance.work(isOver)));
+  const disturb = async (): Promise<void> => {
+    for (; !isOver(); nuisances++) {
+      const bytes = makeRaw(NUISANCE_ID, random);
+      const { faults: found } = await sendRaw(service.url, bytes);
+      faults.push(...found.map((fault) => `${fault} to ${bytes.toString("latin1", 0, 500)}`));
+    }
+  };
+  await Promise.all(Array.from({ length: NUISANCES }, disturb));
   await clients.stop();
   clearInterval(watch);
 
-  faults.push(...nuisances.flatMap((nuisance) => nuisance.faults));
   if (isAlive()) {
     const { exitCode, complaints } = await service.stop();
-    faults.push(...complaints, ...clients.compare(readPlants(service.path)));
+    const rows = readPlants(service.path).filter(({ id }) => id >= FIRST_ID && id < LAST_ID);
+    faults.push(...complaints, ...clients.compare(rows));
     if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
   } else faults.push("the process died");
   const growth = measureGrowth(memory);
@@ -109,106 +107,3 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
     },
   };
 }
-
-/** A client that looks around, asks for what it is refused, and leaves in the middle of a request. */
-class Nuisance {
-  readonly faults: string[] = [];
-  requests = 0;
-  readonly #url: string;
-  readonly #random: Random;
-
-  constructor(url: string, random: Random) {
-    this.#url = url;
-    this.#random = random;
-  }
-
-  async work(isOver: () => boolean): Promise<void> {
-    while (!isOver()) {
-      const connection = await Connection.open(this.#url);
-      if (this.#random.chance(20)) await this.#leave(connection);
-      else
-        while (connection.isOpen && !isOver() && this.#random.chance(95))
-          await this.#ask(connection);
-      connection.abort();
-      await connection.closed;
-    }
-  }
-
-  /** Half of a request, on a connection that is gone before the rest. */
-  async #leave(connection: Connection): Promise<void> {
-    const request = formatRequest("POST", "/plants", '{"id":-2,"name":"never whole"}');
-    connection.send(request.slice(0, this.#random.below(request.length - 1)));
-    if (this.#random.chance(50)) await Bun.sleep(1);
-    this.requests++;
-  }
-
-  async #ask(connection: Connection): Promise<void> {
-    const isLook = this.#random.chance(40);
-    const [due, request] = isLook
-      ? [undefined, formatRequest(this.#random.pick(["GET", "HEAD"]), this.#random.pick(LOOKS))]
-      : this.#random.pick(REFUSED);
-    this.requests++;
-    const answer = await connection.ask(request);
-    // A body that is too large is not sent to its end, so its connection is of no more use.
-    if (answer && (endsConnection(answer) || answer.status === catalogue.body_too_large.status)) {
-      connection.abort();
-      await connection.closed;
-    }
-    const reason = answer && findDeliberateRefusal(answer);
-    if (reason === "overloaded" || reason === "store_busy") return;
-    const isDue =
-      due === undefined
-        ? answer?.status === 200
-        : answer?.status === catalogue[due].status &&
-          readBody(answer).startsWith(`{"error":${catalogue[due].code},`);
-    if (!isDue)
-      this.faults.push(
-        `${answer?.status} ${answer?.body.slice(0, 200)} to ${request.slice(0, 200)}`,
-      );
-  }
-}
-
-const LOOKS = [
-  "/plants?limit=20",
-  "/plants?limit=5&order=desc&tag=client%201",
-  "/plants?limit=5&name=zzz",
-  "/tags?limit=10",
-  "/metrics",
-  "/activity",
-  "/token",
-  "/livez",
-  "/readyz",
-];
-
-const REFUSED: readonly (readonly [ErrorName, string])[] = [
-  ["token_invalid", formatRequest("GET", "/plants").replace("Bearer ", "Bearer x")],
-  ["token_missing", formatRequest("GET", "/plants").replace("Authorization", "X-Nothing")],
-  ["invalid_json", formatRequest("POST", "/plants", '{"id":')],
-  ["invalid_plant", formatRequest("POST", "/plants", '{"id":1.5,"name":null}')],
-  ["invalid_query", formatRequest("GET", "/plants?limit=x")],
-  ["invalid_id", formatRequest("GET", "/plants/one")],
-  ["path_not_found", formatRequest("GET", "/nowhere")],
-  ["method_not_allowed", formatRequest("PATCH", "/plants")],
-  [
-    "unsupported_media_type",
-    formatRequest("POST", "/plants", "{}", "Content-Type: text/plain\r\n"),
-  ],
-  ["url_too_long", formatRequest("GET", `/plants?${"a".repeat(9_000)}`)],
-  [
-    "body_too_large",
-    formatRequest("POST", "/plants", "", "Content-Type: application/json\r\n").replace(
-      "Content-Length: 0",
-      "Content-Length: 9999999",
-    ),
-  ],
-  ["id_taken", formatRequest("POST", "/plants", `{"id":${KNOWN_ID},"name":"another"}`)],
-  [
-    "precondition_failed",
-    formatRequest(
-      "PUT",
-      `/plants/${KNOWN_ID}`,
-      '{"name":"a"}',
-      'Content-Type: application/json\r\nIf-Match: "none"\r\n',
-    ),
-  ],
-];
