@@ -50,7 +50,7 @@ const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
  * The first answer in the text; undefined where it is not complete yet. Without a length it is complete where the
  * connection has ended. `toHead` says that a HEAD is answered.
  */
-export function takeAnswer(
+function takeAnswer(
   text: string,
   { toHead = false, hasEnded = false } = {},
 ): { readonly answer: WireAnswer; readonly rest: string } | undefined {
@@ -227,7 +227,7 @@ export async function connectRaw(
             if (answer === undefined && isOpen) return;
             resolve(answer);
           } catch (error) {
-            reject(error as Error);
+            reject(error);
           }
           waiting.delete(check);
         };

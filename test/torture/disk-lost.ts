@@ -3,18 +3,17 @@
  * acknowledged before the last append is there, and at any earlier moment the state is what the feed says.
  */
 
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runCommand, type ServiceProcess, spawnService } from "../support/command.ts";
-import { EventReader } from "../support/events.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { type StoredPlant, toBody } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
-import { type Seen, parse } from "./changes.ts";
-import { asCheat, type Budget, type Finding, type Scenario } from "./scenario.ts";
+import { findFaults, Follower } from "./changes.ts";
+import { asCheat, type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 8;
 const IDS_EACH = 5;
@@ -74,7 +73,7 @@ class DiskLosses {
     "changes replayed": 0,
   };
   private readonly random: Random;
-  private readonly spoil: (log: string, loggedAtMs: number) => void;
+  private readonly spoil: (log: string) => void;
 
   constructor(random: Random, spoil: DiskLosses["spoil"] = () => undefined) {
     this.random = random;
@@ -84,7 +83,8 @@ class DiskLosses {
   async lose(): Promise<void> {
     const { random, figures } = this;
     using folder = makeTemporaryFolder();
-    const [data, backups] = [join(folder.path, "data"), makeFolder(folder.path, "backups")];
+    const [data, backups] = [join(folder.path, "data"), join(folder.path, "backups")];
+    mkdirSync(backups);
     const env = {
       DATABASE_URL: `sqlite:${join(data, "plants.db")}`,
       PLANTSTORE_TOKEN: TEST_TOKEN,
@@ -92,9 +92,8 @@ class DiskLosses {
       PLANTSTORE_BACKUP_EVERY: random.pick(["1s", "2s", "1h"]),
     };
     const history = new Map<bigint, State[]>();
-    const seen: Seen[] = [];
     const service = await spawnService(env);
-    const loggedAtMs = await this.load(service, history, seen, backups);
+    const { loggedAtMs, seen } = await this.load(service, history, backups);
     const lostAtMs = Date.now();
     rmSync(data, { recursive: true });
     figures.losses++;
@@ -103,7 +102,7 @@ class DiskLosses {
     const key = "lag at the loss, in milliseconds, at most";
     figures[key] = Math.max(figures[key], lagMs);
     for (const copy of listCopies(backups))
-      this.spoil(join(backups, copy.replace(/db$/, "changes")), loggedAtMs);
+      this.spoil(join(backups, copy.replace(/db$/, "changes")));
 
     const newest = await this.restore(backups, join(folder.path, "newest"), []);
     if (newest === undefined) return;
@@ -113,25 +112,22 @@ class DiskLosses {
       const { seq } = random.pick(reachable);
       const flags = ["--at-change", String(seq)];
       const restored = await this.restore(backups, join(folder.path, `at-${moment}`), flags);
-      if (restored !== undefined) this.compareMoment(seen, seq, restored.rows);
+      if (restored === undefined) continue;
+      figures["moments compared"]++;
+      const upTo = seen.filter((change) => change.seq <= seq);
+      this.faults.push(...findFaults(upTo, restored.rows).map((fault) => `at ${seq}: ${fault}`));
     }
   }
 
-  /** Returns the time before which everything was in the backups, as the service said last. The service is killed. */
-  private async load(
-    service: ServiceProcess,
-    history: Map<bigint, State[]>,
-    seen: Seen[],
-    backups: string,
-  ): Promise<number> {
+  /** Also returns the time before which everything was in the backups, as the service said last. The service is killed. */
+  private async load(service: ServiceProcess, history: Map<bigint, State[]>, backups: string) {
     await using _ = service;
     const { url } = service.started;
     await until("a copy is there", () => listCopies(backups).length > 0);
     const clients = Array.from({ length: CLIENTS }, (_none, nth) =>
       work(url, idsOf(nth), this.random, history),
     );
-    const reader = await EventReader.open(url, { authorization, "last-event-id": "0" });
-    const reading = follow(reader, seen);
+    const follower = new Follower(() => url);
     const endsAtMs = performance.now() + LOAD_MS + this.random.below(LOAD_MS);
     let loggedAtMs = 0;
     // At least one append has to have happened under load.
@@ -144,8 +140,8 @@ class DiskLosses {
     }
     service.kill("SIGKILL");
     await service.exited;
-    await Promise.all([...clients, reading]);
-    return loggedAtMs;
+    await Promise.all([...clients, follower.stop()]);
+    return { loggedAtMs, seen: follower.seen };
   }
 
   private async restore(backups: string, to: string, flags: readonly string[]) {
@@ -182,29 +178,6 @@ class DiskLosses {
         );
     }
   }
-
-  private compareMoment(seen: readonly Seen[], seq: number, rows: readonly StoredPlant[]): void {
-    const plants = new Map<string, string | undefined>();
-    for (const change of seen.filter((one) => one.seq <= seq)) plants.set(change.id, change.plant);
-    const expected = [...plants]
-      .filter(([, plant]) => plant !== undefined)
-      .toSorted(([one], [other]) => one.localeCompare(other));
-    const found = rows
-      .map(({ id, name, tag }) => [String(id), JSON.stringify({ name, tag: tag ?? undefined })])
-      .toSorted(([one = ""], [other = ""]) => one.localeCompare(other));
-    this.figures["moments compared"]++;
-    if (JSON.stringify(found) !== JSON.stringify(expected))
-      this.faults.push(`at change ${seq} the store is not what the feed says`);
-  }
-}
-
-async function follow(reader: EventReader, seen: Seen[]): Promise<void> {
-  try {
-    for (let event = await reader.next(); event; event = await reader.next())
-      seen.push(parse(event.data));
-  } catch {
-    // The service was killed.
-  }
 }
 
 const idsOf = (nth: number): bigint[] =>
@@ -213,16 +186,10 @@ const idsOf = (nth: number): bigint[] =>
 const listCopies = (folder: string): string[] =>
   readdirSync(folder).filter((name) => name.endsWith("Z.db"));
 
-function makeFolder(inside: string, name: string): string {
-  const path = join(inside, name);
-  mkdirSync(path);
-  return path;
-}
-
 async function run(losses: DiskLosses, { seconds }: Budget): Promise<Finding> {
-  const endsAtMs = performance.now() + seconds * 1_000;
+  const isOver = endsAfter(seconds);
   do await losses.lose();
-  while (performance.now() < endsAtMs && losses.faults.length === 0);
+  while (!isOver() && losses.faults.length === 0);
   return losses;
 }
 
@@ -232,19 +199,11 @@ export const diskLost: Scenario = {
 };
 
 /** Drops the second half of the lines: each that is left is whole, and follows the one before. */
-function dropLine(log: string): void {
-  const lines = readLines(log);
+function dropLines(log: string): void {
+  const lines = existsSync(log) ? (readFileSync(log, "utf8").match(/.*\n/g) ?? []) : [];
   if (lines.length > 0) writeFileSync(log, lines.slice(0, Math.floor(lines.length / 2)).join(""));
 }
 
-function readLines(log: string): string[] {
-  try {
-    return readFileSync(log, "utf8").match(/.*\n/g) ?? [];
-  } catch {
-    return [];
-  }
-}
-
 export const diskLostCheat = asCheat("the same, with lines dropped from the change log", (budget) =>
-  run(new DiskLosses(budget.random, dropLine), budget),
+  run(new DiskLosses(budget.random, dropLines), budget),
 );
