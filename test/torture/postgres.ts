@@ -161,10 +161,6 @@ const OUTAGE_MS_MAX = 3_500;
 const TERMINATED_MAX = 12;
 const CUTS_MAX = 5;
 const BETWEEN_MS_MAX = 150;
-/** For a statement to come, or its answer; under load there are hundreds in that time. */
-const CATCH_MS_MAX = 5_000;
-
-const WRITES = ["INSERT INTO plants ", "UPDATE plants p SET", "DELETE FROM plants p"];
 
 const mishaps: Readonly<Record<string, Mishap>> = {
   "server killed": async ({ server, random }) => {
@@ -209,36 +205,7 @@ const mishaps: Readonly<Record<string, Mishap>> = {
     await outage(random);
     proxy.freeze(false);
   },
-
-  "write lost on its way": async ({ proxy, random }) => {
-    const caught = await catchWhole(proxy.holdStatement(random.pick(WRITES)));
-    caught?.cut();
-  },
-
-  "answer lost after the commit": async ({ proxy, random }) => {
-    const caught = await catchWhole(proxy.holdAnswer(random.pick(WRITES)));
-    caught?.cut();
-  },
-
-  "write delivered late": async ({ proxy, random }) => {
-    const caught = await catchWhole(proxy.holdStatement(random.pick(WRITES)));
-    caught?.cutClient();
-    await outage(random);
-    caught?.release();
-    if (caught !== undefined) await within(CATCH_MS_MAX, caught.served);
-    caught?.cut();
-  },
 };
-
-type Caught = Awaited<ReturnType<Proxy["holdAnswer"]>>;
-
-/** Undefined where nothing came. What is caught after that is let go, or it would be held for ever. */
-async function catchWhole(catching: Promise<Caught>): Promise<Caught | undefined> {
-  const caught = await within(CATCH_MS_MAX, catching);
-  if (caught === undefined) void catching.then((late) => late.cut());
-  else await within(CATCH_MS_MAX, caught.whole);
-  return caught;
-}
 
 /** Mostly short, because more happens while something begins or ends than in between. */
 const outage = (random: Random): Promise<void> =>

@@ -2,8 +2,10 @@
 
 import { Clients } from "../support/clients.ts";
 import { readPlants } from "../support/stores.ts";
+import { connectRaw } from "../support/wire.ts";
 import { sendRaw } from "./fuzz.ts";
-import { makeRaw } from "./fuzz-requests.ts";
+import { judgeForm } from "./fuzz-judge.ts";
+import { format, makeRaw, makeSound } from "./fuzz-requests.ts";
 import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
 import {
   countDescriptors,
@@ -21,8 +23,10 @@ const NAME_LENGTH_MAX = 200;
 /** Beyond what a double can hold, and what the nuisances create. */
 const FIRST_ID = 2n ** 61n;
 const LAST_ID = FIRST_ID + 2n ** 48n;
-/** Clients that send anything, on a connection each, and leave. */
+/** Clients that send anything, and then vanish in the middle of a request. */
 const NUISANCES = 8;
+const SOUND_REQUESTS_EACH = 20;
+const MADE = 500;
 const NUISANCE_ID = 2n ** 60n;
 const SAMPLE_MS = 200;
 const TELL_EVERY = 300;
@@ -71,10 +75,26 @@ async function run({ seconds, random, tell, isShort = false }: Budget): Promise<
   }, SAMPLE_MS);
   const isTimeOver = endsAfter(seconds);
   const isOver = (): boolean => isTimeOver() || !isAlive();
+  // Made once: to make one takes longer than to answer it.
+  const sound = Array.from({ length: MADE }, () =>
+    makeSound(NUISANCE_ID, NUISANCE_ID + 1n, random),
+  );
+  const raw = Array.from({ length: MADE }, () => makeRaw(NUISANCE_ID, random));
   const disturb = async (): Promise<void> => {
-    for (; !isOver(); nuisances++) {
-      const bytes = makeRaw(NUISANCE_ID, random);
+    while (!isOver()) {
+      const connection = await connectRaw(service.url);
+      for (let left = SOUND_REQUESTS_EACH; left > 0 && !isOver(); left--) {
+        const request = random.pick(sound);
+        const answer = await connection.ask(format(request));
+        if (answer === undefined) break;
+        nuisances++;
+        const found = judgeForm(answer, request.line.startsWith("HEAD "));
+        faults.push(...found.map((fault) => `${fault} to ${request.line}`));
+      }
+      connection.abort();
+      const bytes = random.pick(raw);
       const { faults: found } = await sendRaw(service.url, bytes);
+      nuisances++;
       faults.push(...found.map((fault) => `${fault} to ${bytes.toString("latin1", 0, 500)}`));
     }
   };
