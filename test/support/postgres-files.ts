@@ -95,7 +95,6 @@ export function giveToServer(folder: string): void {
 export const HOSTNAME = "127.0.0.1";
 
 export interface DataFolderOptions {
-  readonly initdbArgs?: readonly string[];
   /** Lines of pg_hba.conf that count before those that trust everyone on this machine. */
   readonly hbaLines?: readonly string[];
   /** A data folder at rest that is moved here, in place of a new one. */
@@ -107,7 +106,7 @@ export interface DataFolderOptions {
 /** The server owns every file that is put there, and the folder around it. */
 export async function makeDataFolder(path: string, options: DataFolderOptions): Promise<void> {
   giveToServer(dirname(path));
-  if (options.takeOver === undefined) initialise(path, options.initdbArgs);
+  if (options.takeOver === undefined) initialise(path);
   else renameSync(options.takeOver, path);
   const hba = join(path, "pg_hba.conf");
   writeFileSync(hba, [...(options.hbaLines ?? []), readFileSync(hba, "utf8")].join("\n"));
@@ -115,11 +114,11 @@ export async function makeDataFolder(path: string, options: DataFolderOptions): 
   giveToServer(dirname(path));
 }
 
-function initialise(dataFolder: string, args: readonly string[] = []): void {
+function initialise(dataFolder: string): void {
   const command = "initdb -U postgres -E UTF8 --no-locale --auth=trust --no-sync --no-instructions";
   const [program = "", ...flags] = command.split(" ");
   const { exitCode, stderr } = Bun.spawnSync(
-    [join(findPostgresBinaries(), program), ...flags, "-D", dataFolder, ...args],
+    [join(findPostgresBinaries(), program), ...flags, "-D", dataFolder],
     { ...spawnOptions, stderr: "pipe" },
   );
   if (exitCode !== 0) throw new Error(`initdb: ${stderr.toString()}`);

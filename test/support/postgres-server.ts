@@ -25,7 +25,6 @@ import { PATIENCE_MS, until } from "./until.ts";
 export interface PostgresOptions extends DataFolderOptions {
   /** By the names of postgresql.conf. */
   readonly settings?: Readonly<Record<string, string>>;
-  readonly port?: number;
 }
 
 /** Resolves when the server answers. */
@@ -34,7 +33,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   guardFolder(folder);
   try {
     await makeDataFolder(join(folder, "data"), options);
-    const server = new PostgresServer(folder, options.port ?? findFreePort(), options.settings);
+    const server = new PostgresServer(folder, findFreePort(), options.settings);
     await server.start();
     return server;
   } catch (error) {
@@ -250,13 +249,6 @@ export class PostgresServer implements AsyncDisposable {
   }
 }
 
-export interface PairOptions {
-  /** Whether a commit is acknowledged only when the standby has it on disk as well. */
-  readonly synchronous: boolean;
-  /** For both servers. */
-  readonly settings?: Readonly<Record<string, string>>;
-}
-
 export interface PostgresPair extends AsyncDisposable {
   readonly primary: PostgresServer;
   /** Answers queries, but writes nothing, until it is promoted. */
@@ -268,14 +260,18 @@ export interface PostgresPair extends AsyncDisposable {
 }
 
 /** Resolves when the standby has caught up and follows. */
-export async function startPair({ synchronous, settings }: PairOptions): Promise<PostgresPair> {
+export async function startPair({
+  /** Whether a commit is acknowledged only when the standby has it on disk as well. */
+  synchronous,
+}: {
+  readonly synchronous: boolean;
+}): Promise<PostgresPair> {
   await using started = new AsyncDisposableStack();
   // A copy of the data folder before its first start is a base backup.
   const backup = join(started.use(makeTemporaryFolder()).path, "data");
   const primary = started.use(
     await startPostgres({
       settings: {
-        ...settings,
         wal_keep_size: "1GB",
         ...(synchronous ? { synchronous_standby_names: "*" } : {}),
       },
@@ -285,7 +281,6 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
   const standby = started.use(
     await startPostgres({
       settings: {
-        ...settings,
         wal_retrieve_retry_interval: "100ms",
         // Otherwise the primary removes old rows that a query of the test on the standby still sees, and it is cancelled.
         hot_standby_feedback: "on",

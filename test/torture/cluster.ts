@@ -9,7 +9,7 @@ import { Cluster, findMissingCluster, installCluster, type Machine } from "../su
 import { Fleet } from "../support/fleet.ts";
 import { Contest } from "../support/history.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { fork, type Random } from "../support/random.ts";
+import { fork } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import {
@@ -42,20 +42,9 @@ const RIDDEN_MS_MAX = 12_000;
 /** Those of callers are beyond all others. */
 const CALLERS_FROM = 1_000_000_000_000n;
 
-interface Scene extends AsyncDisposable {
-  readonly cluster: Cluster;
-  readonly fleet: Fleet;
-  readonly clients: Clients;
-  readonly contest: Contest;
-  readonly callers: Callers;
-  readonly followers: readonly Follower[];
-  readonly receivers: readonly Receiver[];
-  readonly random: Random;
-  readonly isShort: boolean;
-  readonly faults: string[];
-}
+type Scene = Awaited<ReturnType<typeof openScene>>;
 
-async function openScene({ random, isShort = false, tell }: Budget): Promise<Scene> {
+async function openScene({ random, isShort = false, tell }: Budget) {
   await using opened = new AsyncDisposableStack();
   const cluster = opened.use(await Cluster.open());
   tell(`a cluster of ${cluster.nodes.length} nodes runs`);
@@ -107,8 +96,8 @@ async function openScene({ random, isShort = false, tell }: Budget): Promise<Sce
     receivers,
     random,
     isShort,
-    faults: [],
-    [Symbol.asyncDispose]: () => scene.disposeAsync(),
+    faults: [] as string[],
+    [Symbol.asyncDispose]: (): Promise<void> => scene.disposeAsync(),
   };
 }
 

@@ -133,7 +133,7 @@ class DiskFaults extends Wear {
   ): Promise<string[]> {
     const { control } = this.disk;
     const faults: string[] = [];
-    const refusedBefore = load.unsettled;
+    const refusedBefore = load.clients.unsettled;
     const troubledBefore = control.faults;
     control.set(kind.choose(this.random));
     if (kind.effect === "refuses" && !(await turns(url, 503)))
@@ -145,10 +145,10 @@ class DiskFaults extends Wear {
     } while (!isPast());
 
     control.set({});
-    const acknowledged = within(PATIENCE_MS, load.untilAcknowledged(ACKNOWLEDGED_MIN));
+    const acknowledged = within(PATIENCE_MS, load.clients.untilAcknowledged(ACKNOWLEDGED_MIN));
     if (!(await turns(url, 200))) faults.push("it was not ready again when it was over");
     if ((await acknowledged) === undefined) faults.push("it acknowledged nothing when it was over");
-    const refusals = load.unsettled - refusedBefore;
+    const refusals = load.clients.unsettled - refusedBefore;
     if (kind.effect === "hides" && refusals > 0)
       faults.push(`${refusals} writes were refused for nothing`);
     // What happens at times may not happen for a moment.

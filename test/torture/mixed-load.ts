@@ -13,12 +13,8 @@ const SEARCH_EVERY_MS = 30;
 /** Nothing listens there. */
 const NOWHERE = "http://127.0.0.1:1";
 
-interface Options {
-  readonly nameLengthMax: number;
-}
-
 export class MixedLoad implements AsyncDisposable {
-  private readonly clients: Clients;
+  readonly clients: Clients;
   private readonly contest: Contest;
   private readonly searching: Promise<void>;
   private readonly searchFaults: string[] = [];
@@ -26,7 +22,7 @@ export class MixedLoad implements AsyncDisposable {
   private resumption = Promise.withResolvers<void>();
   private isOver = false;
 
-  constructor(random: Random, { nameLengthMax }: Options) {
+  constructor(random: Random, nameLengthMax: number) {
     const surroundings = {
       findUrl: () => this.url,
       untilQuiet: () => this.resumption.promise,
@@ -36,23 +32,6 @@ export class MixedLoad implements AsyncDisposable {
     this.clients = new Clients(CLIENTS, surroundings, random);
     this.contest = new Contest(CONTENDERS, surroundings, random);
     this.searching = this.search();
-  }
-
-  get acknowledged(): number {
-    return this.clients.acknowledged;
-  }
-
-  get unsettled(): number {
-    return this.clients.unsettled;
-  }
-
-  get plants(): number {
-    return this.clients.ledger.size;
-  }
-
-  /** Resolves when so many writes that are sent from now on have been acknowledged. */
-  untilAcknowledged(count: number): Promise<number> {
-    return this.clients.untilAcknowledged(count);
   }
 
   /** Goes on against this service. */

@@ -6,12 +6,8 @@ import { Fleet } from "../support/fleet.ts";
 import { limits } from "../support/limits.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { findPostgresBinaries } from "../support/postgres-files.ts";
-import {
-  createTestDatabase,
-  type PostgresServer,
-  startPostgres,
-} from "../support/postgres-server.ts";
-import { type Proxy, startProxy } from "../support/proxy.ts";
+import { createTestDatabase, startPostgres } from "../support/postgres-server.ts";
+import { startProxy } from "../support/proxy.ts";
 import { Contest } from "../support/history.ts";
 import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
@@ -45,21 +41,9 @@ export const environment: Readonly<Record<string, string>> = {
 /** Sent through each service, to see whether it takes writes. No client writes to it. */
 export const probe: StoredPlant = { id: -500n, name: "probe", tag: null };
 
-export interface Scene extends AsyncDisposable {
-  readonly server: PostgresServer;
-  readonly database: string;
-  readonly proxy: Proxy;
-  readonly fleet: Fleet;
-  readonly clients: Clients;
-  readonly contest: Contest;
-  /** Faults that show while it goes on. */
-  readonly faults: string[];
-}
+export type Scene = Awaited<ReturnType<typeof openScene>>;
 
-export async function openScene(
-  random: Random,
-  settings: Readonly<Record<string, string>> = {},
-): Promise<Scene> {
+export async function openScene(random: Random, settings: Readonly<Record<string, string>> = {}) {
   await using opened = new AsyncDisposableStack();
   const server = opened.use(
     await startPostgres({ settings: { shared_buffers: "64MB", ...settings } }),
@@ -69,6 +53,7 @@ export async function openScene(
   const url = `postgres://postgres@127.0.0.1:${proxy.port}/${database}`;
   const fleet = opened.use(new Fleet(server, url, environment));
   await fleet.start(INSTANCES);
+  /** Those that show while it goes on. */
   const faults: string[] = [];
   const choosing = fork(random);
   const surroundings = {
@@ -91,7 +76,7 @@ export async function openScene(
     clients,
     contest,
     faults,
-    [Symbol.asyncDispose]: () => scene.disposeAsync(),
+    [Symbol.asyncDispose]: (): Promise<void> => scene.disposeAsync(),
   };
 }
 

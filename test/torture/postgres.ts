@@ -3,7 +3,6 @@
 import type { StoredPlant } from "../support/plants.ts";
 import type { PostgresServer } from "../support/postgres-server.ts";
 import { signal } from "../support/processes.ts";
-import type { Proxy } from "../support/proxy.ts";
 import { fork, type Random } from "../support/random.ts";
 import { sendPlant } from "../support/service.ts";
 import {
@@ -14,15 +13,7 @@ import {
   probe,
   type Scene,
 } from "./postgres-scene.ts";
-import {
-  type Budget,
-  deal,
-  endsAfter,
-  type Finding,
-  type Scenario,
-  Times,
-  within,
-} from "./scenario.ts";
+import { type Budget, deal, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
 
 const WRITES_BETWEEN_MAX = 300;
 const CALM_PERCENT = 75;
@@ -56,7 +47,8 @@ export const postgres: Scenario = {
 
 /** Two rows of mishaps at one time; each goes on until the time is over, and in a long run until every kind has come. */
 class Course {
-  readonly times = new Times();
+  /** Until all was well again after each kind, at most; zero if the end was not waited for. */
+  readonly timesMs: Record<string, number> = {};
   readonly #scene: Scene;
   readonly #budget: Budget;
   readonly #isTimeOver: () => boolean;
@@ -74,7 +66,7 @@ class Course {
       await mishaps[kind]?.({ ...this.#scene, random });
       // Every now and then the next one comes before all is well again.
       const isCalm = random.chance(CALM_PERCENT);
-      this.times.add(kind, isCalm ? await this.recover(kind) : 0);
+      this.#note(kind, isCalm ? await this.recover(kind) : 0);
       if (isCalm) await this.#flow(kind, 1 + random.below(WRITES_BETWEEN_MAX));
       if ((haveAllCome || this.#budget.isShort) && this.#isTimeOver()) break;
     }
@@ -87,7 +79,7 @@ class Course {
       this.#budget.tell(kind);
       const endedAtMs = performance.now();
       const { exited, started } = await this.#scene.fleet.replaceAny(random, ends[kind]);
-      this.times.add(kind, performance.now() - endedAtMs);
+      this.#note(kind, performance.now() - endedAtMs);
       const exitCode = await exited;
       if (ends[kind] === "SIGTERM" && exitCode !== 0)
         this.#scene.faults.push(`${started.url} did not stop in order: exit ${exitCode}`);
@@ -114,6 +106,10 @@ class Course {
     return performance.now() - wellAtMs;
   }
 
+  #note(kind: string, ms: number): void {
+    this.timesMs[kind] = Math.max(this.timesMs[kind] ?? 0, ms);
+  }
+
   async #flow(kind: string, writes: number): Promise<void> {
     const { clients, faults } = this.#scene;
     if ((await within(FLOW_MS_MAX, clients.untilAcknowledged(writes))) === undefined)
@@ -130,12 +126,12 @@ async function takesWrites(url: string): Promise<boolean> {
   return (await within(RECOVERY_MS_MAX, sending)) ?? false;
 }
 
-async function conclude(scene: Scene, { times }: Course): Promise<Finding> {
+async function conclude(scene: Scene, { timesMs }: Course): Promise<Finding> {
   const { clients, contest } = scene;
   const faults = await compare(scene);
   return {
     figures: {
-      ...times.figures(),
+      ...timesMs,
       "writes acknowledged": clients.acknowledged,
       "writes refused for now, or cut off": clients.unsettled,
       "longest answer (ms)": Math.round(clients.answerMsMax),
@@ -147,14 +143,7 @@ async function conclude(scene: Scene, { times }: Course): Promise<Finding> {
   };
 }
 
-interface Victim {
-  readonly server: PostgresServer;
-  /** All services come by it. */
-  readonly proxy: Proxy;
-  readonly random: Random;
-}
-
-type Mishap = (victim: Victim) => Promise<void>;
+type Mishap = (scene: Pick<Scene, "server" | "proxy"> & { random: Random }) => Promise<void>;
 
 /** Longer than a request may wait, every now and then. */
 const OUTAGE_MS_MAX = 3_500;

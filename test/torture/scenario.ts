@@ -45,25 +45,6 @@ export function* deal<Kind>(kinds: readonly Kind[], random: Random): Generator<D
   }
 }
 
-/** How often each kind of mishap came, and how long it took at most until all was well again. */
-export class Times {
-  readonly #msOf = new Map<string, number[]>();
-
-  /** Zero if the end was not waited for. */
-  add(kind: string, ms: number): void {
-    this.#msOf.set(kind, [...(this.#msOf.get(kind) ?? []), ms]);
-  }
-
-  figures(): Record<string, string> {
-    return Object.fromEntries(
-      [...this.#msOf].map(([kind, all]) => [
-        kind,
-        `${all.length} times, well again within ${Math.max(...all).toFixed(0)} ms`,
-      ]),
-    );
-  }
-}
-
 /** Whether so many seconds have passed since the call. */
 export function endsAfter(seconds: number): () => boolean {
   const endsAtMs = performance.now() + seconds * 1_000;

@@ -57,7 +57,7 @@ export class Wear implements Finding, Disposable {
   async wearOut(isOver: () => boolean, live: (worn: Worn) => Promise<End>): Promise<void> {
     const { roundsMax, bytesMax, nameLengths } = this.#terms;
     const nameLengthMax = this.random.pick(nameLengths);
-    const load = new MixedLoad(this.random, { nameLengthMax });
+    const load = new MixedLoad(this.random, nameLengthMax);
     const faultsBefore = this.faults.length;
     let files: Files = new Map();
     let rows: readonly StoredPlant[] = [];
@@ -71,8 +71,8 @@ export class Wear implements Finding, Disposable {
       }
     } finally {
       await load[Symbol.asyncDispose]();
-      this.count("writes acknowledged", load.acknowledged);
-      this.count("writes cut off", load.unsettled);
+      this.count("writes acknowledged", load.clients.acknowledged);
+      this.count("writes cut off", load.clients.unsettled);
     }
   }
 
@@ -98,7 +98,7 @@ export class Wear implements Finding, Disposable {
       files = image;
       rows = examined.rows;
       this.count("images of the disk examined");
-      this.count("plants compared", load.plants);
+      this.count("plants compared", load.clients.ledger.size);
       this.faults.push(...examined.faults.map((fault) => `${fault} (${when})`));
       if (examined.faults.length > 0) break;
     }
