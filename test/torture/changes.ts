@@ -76,7 +76,7 @@ export class Follower {
   }
 }
 
-export function parse(data: string): Seen {
+function parse(data: string): Seen {
   const { seq, type, plant, before } = JSON.parse(data) as Omit<Seen, "plant" | "before"> &
     Record<"plant" | "before", object | undefined>;
   const id = /"id":(-?\d+)/.exec(data)?.[1] ?? "";

@@ -6,6 +6,7 @@
 import { type Engine, openTestDatabase } from "../support/database.ts";
 import { Fleet } from "../support/fleet.ts";
 import { Contest, type Event, isLinearizable } from "../support/history.ts";
+import { limits } from "../support/limits.ts";
 import { idOf, type Operation, perform } from "../support/model.ts";
 import { fork } from "../support/random.ts";
 import {
@@ -35,13 +36,26 @@ const SIGNALS = ["SIGKILL", "SIGKILL", "SIGTERM"] as const;
 /** Histories with one wrong answer. Each has to be noticed. */
 const FALSIFIED_MAX = 300;
 
+/** Other limits of a write than in `environment`: nothing happens to the database, and a busy machine is slow. */
+const settings = {
+  ...environment,
+  // The receiver is on this machine.
+  PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+  ...limits({
+    webhookPollMs: 10,
+    webhookLeaseSeconds: 1,
+    webhookSecondsMax: 0.5,
+    webhookRetrySeconds: Array.from({ length: 200 }, () => 0.05),
+  }),
+};
+
 async function runOn(
   engine: Engine,
   { seconds, random, tell }: Budget,
   doReadersForget = false,
 ): Promise<Finding> {
   await using database = await openTestDatabase(engine);
-  await using fleet = new Fleet(undefined, database.url, environment);
+  await using fleet = new Fleet(undefined, database.url, settings);
   await fleet.startOneByOne(2);
   const choosing = fork(random);
   const findUrl = (): string => fleet.findUrl(choosing);

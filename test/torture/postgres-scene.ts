@@ -23,16 +23,7 @@ const QUEUE_SECONDS_MAX = 2;
 /** The same for services on any database that is about to fail. */
 export const environment: Readonly<Record<string, string>> = {
   PLANTSTORE_TOKEN: TEST_TOKEN,
-  // The receivers are on this machine.
-  PLANTSTORE_WEBHOOKS_PRIVATE: "true",
-  ...limits({
-    statementSecondsMax: 1,
-    queueSecondsMax: QUEUE_SECONDS_MAX,
-    webhookPollMs: 10,
-    webhookLeaseSeconds: 1,
-    webhookSecondsMax: 0.5,
-    webhookRetrySeconds: Array.from({ length: 200 }, () => 0.05),
-  }),
+  ...limits({ statementSecondsMax: 1, queueSecondsMax: QUEUE_SECONDS_MAX }),
   ...(process.env["PLANTSTORE_WORKERS"] === undefined
     ? {}
     : { PLANTSTORE_WORKERS: process.env["PLANTSTORE_WORKERS"] }),
