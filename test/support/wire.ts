@@ -50,7 +50,7 @@ const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
  * The first answer in the text; undefined where it is not complete yet. Without a length it is complete where the
  * connection has ended. `toHead` says that a HEAD is answered.
  */
-function takeAnswer(
+export function takeAnswer(
   text: string,
   { toHead = false, hasEnded = false } = {},
 ): { readonly answer: WireAnswer; readonly rest: string } | undefined {
