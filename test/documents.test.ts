@@ -114,7 +114,7 @@ test("docs/reliability.md has every scenario of the torture, and no other", asyn
   const [, table = ""] =
     /\| promise \| scenario \|\n([^]*?)\n\n/.exec(await read("docs/reliability.md")) ?? [];
   const documented = [...table.matchAll(/`([a-z-]+)`/g)].map(([, name = ""]) => name);
-  expect([...new Set(documented)].sort()).toEqual(names.sort());
+  expect([...new Set(documented)].toSorted()).toEqual(names.toSorted());
 });
 
 interface Sample {
