@@ -85,7 +85,7 @@ export function createHandler(service: Service, route: Route | undefined) {
     const operation = operations.get(request.method);
     // The requests of a tick then run each step together, while its code and data are in the CPU's caches: creates and
     // look-ups take 10 % less CPU time, pages 20 %.
-    if (operation?.scope !== undefined) await endOfTick();
+    if (operation?.scope?.startsWith("plants:")) await endOfTick();
     const exchange = new Exchange(service, request, startedAtMs);
     try {
       const host = request.headers.get("host");

@@ -94,7 +94,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const body = await streamPages(
     exchange,
     query.after,
-    (after) => service.store.readPlants({ ...query, after }, isCsv ? "csv" : "ndjson"),
+    async (after) => service.store.readPlants({ ...query, after }, isCsv ? "csv" : "ndjson"),
     isCsv ? CSV_HEAD : "",
   );
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
@@ -111,7 +111,9 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
-  const { text, next } = await service.store.readPlants({ ...query, charactersMax }, "json");
+  const page = service.store.readPlants({ ...query, charactersMax }, "json");
+  // Without an await the answer holds its memory before the next request of the tick reads its page.
+  const { text, next } = page instanceof Promise ? await page : page;
   return answerText(exchange, text, { vary: "Accept", ...linkNext(exchange, query.limit, next) });
 }
 

@@ -60,15 +60,16 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     );
   }
 
-  readonly findPlant: Store["findPlant"] = (id) => this.whenDurable(() => this.lookUps.submit(id));
+  readonly findPlant: Store["findPlant"] = async (id) =>
+    this.whenDurable(() => this.lookUps.submit(id));
 
-  readonly listPlants: Store["listPlants"] = (query) =>
-    this.whenDurable(async () => this.reader.listPlants(query));
+  readonly listPlants: Store["listPlants"] = async (query) =>
+    this.whenDurable(() => this.reader.listPlants(query));
 
   readonly readPlants: Store["readPlants"] = (query, form) => {
     const isSmall = form === "json" && query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
     if (!isSmall) return this.readLong({ kind: "plants", query, form });
-    return this.whenDurable(async () => this.reader.readPlants(query, form));
+    return this.whenDurable(() => this.reader.readPlants(query, form));
   };
 
   readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
@@ -127,16 +128,19 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     }
   }
 
-  private readLong<Result>(order: ReadRequest): Promise<Result> {
+  private async readLong<Result>(order: ReadRequest): Promise<Result> {
     return this.whenDurable(() => this.longReads.submit(order) as Promise<Result>);
   }
 
   /** After a crash, reads wait for the first commit, which syncs everything readable. Rejects if that fails. */
-  private async whenDurable<Result>(read: () => Promise<Result>): Promise<Result> {
-    if (this.engine.isDurable) return read();
+  private whenDurable<Result>(read: () => Result): Result | Promise<Awaited<Result>> {
+    return this.engine.isDurable ? read() : this.readOnceDurable(read);
+  }
+
+  private async readOnceDurable<Result>(read: () => Result): Promise<Awaited<Result>> {
     await this.perform(true).catch((error: unknown) => {
       if (!this.engine.isDurable) throw error;
     });
-    return read();
+    return await read();
   }
 }
