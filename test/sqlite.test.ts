@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { createCounter } from "../src/store/sql-store.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import type { CountPage } from "../src/domain/page.ts";
-import type { Plant } from "../src/domain/plant.ts";
+import { formatStoredPlants, type Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import {
@@ -225,6 +225,15 @@ test.each([
 );
 
 const COUNT_MS_MAX = 60_000;
+
+test("a page of plants is read at once: its answer holds memory before another request reads a page", async () => {
+  using at = makeWorkplace();
+  const store = openAlone(at.store, limits);
+  await store.createPlant(plant);
+  const page = store.readPlants({ order: "asc", limit: 100 }, "json");
+  expect(page).toEqual({ text: formatStoredPlants([plant]), next: undefined });
+  await store.close();
+});
 
 test("a count is shared by those that ask with the same filter, and by no others", async () => {
   const asked: (string | undefined)[] = [];
