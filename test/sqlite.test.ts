@@ -230,7 +230,7 @@ test("a page of plants is read at once: its answer holds memory before another r
   using at = makeWorkplace();
   const store = openAlone(at.store, limits);
   await store.createPlant(plant);
-  const page = store.readPlants({ order: "asc", limit: 100 }, "json");
+  const page = store.readPlants({ after: undefined, order: "asc", limit: 100 }, "json");
   expect(page).toEqual({ text: formatStoredPlants([plant]), next: undefined });
   await store.close();
 });
