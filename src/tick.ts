@@ -24,6 +24,18 @@ export function endOfTick(): Promise<void> {
   return tick.ended;
 }
 
+/** Each read holds its page until it is answered. */
+const TOGETHER_MAX = 64;
+
+let joined = 0;
+
+/** The same for reads, at most TOGETHER_MAX of them together. */
+export function joinTick(): Promise<void> {
+  const ended = endOfTick();
+  if (++joined % TOGETHER_MAX === 0) tick?.end();
+  return ended;
+}
+
 export const pause = (ms: number): Promise<void> =>
   beginWait(ms, (end) => setTimeout(end, ms)).ended;
 

@@ -218,15 +218,14 @@ export function readText(exchange: Exchange): string | Promise<string> {
   // Small bodies are read in one piece: a loop over chunks costs 45 % of the throughput.
   if (length === undefined || length > WHOLE_BYTES_MAX)
     return decodeLater(exchange, readLarge(exchange, length));
-  exchange.reserve(length);
   const bytes = request.bytes();
   const arrived = Bun.peek(bytes);
-  if (arrived instanceof Uint8Array) {
-    exchange.hold(0);
-    return decodeUtf8(arrived);
-  }
-  // The client may be gone already, and an unhandled rejection ends the process.
+  if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
+  // Before `reserve` can throw: an unhandled rejection ends the process.
   bytes.catch(() => undefined);
+  exchange.rest = bytes;
+  exchange.reserve(length);
+  exchange.rest = undefined;
   return decodeLater(exchange, readSmall(exchange, bytes));
 }
 

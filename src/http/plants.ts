@@ -112,7 +112,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
   const page = service.store.readPlants({ ...query, charactersMax }, "json");
-  // Without an await the answer holds its memory before the next request of the tick reads its page.
+  // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
   const { text, next } = page instanceof Promise ? await page : page;
   return answerText(exchange, text, { vary: "Accept", ...linkNext(exchange, query.limit, next) });
 }
