@@ -29,7 +29,9 @@ const makePlants = (length: number, name: string): Plant[] =>
 
 async function openWith(plants: readonly Plant[]): Promise<AsyncDisposable & { store: Store }> {
   const database = await openTestDatabase("postgres");
-  const store = await openStore(database.url, { ...config, scanRowsMax: 3_000 });
+  // However slow the machine is: a hundred searches queue up.
+  const patient = { queueSecondsMax: 120, statementSecondsMax: 60 };
+  const store = await openStore(database.url, { ...config, ...patient, scanRowsMax: 3_000 });
   await store.createPlants(plants);
   return {
     store,
