@@ -42,6 +42,8 @@ describeInBrowser("a service that is stopped and started again", () => {
       await press(page, "Escape", "n");
       await fillNew(page, "3", "Rosemary");
       await service[Symbol.asyncDispose]();
+      // The notice moves the button: a click in that moment would miss it.
+      await page.getByText("No connection to the store").waitFor();
       await page.getByRole("button", { name: "Add plant" }).click();
       await page.getByText("Couldn't confirm the save").waitFor();
       await restart();
