@@ -81,7 +81,7 @@ describe("activity", () => {
     expect(samples.map(({ atMs }) => atMs)).toEqual(
       Array.from({ length: SAMPLES_MAX }, (_, index) => (index + 6) * 1_000),
     );
-    // There is nothing else: durations and sizes that nobody measured are undefined.
+    // Durations and sizes without a measurement are undefined.
     const counts = { creates: 0, requests: 9, errors: 1, refused: 2 };
     expect(samples[0]).toEqual({ atMs: 6_000, ...counts, waiting: 7 } as never);
     expect(samples[4]).toMatchObject({ atMs: 10_000, creates: 4 });

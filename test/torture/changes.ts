@@ -32,7 +32,7 @@ export class Follower {
   private after = "0";
   private isOver = false;
 
-  /** One that forgets goes on behind the newest change after it was cut off, and not behind what it has seen. */
+  /** With `forgets`, it resumes from the newest change after a disconnect instead of its own cursor. */
   constructor(findUrl: () => string, forgets = false) {
     this.findUrl = findUrl;
     this.forgets = forgets;

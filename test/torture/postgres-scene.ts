@@ -44,7 +44,7 @@ export async function openScene(random: Random, settings: Readonly<Record<string
   const url = `postgres://postgres@127.0.0.1:${proxy.port}/${database}`;
   const fleet = opened.use(new Fleet(server, url, environment));
   await fleet.start(INSTANCES);
-  /** Those that show while it goes on. */
+  /** Found during the run. */
   const faults: string[] = [];
   const choosing = fork(random);
   const surroundings = {
