@@ -69,7 +69,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     findPlant(id, controller.signal).then(
       (found) => {
         accept(found);
-        if (found !== undefined) list.value.active.value = id;
+        // The user may be a key ahead.
+        if (found !== undefined && route.value.open === id) list.value.active.value = id;
       },
       (error: Error) => {
         if (!isAbort(error) && versioned === undefined) loaded.value = error;

@@ -139,9 +139,10 @@ describe("the journal", () => {
     );
     expect((await store.readChanges(all)).changes.map(({ seq }) => seq)).toEqual([newest]);
     await store.createPlant(plant(2_000n, "new"));
-    const changes = changesIn(await store.readChanges({ ...all, after: newest }));
-    expect(changes.map(({ id }) => id)).toEqual([2_000n]);
-    expect(changes[0]?.seq).toBeGreaterThan(newest);
+    // The one before it may be gone by now.
+    const created = changesIn(await store.readChanges(all)).at(-1);
+    expect(created?.id).toBe(2_000n);
+    expect(created?.seq).toBeGreaterThan(newest);
   });
 
   test("has no hole where the clock was set back, and is trimmed behind large changes", async () => {

@@ -121,7 +121,7 @@ export function watchSteps(context: BrowserContext): void {
 async function tell(page: Page, error: Error): Promise<never> {
   const path = join(tmpdir(), `plantstore-${Date.now()}.png`);
   await page.screenshot({ path }).catch(() => undefined);
-  const seen = `[document.activeElement?.outerHTML.slice(0, 120), document.body.innerText.slice(0, 2000)]`;
+  const seen = `[document.activeElement?.cloneNode().outerHTML, document.body.innerText.slice(0, 2000)]`;
   const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
   error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n`;
   error.message += ["Its console:", ...(consoles.get(page.context()) ?? [])].join("\n");
