@@ -9,7 +9,6 @@ const limits = {
   queueLengthMax: 100,
   queueSecondsMax: 5,
   batchLengthMax: 10,
-  bodyBytesTotalMax: 1_000_000,
 };
 
 type Options = ConstructorParameters<typeof Batcher<number, number>>[2];
@@ -72,23 +71,8 @@ describe("group commit", () => {
     expect([batches, group.waiting]).toEqual([[[1], [2, 3, 4]], 0]);
   });
 
-  test("refuses text that does not fit the queue, takes one however long, and gives room back", async () => {
-    const { group, begun, end } = holdCommits({ bodyBytesTotalMax: 100 });
-    const first = group.submit(1, 500);
-    await begun(0);
-    const second = group.submit(2, 90);
-    expect(await rejectionOf(group.submit(3, 20))).toMatchObject({ reason: "overloaded" });
-    end(0);
-    await first;
-    await begun(1);
-    const third = group.submit(3, 20);
-    end(1, 2);
-    await second;
-    expect(await third).toBe(6);
-  });
-
   test("commits no more text at once than leaves others their turn", async () => {
-    const { batches, group } = commitAtOnce({ bodyBytesTotalMax: 100_000_000 });
+    const { batches, group } = commitAtOnce();
     await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write, 2_000_000)));
     expect(batches).toEqual([
       [1, 2, 3],
@@ -330,12 +314,6 @@ describe("a block of writes", () => {
       [3, 4],
       [5, 6],
     ]);
-  });
-
-  test("waits for room for its text, and takes one text however long", async () => {
-    const { batches, group } = commitAtOnce({ bodyBytesTotalMax: 100 });
-    await group.submitAll([1, 2, 3, 4], [500, 20, 30, 1]);
-    expect(batches).toEqual([[1], [2, 3], [4]]);
   });
 
   test("fails one write alone, and all of one commit with their reason", async () => {

@@ -31,7 +31,6 @@ const limits = {
   scanRowsMax: 1000,
   changesDays: 7,
   trimSeconds: 60,
-  bodyBytesTotalMax: 1_000_000,
 };
 const plant = { id: 1n, name: "a", tag: undefined };
 

@@ -122,8 +122,6 @@ export interface StoreLimits {
   readonly queueSecondsMax: number;
   readonly countSecondsMax: number;
   readonly batchLengthMax: number;
-  /** For all texts in the queue together. */
-  readonly bodyBytesTotalMax: number;
   readonly scanRowsMax: number;
   /** How long changes are kept; 0 for no journal. */
   readonly changesDays: number;

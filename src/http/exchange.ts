@@ -75,7 +75,8 @@ export class Exchange {
     const { budget } = this.service;
     const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
     budget.bytesHeld += grown;
-    if (grown < 0) budget.noteDropped(-grown);
+    // The runtime collects the small pieces of a stream in time.
+    if (grown < 0 && (!this.isStreamed || -grown >= LARGE_BYTES)) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;
     this.bytesLeaving = bytesLeaving;
   }
@@ -170,7 +171,6 @@ export class Budget {
 
   /** On a busy machine GC is late for large strings: without this, unread pages took 270 to 333 MB. */
   noteDropped(bytes: number): void {
-    if (bytes < LARGE_BYTES) return;
     this.bytesDropped += bytes;
     if (this.bytesDropped < this.bytesMax * COLLECT_SHARE) return;
     this.bytesDropped = 0;
@@ -220,7 +220,7 @@ export function readText(exchange: Exchange): string | Promise<string> {
     return decodeLater(exchange, readLarge(exchange, length));
   const bytes = request.bytes();
   const arrived = Bun.peek(bytes);
-  if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
+  if (arrived instanceof Uint8Array) return decode(exchange, arrived);
   // Before `reserve` can throw: an unhandled rejection ends the process.
   bytes.catch(() => undefined);
   exchange.rest = bytes;
@@ -230,10 +230,19 @@ export function readText(exchange: Exchange): string | Promise<string> {
 }
 
 async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promise<string> {
-  const bytes = await read.catch(explainAbort);
-  // Small bodies are bounded by the write queue.
-  if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
-  return decodeUtf8(bytes);
+  return decode(exchange, await read.catch(explainAbort));
+}
+
+/** Smaller bodies are bounded by the number of connections. They are served while large ones are refused. */
+const COUNTED_BYTES_MIN = 4_096;
+
+/** Counts the text until the request is answered. One character beyond Latin-1 doubles the size of the others. */
+function decode(exchange: Exchange, bytes: Uint8Array): string {
+  const text = decodeUtf8(bytes);
+  const isWide = text.length < bytes.length || text.includes("\\u");
+  if (bytes.length < COUNTED_BYTES_MIN) exchange.hold(0);
+  else exchange.reserve(isWide ? 2 * text.length : text.length);
+  return text;
 }
 
 async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<Uint8Array> {

@@ -4,10 +4,7 @@ import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
 import { endOfTick, pause } from "../tick.ts";
 
-type QueueLimits = Pick<
-  StoreLimits,
-  "queueLengthMax" | "queueSecondsMax" | "batchLengthMax" | "bodyBytesTotalMax"
->;
+type QueueLimits = Pick<StoreLimits, "queueLengthMax" | "queueSecondsMax" | "batchLengthMax">;
 
 /** A promise is an outcome not known yet. The next commit does not wait for it; writes with the same key do. */
 type Result<Outcome> = Outcome | Error | Promise<Outcome>;
@@ -65,7 +62,6 @@ export class Batcher<Write, Outcome> {
   private readonly limits: QueueLimits;
   private readonly options: Options<Write> & typeof defaults;
   private queue: Pending<Write, Outcome>[] = [];
-  private charactersQueued = 0;
   /** Writes of blocks that wait for room in the queue, oldest first. */
   private readonly overflow: Pending<Write, Outcome>[] = [];
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
@@ -100,13 +96,12 @@ export class Batcher<Write, Outcome> {
   /** Settles after the commit that the write was part of. A full queue refuses the write at once. */
   submit(write: Write, characters = 0): Promise<Outcome> {
     if (this.closed) return Promise.reject(new Refusal("shutting_down"));
-    if (!this.hasRoom(characters, 1)) return Promise.reject(new Refusal("overloaded"));
+    if (!this.hasRoom(1)) return Promise.reject(new Refusal("overloaded"));
     const deadlineMs = this.deadline();
     return new Promise((resolve, reject) => {
       const settle = (result: Result<Outcome>): void =>
         result instanceof Error ? reject(result) : resolve(result);
       this.queue.push({ write, characters, deadlineMs, settle });
-      this.charactersQueued += characters;
       this.start();
     });
   }
@@ -149,11 +144,8 @@ export class Batcher<Write, Outcome> {
     return this.options.now() + this.limits.queueSecondsMax * 1000;
   }
 
-  private hasRoom(characters: number, share: number): boolean {
-    if (this.queue.length === 0) return true;
-    const { queueLengthMax, bodyBytesTotalMax } = this.limits;
-    const charactersMax = bodyBytesTotalMax * share - characters;
-    return this.queue.length < queueLengthMax * share && this.charactersQueued <= charactersMax;
+  private hasRoom(share: number): boolean {
+    return this.queue.length === 0 || this.queue.length < this.limits.queueLengthMax * share;
   }
 
   private start(): void {
@@ -217,9 +209,7 @@ export class Batcher<Write, Outcome> {
       const tookMs = this.options.now() - startedAtMs;
       if (isAsync) this.noteCommit(tookMs, outcomes.length);
       this.options.onCommit?.(tookMs, writes, outcomes);
-      const left = batch.slice(outcomes.length);
-      this.queue.unshift(...left);
-      this.charactersQueued += sumCharacters(left);
+      this.queue.unshift(...batch.slice(outcomes.length));
       for (let index = 0; index < outcomes.length; index++)
         batch[index]?.settle(outcomes[index] as Result<Outcome>);
       const late = outcomes.filter((outcome) => outcome instanceof Promise);
@@ -262,19 +252,14 @@ export class Batcher<Write, Outcome> {
       }
     }
     this.queue = seen === queue.length ? held : held.concat(queue.slice(seen));
-    this.charactersQueued -= characters;
     return taken;
   }
 
   private fillQueue(): void {
     const { overflow } = this;
     let moved = 0;
-    for (const pending of overflow) {
-      if (!this.hasRoom(pending.characters, BLOCKS_SHARE)) break;
-      this.queue.push(pending);
-      this.charactersQueued += pending.characters;
-      moved++;
-    }
+    for (; moved < overflow.length && this.hasRoom(BLOCKS_SHARE); moved++)
+      this.queue.push(overflow[moved] as Pending<Write, Outcome>);
     overflow.splice(0, moved);
   }
 
@@ -295,7 +280,6 @@ export class Batcher<Write, Outcome> {
     const isLate = ({ deadlineMs }: Pending<Write, Outcome>): boolean => deadlineMs <= now;
     const late = this.queue.filter(isLate);
     if (late.length > 0) this.queue = this.queue.filter((pending) => !isLate(pending));
-    this.charactersQueued -= sumCharacters(late);
     const inTime = this.overflow.findIndex((pending) => !isLate(pending));
     const lateBlocks = this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime);
     // One shared Refusal: creating a million takes seconds.
@@ -303,6 +287,3 @@ export class Batcher<Write, Outcome> {
     for (const { settle } of late.concat(lateBlocks)) settle((busy ??= new Refusal("store_busy")));
   }
 }
-
-const sumCharacters = (writes: readonly { readonly characters: number }[]): number =>
-  writes.reduce((sum, { characters }) => sum + characters, 0);

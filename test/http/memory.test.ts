@@ -161,6 +161,22 @@ test("readers of events that wait for the same change hold no more than their sh
   for (const reader of readers) await reader[Symbol.asyncDispose]();
 });
 
+test.each([
+  ["ASCII", "x", 1],
+  ["a wide character", "€", 2],
+  ["an escaped one", "\\u20ac", 2],
+])("a body with %s counts until its plant is stored", async (_name, first, bytesEach) => {
+  await using service = await startService();
+  await using held = await service.database.holdWrites();
+  const body = `{"id":1,"name":"${first}${"x".repeat(10_000)}"}`;
+  const creating = service.create(body);
+  await until("the write waits", () => service.store.writesWaiting === 1);
+  expect(await readHeld(service)).toBe(bytesEach * body.length);
+  await held.release();
+  expect((await creating).status).toBe(200);
+  expect(await readHeld(service)).toBe(0);
+});
+
 /** Far more than the system takes from the service for a client that does not read. */
 const HUGE_NAME = "x".repeat(9_000_000);
 const hugePlant = (id: number): string => JSON.stringify({ id, name: HUGE_NAME });

@@ -25,7 +25,6 @@ const NAME_LENGTH = 10_000;
 const LARGE_PLANTS = 10;
 const LARGE_LENGTH = 349_000;
 const LARGE_CHANGES = 60;
-const OPENED_TOGETHER = 50;
 
 export const memory: Scenario = {
   title: "clients that read or finish nothing cannot take more than 256 MB",
@@ -69,15 +68,10 @@ async function attack(sends: Attack, isShort: boolean, model: string): Promise<F
   const faults: string[] = [];
   const requests = [await sends(service.url)].flat();
   const before = countDescriptors(service.pid);
-  const opened: DeafClient[] = [];
-  while (opened.length < clients && service.isAlive()) {
-    const length = Math.min(OPENED_TOGETHER, clients - opened.length);
-    const opening = Array.from({ length }, (_, index) => {
-      const request = requests[(opened.length + index) % requests.length] as string;
-      return openDeaf(service.url, request);
-    });
-    opened.push(...(await Promise.all(opening)));
-  }
+  const opening = Array.from({ length: clients }, (_, index) =>
+    openDeaf(service.url, requests[index % requests.length] as string),
+  );
+  const opened = await Promise.all(opening);
   const countServed = (): number =>
     opened.filter(({ status }) => status > 0 && status < 500).length;
   const isHeld = endsAfter(isShort ? 0.5 : 8);
@@ -123,8 +117,10 @@ const attacks: Readonly<Record<string, Attack>> = {
   "unread pages of large plants": () => formatRequest("GET", `/plants?after=${PLANTS}`),
   "unfinished batches": () => formatBatch(`{"id":1,"name":"${"n".repeat(1_000_000)}`),
   "unread results": () => formatBatch("1\n".repeat(2_000_000)),
-  "large plants at once": () =>
-    formatRequest("POST", "/plants", `{"id":-2,"name":"${"n".repeat(1_000_000)}"}`),
+  "large plants at once": () => formatCreate("n".repeat(1_000_000)),
+  // One wide character doubles the memory of the others.
+  "plants of 60 kB at once": () => formatCreate(`€${"n".repeat(60_000)}`),
+  "plants of 250 kB at once": () => formatCreate(`\\u20ac${"n".repeat(250_000)}`),
   "batches of short lines at once": () => formatLines(45_000),
   // As many as the store gets of a batch at one time. All are let in, because their bodies are small.
   "small batches at once": () => formatLines(512),
@@ -144,6 +140,9 @@ const attacks: Readonly<Record<string, Attack>> = {
     formatAs("text/csv", "/plants"),
   ],
 };
+
+const formatCreate = (name: string): string =>
+  formatRequest("POST", "/plants", `{"id":-2,"name":"${name}"}`);
 
 const formatArray = (): string =>
   formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`);
