@@ -1,4 +1,4 @@
-/** The frame around every view: navigation, account menu, connection banner, toasts. */
+/** The frame around every view: navigation, account menu, connection notice, toasts. */
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
@@ -53,7 +53,6 @@ function Inside(): JSX.Element {
         <Tabs />
         <Account />
       </header>
-      {isLost.value && <Notice kind="warning" title="No connection to the store. Trying again…" />}
       <ImportStatus />
       {route.value.view !== "plants" && <Progress />}
       {/* The charts handle the arrow keys, so the page must be focusable to scroll by them. */}
@@ -61,6 +60,9 @@ function Inside(): JSX.Element {
         <CurrentView />
       </main>
       <section class="toasts" aria-label="Messages">
+        {isLost.value && (
+          <Notice kind="warning" title="No connection to the store. Trying again…" />
+        )}
         {toasts.value.map((each) => (
           <ToastNote key={each.key} each={each} />
         ))}
