@@ -43,49 +43,60 @@ const FOR_NOW = [...NOTHING_STORED, "store_unavailable"];
 export const isForNow = ({ status }: Pick<Response, "status">): boolean =>
   status === 503 || status === 502 || status === 504;
 
-export class Clients implements AsyncDisposable {
-  readonly ledger = new Ledger();
+/** They work until they are stopped. */
+export abstract class Crew implements AsyncDisposable {
   readonly surroundings: Surroundings;
   readonly random: Random;
   readonly faults: string[] = [];
+  isOver = false;
+  protected working: Promise<unknown> = Promise.resolve();
+
+  constructor(surroundings: Surroundings, random: Random) {
+    this.surroundings = surroundings;
+    this.random = random;
+  }
+
+  /** Resolves when everything that was sent has been answered, or never will be. */
+  async stop(): Promise<void> {
+    this.isOver = true;
+    await this.working;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** After a refusal for now, or a lost answer. False if it is no longer worth trying again. */
+  protected async rest(): Promise<boolean> {
+    if (this.isOver) return false;
+    await this.surroundings.untilQuiet?.();
+    await Bun.sleep(RETRY_MS);
+    return true;
+  }
+}
+
+export class Clients extends Crew {
+  readonly ledger = new Ledger();
   /** Writes that were answered. */
   acknowledged = 0;
   /** Writes that may have happened or not: refused for now, or cut off. */
   unsettled = 0;
   requests = 0;
   answerMsMax = 0;
-  isOver = false;
-  readonly #acknowledging = new Countdowns();
-  readonly #unsettling = new Countdowns();
-  readonly #working: Promise<unknown>;
+  /** Who waits for acknowledgements. Only of what was sent after the waiting began. */
+  readonly #waiting = new Set<{ left: number; sinceMs: number; resolve: (ms: number) => void }>();
 
   constructor(length: number, surroundings: Surroundings, random: Random) {
-    this.surroundings = surroundings;
-    this.random = random;
+    super(surroundings, random);
     const all = Array.from({ length }, (_, nth) => new Client(this, nth, length));
-    this.#working = Promise.all(all.map((client) => client.work()));
+    this.working = Promise.all(all.map((client) => client.work()));
   }
 
   /** Resolves when so many writes that are sent from now on have been acknowledged; to the time that it took. */
-  async untilAcknowledged(count: number): Promise<number> {
-    const startedAtMs = performance.now();
-    await this.#acknowledging.until(count);
-    return performance.now() - startedAtMs;
-  }
-
-  /** Resolves when the next write is refused for now, or cut off. */
-  untilUnsettled(): Promise<void> {
-    return this.#unsettling.until(1);
-  }
-
-  /** Resolves when everything that was sent has been answered, or never will be. */
-  async stop(): Promise<void> {
-    this.isOver = true;
-    await this.#working;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.stop();
+  untilAcknowledged(left: number): Promise<number> {
+    const { promise, resolve } = Promise.withResolvers<number>();
+    this.#waiting.add({ left, sinceMs: performance.now(), resolve });
+    return promise;
   }
 
   compare(rows: Iterable<StoredPlant>): string[] {
@@ -94,17 +105,16 @@ export class Clients implements AsyncDisposable {
 
   acknowledge(sentAtMs: number): void {
     this.acknowledged++;
-    this.#acknowledging.count(sentAtMs);
+    for (const waiter of this.#waiting) {
+      if (sentAtMs < waiter.sinceMs || --waiter.left > 0) continue;
+      this.#waiting.delete(waiter);
+      waiter.resolve(performance.now() - waiter.sinceMs);
+    }
   }
 
-  /** False if it is no longer worth trying again. */
-  async waitToRetry(count: number): Promise<boolean> {
+  waitToRetry(count: number): Promise<boolean> {
     this.unsettled += count;
-    this.#unsettling.count(performance.now());
-    if (this.isOver) return false;
-    await this.surroundings.untilQuiet?.();
-    await Bun.sleep(RETRY_MS);
-    return true;
+    return this.rest();
   }
 
   /** Undefined if no whole answer came, or a refusal for now: it may have happened, unless it was "refused". */
@@ -312,7 +322,8 @@ async function sendBatch(
   plants: readonly StoredPlant[],
   signal: AbortSignal,
 ): Promise<(number | undefined)[] | Response> {
-  const statuses: (number | undefined)[] = plants.map(() => undefined);
+  const decoder = new TextDecoder();
+  let text = "";
   try {
     const response = await fetch(`${url}/plants/batch`, {
       method: "POST",
@@ -321,43 +332,12 @@ async function sendBatch(
       signal,
     });
     if (response.status !== 200) return response;
-    for await (const { line, status } of readResults(response)) statuses[line - 1] = status;
+    for await (const bytes of response.body ?? []) text += decoder.decode(bytes, { stream: true });
   } catch (error) {
     if ((error as Error).name === "TimeoutError") throw error;
   }
-  return statuses;
-}
-
-async function* readResults(response: Response): AsyncGenerator<{ line: number; status: number }> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk, { stream: true });
-    const lines = text.split("\n");
-    text = lines.pop() ?? "";
-    for (const line of lines) yield JSON.parse(line) as { line: number; status: number };
-  }
-}
-
-/** Waiting until something has happened so many times. Only what began after the waiting did is counted. */
-class Countdowns {
-  readonly #waiting = new Set<{
-    left: number;
-    readonly sinceMs: number;
-    readonly resolve: () => void;
-  }>();
-
-  until(left: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.add({ left, sinceMs: performance.now(), resolve });
-    return promise;
-  }
-
-  count(atMs: number): void {
-    for (const waiter of this.#waiting) {
-      if (atMs < waiter.sinceMs || --waiter.left > 0) continue;
-      this.#waiting.delete(waiter);
-      waiter.resolve();
-    }
-  }
+  const whole = text.slice(0, text.lastIndexOf("\n") + 1);
+  const results = Bun.JSONL.parse(whole) as { line: number; status: number }[];
+  const statusOf = new Map(results.map(({ line, status }) => [line, status]));
+  return plants.map((_plant, index) => statusOf.get(index + 1));
 }

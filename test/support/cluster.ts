@@ -3,7 +3,7 @@
  * operator copies. Only addresses become ports of the loopback, and folders become temporary ones.
  */
 
-import { SQL } from "bun";
+import { $, SQL } from "bun";
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
@@ -13,7 +13,6 @@ import {
   endProcesses,
   guardFolder,
   listTree,
-  type Process,
   removeServerFolder,
   signal,
   stopProcesses,
@@ -43,8 +42,7 @@ export function findMissingCluster(): string | undefined {
 }
 
 export function installCluster(): void {
-  const missing = listMissing();
-  if (missing.length > 0 && canInstall()) installPackages(...missing);
+  if (canInstall()) installPackages(...listMissing());
 }
 
 /** An address of ops/cluster, such as db1:5432; a machine itself listens on 0.0.0.0. */
@@ -138,7 +136,7 @@ export class Machine {
     if (child === undefined) return;
     child.ref();
     await this.pause();
-    for (const pid of this.#listPids()) if (pid !== child.pid) signal(pid, "SIGKILL");
+    for (const pid of this.listPids()) if (pid !== child.pid) signal(pid, "SIGKILL");
     // It has reaped all others then.
     signal(child.pid, "SIGCONT");
     await child.exited;
@@ -149,27 +147,24 @@ export class Machine {
   async pause(): Promise<void> {
     // Parents are stopped first. What they had just started is stopped in the next round.
     let count = 0;
-    for (let pids = this.#listPids(); pids.length > count; pids = this.#listPids()) {
+    for (let pids = this.listPids(); pids.length > count; pids = this.listPids()) {
       await stopProcesses(...pids);
       count = pids.length;
     }
   }
 
   resume(): void {
-    for (const pid of this.#listPids().toReversed()) signal(pid, "SIGCONT");
+    for (const pid of this.listPids().toReversed()) signal(pid, "SIGCONT");
   }
 
   log(): string {
     return existsSync(this.#logPath) ? readFileSync(this.#logPath, "utf8") : "";
   }
 
-  /** Parents first. */
-  protected listProcesses(): Process[] {
-    return this.#child === undefined ? [] : listTree(this.#child.pid);
-  }
-
-  #listPids(): number[] {
-    return this.listProcesses().map(({ pid }) => pid);
+  /** Parents first. All, or those with this in their commands. */
+  protected listPids(part = ""): number[] {
+    const tree = this.#child === undefined ? [] : listTree(this.#child.pid);
+    return tree.filter(({ command }) => command.includes(part)).map(({ pid }) => pid);
   }
 }
 
@@ -186,12 +181,12 @@ export class Node extends Machine {
 
   /** It receives nothing more, and does not know it. */
   async pauseReceiver(): Promise<void> {
-    await stopProcesses(...this.#findReceiver());
+    await stopProcesses(...this.listPids("walreceiver"));
   }
 
   /** What was sent to it since the pause is lost. The server restarts, and looks for the leader. */
   killReceiver(): void {
-    for (const pid of this.#findReceiver()) signal(pid, "SIGKILL");
+    for (const pid of this.listPids("walreceiver")) signal(pid, "SIGKILL");
   }
 
   /** One connection past Patroni and the services. */
@@ -203,11 +198,6 @@ export class Node extends Machine {
   async run<Row = Record<string, unknown>>(text: string, database?: string): Promise<Row[]> {
     await using db = this.connect(database);
     return [...((await db.unsafe(text)) as Row[])];
-  }
-
-  #findReceiver(): number[] {
-    const found = this.listProcesses().filter(({ command }) => command.includes("walreceiver"));
-    return found.map(({ pid }) => pid);
   }
 }
 
@@ -222,17 +212,14 @@ interface Member {
 export class Cluster implements AsyncDisposable {
   readonly nodes: readonly Node[];
   readonly etcd: readonly Machine[];
-  readonly #folder: string;
-  readonly #places: Places;
+  readonly #folder = makeTemporaryFolder().path;
+  readonly #places = new Places();
   readonly #haproxy: Machine;
 
-  private constructor(folder: string, places: Places) {
-    const folderOf = (name: string): string => {
-      mkdirSync(join(folder, name), { recursive: true });
-      return join(folder, name);
-    };
-    this.#folder = folder;
-    this.#places = places;
+  private constructor() {
+    guardFolder(this.#folder);
+    const places = this.#places;
+    const folderOf = (name: string): string => join(this.#folder, name);
     this.nodes = MACHINES.map((name) => {
       const place = folderOf(name);
       // As the package postgresql-common does.
@@ -241,32 +228,27 @@ export class Cluster implements AsyncDisposable {
       return new Node(name, place, places);
     });
     this.etcd = MACHINES.map((name) => {
-      const place = folderOf(name);
-      const { ETCD_DATA_DIR: data = "", ...env } = parseEnvironment(
-        places.read("etcd.env", name, place),
-      );
+      const text = places.read("etcd.env", name, folderOf(name));
+      const { ETCD_DATA_DIR: data = "", ...env } = parseEnvironment(text);
       // The guard finds it by its folder.
-      return new Machine(name, ["etcd", "--data-dir", data], place, env);
+      return new Machine(name, ["etcd", "--data-dir", data], folderOf(name), env);
     });
     const place = folderOf("lb");
     const file = join(place, "haproxy.cfg");
+    mkdirSync(place);
     writeFileSync(file, places.read("haproxy.cfg", "lb", place));
     this.#haproxy = new Machine("lb", ["haproxy", "-db", "-f", file], place);
-    giveToServer(folder);
+    giveToServer(this.#folder);
   }
 
   /** Resolves when it has a leader, a synchronous standby, one more replica, and an empty database. */
   static async open(): Promise<Cluster> {
-    const { path: folder } = makeTemporaryFolder();
-    guardFolder(folder);
-    const cluster = new Cluster(folder, new Places());
+    const cluster = new Cluster();
     try {
       await cluster.#start();
       return cluster;
     } catch (error) {
-      const logs = [...cluster.nodes, ...cluster.etcd].map((machine) =>
-        machine.log().slice(-2_000),
-      );
+      const logs = [...cluster.nodes, ...cluster.etcd].map((one) => one.log().slice(-2_000));
       await cluster[Symbol.asyncDispose]();
       throw new Error(`the cluster did not start:\n${logs.join("\n")}`, { cause: error });
     }
@@ -279,12 +261,9 @@ export class Cluster implements AsyncDisposable {
 
   /** What ops/cluster/plantstore.env says, for app1 and app2. */
   get services(): { readonly env: Readonly<Record<string, string>>; readonly ports: number[] } {
-    const {
-      HOST: _host,
-      PORT: _port,
-      ...env
-    } = parseEnvironment(this.#places.read("plantstore.env", "app1", ""));
-    return { env, ports: ["app1:8080", "app2:8080"].map((name) => this.#places.portOf(name)) };
+    const env = parseEnvironment(this.#places.read("plantstore.env", "app1", ""));
+    const ports = ["app1:8080", "app2:8080"].map((name) => this.#places.portOf(name));
+    return { env: { ...env, HOST: HOSTNAME }, ports };
   }
 
   /** By any node that answers. */
@@ -296,24 +275,24 @@ export class Cluster implements AsyncDisposable {
     return Promise.any(asked).catch(() => []);
   }
 
-  /** Rejects if Patroni knows of none. */
-  getLeader(): Promise<Node> {
-    return this.#getByRole("leader");
-  }
-
-  /** The standby that every commit waits for. Rejects if Patroni knows of none. */
-  getSynchronous(): Promise<Node> {
-    return this.#getByRole("sync_standby");
+  /** The leader, or the standby that every commit waits for. Rejects if Patroni knows of none. */
+  async getNode(wanted: "leader" | "sync_standby"): Promise<Node> {
+    const members = await this.listMembers();
+    const member = members.find(({ role }) => role === wanted);
+    const node = this.nodes.find(({ name }) => name === member?.name);
+    if (node === undefined) throw new Error(`the cluster has no ${wanted}`);
+    return node;
   }
 
   async listReplicas(): Promise<Node[]> {
-    const leader = await this.getLeader();
+    const leader = await this.getNode("leader");
     return this.nodes.filter((node) => node !== leader);
   }
 
   /** On the leader. */
   async run<Row = Record<string, unknown>>(text: string, database?: string): Promise<Row[]> {
-    return (await this.getLeader()).run<Row>(text, database);
+    const leader = await this.getNode("leader");
+    return leader.run<Row>(text, database);
   }
 
   async #isWhole(): Promise<boolean> {
@@ -339,7 +318,7 @@ export class Cluster implements AsyncDisposable {
         watched = undefined;
         return false;
       }
-      const leader = await this.getLeader();
+      const leader = await this.getNode("leader");
       if (watched?.leader !== leader) watched = { leader, from: leader.log().length };
       return leader.log().slice(watched.from).includes("the leader with the lock");
     });
@@ -348,16 +327,11 @@ export class Cluster implements AsyncDisposable {
   /** As an operator runs it, on any node. */
   async patronictl(...args: readonly string[]): Promise<void> {
     const file = join(this.#folder, MACHINES[0], "patroni.yml");
-    const child = Bun.spawn(["/usr/bin/patronictl", "-c", file, ...args], {
-      env: { ...spawnOptions.env, PATH, HOME: this.#folder },
-      stdout: "pipe",
-      stderr: "pipe",
-    });
-    const said = await Promise.all(
-      [child.stdout, child.stderr].map((it) => new Response(it).text()),
-    );
-    if ((await child.exited) !== 0)
-      throw new Error(`patronictl ${args.join(" ")}: ${said.join("\n")}`);
+    const env = { ...spawnOptions.env, PATH, HOME: this.#folder };
+    const command = $`/usr/bin/patronictl -c ${file} ${args}`.env(env).quiet().nothrow();
+    const { exitCode, stdout, stderr } = await command;
+    if (exitCode !== 0)
+      throw new Error(`patronictl ${args.join(" ")}: ${[stdout, stderr].join("\n")}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -365,30 +339,19 @@ export class Cluster implements AsyncDisposable {
     removeServerFolder(this.#folder);
   }
 
-  async #getByRole(wanted: string): Promise<Node> {
-    const members = await this.listMembers();
-    const member = members.find(({ role }) => role === wanted);
-    const node = this.nodes.find(({ name }) => name === member?.name);
-    if (node === undefined) throw new Error(`the cluster has no ${wanted}`);
-    return node;
-  }
-
   async #start(): Promise<void> {
     for (const machine of [...this.etcd, this.#haproxy]) machine.start();
     const health = `http://${HOSTNAME}:${this.#places.portOf("db1:2379")}/health`;
-    await until("etcd has a leader", () =>
-      fetch(health).then(
-        ({ ok }) => ok,
-        () => false,
-      ),
-    );
+    await until("etcd has a leader", async () => {
+      const response = await fetch(health).catch(() => undefined);
+      return response?.ok === true;
+    });
     const [first, ...others] = this.nodes;
     first?.start();
-    await until("the first node is the leader", async () =>
-      (await this.listMembers()).some(
-        ({ role, state }) => role === "leader" && state === "running",
-      ),
-    );
+    const isLeading = ({ role, state }: Member): boolean =>
+      role === "leader" && state === "running";
+    const hasLeader = async (): Promise<boolean> => (await this.listMembers()).some(isLeading);
+    await until("the first node is the leader", hasLeader);
     for (const node of others) node.start();
     await this.untilWhole("at the start");
     const statements = this.#places.read("database.sql", "db1", "").match(/^CREATE .*$/gm) ?? [];

@@ -149,52 +149,43 @@ static int remember(int descriptor, const char *path) {
   return descriptor;
 }
 
-#define OPEN(function)                                                 \
-  int function(const char *path, int flags, ...) {                     \
-    va_list rest;                                                      \
-    va_start(rest, flags);                                             \
-    mode_t mode = va_arg(rest, mode_t);                                \
-    va_end(rest);                                                      \
-    if (find_name(path) == NULL) return REAL(function)(path, flags, mode); \
-    pthread_mutex_lock(&lock);                                         \
-    int opened = remember(REAL(function)(path, flags, mode), path);    \
-    int error = errno;                                                 \
-    pthread_mutex_unlock(&lock);                                       \
-    errno = error;                                                     \
-    return opened;                                                     \
-  }
-#define OPEN_AT(function)                                              \
-  int function(int at, const char *path, int flags, ...) {             \
-    va_list rest;                                                      \
-    va_start(rest, flags);                                             \
-    mode_t mode = va_arg(rest, mode_t);                                \
-    va_end(rest);                                                      \
-    if (find_name(path) == NULL) return REAL(function)(at, path, flags, mode); \
-    pthread_mutex_lock(&lock);                                         \
-    int opened = remember(REAL(function)(at, path, flags, mode), path); \
-    int error = errno;                                                 \
-    pthread_mutex_unlock(&lock);                                       \
-    errno = error;                                                     \
-    return opened;                                                     \
-  }
-OPEN(open)
-OPEN(open64)
-OPEN_AT(openat)
-OPEN_AT(openat64)
+/* Each has an alias for large files, which on a 64-bit machine is the same. */
+#define OPEN(function, parameters, arguments)                      \
+  int function parameters {                                        \
+    va_list rest;                                                  \
+    va_start(rest, flags);                                         \
+    mode_t mode = va_arg(rest, mode_t);                            \
+    va_end(rest);                                                  \
+    if (find_name(path) == NULL) return REAL(function) arguments;  \
+    pthread_mutex_lock(&lock);                                     \
+    int opened = remember(REAL(function) arguments, path);         \
+    int error = errno;                                             \
+    pthread_mutex_unlock(&lock);                                   \
+    errno = error;                                                 \
+    return opened;                                                 \
+  }                                                                \
+  int function##64 parameters __attribute__((alias(#function)));
+OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
+OPEN(openat, (int at, const char *path, int flags, ...), (at, path, flags, mode))
 
 int close(int descriptor) {
   if (name_of(descriptor) != NULL) names[descriptor][0] = '\0';
   return (int)syscall(SYS_close, descriptor);
 }
 
-static ssize_t write_at(const char *name, int descriptor, const void *data, size_t bytes, off_t offset) {
+static int write_fails(const char *name) {
+  if (name == NULL || !happens(control->write_fails_percent)) return 0;
+  errno = (int)control->write_error;
+  return 1;
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset) {
+  const char *name = name_of(descriptor);
   size_t taken = bytes;
-  if (happens(control->write_fails_percent)) {
-    errno = (int)control->write_error;
-    return -1;
-  }
-  if (bytes > 1 && happens(control->write_shortened_percent)) taken = 1 + (size_t)rand() % (bytes - 1);
-  if (!is_kept(name)) return syscall(SYS_pwrite64, descriptor, data, taken, offset);
+  if (write_fails(name)) return -1;
+  if (name != NULL && bytes > 1 && happens(control->write_shortened_percent))
+    taken = 1 + (size_t)rand() % (bytes - 1);
+  if (name == NULL || !is_kept(name)) return syscall(SYS_pwrite64, descriptor, data, taken, offset);
   pthread_mutex_lock(&lock);
   ssize_t written = syscall(SYS_pwrite64, descriptor, data, taken, offset);
   int error = errno;
@@ -203,33 +194,20 @@ static ssize_t write_at(const char *name, int descriptor, const void *data, size
   errno = error;
   return written;
 }
+ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));
 
-#define WRITE_AT(function)                                                                    \
-  ssize_t function(int descriptor, const void *data, size_t bytes, off_t offset) {            \
-    const char *name = name_of(descriptor);                                                   \
-    if (name == NULL) return REAL(function)(descriptor, data, bytes, offset);                 \
-    return write_at(name, descriptor, data, bytes, offset);                                   \
-  }
-WRITE_AT(pwrite)
-WRITE_AT(pwrite64)
-
-#define READ_AT(function)                                                                     \
-  ssize_t function(int descriptor, void *data, size_t bytes, off_t offset) {                  \
-    if (name_of(descriptor) != NULL && happens(control->read_fails_percent)) {                \
-      errno = EIO;                                                                            \
-      return -1;                                                                              \
-    }                                                                                         \
-    return syscall(SYS_pread64, descriptor, data, bytes, offset);                             \
-  }
-READ_AT(pread)
-READ_AT(pread64)
-
-static int truncate_to(int descriptor, off_t length) {
-  const char *name = name_of(descriptor);
-  if (name != NULL && happens(control->write_fails_percent)) {
-    errno = (int)control->write_error;
+ssize_t pread(int descriptor, void *data, size_t bytes, off_t offset) {
+  if (name_of(descriptor) != NULL && happens(control->read_fails_percent)) {
+    errno = EIO;
     return -1;
   }
+  return syscall(SYS_pread64, descriptor, data, bytes, offset);
+}
+ssize_t pread64(int, void *, size_t, off64_t) __attribute__((alias("pread")));
+
+int ftruncate(int descriptor, off_t length) {
+  const char *name = name_of(descriptor);
+  if (write_fails(name)) return -1;
   if (name == NULL || !is_kept(name)) return (int)syscall(SYS_ftruncate, descriptor, length);
   pthread_mutex_lock(&lock);
   int result = (int)syscall(SYS_ftruncate, descriptor, length);
@@ -237,27 +215,14 @@ static int truncate_to(int descriptor, off_t length) {
   pthread_mutex_unlock(&lock);
   return result;
 }
-
-int ftruncate(int descriptor, off_t length) { return truncate_to(descriptor, length); }
-int ftruncate64(int descriptor, off64_t length) { return truncate_to(descriptor, length); }
+int ftruncate64(int, off64_t) __attribute__((alias("ftruncate")));
 
 /* To the end, whatever signals arrive: a disk that hangs does not notice them either. */
-static void sleep_ms(uint32_t ms) {
-  struct timespec until;
-  if (ms == 0) return;
-  happens(100);
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += ms / 1000;
-  until.tv_nsec += (long)(ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
-}
-
 static void delay_sync(void) {
-  sleep_ms(control->sync_ms);
+  uint32_t ms = control->sync_ms;
+  struct timespec left = {ms / 1000, (long)(ms % 1000) * 1000000};
+  if (ms != 0) happens(100);
+  while (nanosleep(&left, &left) == -1) continue;
   uint32_t told = 1;
   uint32_t *hangs = (uint32_t *)&control->hangs;
   if (!__atomic_compare_exchange_n(hangs, &told, 2, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;

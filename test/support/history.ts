@@ -3,8 +3,7 @@
  * which each happens between the moment it was sent and the moment it was answered (linearizability).
  */
 
-import type { Surroundings } from "./clients.ts";
-import { isForNow, sendOperation, toAnswer } from "./clients.ts";
+import { Crew, isForNow, sendOperation, type Surroundings, toAnswer } from "./clients.ts";
 import {
   type Answer,
   idOf,
@@ -14,59 +13,15 @@ import {
   perform,
   type State,
 } from "./model.ts";
-import { type StoredPlant, toBody } from "./plants.ts";
+import type { StoredPlant } from "./plants.ts";
 import type { Random } from "./random.ts";
 
 export interface Event {
   readonly operation: Operation;
   readonly sentAt: number;
   /** Undefined if none came: then it may happen at any time after it was sent, or never. */
-  answer?: Answer;
-  answeredAt?: number;
-}
-
-class History {
-  readonly #events = new Map<bigint, Event[]>();
-  /** Counts what is sent and answered: all clients are in this process, so the order is exact. */
-  #clock = 0;
-
-  get size(): number {
-    return this.#events.values().reduce((sum, events) => sum + events.length, 0);
-  }
-
-  /** Call it when the operation is sent, and the result when it is answered. */
-  begin(operation: Operation): (answer: Answer) => void {
-    const event: Event = { operation, sentAt: ++this.#clock };
-    this.#list(idOf(operation)).push(event);
-    return (answer) => {
-      event.answer = answer;
-      event.answeredAt = ++this.#clock;
-    };
-  }
-
-  /** Every plant whose history no order explains, with these rows as the end of it. */
-  findFaults(rows: Iterable<StoredPlant>): string[] {
-    const stored = new Map([...rows].map((row) => [row.id, row]));
-    for (const id of stored.keys()) this.#list(id);
-    return [...this.#events].flatMap(([id, events]) => {
-      const operation: Operation = { kind: "read", id };
-      const { answer } = perform(stored.get(id), operation);
-      const sentAt = this.#clock + 1;
-      const end = { operation, answer, sentAt, answeredAt: sentAt + 1 };
-      return isLinearizable([...events, end]) ? [] : [describe(id, events, stored.get(id))];
-    });
-  }
-
-  /** For each plant, what was done to it. */
-  list(): readonly (readonly Event[])[] {
-    return [...this.#events.values()];
-  }
-
-  #list(id: bigint): Event[] {
-    const events = this.#events.get(id) ?? [];
-    this.#events.set(id, events);
-    return events;
-  }
+  readonly answer?: Answer;
+  readonly answeredAt?: number;
 }
 
 /** What may have happened so far. */
@@ -143,21 +98,14 @@ const isBetter = (one: Course, other: Course): boolean =>
     .values()
     .every(({ answer }) => answer === undefined);
 
-function describe(id: bigint, events: readonly Event[], state: State): string {
-  const lines = events.slice(-30).map(({ operation, answer, sentAt, answeredAt }) => {
-    const { kind, ...what } = operation;
-    const written = JSON.stringify(what, (_key, value: unknown) =>
-      typeof value === "bigint" ? Number(value) : value,
-    );
-    return `${sentAt}–${answeredAt ?? "?"} ${kind} ${written}: ${answer?.status ?? "no answer"} ${answer?.body ?? ""}`;
-  });
-  const end = state === undefined ? "nothing" : toBody(state);
-  return [
+const show = (value: unknown): string => Bun.inspect(value, { compact: true });
+
+const describe = (id: bigint, events: readonly Event[], state: State): string =>
+  [
     `${id}: no order of its operations explains their answers`,
-    ...lines,
-    `stored: ${end}`,
+    ...events.slice(-30).map(show),
+    `stored: ${show(state)}`,
   ].join("\n    ");
-}
 
 /** Under each id of a window that moves on, different plants are created by several clients at about the same time. */
 const VARIANTS = 3;
@@ -170,57 +118,49 @@ const CREATED_BELOW = -1_000n;
 const CHANGED_BELOW = -1_000_000n;
 const CHANGED_AT_A_TIME = 5;
 const CHANGES_PER_PLANT = 200;
-const RETRY_MS = 20;
 
 /** Clients that want different things of the same plants. All their ids are negative. */
-export class Contest implements AsyncDisposable {
-  readonly history = new History();
+export class Contest extends Crew {
+  /** What was done to each plant. */
+  readonly history = new Map<bigint, Event[]>();
+  operations = 0;
   readonly counts = { created: 0, replayed: 0, taken: 0, replaced: 0, removed: 0, tooLate: 0 };
-  readonly #surroundings: Pick<Surroundings, "findUrl" | "untilQuiet" | "isShared">;
-  readonly #random: Random;
-  readonly #working: Promise<unknown>;
-  readonly #faults: string[] = [];
+  /** Counts what is sent and answered: all clients are in this process, so the order is exact. */
+  #clock = 0;
   #serial = 0;
   #changes = 0;
-  #isOver = false;
 
-  constructor(
-    length: number,
-    surroundings: Pick<Surroundings, "findUrl" | "untilQuiet" | "isShared">,
-    random: Random,
-  ) {
-    this.#surroundings = surroundings;
-    this.#random = random;
-    this.#working = Promise.all(Array.from({ length }, () => this.#work()));
+  constructor(length: number, surroundings: Surroundings, random: Random) {
+    super(surroundings, random);
+    this.working = Promise.all(Array.from({ length }, () => this.#work()));
   }
 
-  /** Resolves when everything that was sent has been answered, or never will be. */
-  async stop(): Promise<void> {
-    this.#isOver = true;
-    await this.#working;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.stop();
-  }
-
-  compare(rows: Iterable<StoredPlant>): string[] {
-    return [...this.#faults, ...this.history.findFaults(rows)];
+  /** Also every plant whose history no order explains, with these rows as the end of it. */
+  compare(rows: readonly StoredPlant[]): string[] {
+    const stored = new Map(rows.map((row) => [row.id, row]));
+    const ids = new Set([...this.history.keys(), ...stored.keys()]);
+    const sentAt = this.#clock + 1;
+    const unexplained = [...ids].flatMap((id) => {
+      const events = this.history.get(id) ?? [];
+      const operation: Operation = { kind: "read", id };
+      const { answer } = perform(stored.get(id), operation);
+      const end = { operation, answer, sentAt, answeredAt: sentAt + 1 };
+      return isLinearizable([...events, end]) ? [] : [describe(id, events, stored.get(id))];
+    });
+    return [...this.faults, ...unexplained];
   }
 
   async #work(): Promise<void> {
-    while (!this.#isOver) {
-      const isAnswered = await (this.#random.chance(50) ? this.#create() : this.#change());
-      if (isAnswered || this.#isOver) continue;
-      await this.#surroundings.untilQuiet?.();
-      await Bun.sleep(RETRY_MS);
+    while (!this.isOver) {
+      const isAnswered = await (this.random.chance(50) ? this.#create() : this.#change());
+      if (!isAnswered) await this.rest();
     }
   }
 
   async #create(): Promise<boolean> {
-    const offset = Math.floor(this.#serial++ / VARIANTS) + this.#random.below(WINDOW);
+    const offset = Math.floor(this.#serial++ / VARIANTS) + this.random.below(WINDOW);
     const id = CREATED_BELOW - BigInt(offset);
-    const plant = { id, name: `${id} ${this.#random.below(VARIANTS)}`, tag: null };
+    const plant = { id, name: `${id} ${this.random.below(VARIANTS)}`, tag: null };
     const answer = await this.#ask({ kind: "create", plant });
     if (answer?.status === 200) this.counts[answer.isReplay === true ? "replayed" : "created"]++;
     if (answer?.status === 409) this.counts.taken++;
@@ -229,7 +169,7 @@ export class Contest implements AsyncDisposable {
 
   async #change(): Promise<boolean> {
     const past = Math.floor(this.#changes++ / (CHANGED_AT_A_TIME * CHANGES_PER_PLANT));
-    const offset = past * CHANGED_AT_A_TIME + this.#random.below(CHANGED_AT_A_TIME);
+    const offset = past * CHANGED_AT_A_TIME + this.random.below(CHANGED_AT_A_TIME);
     const id = CHANGED_BELOW - BigInt(offset);
     const found = await this.#ask({ kind: "read", id });
     if (found === undefined) return false;
@@ -237,7 +177,7 @@ export class Contest implements AsyncDisposable {
     if (found.status !== 200) return (await this.#ask({ kind: "create", plant })) !== undefined;
     const { name } = JSON.parse(found.body ?? "") as { name: string };
     const ifMatch = { id, name, tag: null };
-    const isRemoval = this.#random.chance(30);
+    const isRemoval = this.random.chance(30);
     const answer = await this.#ask(
       isRemoval ? { kind: "remove", id, ifMatch } : { kind: "replace", plant, ifMatch },
     );
@@ -249,18 +189,20 @@ export class Contest implements AsyncDisposable {
 
   /** Undefined if it may have happened or not. */
   async #ask(operation: Operation): Promise<Answer | undefined> {
-    const settle = this.history.begin(operation);
+    const id = idOf(operation);
+    const event: Event = { operation, sentAt: ++this.#clock };
+    const events = this.history.get(id) ?? [];
+    this.history.set(id, events);
+    events.push(event);
+    this.operations++;
     try {
-      const keepalive = this.#surroundings.isShared !== true;
-      const url = this.#surroundings.findUrl();
-      const response = await sendOperation(url, operation, { keepalive });
+      const { findUrl, isShared = false } = this.surroundings;
+      const response = await sendOperation(findUrl(), operation, { keepalive: !isShared });
       const answer = await toAnswer(response);
       if (isForNow(answer)) return undefined;
       if (![200, 204, 404, 409, 412].includes(answer.status))
-        this.#faults.push(
-          `${idOf(operation)}: to ${operation.kind} it was answered ${answer.status}`,
-        );
-      settle(answer);
+        this.faults.push(`${id}: to ${operation.kind} it was answered ${answer.status}`);
+      Object.assign(event, { answer, answeredAt: ++this.#clock });
       return answer;
     } catch {
       return undefined;

@@ -28,7 +28,7 @@ export const idOf = (operation: Operation): bigint =>
   "id" in operation ? operation.id : operation.plant.id;
 
 /** What a create and a replacement answer: the plant without its id. */
-const toContent = ({ name, tag }: StoredPlant): string =>
+export const toContent = ({ name, tag }: StoredPlant): string =>
   JSON.stringify({ name, tag: tag ?? undefined });
 
 interface Outcome {
@@ -74,9 +74,9 @@ export class Ledger {
 
   /**
    * Call it before the operation is sent: from then on it may have happened. Call the result with the answer, or with
-   * "refused" if the service promised that nothing was stored, or not at all if no answer came. It returns the fault.
+   * "refused" if the service promised that nothing was stored, or not at all if no answer came.
    */
-  begin(operation: Operation): (answer: Answer | "refused") => string | undefined {
+  begin(operation: Operation): (answer: Answer | "refused") => void {
     const id = idOf(operation);
     const states = this.#states.get(id) ?? [undefined];
     const outcomes = states.map((state) => perform(state, operation));
@@ -84,14 +84,11 @@ export class Ledger {
     return (answer) => {
       if (answer === "refused") return this.#set(id, states);
       const possible = outcomes.filter((outcome) => isAnswer(answer, outcome.answer));
-      if (possible.length > 0)
-        return this.#set(
-          id,
-          possible.map(({ state }) => state),
-        );
-      const fault = `${describe(operation)} was answered ${describeAnswer(answer)} with ${describeStates(states)} stored`;
-      this.faults.push(fault);
-      return fault;
+      const after = possible.map(({ state }) => state);
+      if (after.length > 0) return this.#set(id, after);
+      this.faults.push(
+        `${id}: ${show(operation)} was answered ${show(answer)} with one of ${show(states)} stored`,
+      );
     };
   }
 
@@ -122,15 +119,12 @@ export class Ledger {
       if (row === undefined) faults.push(`${id}: lost after it was acknowledged`);
       else if (states.every((state) => state === undefined))
         faults.push(`${id}: stored although it was removed or refused`);
-      else
-        faults.push(
-          `${id}: not as it was acknowledged: ${show(row)} instead of ${describeStates(states)}`,
-        );
+      else faults.push(`${id}: not as it was acknowledged: ${show(row)}, none of ${show(states)}`);
     }
     return faults;
   }
 
-  #set(id: bigint, states: readonly State[]): undefined {
+  #set(id: bigint, states: readonly State[]): void {
     const different = states.filter(
       (state, index) => states.findIndex((other) => isSameState(other, state)) === index,
     );
@@ -141,17 +135,7 @@ export class Ledger {
 export const isSameState = (one: State, other: State): boolean =>
   one === undefined || other === undefined ? one === other : isSamePlant(one, other);
 
-const shorten = (text: string): string => (text.length > 120 ? `${text.slice(0, 120)}…` : text);
-
-const show = (state: State): string => (state === undefined ? "nothing" : shorten(toBody(state)));
-
-const describeStates = (states: readonly State[]): string => states.map(show).join(" or ");
-
-function describe(operation: Operation): string {
-  const what = "plant" in operation ? show(operation.plant) : `${operation.id}`;
-  const condition = "ifMatch" in operation ? `, if it is ${show(operation.ifMatch)},` : "";
-  return `${idOf(operation)}: to ${operation.kind} ${what}${condition}`;
-}
-
-const describeAnswer = ({ status, body, isReplay }: Answer): string =>
-  [status, isReplay === true ? "as a replay" : "", shorten(body ?? "")].filter(Boolean).join(" ");
+const show = (value: unknown): string => {
+  const text = Bun.inspect(value, { compact: true });
+  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+};

@@ -2,11 +2,13 @@
 
 import { Webhook as Verifier } from "standardwebhooks";
 import { EventReader } from "../support/events.ts";
+import { toContent } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { PATIENCE_MS } from "../support/until.ts";
 import { endsAfter } from "./scenario.ts";
+import { ask } from "./service.ts";
 
 const RECONNECT_MS = 20;
 const DOWN_MS_MAX = 200;
@@ -21,9 +23,16 @@ export interface Seen {
   readonly before: string | undefined;
 }
 
-/** Follows the changes until it is stopped, through any service that answers. */
-export class Follower {
+class Reader {
   readonly seen: Seen[] = [];
+
+  get last(): number {
+    return this.seen.at(-1)?.seq ?? 0;
+  }
+}
+
+/** Follows the changes until it is stopped, through any service that answers. */
+export class Follower extends Reader {
   connections = 0;
   private readonly findUrl: () => string;
   private readonly forgets: boolean;
@@ -34,13 +43,10 @@ export class Follower {
 
   /** With `forgets`, it resumes from the newest change after a disconnect instead of its own cursor. */
   constructor(findUrl: () => string, forgets = false) {
+    super();
     this.findUrl = findUrl;
     this.forgets = forgets;
     this.working = this.work();
-  }
-
-  get last(): number {
-    return this.seen.at(-1)?.seq ?? 0;
   }
 
   async stop(): Promise<void> {
@@ -51,11 +57,8 @@ export class Follower {
 
   private async work(): Promise<void> {
     while (!this.isOver) {
-      try {
-        await this.follow(this.findUrl());
-      } catch {
-        // The service was killed, or is starting.
-      }
+      // It rejects if the service was killed, or is starting.
+      await this.follow(this.findUrl()).catch(() => undefined);
       if (!this.isOver) await Bun.sleep(RECONNECT_MS);
     }
   }
@@ -89,10 +92,7 @@ export async function findNewest(url: string): Promise<string> {
 }
 
 /** Resolves when the reader has the newest change, or has received none for PATIENCE_MS. */
-export async function untilCaughtUp(
-  reader: { readonly last: number },
-  newest: number,
-): Promise<string[]> {
+export async function untilCaughtUp(reader: Reader, newest: number): Promise<string[]> {
   let [last, isSilent] = [reader.last, endsAfter(PATIENCE_MS / 1_000)];
   for (; reader.last < newest && !isSilent(); await Bun.sleep(RECONNECT_MS)) {
     if (reader.last === last) continue;
@@ -115,8 +115,9 @@ export function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]):
     if (plant === undefined) plants.delete(id);
     else plants.set(id, plant);
   }
-  for (const { id, name, tag } of rows) {
-    const stored = JSON.stringify({ name, tag: tag ?? undefined });
+  for (const row of rows) {
+    const { id } = row;
+    const stored = toContent(row);
     if (plants.get(String(id)) !== stored)
       faults.push(`${id}: ${stored} is stored, and the changes say ${plants.get(String(id))}`);
     plants.delete(String(id));
@@ -126,29 +127,29 @@ export function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]):
 }
 
 /** Keeps what it answers 2xx to. A moody one fails now and then. */
-export class Receiver implements AsyncDisposable {
-  readonly seen: Seen[] = [];
+export class Receiver extends Reader implements AsyncDisposable {
   readonly faults: string[] = [];
   repeated = 0;
   stops = 0;
-  secret = "";
+  private secret = "";
   private readonly random: Random;
   private readonly isMoody: boolean;
   private readonly known = new Map<number, string>();
   private server: Bun.Server<undefined>;
 
   constructor(random: Random, isMoody: boolean) {
+    super();
     this.random = random;
     this.isMoody = isMoody;
     this.server = this.listen(0);
   }
 
-  get url(): string {
-    return `http://127.0.0.1:${this.server.port}/`;
-  }
-
-  get last(): number {
-    return this.seen.at(-1)?.seq ?? 0;
+  async subscribe(serviceUrl: string, name = "torture"): Promise<void> {
+    const body = JSON.stringify({ url: `http://127.0.0.1:${this.server.port}/`, name });
+    const headers = { "content-type": "application/json" };
+    const answer = await ask(`${serviceUrl}/webhooks`, { method: "POST", headers, body });
+    if (answer.status !== 201) throw new Error(`no webhook was added: ${answer.text}`);
+    ({ secret: this.secret } = JSON.parse(answer.text) as { secret: string });
   }
 
   /** Cuts off what is on its way, and listens again. */
@@ -175,9 +176,8 @@ export class Receiver implements AsyncDisposable {
         if (chance < 2) return new Response("not now", { status: 503 });
         if (chance < 3) await Bun.sleep(1_000);
         this.keep(body);
-        // It has it, and the service does not know.
-        if (chance === 3) return new Response(null, { status: 500 });
-        return new Response(null, { status: 204 });
+        // On 500 it has it, and the service does not know.
+        return new Response(null, { status: chance === 3 ? 500 : 204 });
       },
       error: (error) => {
         this.faults.push(`a request was not as it should be: ${error.message}`);
@@ -197,17 +197,4 @@ export class Receiver implements AsyncDisposable {
     else this.repeated++;
     this.known.set(change.seq, body);
   }
-}
-
-/** Resolves to its secret. */
-export async function addWebhook(
-  serviceUrl: string,
-  url: string,
-  name = "torture",
-): Promise<string> {
-  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
-  const body = JSON.stringify({ url, name });
-  const response = await fetch(`${serviceUrl}/webhooks`, { method: "POST", headers, body });
-  if (!response.ok) throw new Error(`no webhook was added: ${await response.text()}`);
-  return ((await response.json()) as { secret: string }).secret;
 }

@@ -4,25 +4,25 @@
  */
 
 import { Callers } from "../support/callers.ts";
-import { Clients } from "../support/clients.ts";
 import { Cluster, findMissingCluster, installCluster, type Machine } from "../support/cluster.ts";
 import { Fleet } from "../support/fleet.ts";
-import { Contest } from "../support/history.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { fork } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import {
-  addWebhook,
-  findFaults,
-  findNewest,
-  Follower,
-  Receiver,
-  untilCaughtUp,
-} from "./changes.ts";
-import { compareBoth } from "./mixed-load.ts";
+import { findFaults, findNewest, Follower, Receiver, untilCaughtUp } from "./changes.ts";
+import { FLOW_MS_MAX, Load } from "./mixed-load.ts";
 import { BATCH_LENGTH_MAX, findUnsound } from "./postgres-scene.ts";
-import { asCheat, type Budget, deal, endsAfter, type Scenario, within } from "./scenario.ts";
+import {
+  type Budget,
+  deal,
+  endsAfter,
+  type Finding,
+  Findings,
+  noticing,
+  type Scenario,
+  within,
+} from "./scenario.ts";
 import { ask } from "./service.ts";
 import { compareAnswers } from "./shimmed-disk.ts";
 
@@ -30,8 +30,6 @@ const CLIENTS = 6;
 const CONTENDERS = 4;
 const CALLERS = 2;
 const WEBHOOKS = 2;
-/** Far more than an election takes: only against a hang. */
-const FLOW_MS_MAX = 180_000;
 const WRITES_BETWEEN = 200;
 /** Refused writes are not sent again at once, or the history of an outage takes long to explain. */
 const RETRY_MS = 250;
@@ -49,22 +47,16 @@ async function openScene({ random, isShort = false, tell }: Budget) {
   const cluster = opened.use(await Cluster.open());
   tell(`a cluster of ${cluster.nodes.length} nodes runs`);
   const { env, ports } = cluster.services;
-  const settings = {
-    ...env,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    // The receivers are on this machine.
-    PLANTSTORE_WEBHOOKS_PRIVATE: "true",
-  };
-  const fleet = opened.use(new Fleet(cluster, env["DATABASE_URL"] ?? "", settings, ports));
+  // The receivers are on this machine.
+  const settings = { ...env, PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
+  const fleet = opened.use(new Fleet(cluster, settings, ports));
   await fleet.start(ports.length);
-  await until("HAProxy has found the services", async () => {
-    const { status } = await ask(`${cluster.url}/readyz`);
-    return status === 200;
-  });
+  const isFound = async (): Promise<boolean> => (await ask(`${cluster.url}/readyz`)).status === 200;
+  await until("HAProxy has found the services", isFound);
   const receivers = await Promise.all(
     Array.from({ length: WEBHOOKS }, async (_, nth) => {
       const receiver = opened.use(new Receiver(fork(random), false));
-      receiver.secret = await addWebhook(cluster.url, receiver.url, `webhook-${nth}`);
+      await receiver.subscribe(cluster.url, `webhook-${nth}`);
       return receiver;
     }),
   );
@@ -75,36 +67,33 @@ async function openScene({ random, isShort = false, tell }: Budget) {
   const surroundings = {
     findUrl: () => cluster.url,
     untilQuiet: async () => {
-      await fleet.untilQuiet();
+      await fleet.quiet;
       await Bun.sleep(RETRY_MS);
     },
     batchLengthMax: BATCH_LENGTH_MAX,
     isShared: true,
     mayRefuse: ["overloaded", "store_busy", "store_unavailable", "shutting_down", 502, 504],
   } as const;
-  const clients = opened.use(new Clients(CLIENTS, surroundings, fork(random)));
-  const contest = opened.use(new Contest(CONTENDERS, surroundings, fork(random)));
+  const load = opened.use(new Load(CLIENTS, CONTENDERS, surroundings, random));
   const callers = opened.use(new Callers(cluster.url, CALLERS, CALLERS_FROM));
   const scene = opened.move();
   return {
     cluster,
     fleet,
-    clients,
-    contest,
+    load,
     callers,
     followers,
     receivers,
     random,
     isShort,
-    faults: [] as string[],
+    found: new Findings(),
     [Symbol.asyncDispose]: (): Promise<void> => scene.disposeAsync(),
   };
 }
 
 /** Resolves when the load flows, through whichever node and service. */
-async function flow({ clients, faults }: Scene, what: string): Promise<void> {
-  if ((await within(FLOW_MS_MAX, clients.untilAcknowledged(WRITES_BETWEEN))) === undefined)
-    faults.push(`${what}: writes are refused ${FLOW_MS_MAX} ms after that`);
+async function flow({ load, found }: Scene, what: string): Promise<void> {
+  found.faults.push(...(await load.flow(WRITES_BETWEEN)).map((fault) => `${what}: ${fault}`));
 }
 
 /** A node with its member of etcd, as on one machine. */
@@ -113,11 +102,21 @@ const machinesOf = ({ etcd }: Cluster, node: Machine): Machine[] => [
   ...etcd.filter(({ name }) => name === node.name),
 ];
 
-const killAll = (machines: readonly Machine[]): Promise<unknown> =>
-  Promise.all(machines.map((machine) => machine.kill()));
+/** They are switched off, and on again when the load flows without them. */
+async function flowWithout(
+  machines: readonly Machine[],
+  scene: Scene,
+  kind: string,
+  offMs = 0,
+): Promise<void> {
+  await Promise.all(machines.map((machine) => machine.kill()));
+  await Bun.sleep(offMs);
+  await flow(scene, kind);
+  for (const machine of machines) machine.start();
+}
 
 async function switchOver(cluster: Cluster): Promise<void> {
-  const leader = await cluster.getLeader();
+  const leader = await cluster.getNode("leader");
   await cluster.patronictl("switchover", "plants", "--leader", leader.name, "--force");
 }
 
@@ -128,40 +127,33 @@ async function restart(cluster: Cluster, { name }: Machine): Promise<void> {
 
 /** Each ends when everything has been started again. */
 const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<void>>> = {
-  "leader killed": async (scene, kind) => {
-    const machines = machinesOf(scene.cluster, await scene.cluster.getLeader());
-    await killAll(machines);
-    await flow(scene, kind);
-    for (const machine of machines) machine.start();
-  },
+  "leader killed": async (scene, kind) =>
+    flowWithout(machinesOf(scene.cluster, await scene.cluster.getNode("leader")), scene, kind),
 
   "leader silent, and back": async (scene, kind) => {
-    const leader = await scene.cluster.getLeader();
+    const leader = await scene.cluster.getNode("leader");
     const machines = machinesOf(scene.cluster, leader);
     await using late = leader.connect();
     await late.unsafe("CREATE TABLE IF NOT EXISTS late (at timestamptz)");
     await Promise.all(machines.map((machine) => machine.pause()));
     // The kernel takes it, and the old leader executes it when it is back.
-    const isAcknowledged = late.unsafe("INSERT INTO late VALUES (now())").then(
-      () => true,
-      () => false,
-    );
+    const writing = late.unsafe("INSERT INTO late VALUES (now())").catch(() => "refused");
     await flow(scene, kind);
     for (const machine of machines) machine.resume();
-    if ((await within(FLOW_MS_MAX, isAcknowledged)) !== false)
-      scene.faults.push(`${kind}: the old leader acknowledged a write, or did not refuse it`);
+    if ((await within(FLOW_MS_MAX, writing)) !== "refused")
+      scene.found.faults.push(`${kind}: the old leader acknowledged a write, or did not refuse it`);
   },
 
-  "synchronous standby killed": async (scene, kind) => {
-    const machines = machinesOf(scene.cluster, await scene.cluster.getSynchronous());
-    await killAll(machines);
-    await flow(scene, kind);
-    for (const machine of machines) machine.start();
-  },
+  "synchronous standby killed": async (scene, kind) =>
+    flowWithout(
+      machinesOf(scene.cluster, await scene.cluster.getNode("sync_standby")),
+      scene,
+      kind,
+    ),
 
   // What is refused meanwhile has been committed by the leader, and shows once another standby has it.
   "synchronous standby silent, and back": async (scene, kind) => {
-    const machines = machinesOf(scene.cluster, await scene.cluster.getSynchronous());
+    const machines = machinesOf(scene.cluster, await scene.cluster.getNode("sync_standby"));
     await Promise.all(machines.map((machine) => machine.pause()));
     await flow(scene, kind);
     for (const machine of machines) machine.resume();
@@ -171,24 +163,21 @@ const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<v
 
   /** The order of docs/scaling.md, for a minor version of PostgreSQL. */
   "rolling restart": async ({ cluster }) => {
-    const leader = await cluster.getLeader();
+    const leader = await cluster.getNode("leader");
     for (const replica of await cluster.listReplicas()) await restart(cluster, replica);
     await switchOver(cluster);
     await cluster.untilWhole("after the switch-over");
     await restart(cluster, leader);
   },
 
-  "etcd killed": async (scene, kind) => {
-    await killAll(scene.cluster.etcd);
-    await Bun.sleep(scene.isShort ? 0 : WITHOUT_ETCD_MS);
-    await flow(scene, kind);
-    for (const member of scene.cluster.etcd) member.start();
-  },
+  "etcd killed": (scene, kind) =>
+    flowWithout(scene.cluster.etcd, scene, kind, scene.isShort ? 0 : WITHOUT_ETCD_MS),
 
   "service killed": async ({ fleet, random }) => void (await fleet.replaceAny(random)),
 
   // HAProxy notices it within the delay that ops/cluster/plantstore.env sets, unless the machine is very busy.
-  "service restarted": async ({ fleet, clients, random, isShort, faults }, kind) => {
+  "service restarted": async ({ fleet, load: { clients }, random, isShort, found }, kind) => {
+    const { faults } = found;
     const before = clients.unsettled;
     const { exited } = await fleet.replaceAny(random, "SIGTERM");
     if ((await exited) !== 0) faults.push(`a service exited with ${await exited}`);
@@ -197,16 +186,10 @@ const mishaps: Readonly<Record<string, (scene: Scene, kind: string) => Promise<v
   },
 };
 
-interface Outage {
-  /** The longest time in which no write was acknowledged. */
-  readonly ms: number;
-  /** Attempts of clients that were refused or lost. */
-  readonly refused: number;
-}
-
-/** Resolves when all is well again. */
-async function suffer(scene: Scene, kind: string): Promise<Outage> {
-  const { cluster, clients, fleet, callers, faults } = scene;
+/** Resolves when all is well again; to a line about the outage. */
+async function suffer(scene: Scene, kind: string): Promise<string> {
+  const { cluster, fleet, callers, found } = scene;
+  const { clients } = scene.load;
   const refusedBefore = clients.unsettled;
   const course = { isOver: false, ms: 0 };
   const measuring = (async () => {
@@ -218,38 +201,32 @@ async function suffer(scene: Scene, kind: string): Promise<Outage> {
   await mishaps[kind]?.(scene, kind);
   await cluster.untilWhole(`after “${kind}”`);
   await until(`${kind}: the services are ready`, async () => {
-    const urls = fleet.services.map(({ started: { url } }) => `${url}/readyz`);
-    return (await Promise.all(urls.map(ask))).every(({ status }) => status === 200);
+    const asked = fleet.services.map(({ started }) => ask(`${started.url}/readyz`));
+    return (await Promise.all(asked)).every(({ status }) => status === 200);
   });
   await flow(scene, kind);
   course.isOver = true;
   await measuring;
   const { ms } = course;
   const errors = callers.takeErrors();
-  if (ms < RIDDEN_MS_MAX) faults.push(...errors.map((error) => `${kind}: ${error}`));
-  return { ms, refused: clients.unsettled - refusedBefore };
+  if (ms < RIDDEN_MS_MAX) found.faults.push(...errors.map((error) => `${kind}: ${error}`));
+  const refused = clients.unsettled - refusedBefore;
+  found.count(`${kind}: times`);
+  found.note(`${kind}: no write acknowledged, seconds at most`, ms / 1000);
+  found.note(`${kind}: refused at most`, refused);
+  return `${kind}: no write acknowledged for ${(ms / 1000).toFixed(1)} s, ${refused} refused`;
 }
-
-const describe = (outages: readonly Outage[]): string => {
-  const ms = Math.max(...outages.map((outage) => outage.ms));
-  const refused = Math.max(...outages.map((outage) => outage.refused));
-  return `${outages.length} times, no write acknowledged for ${(ms / 1000).toFixed(1)} s, ${refused} refused`;
-};
 
 const readRows = ({ cluster }: Scene): Promise<StoredPlant[]> =>
   cluster.run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id", "plants");
 
-const compareRows = ({ clients, contest }: Scene, rows: readonly StoredPlant[]): string[] =>
-  compareBoth(
-    clients,
-    contest,
-    rows.filter(({ id }) => id < CALLERS_FROM),
-  );
+const compareRows = ({ load }: Scene, rows: readonly StoredPlant[]): string[] =>
+  load.compare(rows.filter(({ id }) => id < CALLERS_FROM));
 
 /** After the load: everything in which the store, the services, the feeds and the webhooks differ from the answers. */
 async function examine(scene: Scene): Promise<string[]> {
-  const { fleet, clients, contest, callers, followers, receivers } = scene;
-  await Promise.all([clients.stop(), contest.stop(), callers[Symbol.asyncDispose]()]);
+  const { fleet, load, callers, followers, receivers } = scene;
+  await Promise.all([load, callers].map((those) => those[Symbol.asyncDispose]()));
   const rows = await readRows(scene);
   const urls = fleet.services.map(({ started: { url } }) => url);
   const shown = await Promise.all(urls.map((url) => compareAnswers(url, rows)));
@@ -271,27 +248,21 @@ export const cluster: Scenario = {
   missing: findMissingCluster,
   install: installCluster,
   run: async (budget) => {
-    const { seconds, random, tell, isShort = false } = budget;
     await using scene = await openScene(budget);
     await flow(scene, "at the beginning");
-    const outages = new Map<string, Outage[]>();
-    const isTimeOver = endsAfter(seconds);
-    for (const { kind, haveAllCome } of deal(Object.keys(mishaps), random)) {
-      const outage = await suffer(scene, kind);
-      outages.set(kind, [...(outages.get(kind) ?? []), outage]);
-      tell(`${kind}: ${describe([outage])}`);
-      if ((haveAllCome || isShort) && isTimeOver()) break;
-    }
-    const faults = [...scene.faults, ...(await examine(scene))];
-    const { clients, contest, callers, followers, receivers } = scene;
+    for (const kind of deal(Object.keys(mishaps), budget, endsAfter(budget.seconds)))
+      budget.tell(await suffer(scene, kind));
+    const faults = [...scene.found.faults, ...(await examine(scene))];
+    const { found, callers, followers, receivers } = scene;
+    const { clients, contest } = scene.load;
     return {
       figures: {
-        ...Object.fromEntries([...outages].map(([kind, all]) => [kind, describe(all)])),
+        ...found.figures,
         "writes acknowledged": clients.acknowledged,
         "writes refused for now, or cut off": clients.unsettled,
         "longest answer (ms)": Math.round(clients.answerMsMax),
         "calls of @plantstore/client": callers.calls,
-        "operations of the contest": contest.history.size,
+        "operations of the contest": contest.operations,
         "changes in each feed": followers[0]?.seen.length ?? 0,
         "events at each webhook": receivers[0]?.seen.length ?? 0,
       },
@@ -303,9 +274,9 @@ export const cluster: Scenario = {
 /** Few: a replica that lacks more than a megabyte of WAL does not become the leader. */
 const DELAYED_WRITES = 100;
 
-async function loseWrites(budget: Budget): Promise<readonly string[]> {
+async function loseWrites(budget: Budget): Promise<Finding> {
   await using scene = await openScene(budget);
-  const { cluster: its, clients, contest } = scene;
+  const { cluster: its, load } = scene;
   await flow(scene, "at the beginning");
   const modes = ["-s", "synchronous_mode=false", "-s", "synchronous_mode_strict=false"];
   await its.patronictl("edit-config", "plants", "--force", ...modes);
@@ -315,27 +286,24 @@ async function loseWrites(budget: Budget): Promise<readonly string[]> {
   });
   const replicas = await its.listReplicas();
   await Promise.all(replicas.map((replica) => replica.pauseReceiver()));
-  await clients.untilAcknowledged(DELAYED_WRITES);
-  const leader = await its.getLeader();
+  await load.clients.untilAcknowledged(DELAYED_WRITES);
+  const leader = await its.getNode("leader");
   await leader.kill();
-  await Promise.all([clients.stop(), contest.stop()]);
+  await load[Symbol.asyncDispose]();
   for (const replica of replicas) replica.killReceiver();
   await until("a replica is the leader", async () => {
-    const now = await its.getLeader().catch(() => leader);
+    const now = await its.getNode("leader").catch(() => leader);
     return now !== leader && (await now.run("SHOW transaction_read_only").then(isOff, () => false));
   });
-  const found = compareRows(scene, await readRows(scene));
-  return found.filter((fault) => fault.includes("lost after it was acknowledged"));
+  return { figures: {}, faults: compareRows(scene, await readRows(scene)) };
 }
 
 const isOff = ([row]: readonly Record<string, unknown>[]): boolean =>
   row?.["transaction_read_only"] === "off";
 
 export const clusterCheat: Scenario = {
-  ...asCheat(
-    "in asynchronous mode a delayed replica becomes the leader: the losses are found",
-    async (budget) => ({ figures: {}, faults: await loseWrites(budget) }),
-  ),
+  title: "in asynchronous mode a delayed replica becomes the leader: the losses are found",
   missing: findMissingCluster,
   install: installCluster,
+  run: noticing(loseWrites, /lost after it was acknowledged/),
 };

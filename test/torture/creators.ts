@@ -1,8 +1,8 @@
 /** Clients that create one plant after the other, as fast as they are answered, and never wait when refused. */
 
-import { catalogue } from "../../src/domain/errors.ts";
-import type { Ledger } from "../support/model.ts";
-import { type StoredPlant, toBody } from "../support/plants.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { Ledger } from "../support/model.ts";
+import { toBody } from "../support/plants.ts";
 import {
   connectRaw,
   formatRequest,
@@ -10,12 +10,6 @@ import {
   readBody,
   type WireAnswer,
 } from "../support/wire.ts";
-
-/** New plants, with ids that ascend from here. */
-export function* makePlantsFrom(firstId: number): Generator<StoredPlant, never> {
-  for (let id = firstId; ; id++)
-    yield { id: BigInt(id), name: `plant ${id} é`, tag: id % 3 === 0 ? null : `tag ${id % 7}` };
-}
 
 /** What a while of load was like. */
 export interface Spell {
@@ -35,107 +29,105 @@ export class Creators {
   isBehindHang = false;
   /** From now on an answer may fail to come. */
   isServiceEnding = false;
+  readonly ledger = new Ledger();
   readonly #url: string;
-  readonly #ledger: Ledger;
-  readonly #plants: Iterator<StoredPlant>;
-  readonly #connections: RawConnection[] = [];
-  #running: Promise<void>[] = [];
-  #isOver = false;
-  #acceptedMs: number[] = [];
-  #refusedMs: number[] = [];
+  #lastId = 0;
+  #spell = { acceptedMs: [] as number[], refusedMs: [] as number[] };
 
-  constructor(url: string, ledger: Ledger, plants: Iterator<StoredPlant>) {
+  constructor(url: string) {
     this.#url = url;
-    this.#ledger = ledger;
-    this.#plants = plants;
   }
 
-  /** Adds clients that begin at once, each on a connection of its own. */
-  async start(count: number): Promise<void> {
+  /** Adds clients that begin at once, each on a connection of its own. The result ends them, after their last answers. */
+  async start(count: number): Promise<() => Promise<void>> {
     const TOGETHER = 200;
+    const running: Promise<void>[] = [];
+    const group = { isOver: false };
+    const run = async (connection: RawConnection): Promise<void> => {
+      const nth = this.refusals.push(0) - 1;
+      while (!group.isOver && (await this.#create(connection, nth)));
+      connection.abort();
+    };
     for (let started = 0; started < count; started += TOGETHER) {
       const length = Math.min(TOGETHER, count - started);
       const opened = await Promise.all(Array.from({ length }, () => connectRaw(this.#url)));
-      this.#connections.push(...opened);
-      this.#running.push(
-        ...opened.map((connection) => this.#run(connection, this.refusals.push(0) - 1)),
-      );
+      running.push(...opened.map(run));
     }
+    return async () => {
+      group.isOver = true;
+      await Promise.all(running);
+    };
   }
 
   async measure(seconds: number): Promise<Spell> {
-    [this.#acceptedMs, this.#refusedMs] = [[], []];
+    const spell = (this.#spell = { acceptedMs: [], refusedMs: [] });
     const startedAtMs = performance.now();
     await Bun.sleep(seconds * 1000);
-    const spell = { acceptedMs: this.#acceptedMs, refusedMs: this.#refusedMs };
     // What comes after it is not of it.
-    [this.#acceptedMs, this.#refusedMs] = [[], []];
+    this.#spell = { acceptedMs: [], refusedMs: [] };
     return { ...spell, seconds: (performance.now() - startedAtMs) / 1000 };
   }
 
-  /** Resolves when every client has its last answer, and its connection is closed. */
-  async stop(): Promise<void> {
-    this.#isOver = true;
-    await Promise.all(this.#running);
-    for (const connection of this.#connections) connection.abort();
-  }
-
-  async #run(connection: RawConnection, nth: number): Promise<void> {
-    while (!this.#isOver) {
-      const plant = this.#plants.next().value as StoredPlant;
-      const settle = this.#ledger.begin({ kind: "create", plant });
-      const isBehind = this.isBehindHang;
-      const sentAtMs = performance.now();
-      const answer = await connection
-        .ask(formatRequest("POST", "/plants", toBody(plant)))
-        .catch((error: Error) => void this.faults.push(error.message));
-      if (answer === undefined) {
-        if (!this.isServiceEnding) this.faults.push(`${plant.id}: the connection was closed`);
-        return;
-      }
-      const tookMs = performance.now() - sentAtMs;
-      this.answerMsMax = Math.max(this.answerMsMax, tookMs);
-      if (answer.status === 200) {
-        this.acknowledged++;
-        this.#acceptedMs.push(tookMs);
-        const isReplay = answer.headers.get("idempotent-replayed") === "true";
-        settle({ status: 200, body: readBody(answer), isReplay });
-        continue;
-      }
-      this.#refusedMs.push(tookMs);
-      this.refusals[nth] = (this.refusals[nth] ?? 0) + 1;
-      const reason = findDeliberateRefusal(answer);
-      if (reason === undefined && !(this.isServiceEnding && answer.status === 503))
-        this.faults.push(`${plant.id}: ${answer.status} ${answer.body}`);
-      const isStoreAsked = reason === undefined || reason === "store_unavailable";
-      if (!isStoreAsked || (isBehind && this.isBehindHang)) settle("refused");
-      // A service that stops refuses at once.
-      if (this.isServiceEnding) await Bun.sleep(ENDING_MS);
+  /** False where the connection has ended. */
+  async #create(connection: RawConnection, nth: number): Promise<boolean> {
+    const id = ++this.#lastId;
+    const tag = id % 3 === 0 ? null : `tag ${id % 7}`;
+    const plant = { id: BigInt(id), name: `plant ${id} é`, tag };
+    const settle = this.ledger.begin({ kind: "create", plant });
+    const isBehind = this.isBehindHang;
+    const sentAtMs = performance.now();
+    const answer = await connection
+      .ask(formatRequest("POST", "/plants", toBody(plant)))
+      .catch((error: Error) => void this.faults.push(error.message));
+    if (answer === undefined) {
+      if (!this.isServiceEnding) this.faults.push(`${id}: the connection was closed`);
+      return false;
     }
+    const tookMs = performance.now() - sentAtMs;
+    this.answerMsMax = Math.max(this.answerMsMax, tookMs);
+    if (answer.status === 200) {
+      this.acknowledged++;
+      this.#spell.acceptedMs.push(tookMs);
+      const isReplay = answer.headers.get("idempotent-replayed") === "true";
+      settle({ status: 200, body: readBody(answer), isReplay });
+      return true;
+    }
+    this.#spell.refusedMs.push(tookMs);
+    this.refusals[nth] = (this.refusals[nth] ?? 0) + 1;
+    const reason = findRefusal(answer);
+    if (!isDeliberate(reason) && !(this.isServiceEnding && answer.status === 503))
+      this.faults.push(`${id}: ${answer.status} ${answer.body}`);
+    const isStoreAsked = reason !== "overloaded" && reason !== "store_busy";
+    if (!isStoreAsked || (isBehind && this.isBehindHang)) settle("refused");
+    // A service that stops refuses at once.
+    if (this.isServiceEnding) await Bun.sleep(ENDING_MS);
+    return true;
   }
 }
 
 /** For each refusal of a service that stops. */
 const ENDING_MS = 25;
 
-const deliberate = (["overloaded", "store_busy", "store_unavailable"] as const).map(
-  (reason) => [reason, catalogue[reason]] as const,
-);
+const names = Object.keys(catalogue) as ErrorName[];
 
-/** What the catalogue calls a 503 that says when to come again; undefined for anything else. */
-export function findDeliberateRefusal(
-  answer: WireAnswer,
-): (typeof deliberate)[number][0] | undefined {
-  if (answer.status !== 503 || !/^\d+$/.test(answer.headers.get("retry-after") ?? ""))
-    return undefined;
+/** What the catalogue calls it; undefined for anything else. A 503 also says when to come again. */
+export function findRefusal(answer: WireAnswer): ErrorName | undefined {
+  const { status, headers } = answer;
+  if (status === 503 && !/^\d+$/.test(headers.get("retry-after") ?? "")) return undefined;
   try {
-    const { error, message } = JSON.parse(readBody(answer)) as Record<string, unknown>;
-    if (typeof message !== "string") return undefined;
-    return deliberate.find(([, { code }]) => code === error)?.[0];
+    const { error, message, ...more } = JSON.parse(readBody(answer)) as Record<string, unknown>;
+    if (typeof message !== "string" || message === "" || Object.keys(more).length > 0)
+      return undefined;
+    const name = names.find((one) => catalogue[one].code === error);
+    return name !== undefined && catalogue[name].status === status ? name : undefined;
   } catch {
     return undefined;
   }
 }
+
+/** The reasons for which a service that goes on may refuse what it could do at another time. */
+export const isDeliberate = (reason: ErrorName | undefined): boolean =>
+  reason === "overloaded" || reason === "store_busy" || reason === "store_unavailable";
 
 /** Accepted requests a second. */
 export const goodputOf = ({ acceptedMs, seconds }: Spell): number => acceptedMs.length / seconds;

@@ -4,15 +4,14 @@ import type { ServiceProcess } from "../support/command.ts";
 import { EIO, ENOSPC, lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import type { Random } from "../support/random.ts";
-import { PATIENCE_MS } from "../support/until.ts";
+import { PATIENCE_MS, until } from "../support/until.ts";
 import type { Files } from "./disk-model.ts";
 import type { MixedLoad } from "./mixed-load.ts";
-import { type Budget, deal, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
+import { deal, endsAfter, type Scenario, within } from "./scenario.ts";
 import { ask } from "./service.ts";
 import { compareAnswers } from "./shimmed-disk.ts";
 import { type End, Wear, type Worn } from "./wear.ts";
 
-const TERMS = { nameLengths: [0, 300, 5_000], roundsMax: 4, bytesMax: Infinity };
 const EPISODES_MAX = 3;
 const DEATH_MS_MAX = 5_000;
 /** Small enough for the queue to be full at times. */
@@ -31,47 +30,36 @@ interface FaultKind {
 
 const AT_TIMES_PERCENTS = [2, 10, 40];
 
+const makeKind = (
+  name: string,
+  effect: FaultKind["effect"],
+  choose: FaultKind["choose"],
+): FaultKind => ({ name, choose, effect });
+
 const faultKinds: readonly FaultKind[] = [
-  {
-    name: "writes fail",
-    choose: (random) => ({ writeFailsPercent: 100, writeError: random.pick([EIO, ENOSPC]) }),
-    effect: "refuses",
-  },
-  { name: "syncs fail", choose: () => ({ syncFailsPercent: 100 }), effect: "refuses" },
-  {
-    name: "writes fail at times, and some are short",
-    choose: (random) => ({
-      writeShortenedPercent: random.pick([0, 50]),
-      writeFailsPercent: random.pick(AT_TIMES_PERCENTS),
-      writeError: random.pick([EIO, ENOSPC]),
-    }),
-    effect: "may refuse",
-  },
-  {
-    name: "syncs fail at times",
-    choose: (random) => ({ syncFailsPercent: random.pick(AT_TIMES_PERCENTS) }),
-    effect: "may refuse",
-  },
-  {
-    name: "reads fail",
-    choose: (random) => ({ readFailsPercent: random.pick([5, 50, 100]) }),
-    effect: "may refuse",
-  },
-  { name: "writes are short", choose: () => ({ writeShortenedPercent: 50 }), effect: "hides" },
-  {
-    name: "syncs are slow",
-    choose: (random) => ({ syncMs: 10 + random.below(490) }),
-    effect: "hides",
-  },
+  makeKind("writes fail", "refuses", (random) => ({
+    writeFailsPercent: 100,
+    writeError: random.pick([EIO, ENOSPC]),
+  })),
+  makeKind("syncs fail", "refuses", () => ({ syncFailsPercent: 100 })),
+  makeKind("writes fail at times, and some are short", "may refuse", (random) => ({
+    writeShortenedPercent: random.pick([0, 50]),
+    writeFailsPercent: random.pick(AT_TIMES_PERCENTS),
+    writeError: random.pick([EIO, ENOSPC]),
+  })),
+  makeKind("syncs fail at times", "may refuse", (random) => ({
+    syncFailsPercent: random.pick(AT_TIMES_PERCENTS),
+  })),
+  makeKind("reads fail", "may refuse", (random) => ({
+    readFailsPercent: random.pick([5, 50, 100]),
+  })),
+  makeKind("writes are short", "hides", () => ({ writeShortenedPercent: 50 })),
+  makeKind("syncs are slow", "hides", (random) => ({ syncMs: 10 + random.below(490) })),
 ];
 
 class DiskFaults extends Wear {
-  readonly #kinds: ReturnType<typeof deal<FaultKind>>;
-
-  constructor(random: Random) {
-    super(random, TERMS);
-    this.#kinds = deal(faultKinds, random);
-  }
+  readonly terms = { nameLengths: [0, 300, 5_000], roundsMax: 4, bytesMax: Infinity };
+  readonly #kinds = deal(faultKinds, this, () => false);
 
   /** One start on a failing disk at times, then a spell of faults that ends without power. */
   async live(worn: Worn, isOver: () => boolean): Promise<End> {
@@ -88,10 +76,9 @@ class DiskFaults extends Wear {
   /** Where it does not start, it says why; either way it spoils nothing. */
   async #startBadly(files: Files): Promise<void> {
     this.count("starts on a failing disk");
-    this.disk.put(files);
-    this.disk.control.set(this.random.pick(faultKinds).choose(this.random));
+    const trouble = this.random.pick(faultKinds).choose(this.random);
     try {
-      await using _ = await this.disk.start({});
+      await using _ = await this.disk.start({}, files, trouble);
     } catch (error) {
       this.count("starts given up");
       const { message } = error as Error;
@@ -103,9 +90,8 @@ class DiskFaults extends Wear {
   async #liveThroughSpell(worn: Worn, isOver: () => boolean): Promise<Iterable<Files>> {
     const { files, rows, load } = worn;
     const queue = this.random.chance(30) ? SMALL_QUEUE : DEFAULT_QUEUE;
-    this.disk.put(files);
-    this.disk.control.set({});
-    const service = await this.disk.start({ ...limits(queue), PLANTSTORE_LOG_LEVEL: "error" });
+    const settings = { ...limits(queue), PLANTSTORE_LOG_LEVEL: "error" };
+    const service = await this.disk.start(settings, files);
     if (service === undefined) throw new Error("the service was killed");
     await using _ = service;
     this.faults.push(...(await compareAnswers(service.started.url, rows)));
@@ -113,7 +99,7 @@ class DiskFaults extends Wear {
     // Those of a commit that has begun, and lines of batches, also wait.
     const waitingMax = 2 * (queue.queueLengthMax + queue.batchLengthMax);
     for (let episode = 0; episode < EPISODES_MAX && !(episode > 0 && isOver()); episode++) {
-      const { kind } = this.#kinds.next().value;
+      const kind = this.#kinds.next().value as FaultKind;
       // A queue that is full refuses also what a disk would hide.
       if (queue === SMALL_QUEUE && kind.effect === "hides") continue;
       const faults = await this.#liveThrough(kind, service, load, waitingMax);
@@ -193,14 +179,13 @@ const ACKNOWLEDGED_MIN = 5;
 
 /** False where readiness was not answered so in time; any other answer than these two is not one. */
 async function turns(url: string, wanted: 200 | 503): Promise<boolean> {
-  const isLate = endsAfter(PATIENCE_MS / 1_000);
-  while (!isLate()) {
-    const { status } = await ask(`${url}/readyz`);
-    if (status === wanted) return true;
-    if (status !== 200 && status !== 503) return false;
-    await Bun.sleep(ASK_EVERY_MS);
-  }
-  return false;
+  let status = 0;
+  const isTold = async (): Promise<boolean> => {
+    ({ status } = await ask(`${url}/readyz`));
+    return status === wanted || (status !== 200 && status !== 503);
+  };
+  await until(`readiness is ${wanted}`, isTold).catch(() => undefined);
+  return status === wanted;
 }
 
 async function lookAt(url: string, waitingMax: number): Promise<string[]> {
@@ -216,15 +201,13 @@ async function lookAt(url: string, waitingMax: number): Promise<string[]> {
   return faults;
 }
 
-async function run({ seconds, random }: Budget): Promise<Finding> {
-  using disks = new DiskFaults(random);
-  const isOver = endsAfter(seconds);
-  while (!isOver()) await disks.wearOut(isOver, (worn) => disks.live(worn, isOver));
-  return disks;
-}
-
 export const diskFaults: Scenario = {
   title: "a disk that fails has writes refused, and loses none that was acknowledged",
   missing: lackOfShim,
-  run,
+  run: async ({ seconds, random }) => {
+    using disks = new DiskFaults(random);
+    const isOver = endsAfter(seconds);
+    while (!isOver()) await disks.wearOut(isOver);
+    return disks;
+  },
 };

@@ -2,12 +2,21 @@
 
 import { lackOfShim } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
-import { Ledger } from "../support/model.ts";
+import type { Ledger } from "../support/model.ts";
 import { toBody } from "../support/plants.ts";
 import { checkIntegrity, readPlants } from "../support/stores.ts";
 import { PATIENCE_MS, until } from "../support/until.ts";
-import { Creators, makePlantsFrom } from "./creators.ts";
-import { type Budget, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
+import { Creators } from "./creators.ts";
+import {
+  type Budget,
+  endsAfter,
+  type Finding,
+  Findings,
+  noticing,
+  runEach,
+  type Scenario,
+  within,
+} from "./scenario.ts";
 import { ask } from "./service.ts";
 import { ShimmedDisk } from "./shimmed-disk.ts";
 
@@ -33,20 +42,19 @@ interface Cheat {
   readonly fault: RegExp;
 }
 
-class DiskHangs implements Finding {
-  readonly faults: string[] = [];
-  readonly figures: Record<string, number> = {};
+class DiskHangs extends Findings {
   readonly #budget: Budget;
   /** How long what waits for the disk is waited for. Only a fault takes it. */
-  readonly #patienceMs: number;
+  #patienceMs = PATIENCE_MS;
 
-  constructor(budget: Budget, patienceMs = PATIENCE_MS) {
+  constructor(budget: Budget) {
+    super();
     this.#budget = budget;
-    this.#patienceMs = patienceMs;
   }
 
   async liveThrough(ending: Ending, cheat?: Cheat): Promise<void> {
     const { random, isShort = false } = this.#budget;
+    if (cheat !== undefined) this.#patienceMs = CHEATED_MS;
     using disk = new ShimmedDisk();
     const given =
       cheat?.limits ?? (isShort ? { queueSecondsMax: 1, drainSecondsMax: 1 } : undefined);
@@ -60,10 +68,10 @@ class DiskHangs implements Finding {
     await using stack = new AsyncDisposableStack();
     stack.use(service);
     const { url } = service.started;
-    const ledger = new Ledger();
-    const writers = new Creators(url, ledger, makePlantsFrom(1));
-    await writers.start(WRITERS);
-    stack.defer(() => writers.stop());
+    const writers = new Creators(url);
+    const { ledger } = writers;
+    const endWriters = await writers.start(WRITERS);
+    stack.defer(endWriters);
     const untilAcknowledged = (count: number): Promise<void> =>
       until(`${count} writes are acknowledged`, () => writers.acknowledged >= count);
     await untilAcknowledged(ACKNOWLEDGED_MIN);
@@ -72,7 +80,7 @@ class DiskHangs implements Finding {
     disk.control.set({ hangs: 1 });
     await until("a sync hangs", () => disk.control.faults > before);
     writers.isBehindHang = true;
-    this.#count("hangs");
+    this.count("hangs");
     if (cheat?.isWholeProcess === true) service.kill("SIGSTOP");
     if (ending === "stop") {
       writers.isServiceEnding = true;
@@ -93,24 +101,24 @@ class DiskHangs implements Finding {
       await untilAcknowledged(writers.acknowledged + ACKNOWLEDGED_MIN);
       await until("it is ready again", async () => (await ask(`${url}/readyz`)).status === 200);
       // The hang has been judged: what comes next is a stop as any other.
-      await writers.stop();
+      await endWriters();
     }
     service.kill("SIGTERM");
     const code = await service.exited;
     // By a signal, such as that of a crash.
     if (code > 127 || (ending === "passes" && code !== 0))
       this.faults.push(`exited with ${code}: ${await service.stderr}`);
-    await writers.stop();
+    await endWriters();
     const integrity = checkIntegrity(disk.storePath);
     if (integrity !== "ok") this.faults.push(`integrity: ${integrity}`);
     this.faults.push(...writers.faults, ...ledger.compare(readPlants(disk.storePath)));
     this.#judge("a write was answered", writers.answerMsMax, PROMISED_MS.write);
-    this.#count("writes acknowledged", writers.acknowledged);
-    this.#count(
+    this.count("writes acknowledged", writers.acknowledged);
+    this.count(
       "writes refused",
       writers.refusals.reduce((sum, count) => sum + count, 0),
     );
-    this.#count("plants compared", ledger.size);
+    this.count("plants compared", ledger.size);
   }
 
   /** Everything that needs no commit is answered while the disk hangs, and readiness says that writes are not. */
@@ -150,14 +158,9 @@ class DiskHangs implements Finding {
 
   /** For some seconds, beside other tests, only what comes after the hang is judged to be late. */
   #judge(what: string, ms: number, msMax: number): void {
-    const name = `${what}, ms at most`;
-    this.figures[name] = Math.max(this.figures[name] ?? 0, ms);
+    this.note(`${what}, ms at most`, ms);
     if (this.#budget.isShort !== true && ms > msMax)
       this.faults.push(`${what} after ${Math.round(ms)} ms, and ${msMax} are allowed`);
-  }
-
-  #count(name: string, by = 1): void {
-    this.figures[name] = (this.figures[name] ?? 0) + by;
   }
 }
 
@@ -192,16 +195,14 @@ const cheats: Readonly<Record<string, Cheat>> = {
 export const diskHangCheat: Scenario = {
   title: "a service that a hanging disk holds up is found out",
   missing: lackOfShim,
-  run: async (budget) => {
-    const figures: Record<string, number> = {};
-    const faults: string[] = [];
-    for (const [name, cheat] of Object.entries(cheats)) {
-      const hangs = new DiskHangs(budget, CHEATED_MS);
-      await hangs.liveThrough(cheat.ending, cheat);
-      const found = hangs.faults.filter((fault) => cheat.fault.test(fault)).length;
-      figures[`${name}: faults found`] = found;
-      if (found === 0) faults.push(`${name} has done nothing that was noticed`);
-    }
-    return { figures, faults };
-  },
+  run: (budget) =>
+    runEach(Object.keys(cheats), budget, (name) => {
+      const cheat = cheats[name] as Cheat;
+      const run = async (): Promise<Finding> => {
+        const hangs = new DiskHangs(budget);
+        await hangs.liveThrough(cheat.ending, cheat);
+        return hangs;
+      };
+      return noticing(run, cheat.fault)(budget);
+    }),
 };

@@ -32,6 +32,8 @@ interface Naming {
 
 /** Of one loss of power: what it leaves is a matter of chance. */
 const IMAGES = 4;
+/** Only address space until it is used. */
+const FILE_BYTES_MAX = 2 ** 30;
 
 export type Files = ReadonlyMap<string, Buffer>;
 
@@ -59,19 +61,16 @@ export class Disk {
     this.numbersBefore = this.numberLast;
   }
 
-  apply(record: DiskRecord): void {
-    const { kind, name, data } = record;
-    const number = record.number + this.numbersBefore;
-    this.numberLast = number;
-    const isEnd = kind === Kind.synced || kind === Kind.syncFailed;
-    const offset = isEnd ? record.offset + this.numbersBefore : record.offset;
+  apply({ kind, name, offset, data }: DiskRecord): void {
+    const number = ++this.numberLast;
     if (kind === Kind.opened) this.open(name, number);
     else if (kind === Kind.written) this.change(name, { number, data, offset });
     else if (kind === Kind.truncated) this.change(name, { number, data: undefined, offset });
     else if (kind === Kind.unlinked) {
       this.seen.delete(name);
       this.namings.push({ number, name, file: undefined });
-    } else if (isEnd) this.sync(name, offset, kind === Kind.synced);
+    } else if (kind === Kind.synced || kind === Kind.syncFailed)
+      this.sync(name, offset + this.numbersBefore, kind === Kind.synced);
   }
 
   /** How many operations on this file are not synced. */
@@ -86,13 +85,13 @@ export class Disk {
   *lose(): Generator<Files> {
     yield this.show();
     for (let nth = 0; nth < IMAGES; nth++) {
-      const fates = chooseFates(this.random);
+      const fates = new Fates(this.random);
       const names = new Map(this.kept);
       for (const naming of this.namings) if (fates.keeps()) rename(names, naming);
       const files = new Map<string, Buffer>();
       for (const [name, { bytes, pending }] of names) {
-        const copy = bytes.clone();
-        for (const operation of pending) keepPartly(copy, operation, fates, bytes.length);
+        const copy = new Bytes(bytes.toBuffer());
+        for (const operation of pending) fates.keepPartly(copy, operation, bytes.length);
         files.set(name, copy.toBuffer());
       }
       yield files;
@@ -130,11 +129,11 @@ export class Disk {
     if (file === undefined) return;
     const { bytes } = file;
     const lengthBefore = bytes.length;
-    const fates = succeeded ? undefined : chooseFates(this.random);
+    const fates = new Fates(this.random);
     for (const operation of file.pending) {
       if (operation.number >= begun) continue;
-      if (fates === undefined) keep(bytes, operation);
-      else keepPartly(bytes, operation, fates, lengthBefore);
+      if (succeeded) keep(bytes, operation);
+      else fates.keepPartly(bytes, operation, lengthBefore);
     }
     file.pending = file.pending.filter(({ number }) => number >= begun);
   }
@@ -156,13 +155,56 @@ function keep(bytes: Bytes, { data, offset }: Operation): void {
   else bytes.write(offset, data);
 }
 
-function keepPartly(bytes: Bytes, operation: Operation, fates: Fates, keptLength: number): void {
-  const { data, offset } = operation;
-  if (data === undefined) {
-    if (fates.keeps()) bytes.truncate(offset);
-    return;
+/** The unit that a disk writes as a whole. */
+const SECTOR_BYTES = 512;
+/** In some losses nearly all is gone, in others nearly nothing, and mostly it is mixed. */
+const KEPT_PERCENTS = [0, 10, 50, 50, 90, 100];
+const TORN_PERCENTS = [0, 10, 50];
+
+/** Of one loss. Each operation has its own fate: a later one may be kept and an earlier one lost. */
+class Fates {
+  readonly #random: Random;
+  readonly #keptPercent: number;
+  readonly #tornPercent: number;
+  readonly #leavesGarbage: boolean;
+
+  constructor(random: Random) {
+    this.#random = random;
+    this.#keptPercent = random.pick(KEPT_PERCENTS);
+    this.#tornPercent = random.pick(TORN_PERCENTS);
+    this.#leavesGarbage = random.chance(30);
   }
-  for (const piece of fates.tear(offset, data, keptLength)) bytes.write(piece.offset, piece.data);
+
+  /** Whether a name, a truncation or a whole write reaches the disk. */
+  keeps(): boolean {
+    return this.#random.chance(this.#keptPercent);
+  }
+
+  /** `keptLength` is how long the file is for certain. */
+  keepPartly(bytes: Bytes, { data, offset }: Operation, keptLength: number): void {
+    const random = this.#random;
+    const isKept = this.keeps();
+    if (data === undefined) {
+      if (isKept) bytes.truncate(offset);
+      return;
+    }
+    const sectors = Math.ceil(((offset % SECTOR_BYTES) + data.length) / SECTOR_BYTES);
+    const isTorn = sectors > 1 && random.chance(this.#tornPercent);
+    // Of a torn write the first few sectors, or any.
+    const first = random.chance(50) ? random.below(sectors) : undefined;
+    const garbage = random.pick([0, 0xff, random.below(256)]);
+    // A file may have grown without what it has grown for.
+    const leavesGarbage = this.#leavesGarbage && (isTorn || random.chance(50));
+    for (let at = 0, nth = 0; at < data.length; nth++) {
+      const sector = data.subarray(at, at + SECTOR_BYTES - ((offset + at) % SECTOR_BYTES));
+      const isThere = first === undefined ? random.chance(50) : nth < first;
+      if (isTorn ? isThere : isKept) bytes.write(offset + at, sector);
+      // Only where nothing was for certain: what a disk has kept, it does not spoil.
+      else if (leavesGarbage && offset + at >= keptLength)
+        bytes.write(offset + at, new Uint8Array(sector.length).fill(garbage));
+      at += sector.length;
+    }
+  }
 }
 
 /** As in disk-shim.c. */
@@ -180,8 +222,6 @@ export const Kind = {
 const FOLDER = ".";
 
 export interface DiskRecord {
-  /** From 1, and one more each time. */
-  readonly number: number;
   readonly kind: number;
   readonly name: string;
   /** Of a write. Of a truncation, the length; of the end of a sync, the number of its beginning. */
@@ -195,8 +235,7 @@ const HEAD_BYTES = 24;
 export function* readDiskLog(path: string): Generator<DiskRecord> {
   if (statSync(path, { throwIfNoEntry: false }) === undefined) return;
   const log = readFileSync(path);
-  let at = 0;
-  for (let number = 1; at + HEAD_BYTES <= log.length; number++) {
+  for (let at = 0; at + HEAD_BYTES <= log.length;) {
     const kind = log.readUint32LE(at);
     const nameAt = at + HEAD_BYTES;
     const dataAt = nameAt + log.readUint32LE(at + 4);
@@ -204,117 +243,35 @@ export function* readDiskLog(path: string): Generator<DiskRecord> {
     const endsAt = dataAt + Number(log.readBigUint64LE(at + 16));
     if (endsAt > log.length) return;
     const name = log.toString("utf8", nameAt, dataAt);
-    yield { number, kind, name, offset, data: log.subarray(dataAt, endsAt) };
+    yield { kind, name, offset, data: log.subarray(dataAt, endsAt) };
     at = endsAt;
   }
 }
 
-/** The unit that a disk writes as a whole. */
-const SECTOR_BYTES = 512;
-/** In some losses nearly all is gone, in others nearly nothing, and mostly it is mixed. */
-const KEPT_PERCENTS = [0, 10, 50, 50, 90, 100];
-const TORN_PERCENTS = [0, 10, 50];
-
-interface Piece {
-  readonly offset: number;
-  readonly data: Uint8Array;
-}
-
-interface Fates {
-  /** Whether a name or a truncation reaches the disk. */
-  keeps(): boolean;
-  /** What reaches the disk of a write; `keptLength` is how long the file is for certain. */
-  tear(offset: number, data: Buffer, keptLength: number): readonly Piece[];
-}
-
-/** Each operation has its own fate: a later one may be kept and an earlier one lost. */
-function chooseFates(random: Random): Fates {
-  const keptPercent = random.pick(KEPT_PERCENTS);
-  const tornPercent = random.pick(TORN_PERCENTS);
-  const leavesGarbage = random.chance(30);
-  return {
-    keeps: () => random.chance(keptPercent),
-    tear(offset, data, keptLength) {
-      const sectors = cut(offset, data);
-      if (sectors.length > 1 && random.chance(tornPercent)) {
-        const survives = chooseSectors(random, sectors.length);
-        return sectors.flatMap((sector, index) => {
-          if (survives(index)) return [sector];
-          return leavesGarbage ? replaceWithGarbage(random, sector, keptLength) : [];
-        });
-      }
-      if (random.chance(keptPercent)) return [{ offset, data }];
-      // A file that has grown, without what it has grown for.
-      return leavesGarbage && random.chance(50)
-        ? sectors.flatMap((sector) => replaceWithGarbage(random, sector, keptLength))
-        : [];
-    },
-  };
-}
-
-/** Along the sectors of the file. */
-function cut(offset: number, data: Buffer): Piece[] {
-  const pieces: Piece[] = [];
-  for (let at = 0; at < data.length;) {
-    const length = SECTOR_BYTES - ((offset + at) % SECTOR_BYTES);
-    pieces.push({ offset: offset + at, data: data.subarray(at, at + length) });
-    at += length;
-  }
-  return pieces;
-}
-
-/** The first few, or any. */
-function chooseSectors(random: Random, count: number): (index: number) => boolean {
-  const prefix = random.below(count);
-  return random.chance(50) ? (index) => index < prefix : () => random.chance(50);
-}
-
-/** Only where nothing was for certain: what a disk has kept, it does not spoil. */
-function replaceWithGarbage(random: Random, sector: Piece, keptLength: number): Piece[] {
-  if (sector.offset < keptLength) return [];
-  const byte = random.pick([0, 0xff, random.below(256)]);
-  return [{ offset: sector.offset, data: new Uint8Array(sector.data.length).fill(byte) }];
-}
-
+/** What is behind the end of a file, and what lies between its end and a write past it, is zero. */
 class Bytes {
-  private buffer: Buffer;
-  private used: number;
+  readonly #buffer: ArrayBuffer;
 
-  constructor(content: Buffer) {
-    this.buffer = Buffer.from(content);
-    this.used = content.length;
+  constructor(content: Uint8Array) {
+    this.#buffer = new ArrayBuffer(content.length, { maxByteLength: FILE_BYTES_MAX });
+    this.write(0, content);
   }
 
   get length(): number {
-    return this.used;
+    return this.#buffer.byteLength;
   }
 
-  /** Past the end, what lies between is zero, as in any file. */
   write(offset: number, data: Uint8Array): void {
-    this.reserve(offset + data.length);
-    this.buffer.set(data, offset);
-    this.used = Math.max(this.used, offset + data.length);
+    this.truncate(Math.max(this.length, offset + data.length));
+    new Uint8Array(this.#buffer).set(data, offset);
   }
 
   truncate(length: number): void {
-    this.reserve(length);
-    this.buffer.fill(0, Math.min(length, this.used), this.used);
-    this.used = length;
+    this.#buffer.resize(length);
   }
 
-  clone(): Bytes {
-    return new Bytes(this.buffer.subarray(0, this.used));
-  }
-
+  /** A copy. */
   toBuffer(): Buffer {
-    return this.buffer.subarray(0, this.used);
-  }
-
-  /** Whatever is behind the end is zero. */
-  private reserve(length: number): void {
-    if (length <= this.buffer.length) return;
-    const larger = Buffer.alloc(Math.max(length, this.buffer.length * 2));
-    this.buffer.copy(larger, 0, 0, this.used);
-    this.buffer = larger;
+    return Buffer.from(new Uint8Array(this.#buffer));
   }
 }

@@ -1,11 +1,11 @@
 /** One request and its answer: whether that is an answer, whether it is right, and what it stored. */
 
-import { catalogue } from "../../src/domain/errors.ts";
+import { toContent } from "../support/model.ts";
 import { findPlantByOracle } from "../support/oracle.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { readBody, type WireAnswer } from "../support/wire.ts";
-import { findDeliberateRefusal } from "./creators.ts";
+import { findRefusal, isDeliberate } from "./creators.ts";
 import { isOwnId, type SoundRequest, valuesOf } from "./fuzz-requests.ts";
 
 /** What may be stored under an id; certain after a success. No request removes a plant. */
@@ -14,7 +14,7 @@ interface Known {
   readonly isCertain: boolean;
 }
 
-interface Circumstances {
+export interface Circumstances {
   readonly stored: Map<bigint, Known>;
   /** The connection: it alone writes to its own ids. */
   readonly owner: number;
@@ -53,22 +53,18 @@ export function judge(
 }
 
 const BATCH = "POST /plants/batch";
-const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
+const REPLACEMENT = /^PUT \/plants\/(0|-?[1-9]\d{0,18})$/;
 
 function findWrites(request: SoundRequest, answer: WireAnswer | undefined): Write[] {
   const { line, body: sent = Buffer.alloc(0) } = request;
-  const [method, target = ""] = line.split(" ");
-  const path = target.replace(/\?.*$/s, "");
-  const isUnknown =
-    answer === undefined ||
-    (answer.status === 503 && findDeliberateRefusal(answer) === "store_unavailable");
+  const isUnknown = answer === undefined || findRefusal(answer) === "store_unavailable";
   const status = isUnknown ? undefined : answer.status;
   const body = answer && readBody(answer);
   if (line === "POST /plants") return [{ plant: findPlantByOracle(sent), status, body }];
   if (line === BATCH) return findLines(sent, answer);
-  const digits = /^\/plants\/([^/]+)$/.exec(path)?.[1] ?? "";
-  if (method !== "PUT" || !PLAIN_INTEGER.test(digits)) return [];
-  return [{ plant: findReplacement(sent, BigInt(digits)), status, body, isReplacement: true }];
+  const id = REPLACEMENT.exec(line)?.[1];
+  if (id === undefined) return [];
+  return [{ plant: findReplacement(sent, BigInt(id)), status, body, isReplacement: true }];
 }
 
 function findLines(body: Uint8Array, answer: WireAnswer | undefined): Write[] {
@@ -86,14 +82,8 @@ function findLines(body: Uint8Array, answer: WireAnswer | undefined): Write[] {
 
 /** An id in the body stands behind the one of the path, and so counts, and has to be the same. */
 function findReplacement(body: Uint8Array, id: bigint): StoredPlant | undefined {
-  const start = body.indexOf("{".charCodeAt(0));
-  if (start === -1) return undefined;
-  const whole = Buffer.concat([
-    body.subarray(0, start),
-    Buffer.from(`{"id":${id},`),
-    body.subarray(start + 1),
-  ]);
-  const plant = findPlantByOracle(whole);
+  const whole = Buffer.from(body).toString("latin1").replace("{", `{"id":${id},`);
+  const plant = findPlantByOracle(Buffer.from(whole, "latin1"));
   return plant?.id === id ? plant : undefined;
 }
 
@@ -115,28 +105,11 @@ export function judgeForm(answer: WireAnswer, isHead: boolean): string[] {
   if (status < 400) return [];
   if (isHead) return status === 500 ? ["500"] : [];
   if (isOfRuntime(answer)) return [];
-  if (status >= 500 && findDeliberateRefusal(answer) === undefined)
-    return [`${status}: ${answer.body.slice(0, 200)}`];
-  return isCatalogued(readBody(answer), status)
+  const refusal = findRefusal(answer);
+  return refusal !== undefined && (status < 500 || isDeliberate(refusal))
     ? []
     : [`${status} with what is not in the catalogue: ${JSON.stringify(answer.body.slice(0, 200))}`];
 }
-
-const statuses = new Map(Object.values(catalogue).map(({ code, status }) => [code, status]));
-
-function isCatalogued(body: string, status: number): boolean {
-  try {
-    const { error, message, ...more } = JSON.parse(body) as Record<string, unknown>;
-    const isShaped =
-      typeof message === "string" && message !== "" && Object.keys(more).length === 0;
-    return isShaped && statuses.get(error as never) === status;
-  } catch {
-    return false;
-  }
-}
-
-const contentOf = ({ name, tag }: StoredPlant): string =>
-  JSON.stringify({ name, tag: tag ?? undefined });
 
 function settle(
   { plant, status, body, isReplacement = false }: Write,
@@ -144,7 +117,7 @@ function settle(
   { stored, owner, bodyBytesMax }: Circumstances,
 ): string[] {
   if (plant === undefined) return status === 200 ? ["200 for what is no plant"] : [];
-  const content = contentOf(plant);
+  const content = toContent(plant);
   const { contents, isCertain } = stored.get(plant.id) ?? { contents: [], isCertain: false };
   if (status === undefined) stored.set(plant.id, { contents: [...contents, content], isCertain });
   if (status === 200) stored.set(plant.id, { contents: [content], isCertain: true });
@@ -172,9 +145,9 @@ const hasNoReason = (request: SoundRequest, bodyBytesMax: number): boolean =>
 export function compare(rows: readonly StoredPlant[], stored: Circumstances["stored"]): string[] {
   const found = new Set(rows.map(({ id }) => id));
   const lost = [...stored].filter(([id, { isCertain }]) => isCertain && !found.has(id));
-  const wrong = rows.filter((row) => !stored.get(row.id)?.contents.includes(contentOf(row)));
+  const wrong = rows.filter((row) => !stored.get(row.id)?.contents.includes(toContent(row)));
   return [
     ...lost.map(([id]) => `${id}: lost after it was acknowledged`),
-    ...wrong.map((row) => `${row.id}: stored, but not acknowledged so: ${contentOf(row)}`),
+    ...wrong.map((row) => `${row.id}: stored, but not acknowledged so: ${toContent(row)}`),
   ];
 }

@@ -5,6 +5,7 @@ import { anyAttempt, anyBody } from "../support/arbitrary.ts";
 import { mutate } from "../support/mutate.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
+import { chunk, chunked } from "../support/wire.ts";
 
 /** So many ids belong to each connection; the first is created soundly before all else. */
 const IDS_EACH = 100n;
@@ -59,78 +60,58 @@ function makePlantBody(id: bigint, random: Random): Buffer {
   return fc.sample(body, { seed: random.below(2 ** 31), numRuns: 1 })[0] as Buffer;
 }
 
-type Make = (own: bigint, id: bigint, random: Random) => SoundRequest;
+type Make = (ids: { readonly own: bigint; readonly id: bigint }, random: Random) => SoundRequest;
+
+/** So that one is chosen as often as its weight says. */
+const weigh = (length: number, make: Make): Make[] => Array.from({ length }, () => make);
 
 /** `own` exists already, `id` does not. */
-const makes: readonly (readonly [weight: number, make: Make])[] = [
-  [55, (_own, id, random) => ({ ...makeCreate(id), body: makePlantBody(id, random) })],
-  [
-    15,
-    (own, _id, random) => ({
-      line: `PUT /plants/${own}`,
-      fields: [TOKEN, JSON_TYPE, ...makeConditions(random)],
-      body: makePlantBody(own, random),
-    }),
-  ],
-  [
-    5,
-    (_own, id, random) => {
-      const lines = Array.from({ length: 1 + random.below(6) }, (_, index) =>
-        makePlantBody(id + BigInt(index), random),
-      );
-      return {
-        line: "POST /plants/batch",
-        fields: [TOKEN, "Content-Type: application/x-ndjson"],
-        body: Buffer.concat(lines.flatMap((line) => [line, Buffer.from("\n")])),
-      };
-    },
-  ],
-  [
-    8,
-    (_own, id, random) => ({
-      line: "POST /plants",
-      fields: makeOddFields(random),
-      body: makePlantBody(id, random),
-    }),
-  ],
-  [4, (own, _id, random) => makeGet(`/plants/${own}`, ...makeConditions(random))],
-  [4, (_own, id, random) => makeGet(`/plants/${id}${random.pick(odd)}`)],
-  [4, (own, _id, random) => makeGet(`/plants?${makeQuery(own, random)}`, makeAccept(random))],
-  [2, (_own, _id, random) => makeGet(`/tags?${makeQuery(1n, random)}`)],
-  [
-    2,
-    (own, id, random) => ({
-      line: `DELETE /plants/${random.pick([own, id])}`,
-      fields: [TOKEN, 'If-Match: "none"'],
-    }),
-  ],
-  [
-    1,
-    (_own, _id, random) => ({
-      line: `${random.pick(["GET", "HEAD", "OPTIONS", "PATCH", "TRACE"])} ${random.pick(paths)}`,
-      fields: [TOKEN],
-    }),
-  ],
+const makes: readonly Make[] = [
+  ...weigh(55, ({ id }, random) => ({ ...makeCreate(id), body: makePlantBody(id, random) })),
+  ...weigh(15, ({ own }, random) => ({
+    line: `PUT /plants/${own}`,
+    fields: [TOKEN, JSON_TYPE, ...makeConditions(random)],
+    body: makePlantBody(own, random),
+  })),
+  ...weigh(5, ({ id }, random) => {
+    const lines = Array.from({ length: 1 + random.below(6) }, (_, index) =>
+      makePlantBody(id + BigInt(index), random),
+    );
+    return {
+      line: "POST /plants/batch",
+      fields: [TOKEN, "Content-Type: application/x-ndjson"],
+      body: Buffer.concat(lines.flatMap((line) => [line, Buffer.from("\n")])),
+    };
+  }),
+  ...weigh(8, ({ id }, random) => ({
+    line: "POST /plants",
+    fields: makeOddFields(random),
+    body: makePlantBody(id, random),
+  })),
+  ...weigh(4, ({ own }, random) => makeBare(`GET /plants/${own}`, ...makeConditions(random))),
+  ...weigh(4, ({ id }, random) => makeBare(`GET /plants/${id}${random.pick(odd)}`)),
+  ...weigh(4, ({ own }, random) =>
+    makeBare(`GET /plants?${makeQuery(own, random)}`, makeAccept(random)),
+  ),
+  ...weigh(2, (_ids, random) => makeBare(`GET /tags?${makeQuery(1n, random)}`)),
+  ...weigh(2, ({ own, id }, random) =>
+    makeBare(`DELETE /plants/${random.pick([own, id])}`, 'If-Match: "none"'),
+  ),
+  ...weigh(1, (_ids, random) => makeBare(`${random.pick(methods)} ${random.pick(paths)}`)),
 ];
 
-const makeGet = (target: string, ...fields: readonly string[]): SoundRequest => ({
-  line: `GET ${target}`,
+const makeBare = (line: string, ...fields: readonly string[]): SoundRequest => ({
+  line,
   fields: [TOKEN, ...fields],
 });
 
+const methods = ["GET", "HEAD", "OPTIONS", "PATCH", "TRACE"];
 const paths =
   "/plants /livez /readyz /metrics /activity /token /nowhere /plants/1 /openapi.json".split(" ");
 const odd = ["", ..."%31 .0 e0 / ? %00 0000000000000000 % + #1".split(" ")];
-const weightOfAll = makes.reduce((sum, [weight]) => sum + weight, 0);
 
-export function makeSound(own: bigint, id: bigint, random: Random): SoundRequest {
-  let left = random.below(weightOfAll);
-  for (const [weight, make] of makes) {
-    if (left < weight) return make(own, id, random);
-    left -= weight;
-  }
-  throw new Error("the weights do not add up");
-}
+export const makeSound = (own: bigint, id: bigint, random: Random): SoundRequest =>
+  random.pick(makes)({ own, id }, random);
 
 function makeConditions(random: Random): string[] {
   if (random.chance(70)) return [];
@@ -154,20 +135,15 @@ function makeOddFields(random: Random): string[] {
     `Authorization: Bearer ${"a".repeat(3_000)}`,
     "X-Nothing: 1",
   ]);
+  const behindType =
+    '|; charset=utf-8|;charset="UTF-8"|; charset=latin1|;;;|\r\nContent-Encoding: gzip|' +
+    `\r\nContent-Encoding: identity|\r\nExpect: 100-continue|\r\n${JSON_TYPE}|` +
+    `\r\nX-Request-Id: ${"x".repeat(random.below(300))}`;
   const type = random.pick([
-    JSON_TYPE,
-    `${JSON_TYPE}; charset=utf-8`,
-    `${JSON_TYPE};charset="UTF-8"`,
-    `${JSON_TYPE}; charset=latin1`,
-    `${JSON_TYPE};;;`,
+    ...behindType.split("|").map((text) => JSON_TYPE + text),
     "Content-Type: text/plain",
     "Content-Type: application/x-ndjson",
     "Content-Type:",
-    `${JSON_TYPE}\r\n${JSON_TYPE}`,
-    `${JSON_TYPE}\r\nContent-Encoding: gzip`,
-    `${JSON_TYPE}\r\nContent-Encoding: identity`,
-    `${JSON_TYPE}\r\nExpect: 100-continue`,
-    `${JSON_TYPE}\r\nX-Request-Id: ${"x".repeat(random.below(300))}`,
   ]);
   return [token, type];
 }
@@ -226,7 +202,7 @@ function formatChunked(id: bigint, random: Random): Buffer {
   const body = `{"id":${id},"name":"in chunks"}`;
   const at = random.below(body.length);
   const chunks = [body.slice(0, at), body.slice(at), ""];
-  const text = chunks.map((chunk) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join("");
+  const text = chunks.map(chunk).join("");
   const fields = [TOKEN, JSON_TYPE, "Transfer-Encoding: chunked"];
   return Buffer.concat([format({ line: "POST /plants", fields }), Buffer.from(text)]);
 }
@@ -236,15 +212,10 @@ function formatChunked(id: bigint, random: Random): Buffer {
  * it, both are to be refused.
  */
 function hideInBody(id: bigint, random: Random): Buffer {
-  const hidden = format(makeCreate(id, HIDDEN_NAME));
-  const size = Buffer.from(`${hidden.length.toString(16)}\r\n`);
-  const body = random.pick([
-    [hidden],
-    [Buffer.from("0\r\n\r\n"), hidden],
-    [Buffer.from(`{"id":${id},"name":"a"}`), hidden],
-    [size, hidden, Buffer.from("\r\n0\r\n\r\n")],
-  ]);
+  const hidden = format(makeCreate(id, HIDDEN_NAME)).toString();
+  const before = ["", "0\r\n\r\n", `{"id":${id},"name":"a"}`];
+  const body = random.pick([...before.map((text) => text + hidden), chunked(hidden)]);
   const line = random.pick(["POST /plants", "GET /livez", "POST /nowhere", "DELETE /livez"]);
   const doubt = random.pick(pieces).toString("latin1").replace(/\r\n$/, "");
-  return format({ line, fields: [TOKEN, JSON_TYPE, doubt], body: Buffer.concat(body) });
+  return format({ line, fields: [TOKEN, JSON_TYPE, doubt], body: Buffer.from(body) });
 }

@@ -4,8 +4,8 @@ import { Database } from "bun:sqlite";
 import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
-import { connectRaw, formatRequest, type WireAnswer } from "../support/wire.ts";
-import { compare, judge, judgeForm } from "./fuzz-judge.ts";
+import { connectRaw, formatRequest } from "../support/wire.ts";
+import { type Circumstances, compare, judge, judgeForm } from "./fuzz-judge.ts";
 import {
   firstIdOf,
   format,
@@ -16,7 +16,7 @@ import {
   type SoundRequest,
 } from "./fuzz-requests.ts";
 import { type Budget, endsAfter, type Finding, type Scenario } from "./scenario.ts";
-import { startTorturedService, type TorturedService } from "./service.ts";
+import { startTorturedService } from "./service.ts";
 
 const BODY_BYTES_MAX = 65_536;
 const LANES = 96;
@@ -35,141 +35,103 @@ export const fuzz: Scenario = {
   run,
 };
 
-/** What is not HTTP goes to a service of its own: nobody knows what of it is to be stored. */
 async function run({ seconds, random, tell, isShort = false }: Budget): Promise<Finding> {
-  const settings = {
-    ...limits({ bodyBytesMax: BODY_BYTES_MAX }),
-    PLANTSTORE_LOG_LEVEL: "warn",
-  };
+  const settings = { ...limits({ bodyBytesMax: BODY_BYTES_MAX }), PLANTSTORE_LOG_LEVEL: "warn" };
   await using sound = await startTorturedService(settings);
+  // What is not HTTP goes to a service of its own: nobody knows what of it is to be stored.
   await using raw = await startTorturedService(settings);
-  const campaign = new Campaign(sound, raw, random.below(2 ** 32));
-  const isOver = endsAfter(seconds);
   const isAlive = (): boolean => sound.isAlive() && raw.isAlive();
-  do {
-    await campaign.runRound(isShort ? SHORT_ROUND_LENGTH : ROUND_LENGTH, isAlive);
-    tell(`${campaign.sent} requests, ${campaign.faults.length} faults`);
-  } while (!isOver() && isAlive() && campaign.faults.length < FAULTS_MAX);
-  const { faults } = campaign;
-  for (const service of [sound, raw]) {
-    if (!service.isAlive()) faults.push("the process died");
-    const { exitCode, complaints } = await service.stop();
-    faults.push(...complaints);
-    if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
-  }
-  return { figures: campaign.figures(), faults };
-}
+  const seed = random.below(2 ** 32);
+  const faults: string[] = [];
+  const stored: Circumstances["stored"] = new Map();
+  const statuses = new Map<number, number>();
+  const sent = { raw: 0, sound: 0 };
+  let connections = 0;
 
-class Campaign {
-  readonly faults: string[] = [];
-  readonly #sound: TorturedService;
-  readonly #raw: TorturedService;
-  readonly #seed: number;
-  readonly #stored: Parameters<typeof compare>[1] = new Map();
-  readonly #statuses = new Map<number, number>();
-  readonly #counts = { raw: 0, sound: 0 };
-  #connections = 0;
+  const note = (index: number, bytes: Buffer, { status, faults: found }: Heard): void => {
+    if (status !== undefined) statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    const shown = JSON.stringify(bytes.toString("latin1", 0, 3_000));
+    faults.push(...found.map((fault) => `connection ${index}: ${fault}\n    sent ${shown}`));
+  };
 
-  constructor(sound: TorturedService, raw: TorturedService, seed: number) {
-    this.#sound = sound;
-    this.#raw = raw;
-    this.#seed = seed;
-  }
-
-  get sent(): number {
-    return this.#counts.raw + this.#counts.sound;
-  }
-
-  figures(): Record<string, string | number> {
-    const byStatus = [...this.#statuses].toSorted(([one], [other]) => one - other);
-    return {
-      "requests, mutated as bytes": this.#counts.raw,
-      "requests, mutated in their values": this.#counts.sound,
-      connections: this.#connections,
-      "answers by status": byStatus.map(([status, count]) => `${status}: ${count}`).join(", "),
-      "plants stored": this.#stored.size,
-    };
-  }
-
-  /** So many connections, and then a look at the whole store. */
-  async runRound(length: number, isAlive: () => boolean): Promise<void> {
-    const end = this.#connections + length;
-    const work = async (): Promise<void> => {
-      while (this.#connections < end && isAlive()) await this.#connect(this.#connections++);
-    };
-    await Promise.all(Array.from({ length: LANES }, work));
-    if (!isAlive()) return;
-    // Behind it nothing is under way that was not begun before.
-    await this.#askSoundly(this.#connections++, []);
-    const faults = compare(readSettledPlants(this.#sound.path), this.#stored);
-    this.faults.push(...faults.slice(0, FAULTS_MAX));
-    for (const { id, name } of readSettledPlants(this.#raw.path))
-      if (name === HIDDEN_NAME) this.faults.push(`${id}: hidden in another request, and stored`);
-  }
-
-  async #connect(index: number): Promise<void> {
-    // The same choices for the same index, whatever else happens.
-    const random = createRandom(this.#seed ^ Math.imul(index + 1, 0x9e3779b1));
-    if (random.chance(RAW_PERCENT)) return this.#sendRaw(index, random);
-    const own = firstIdOf(index);
-    const requests = Array.from({ length: SOUND_REQUESTS_EACH }, (_, nth) =>
-      makeSound(own, own + 1n + BigInt(nth), random),
-    );
-    return this.#askSoundly(index, requests);
-  }
-
-  async #sendRaw(index: number, random: Random): Promise<void> {
-    const bytes = makeRaw(firstIdOf(index), random);
-    this.#counts.raw++;
-    const { status, faults } = await sendRaw(this.#raw.url, bytes);
-    if (status !== undefined) this.#count(status);
-    this.#report(faults, index, bytes);
-  }
-
-  /** A sound create, and then whatever requests; on a new connection where the last has ended. */
-  async #askSoundly(index: number, requests: readonly SoundRequest[]): Promise<void> {
-    const { url } = this.#sound;
-    let connection = await connectRaw(url);
-    for (const request of [makeCreate(firstIdOf(index)), ...requests]) {
+  /** On a new connection where the last has ended. */
+  const askSoundly = async (index: number, requests: Iterable<SoundRequest>): Promise<void> => {
+    let connection = await connectRaw(sound.url);
+    for (const request of requests) {
       const bytes = format(request);
-      if (!connection.isOpen()) connection = await connectRaw(url);
-      this.#counts.sound++;
-      let answer: WireAnswer | undefined;
-      const faults: string[] = [];
-      try {
-        answer = await connection.ask(bytes);
-        if (answer === undefined) faults.push("closed without an answer");
-        else this.#count(answer.status);
-      } catch (error) {
-        faults.push((error as Error).message);
-      }
-      const circumstances = { stored: this.#stored, owner: index, bodyBytesMax: BODY_BYTES_MAX };
-      faults.push(...judge(request, answer, circumstances));
+      if (!connection.isOpen()) connection = await connectRaw(sound.url);
+      sent.sound++;
+      let lack = "closed without an answer";
+      const answer = await connection
+        .ask(bytes)
+        .catch((error: Error) => void (lack = error.message));
+      const circumstances = { stored, owner: index, bodyBytesMax: BODY_BYTES_MAX };
+      const found = judge(request, answer ?? undefined, circumstances);
+      if (answer === undefined) found.push(lack);
       if (answer === undefined || answer.headers.get("connection") === "close") {
         connection.abort();
         await connection.closed;
       }
-      this.#report(faults, index, bytes);
+      note(index, bytes, { status: answer?.status, faults: found });
     }
     connection.abort();
-  }
+  };
 
-  #count(status: number): void {
-    this.#statuses.set(status, (this.#statuses.get(status) ?? 0) + 1);
-  }
+  const connect = async (index: number): Promise<void> => {
+    // The same choices for the same index, whatever else happens.
+    const choices = createRandom(seed ^ Math.imul(index + 1, 0x9e3779b1));
+    const own = firstIdOf(index);
+    if (choices.chance(RAW_PERCENT)) {
+      const bytes = makeRaw(own, choices);
+      sent.raw++;
+      return note(index, bytes, await sendRaw(raw.url, bytes));
+    }
+    return askSoundly(index, makeRequests(own, choices));
+  };
 
-  #report(faults: readonly string[], index: number, bytes: Buffer): void {
-    const shown = JSON.stringify(bytes.toString("latin1", 0, 3_000));
-    for (const fault of faults)
-      this.faults.push(`connection ${index}: ${fault}\n    sent ${shown}`);
-  }
+  const isOver = endsAfter(seconds);
+  do {
+    const end = connections + (isShort ? SHORT_ROUND_LENGTH : ROUND_LENGTH);
+    const work = async (): Promise<void> => {
+      while (connections < end && isAlive()) await connect(connections++);
+    };
+    await Promise.all(Array.from({ length: LANES }, work));
+    if (!isAlive()) break;
+    // Behind it nothing is under way that was not begun before.
+    await askSoundly(connections, [makeCreate(firstIdOf(connections++))]);
+    faults.push(...compare(readSettledPlants(sound.path), stored).slice(0, FAULTS_MAX));
+    for (const { id, name } of readSettledPlants(raw.path))
+      if (name === HIDDEN_NAME) faults.push(`${id}: hidden in another request, and stored`);
+    tell(`${sent.raw + sent.sound} requests, ${faults.length} faults`);
+  } while (!isOver() && isAlive() && faults.length < FAULTS_MAX);
+  for (const service of [sound, raw]) faults.push(...(await service.stop()));
+  const byStatus = [...statuses].toSorted(([one], [other]) => one - other);
+  return {
+    figures: {
+      "requests, mutated as bytes": sent.raw,
+      "requests, mutated in their values": sent.sound,
+      connections,
+      "answers by status": byStatus.map(([status, count]) => `${status}: ${count}`).join(", "),
+      "plants stored": stored.size,
+    },
+    faults,
+  };
+}
+
+/** A sound create, and then anything. Made one by one: to make them takes long, and connections wait meanwhile. */
+function* makeRequests(own: bigint, random: Random): Generator<SoundRequest> {
+  yield makeCreate(own);
+  for (let nth = 1; nth <= SOUND_REQUESTS_EACH; nth++)
+    yield makeSound(own, own + BigInt(nth), random);
+}
+
+interface Heard {
+  readonly status?: number | undefined;
+  readonly faults: readonly string[];
 }
 
 /** Its first answer, unless there is none although another client has been served meanwhile. */
-export async function sendRaw(
-  url: string,
-  bytes: Buffer,
-): Promise<{ readonly status?: number; readonly faults: readonly string[] }> {
+export async function sendRaw(url: string, bytes: Buffer): Promise<Heard> {
   const connection = await connectRaw(url);
   const answering = connection.ask(bytes).catch((error: Error) => error.message);
   const answer = await Promise.race([answering, serveAnother(url)]);

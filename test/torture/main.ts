@@ -43,29 +43,26 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   fuzz,
 };
 
-const SECONDS = 60;
 const FAULTS_SHOWN_MAX = 20;
 
 const print = (line: string): boolean => process.stdout.write(`${line}\n`);
 
-function refuse(reason: string): never {
-  process.stderr.write(`${reason}\nusage: npm run torture [-- scenario … --seconds N --seed N]\n`);
-  process.exit(2);
-}
-
-const options = { seconds: { type: "string" }, seed: { type: "string" } } as const;
+const options = {
+  seconds: { type: "string", default: "60" },
+  seed: { type: "string", default: String(Math.trunc(Math.random() * 2 ** 31)) },
+} as const;
 
 function parseArguments(): { names: string[]; seconds: number; seed: number } {
-  const { values, positionals } = parseArgs({ allowPositionals: true, options, strict: false });
+  const { values, positionals } = parseArgs({ allowPositionals: true, options });
   const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
-  const unknown = names.filter((name) => scenarios[name] === undefined);
-  if (unknown.length > 0)
-    refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
-  const seconds = Number(values.seconds ?? SECONDS);
-  const seed = Number(values.seed ?? Math.trunc(Math.random() * 2 ** 31));
-  if (!(seconds > 0) || !Number.isSafeInteger(seed))
-    refuse("--seconds and --seed take whole numbers.");
-  return { names, seconds, seed };
+  const [seconds, seed] = [Number(values.seconds), Number(values.seed)];
+  if (names.every((name) => name in scenarios) && seconds > 0 && Number.isSafeInteger(seed))
+    return { names, seconds, seed };
+  process.stderr.write(
+    "usage: npm run torture [-- scenario … --seconds N --seed N]\n" +
+      `scenarios: ${Object.keys(scenarios).join(", ")}\n`,
+  );
+  process.exit(2);
 }
 
 function report({ figures, faults }: Finding, replay: string): void {
@@ -83,8 +80,7 @@ const round = (figure: number): string =>
 async function main(): Promise<number> {
   const { names, seconds, seed } = parseArguments();
   print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
-  let broken = 0;
-  let skipped = 0;
+  let [broken, skipped] = [0, 0];
   for (const name of names) {
     const { title, missing, install, run } = scenarios[name] as Scenario;
     print(`\n${name}: ${title}`);
@@ -95,17 +91,14 @@ async function main(): Promise<number> {
       skipped++;
       continue;
     }
-    const finding = await run({
-      seconds,
-      random: createRandom(seed),
-      tell: (line) => print(`  ${line}`),
-    });
+    const tell = (line: string): boolean => print(`  ${line}`);
+    const finding = await run({ seconds, random: createRandom(seed), tell });
     report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
     if (finding.faults.length > 0) broken++;
   }
-  const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
+  if (skipped > 0) print(`\n${skipped} of ${names.length} could not be run.`);
   print(
-    `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
+    `\n${broken === 0 ? "Nothing was broken" : `${broken} of ${names.length} broke a promise`}.`,
   );
   return broken === 0 ? 0 : 1;
 }

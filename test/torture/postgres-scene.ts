@@ -1,6 +1,6 @@
 /** Services on one PostgreSQL server, and clients who know what they were told by them. */
 
-import { Clients } from "../support/clients.ts";
+import type { Clients } from "../support/clients.ts";
 import type { ServiceProcess } from "../support/command.ts";
 import { Fleet } from "../support/fleet.ts";
 import { limits } from "../support/limits.ts";
@@ -8,11 +8,11 @@ import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { findPostgresBinaries } from "../support/postgres-files.ts";
 import { createTestDatabase, startPostgres } from "../support/postgres-server.ts";
 import { startProxy } from "../support/proxy.ts";
-import { Contest } from "../support/history.ts";
 import { fork, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { compareBoth } from "./mixed-load.ts";
-import { ask } from "./service.ts";
+import { Load } from "./mixed-load.ts";
+import { Findings } from "./scenario.ts";
+import { ask, ownSettings } from "./service.ts";
 import { compareAnswers } from "./shimmed-disk.ts";
 
 const INSTANCES = 3;
@@ -24,9 +24,7 @@ const QUEUE_SECONDS_MAX = 2;
 export const environment: Readonly<Record<string, string>> = {
   PLANTSTORE_TOKEN: TEST_TOKEN,
   ...limits({ statementSecondsMax: 1, queueSecondsMax: QUEUE_SECONDS_MAX }),
-  ...(process.env["PLANTSTORE_WORKERS"] === undefined
-    ? {}
-    : { PLANTSTORE_WORKERS: process.env["PLANTSTORE_WORKERS"] }),
+  ...ownSettings,
 };
 
 /** Sent through each service, to see whether it takes writes. No client writes to it. */
@@ -41,32 +39,29 @@ export async function openScene(random: Random, settings: Readonly<Record<string
   );
   const { name: database } = await createTestDatabase(server);
   const proxy = opened.use(await startProxy(server.port));
-  const url = `postgres://postgres@127.0.0.1:${proxy.port}/${database}`;
-  const fleet = opened.use(new Fleet(server, url, environment));
+  const DATABASE_URL = `postgres://postgres@127.0.0.1:${proxy.port}/${database}`;
+  const fleet = opened.use(new Fleet(server, { ...environment, DATABASE_URL }));
   await fleet.start(INSTANCES);
-  /** Found during the run. */
-  const faults: string[] = [];
+  const found = new Findings();
   const choosing = fork(random);
   const surroundings = {
     findUrl: () => fleet.findUrl(choosing),
-    untilQuiet: () => fleet.untilQuiet(),
+    untilQuiet: () => fleet.quiet,
     batchLengthMax: BATCH_LENGTH_MAX,
     onLost: (lostUrl: string): void => {
       if (!fleet.ended.some(({ started }) => started.url === lostUrl))
-        faults.push(`a connection to ${lostUrl} was lost although the service was not ended`);
+        found.faults.push(`a connection to ${lostUrl} was lost although the service was not ended`);
     },
   };
-  const clients = opened.use(new Clients(CLIENTS, surroundings, fork(random)));
-  const contest = opened.use(new Contest(CONTENDERS, surroundings, fork(random)));
+  const load = opened.use(new Load(CLIENTS, CONTENDERS, surroundings, random));
   const scene = opened.move();
   return {
     server,
     database,
     proxy,
     fleet,
-    clients,
-    contest,
-    faults,
+    load,
+    found,
     [Symbol.asyncDispose]: (): Promise<void> => scene.disposeAsync(),
   };
 }
@@ -83,42 +78,30 @@ export function findMissingPostgres(): string | undefined {
 /** Beyond the time that a write may wait, on a busy machine. */
 const ANSWER_SLACK_MS = 60_000;
 
-/** After the load has stopped: all in which what is stored, or shown, differs from what the clients were told. */
-export async function compare(scene: Scene): Promise<string[]> {
-  const { server, database, clients, contest, fleet } = scene;
+/**
+ * After the load: all in which what is stored, or shown, differs from what the clients were told, and whether the
+ * services are sound, in time, and quiet. Ends them.
+ */
+export async function examine({ server, database, load, fleet }: Scene): Promise<string[]> {
+  await load[Symbol.asyncDispose]();
   const rows = await server.run<StoredPlant>(
     "SELECT id, name, tag FROM plants ORDER BY id",
     database,
   );
-  const shown = await Promise.all(
-    fleet.services.map(({ started: { url } }) =>
-      compareAnswers(url, rows).catch(() => [`${url} does not answer`]),
-    ),
-  );
-  return [
-    ...compareBoth(
-      clients,
-      contest,
-      rows.filter(({ id }) => id !== probe.id),
-    ),
-    ...(rows.some((row) => isSamePlant(row, probe))
-      ? []
-      : ["the probe was acknowledged, and lost"]),
-    ...shown.flat(),
-  ];
-}
-
-/** After all that: whether the services are sound, in time, and quiet. Ends them. */
-export async function examine({ fleet, clients }: Scene): Promise<string[]> {
-  const faults = await Promise.all([
+  const faults = load.compare(rows.filter(({ id }) => id !== probe.id));
+  if (!rows.some((row) => isSamePlant(row, probe)))
+    faults.push("the probe was acknowledged, and lost");
+  const examined = await Promise.all([
     ...fleet.services.map(async (service) => {
-      const { status } = await ask(`${service.started.url}/readyz`);
+      const { url } = service.started;
+      const shown = await compareAnswers(url, rows).catch(() => [`${url} does not answer`]);
+      const { status } = await ask(`${url}/readyz`);
       const ready = status === 200 ? [] : [`readiness is ${status} when all is well again`];
-      return [...ready, ...(await findUnsound(service))];
+      return [...shown, ...ready, ...(await findUnsound(service))];
     }),
     ...fleet.ended.map(async ({ stderr }) => findErrors(await stderr)),
   ]);
-  return [...faults.flat(), ...findDelays(clients)];
+  return [...faults, ...examined.flat(), ...findDelays(load.clients)];
 }
 
 /** Tells it to stop, which only the very process does that was started. */

@@ -3,13 +3,11 @@
 import type { ServiceProcess } from "../support/command.ts";
 import { lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import type { Random } from "../support/random.ts";
-import { type Disk, Kind } from "./disk-model.ts";
-import { type Budget, endsAfter, type Finding, type Scenario, within } from "./scenario.ts";
+import { type Disk, type Files, Kind } from "./disk-model.ts";
+import { endsAfter, runEach, type Scenario, within } from "./scenario.ts";
 import { compareAnswers, readAnswers, STORE_NAME } from "./shimmed-disk.ts";
 import { type End, Wear, type Worn } from "./wear.ts";
 
-const TERMS = { nameLengths: [0, 300, 300, 40_000], roundsMax: 15, bytesMax: 50_000_000 };
 const ROUND_MS_MAX = 5_000;
 /** However little time there is: some happen before anything is acknowledged. */
 const LOSSES_MIN = 4;
@@ -19,21 +17,15 @@ const LOOK_PERCENT = 50;
 class PowerLosses extends Wear {
   losses = 0;
   /** How the same disk would be without what it promises. */
-  readonly #cheat: Trouble;
+  cheat: Trouble = {};
+  readonly terms = { nameLengths: [0, 300, 300, 40_000], roundsMax: 15, bytesMax: 50_000_000 };
 
-  constructor(random: Random, cheat: Trouble = {}) {
-    super(random, TERMS);
-    this.#cheat = cheat;
-  }
-
-  lose(isOver: () => boolean): Promise<void> {
-    return this.wearOut(isOver, async (worn): Promise<End> => {
-      const moment = this.#chooseMoment(worn);
-      const lost = await this.#losePower(moment, worn);
-      const shown = this.random.chance(LOOK_PERCENT) ? await this.#lookAgain(lost) : [];
-      const when = `loss ${this.losses}, ${JSON.stringify(moment)}`;
-      return { images: lost.lose(), shown, when };
-    });
+  async live(worn: Worn): Promise<End> {
+    const moment = this.#chooseMoment(worn);
+    const lost = await this.#losePower(moment, worn);
+    const shown = this.random.chance(LOOK_PERCENT) ? await this.#lookAgain(lost) : [];
+    const when = `loss ${this.losses}, ${JSON.stringify(moment)}`;
+    return { images: lost.lose(), shown, when };
   }
 
   /** Soon after the start, at any time, within a sync on either side of its effect, or when the log is folded in. */
@@ -48,9 +40,7 @@ class PowerLosses extends Wear {
   }
 
   async #losePower(moment: Trouble, worn: Worn): Promise<Disk> {
-    this.disk.put(worn.files);
-    this.disk.control.set({ ...moment, ...this.#cheat });
-    const service = await this.#start();
+    const service = await this.#start(worn.files, { ...moment, ...this.cheat });
     let exitCode: number | undefined = 0;
     if (service === undefined) this.count("losses before the service listened");
     else {
@@ -73,39 +63,35 @@ class PowerLosses extends Wear {
    * plants, and only then the power goes. What it has shown must be there afterwards.
    */
   async #lookAgain(lost: Disk): Promise<readonly StoredPlant[]> {
-    this.disk.put(lost.show());
-    this.disk.control.set(this.#cheat);
-    const service = await this.#start();
+    const service = await this.#start(lost.show(), this.cheat);
     if (service === undefined) return [];
     await using _ = service;
     const shown = await readAnswers(service.started.url);
     service.kill("SIGKILL");
     await service.exited;
     lost.startAgain();
-    for (const record of this.disk.readLog()) lost.apply(record);
+    this.disk.replay(lost);
     this.count("losses after a crash and a look");
     if (typeof shown !== "number") return shown;
     this.faults.push(`after a crash the list was answered ${shown}`);
     return [];
   }
 
-  #start(): Promise<ServiceProcess | undefined> {
-    return this.disk.start({ PLANTSTORE_WORKERS: this.random.pick(["1", "2"]) });
+  #start(files: Files, trouble: Trouble): Promise<ServiceProcess | undefined> {
+    return this.disk.start({ PLANTSTORE_WORKERS: this.random.pick(["1", "2"]) }, files, trouble);
   }
-}
-
-async function run({ seconds, random }: Budget): Promise<Finding> {
-  using losses = new PowerLosses(random);
-  const isTimeOver = endsAfter(seconds);
-  const isOver = (): boolean => isTimeOver() && losses.losses >= LOSSES_MIN;
-  while (!isOver()) await losses.lose(isOver);
-  return losses;
 }
 
 export const powerLoss: Scenario = {
   title: "the power goes, unsynced writes are gone, there or torn, and no acknowledged one is lost",
   missing: lackOfShim,
-  run,
+  run: async ({ seconds, random }) => {
+    using losses = new PowerLosses(random);
+    const isTimeOver = endsAfter(seconds);
+    const isOver = (): boolean => isTimeOver() && losses.losses >= LOSSES_MIN;
+    while (!isOver()) await losses.wearOut(isOver);
+    return losses;
+  },
 };
 
 /** So many have to be tried before it counts that none was found: some happen before anything is acknowledged. */
@@ -121,31 +107,26 @@ const cheats: Readonly<Record<string, Trouble>> = {
 const isLossOfWrites = (fault: string): boolean =>
   /lost after|stored although|not as it was|no order of|integrity:|cannot be read/.test(fault);
 
-async function runCheats({ seconds, random }: Budget): Promise<Finding> {
-  const figures: Record<string, number> = {};
-  const faults: string[] = [];
-  for (const [name, cheat] of Object.entries(cheats)) {
-    using losses = new PowerLosses(random, cheat);
-    const isTimeOver = endsAfter(seconds / 2);
-    let found = 0;
-    const isOver = (): boolean =>
-      isTimeOver() && (found > 0 || losses.losses >= CHEATED_LOSSES_MIN);
-    while (!isOver()) {
-      await losses.lose(isOver);
-      const reported = losses.faults.splice(0);
-      if (reported.some(isLossOfWrites)) found++;
-      // The model of the disk has to be right about those, too.
-      faults.push(...reported.filter((fault) => !isLossOfWrites(fault)));
-    }
-    figures[`${name}: losses of power`] = losses.losses;
-    figures[`${name}: found out`] = found;
-    if (found === 0) faults.push(`${name} has lost nothing that was noticed`);
-  }
-  return { figures, faults };
-}
-
 export const powerLossCheat: Scenario = {
   title: "without syncs, acknowledged writes are lost, and that is noticed",
   missing: lackOfShim,
-  run: runCheats,
+  run: (budget) =>
+    runEach(Object.keys(cheats), budget, async (name, { seconds, random }) => {
+      using losses = new PowerLosses(random);
+      losses.cheat = cheats[name] ?? {};
+      const faults: string[] = [];
+      const isTimeOver = endsAfter(seconds);
+      let found = 0;
+      const isOver = (): boolean =>
+        isTimeOver() && (found > 0 || losses.losses >= CHEATED_LOSSES_MIN);
+      while (!isOver()) {
+        await losses.wearOut(isOver);
+        const reported = losses.faults.splice(0);
+        if (reported.some(isLossOfWrites)) found++;
+        // The model of the disk has to be right about those, too.
+        faults.push(...reported.filter((fault) => !isLossOfWrites(fault)));
+      }
+      if (found === 0) faults.push("nothing was lost that was noticed");
+      return { figures: { "losses of power": losses.losses, "found out": found }, faults };
+    }),
 };

@@ -4,7 +4,6 @@ import { copyFileSync, readdirSync, readFileSync } from "node:fs";
 import { spawnService } from "../support/command.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { quantile } from "./creators.ts";
 
 export interface TorturedService extends AsyncDisposable {
   readonly url: string;
@@ -12,14 +11,8 @@ export interface TorturedService extends AsyncDisposable {
   /** Of the SQLite file. */
   readonly path: string;
   readonly isAlive: () => boolean;
-  /** Stops it as an operator does. */
-  readonly stop: () => Promise<Ending>;
-}
-
-interface Ending {
-  readonly exitCode: number;
-  /** Lines of the log that speak of a defect, and whatever is not a line of the log. */
-  readonly complaints: readonly string[];
+  /** As an operator does. Resolves to its faults: also lines of the log about a defect, and what is not a line of it. */
+  readonly stop: () => Promise<string[]>;
 }
 
 /** Descriptors that the service has for itself: files of the store, threads, pipes. */
@@ -39,25 +32,18 @@ export async function startTorturedService(
   const path = `${folder.path}/plants.db`;
   const logPath = `${folder.path}/log`;
   if (model !== undefined) copyFileSync(model, path);
+  const env = {
+    DATABASE_URL: `sqlite:${path}`,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_CONNECTIONS_MAX: String(connections),
+    ...settings,
+    ...ownSettings,
+  };
+  const script = `ulimit -n ${connections + DESCRIPTORS_OF_ITS_OWN} && exec "$@" 2>"$0"`;
+  const starting = spawnService(env, ["sh", "-c", script, logPath]);
   const child = opened.use(
-    await spawnService(
-      {
-        DATABASE_URL: `sqlite:${path}`,
-        PLANTSTORE_TOKEN: TEST_TOKEN,
-        PLANTSTORE_CONNECTIONS_MAX: String(connections),
-        ...settings,
-        ...ownSettings(),
-      },
-      [
-        "sh",
-        "-c",
-        `ulimit -n ${connections + DESCRIPTORS_OF_ITS_OWN} && exec "$@" 2>"$0"`,
-        logPath,
-      ],
-    ).catch((error: unknown) => {
-      throw new Error(`the service did not start: ${readFileSync(logPath, "utf8")}`, {
-        cause: error,
-      });
+    await starting.catch((cause: unknown) => {
+      throw new Error(`the service did not start: ${readFileSync(logPath, "utf8")}`, { cause });
     }),
   );
   let isAlive = true;
@@ -69,33 +55,33 @@ export async function startTorturedService(
     path,
     isAlive: () => isAlive,
     stop: async () => {
+      const faults = isAlive ? [] : ["the process died"];
       child.kill("SIGTERM");
-      return { exitCode: await child.exited, complaints: readComplaints(logPath) };
+      const exitCode = await child.exited;
+      if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
+      const lines = readFileSync(logPath, "utf8").split("\n");
+      const isFault = (line: string): boolean => !/^$|"level":"(debug|info|warn)"/.test(line);
+      return [...faults, ...lines.filter(isFault)];
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 
 /** `PLANTSTORE_WORKERS=2 npm run torture` tortures a service with two of them. */
-function ownSettings(): Record<string, string> {
-  const given = Object.entries(process.env).filter(([name]) =>
+export const ownSettings = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) =>
     /^PLANTSTORE_(?!TEST_|TOKEN$|CHROMIUM$)/.test(name),
-  );
-  return Object.fromEntries(given) as Record<string, string>;
-}
-
-function readComplaints(logPath: string): string[] {
-  return readFileSync(logPath, "utf8")
-    .split("\n")
-    .filter((line) => line !== "" && !/"level":"(debug|info|warn)"/.test(line));
-}
+  ),
+) as Record<string, string>;
 
 /** Status 0 if there was no answer. */
 export async function ask(
   url: string,
+  { headers, ...init }: Omit<RequestInit, "headers"> & { headers?: Record<string, string> } = {},
 ): Promise<{ readonly status: number; readonly text: string }> {
   try {
-    const response = await fetch(url, { headers: { authorization: `Bearer ${TEST_TOKEN}` } });
+    const authorization = `Bearer ${TEST_TOKEN}`;
+    const response = await fetch(url, { ...init, headers: { authorization, ...headers } });
     return { status: response.status, text: await response.text() };
   } catch {
     return { status: 0, text: "" };
@@ -106,24 +92,10 @@ export async function ask(
 export const missingFigures = (): string | undefined =>
   process.platform === "linux" ? undefined : "figures of memory and descriptors need Linux";
 
-const readStatusBytes = (pid: number, name: string): number => {
+/** VmHWM is the most that it has had since its start. */
+export function measureMemoryBytes(pid: number, name: "VmRSS" | "VmHWM" = "VmRSS"): number {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) * 1024;
-};
-
-export const measureMemoryBytes = (pid: number): number => readStatusBytes(pid, "VmRSS");
-
-/** The most that it has had since its start. */
-export const measurePeakMemoryBytes = (pid: number): number => readStatusBytes(pid, "VmHWM");
+}
 
 export const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
-
-/** Compilers and caches fill up in the beginning. */
-const WARM_UP_SHARE = 0.4;
-
-/** Between the first and the last quarter behind the warm-up, by their medians. */
-export function measureGrowth(samples: readonly number[]): number {
-  const warm = samples.slice(Math.floor(samples.length * WARM_UP_SHARE));
-  const quarter = Math.max(1, Math.floor(warm.length / 4));
-  return quantile(warm.slice(-quarter), 0.5) - quantile(warm.slice(0, quarter), 0.5);
-}

@@ -29,7 +29,6 @@ const shorts: Readonly<Record<string, Short>> = {
     seconds: 2,
     atLeast: { losses: 3, "images of the disk examined": 0, "writes acknowledged": 0 },
   },
-  "power-loss-cheat": { seconds: 2, inLongOnly: true },
   "disk-faults": {
     seconds: 2,
     atLeast: {
@@ -38,10 +37,7 @@ const shorts: Readonly<Record<string, Short>> = {
       "plants compared": 0,
     },
   },
-  "disk-hang": {
-    seconds: 0,
-    atLeast: { hangs: 1, "writes acknowledged": 0, "writes refused": 0 },
-  },
+  "disk-hang": { seconds: 0, atLeast: { hangs: 1, "writes acknowledged": 0, "writes refused": 0 } },
   "disk-lost": { seconds: 0, atLeast: { "writes acknowledged": 0, "moments compared": 0 } },
   postgres: {
     seconds: 5,
@@ -58,19 +54,12 @@ const shorts: Readonly<Record<string, Short>> = {
     },
   },
   "fail-over": { seconds: 0, atLeast: { "writes acknowledged": 0 } },
-  cluster: {
-    seconds: 20,
-    atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 },
-  },
+  cluster: { seconds: 20, atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 } },
   overload: {
     seconds: 6,
-    atLeast: {
-      "crowd: acknowledged plants": 100,
-      "slow store: refused a second meanwhile": 100,
-    },
+    atLeast: { "crowd: acknowledged plants": 100, "slow store: refused a second meanwhile": 100 },
     inLongOnly: true,
   },
-  memory: { seconds: 0, inLongOnly: true },
   soak: { seconds: 1, atLeast: { requests: 500 } },
   fuzz: {
     seconds: 0,
@@ -87,12 +76,8 @@ async function expectNoFault(
   { seconds, atLeast = {} }: Short,
   tries = TRIES,
 ): Promise<void> {
-  const { figures, faults } = await scenario.run({
-    seconds,
-    random: createRandom(),
-    tell: () => undefined,
-    isShort: true,
-  });
+  const budget = { seconds, random: createRandom(), tell: () => undefined, isShort: true };
+  const { figures, faults } = await scenario.run(budget);
   expect(faults.slice(0, 10)).toEqual([]);
   const lacking = Object.entries(atLeast).filter(([name, due]) => !(Number(figures[name]) > due));
   if (lacking.length > 0 && tries > 1)

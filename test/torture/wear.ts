@@ -3,19 +3,12 @@
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { Disk, type Files } from "./disk-model.ts";
-import { MixedLoad } from "./mixed-load.ts";
-import type { Finding } from "./scenario.ts";
-import { compareModel, examineFiles, ShimmedDisk } from "./shimmed-disk.ts";
+import { type MixedLoad, startMixedLoad } from "./mixed-load.ts";
+import { Findings } from "./scenario.ts";
+import { examineFiles, ShimmedDisk } from "./shimmed-disk.ts";
 
 /** For clients that were answered in the last moment to notice. */
 const HEAR_MS = 25;
-
-interface Terms {
-  /** One is chosen for each store. Long names fill the log soon, with few plants to compare. */
-  readonly nameLengths: readonly number[];
-  readonly roundsMax: number;
-  readonly bytesMax: number;
-}
 
 /** A store before a round. */
 export interface Worn {
@@ -37,34 +30,32 @@ export interface End {
   readonly when: string;
 }
 
-export class Wear implements Finding, Disposable {
-  readonly faults: string[] = [];
-  readonly figures: Record<string, number | string> = {};
+export abstract class Wear extends Findings implements Disposable {
   readonly random: Random;
   readonly disk = new ShimmedDisk();
-  readonly #terms: Terms;
+  /** One of the lengths is chosen for each store. Long names fill the log soon, with few plants to compare. */
+  protected abstract readonly terms: { nameLengths: number[]; roundsMax: number; bytesMax: number };
 
-  constructor(random: Random, terms: Terms) {
+  constructor(random: Random) {
+    super();
     this.random = random;
-    this.#terms = terms;
   }
 
-  count(name: string, by = 1): void {
-    this.figures[name] = Number(this.figures[name] ?? 0) + by;
-  }
+  /** One round. */
+  protected abstract live(worn: Worn, isOver: () => boolean): Promise<End>;
 
   /** From a store that is not there yet, until it is large or something is wrong with it. */
-  async wearOut(isOver: () => boolean, live: (worn: Worn) => Promise<End>): Promise<void> {
-    const { roundsMax, bytesMax, nameLengths } = this.#terms;
+  async wearOut(isOver: () => boolean): Promise<void> {
+    const { roundsMax, bytesMax, nameLengths } = this.terms;
     const nameLengthMax = this.random.pick(nameLengths);
-    const load = new MixedLoad(this.random, nameLengthMax);
+    const load = startMixedLoad(this.random, nameLengthMax);
     const faultsBefore = this.faults.length;
     let files: Files = new Map();
     let rows: readonly StoredPlant[] = [];
     this.count("stores begun");
     try {
       for (let round = 0; round < roundsMax && !isOver(); round++) {
-        const end = await live({ files, rows, load, round, nameLengthMax });
+        const end = await this.live({ files, rows, load, round, nameLengthMax }, isOver);
         ({ files, rows } = this.#examine(end, load));
         const bytes = files.values().reduce((sum, content) => sum + content.length, 0);
         if (this.faults.length > faultsBefore || bytes > bytesMax) break;
@@ -81,8 +72,8 @@ export class Wear implements Finding, Disposable {
     load.pause();
     await Bun.sleep(HEAR_MS);
     const lost = new Disk(files, this.random);
-    for (const record of this.disk.readLog()) lost.apply(record);
-    if (isWhole) this.faults.push(...compareModel(lost, this.disk.readFiles()));
+    this.disk.replay(lost);
+    if (isWhole) this.faults.push(...this.disk.compare(lost));
     return lost;
   }
 
