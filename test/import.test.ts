@@ -14,7 +14,7 @@ import {
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, startCommand } from "./support/command.ts";
 import { importPrints } from "./support/expect.ts";
-import { lines, makeWorkplace, parseLines } from "./support/folder.ts";
+import { lines, makeWorkplace, parseLines, type Workplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
 import { makeWorkbook, rowsOf } from "./support/workbook.ts";
@@ -38,14 +38,13 @@ describe("plantstore import", () => {
     ["plants.csv", ndjson, ["--format", "ndjson"]],
   ])("%s: %j with %j is stored, and recognised the next time", async (name, text, more) => {
     using at = makeWorkplace({ [name]: text });
-    const first = await runCommand(["import", at.file(name), ...more], at.env);
-    expect(first).toEqual({
+    expect(await at.run("import", name, ...more)).toEqual({
       exitCode: 0,
       stdout: "created 2, replayed 0, refused 0\n",
       stderr: importPrints(`plantstore: created a new store at ${at.store}\n`),
     });
     expect(readPlants(at.store)).toEqual(stored);
-    const again = await runCommand(["import", at.file(name), "--json", ...more], at.env);
+    const again = await at.run("import", name, "--json", ...more);
     expect(again).toMatchObject({ exitCode: 0, stderr: "" });
     expect(JSON.parse(again.stdout)).toEqual({
       finished: true,
@@ -63,23 +62,14 @@ describe("plantstore import", () => {
         '{"id":1,"name":"a"}\n\n{"id":1,"name":"other"}\nnot json\n{"id":2}\n{"id":1,"name":"a"}\n{"id":3,"name":"c"}',
     });
     openDatabase(at.store).close();
-    const rejects = at.file("rejects.ndjson");
-    const finished = await runCommand(
-      ["import", at.file("plants.ndjson"), "--rejects", rejects],
-      at.env,
-    );
-    expect(finished).toEqual({
+    expect(await at.run("import", "plants.ndjson", "--rejects", "rejects.ndjson")).toEqual({
       exitCode: 3,
       stdout: "created 2, replayed 1, refused 3\n",
       stderr: importPrints(""),
     });
-    expect(parseLines(await Bun.file(rejects).text())).toEqual([
-      {
-        line: 3,
-        reason: "A different plant has the id 1; nothing was changed. (error 3001)",
-        id: 1,
-        name: "other",
-      },
+    const taken = "A different plant has the id 1; nothing was changed. (error 3001)";
+    expect(parseLines(readFileSync(at.file("rejects.ndjson"), "utf8"))).toEqual([
+      { line: 3, reason: taken, id: 1, name: "other" },
       { line: 4, reason: expect.stringContaining("not valid JSON"), text: "not json" },
       { line: 5, reason: "name: expected a string, got nothing (error 1003)", id: 2 },
     ]);
@@ -92,12 +82,11 @@ describe("plantstore import", () => {
     ["json", '[{"id":1,"name":"a"},{"id":1,"name":"b"},\n{"id":"4E12","name":"c"}]', []],
   ])("rejects of %s can be mended and imported again, twice", async (format, text, more) => {
     using at = makeWorkplace({ [`plants.${format}`]: text });
-    const importTo = async (from: string, to: string, refused: number): Promise<void> => {
-      const args = ["import", at.file(from), ...more, "--rejects", at.file(to)];
-      const stdout = `created 1, replayed 0, refused ${refused}\n`;
-      const exitCode = refused === 0 ? 0 : 3;
-      expect(await runCommand(args, at.env)).toMatchObject({ exitCode, stdout });
-    };
+    const importTo = async (from: string, to: string, refused: number): Promise<void> =>
+      expect(await at.run("import", from, ...more, "--rejects", to)).toMatchObject({
+        exitCode: refused === 0 ? 0 : 3,
+        stdout: `created 1, replayed 0, refused ${refused}\n`,
+      });
     const mend = (name: string, wrong: RegExp, right: string): void =>
       writeFileSync(at.file(name), readFileSync(at.file(name), "utf8").replace(wrong, right));
     const [first, second] = [`first.${format}`, `second.${format}`];
@@ -115,14 +104,13 @@ describe("plantstore import", () => {
   test("--rejects does not replace a file without --force, and - is standard output", async () => {
     using at = makeWorkplace({ "plants.csv": "id,name,tag\nx,a,\n", "rejects.csv": "mine" });
     const rejects = at.file("rejects.csv");
-    const importTo = (...to: string[]) =>
-      runCommand(["import", at.file("plants.csv"), "--rejects", ...to], at.env);
-    const stderr = `plantstore: ${rejects} exists; --force replaces it.\n`;
-    expect(await importTo(rejects)).toEqual({ exitCode: 1, stdout: "", stderr });
+    const importTo = (...to: string[]) => at.run("import", "plants.csv", "--rejects", ...to);
+    const stderr = "plantstore: rejects.csv exists; --force replaces it.\n";
+    expect(await importTo("rejects.csv")).toEqual({ exitCode: 1, stdout: "", stderr });
     expect(readFileSync(rejects, "utf8")).toBe("mine");
     const rows =
       '\ufeffline,reason,id,name,tag\n2,"The id is not a whole number: ""x"". (error 1003)",x,a,\n';
-    expect(await importTo(rejects, "--force")).toMatchObject({ exitCode: 3, stderr: "" });
+    expect(await importTo("rejects.csv", "--force")).toMatchObject({ exitCode: 3, stderr: "" });
     expect(readFileSync(rejects, "utf8")).toBe(rows);
     // Refused records alone make no store.
     expect(readdirSync(at.path).toSorted()).toEqual(["plants.csv", "rejects.csv"]);
@@ -152,7 +140,7 @@ describe("plantstore import", () => {
   test("without --rejects prints the first ten, and how many more there are", async () => {
     using at = makeWorkplace({ "plants.csv": `id,name\n${"x,y\n".repeat(12)}1,a\n` });
     openDatabase(at.store).close();
-    const finished = await runCommand(["import", at.file("plants.csv")], at.env);
+    const finished = await at.run("import", "plants.csv");
     expect(finished).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 12\n" });
     const printed = finished.stderr.trimEnd().split("\n");
     expect(printed).toHaveLength(12);
@@ -167,7 +155,7 @@ describe("plantstore import", () => {
     [["plants.csv", "--map", "name"], "expected field=heading"],
     [["plants.csv", "--map", "name=A,name=B"], "name is given twice"],
     [
-      ["plants.csv", "--map", "name=Plant", "--rejects", "plants.rejects", "--force"],
+      ["plants.csv", "--map", "name=Plant", "--rejects", "rejects", "--force"],
       'No column is headed "Plant"; the columns are "id"',
     ],
     [["plants.csv", "--delimiter", "x"], "Allowed choices are"],
@@ -184,19 +172,12 @@ describe("plantstore import", () => {
     [["plants.csv", "--sheet", "One"], "--sheet: only with a workbook"],
     [["-", "--format", "xlsx"], "a workbook is read from a file, not from a pipe"],
     [[], "missing required argument"],
-  ])("%j is not understood: exit 2", async ([path, ...more], says) => {
-    using at = makeWorkplace({
-      "plants.ndjson": ndjson,
-      "plants.csv": csv,
-      "plants.rejects": "mine",
-    });
-    const own = (arg: string): string => (arg.startsWith("plants.") ? at.file(arg) : arg);
-    const args = path === undefined ? [] : [own(path), ...more.map(own)];
+  ])("%j is not understood: exit 2", async (args, says) => {
+    using at = makeWorkplace({ "plants.ndjson": ndjson, "plants.csv": csv, rejects: "mine" });
     const stderr = expect.stringContaining(says);
-    const finished = await runCommand(["import", ...args], at.env);
-    expect(finished).toEqual({ exitCode: 2, stdout: "", stderr });
-    expect(await Bun.file(at.file("plants.csv")).text()).toBe(csv);
-    expect(await Bun.file(at.file("plants.rejects")).text()).toBe("mine");
+    expect(await at.run("import", ...args)).toEqual({ exitCode: 2, stdout: "", stderr });
+    expect(readFileSync(at.file("plants.csv"), "utf8")).toBe(csv);
+    expect(readFileSync(at.file("rejects"), "utf8")).toBe("mine");
   });
 
   test.each([
@@ -210,8 +191,7 @@ describe("plantstore import", () => {
       db.run("INSERT INTO plants VALUES (1, 'a', NULL)");
       link(at.file(name), at.file("rejects"));
       const before = readFileSync(at.file(name));
-      const args = ["import", at.file("plants.ndjson"), "--rejects", at.file("rejects"), "--force"];
-      const finished = await runCommand(args, at.env);
+      const finished = await at.run("import", "plants.ndjson", "--rejects", "rejects", "--force");
       expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
       expect(finished.stderr).toMatch(
         /^plantstore: --rejects: .* is (the file to import|the store, or a part of it)/,
@@ -223,44 +203,35 @@ describe("plantstore import", () => {
   );
 
   describe.skipIf(Bun.which("prlimit") === null)("with no room left", () => {
-    const bad = `[${Array<string>(5_000).fill("{}").join(",")}]`;
+    const importIn = ({ env }: Workplace, bytes: number, ...args: string[]) =>
+      runCommand(["import", ...args], env, { wrapper: ["prlimit", `--fsize=${bytes}`] });
 
-    test("the file of --rejects ends with a whole record, and is named", async () => {
-      using at = makeWorkplace({ "plants.json": bad });
+    test("the file of --rejects ends with a whole record, and is named; none is left without one", async () => {
+      using at = makeWorkplace({ "plants.json": `[${"{},".repeat(4_999)}{}]` });
       const rejects = at.file("rejects.json");
-      const args = ["import", at.file("plants.json"), "--rejects", rejects];
-      const { exitCode, stderr } = await runCommand(args, at.env, {
-        wrapper: ["prlimit", "--fsize=500000"],
-      });
+      const args = [at.file("plants.json"), "--rejects", rejects];
+      expect(await importIn(at, 50_000, ...args)).toMatchObject({ exitCode: 1 });
+      expect(readdirSync(at.path)).toEqual(["plants.json"]);
+      const { exitCode, stderr } = await importIn(at, 500_000, ...args);
       expect(exitCode).toBe(1);
       expect(stderr).toStartWith(`plantstore: ${rejects}: file too large`);
-      const again = await runCommand(["import", rejects, "--json"], at.env);
+      const again = await at.run("import", rejects, "--json");
       const whole = JSON.parse(again.stdout) as { finished: boolean; refused: number };
       expect(whole).toMatchObject({ finished: true });
       expect(whole.refused).toBeWithin(1, 5_000);
     });
 
-    test("not even for the first of --rejects: no file is left", async () => {
-      using at = makeWorkplace({ "plants.json": bad });
-      const args = ["import", at.file("plants.json"), "--rejects", at.file("rejects.json")];
-      const wrapper = ["prlimit", "--fsize=50000"];
-      expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
-      expect(readdirSync(at.path)).toEqual(["plants.json"]);
-    });
-
     test("for a new store, the next import makes it", async () => {
       using at = makeWorkplace({ "plants.ndjson": ndjson });
-      const args = ["import", at.file("plants.ndjson")];
-      const wrapper = ["prlimit", "--fsize=6000"];
-      expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
+      expect(await importIn(at, 6_000, at.file("plants.ndjson"))).toMatchObject({ exitCode: 1 });
       expect(statSync(at.store).size).toBe(4096);
-      expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 0 });
+      expect(await at.run("import", "plants.ndjson")).toMatchObject({ exitCode: 0 });
       expect(readPlants(at.store)).toEqual(stored);
     });
   });
 
   test.each([
-    ["that isn't here.csv", "", 1, "/that isn't here.csv: no such file"],
+    ["that isn't here.csv", "", 1, "that isn't here.csv: no such file"],
     ["folder.csv", "", 1, "is a folder"],
     ["picture.csv", "\u0089PNG\r\n\u001a\n", 1, "is a picture"],
     ["plants.json", '{"id":1,"name":"a"}', 1, "does not begin a JSON array"],
@@ -279,8 +250,7 @@ describe("plantstore import", () => {
       if (text !== "") writeFileSync(at.file(name), text, "latin1");
       if (name === "folder.csv") mkdirSync(at.file(name));
       const stderr = expect.stringContaining(says);
-      const finished = await runCommand(["import", at.file(name)], at.env);
-      expect(finished).toEqual({ exitCode, stdout: "", stderr });
+      expect(await at.run("import", name)).toEqual({ exitCode, stdout: "", stderr });
       expect(readdirSync(at.path).filter((one) => one !== name)).toEqual([]);
     },
   );
@@ -289,9 +259,10 @@ describe("plantstore import", () => {
     using at = makeWorkplace();
     openDatabase(at.store).close();
     writeFileSync(at.file("plants.csv"), "id,name\n1,Gr\xf6\xdfe\n", "latin1");
-    const args = ["import", at.file("plants.csv"), "--encoding", "windows-1252"];
-    const stderr = importPrints("Reading the file as WINDOWS-1252.\n");
-    expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 0, stderr });
+    expect(await at.run("import", "plants.csv", "--encoding", "windows-1252")).toMatchObject({
+      exitCode: 0,
+      stderr: importPrints("Reading the file as WINDOWS-1252.\n"),
+    });
     expect(readPlants(at.store)).toEqual([{ id: 1n, name: "Größe", tag: null }]);
   });
 
@@ -304,13 +275,12 @@ describe("plantstore import", () => {
     ]);
     const bytes = makeWorkbook({ sheets: { Notes: rowsOf([["x"]]), Stock: stock } });
     writeFileSync(at.file("stock.xlsx"), bytes);
-    const rejects = at.file("rejects.csv");
-    const args = ["--map", "id=Nr,name=Plant", "--sheet", "Stock", "--rejects", rejects];
-    const finished = await runCommand(["import", at.file("stock.xlsx"), ...args], at.env);
+    const args = ["--map", "id=Nr,name=Plant", "--sheet", "Stock", "--rejects", "rejects.csv"];
+    const finished = await at.run("import", "stock.xlsx", ...args);
     expect(finished).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 1\n" });
     expect(readPlants(at.store)).toEqual([{ id: 9007199254740993n, name: "=Rose", tag: null }]);
-    expect(await Bun.file(rejects).text()).toMatch(
-      /^line,reason,"Nr","Plant"\n3,"Nr: the spreadsheet has rounded.*","1\.234567890123456E\+15","Tulip"\n$/,
+    expect(readFileSync(at.file("rejects.csv"), "utf8")).toMatch(
+      /^\ufeffline,reason,"Nr","Plant"\n3,"Nr: the spreadsheet has rounded.*","1\.234567890123456E\+15","Tulip"\n$/,
     );
   });
 
@@ -318,7 +288,7 @@ describe("plantstore import", () => {
     using at = makeWorkplace({
       "plants.json": '[{"id":1,"name":"a"},{"id":2,"name":"b"},{"id":3,"na',
     });
-    const finished = await runCommand(["import", at.file("plants.json"), "--json"], at.env);
+    const finished = await at.run("import", "plants.json", "--json");
     expect(finished.exitCode).toBe(1);
     expect(finished.stderr).toContain("in the record that begins on line 1.\n");
     expect(finished.stderr).toContain("2 plants are known to be stored. Running it again is safe.");
@@ -379,7 +349,7 @@ describe("plantstore import", () => {
 
   test("on SIGTERM prints how far it came, exits 143, and simply runs again", async () => {
     using at = makeWorkplace({ "plants.ndjson": lines(1, 20) });
-    await runCommand(["import", at.file("plants.ndjson")], at.env);
+    await at.run("import", "plants.ndjson");
     const command = startCommand(["import", "-", "--format", "ndjson"], at.env);
     await command.write(lines(11, 20));
     await until("30 plants are stored", () => countPlants(at.store) === 30);
@@ -392,7 +362,7 @@ describe("plantstore import", () => {
         "plantstore: interrupted. 20 plants are known to be stored. Running it again is safe.\n",
       ),
     });
-    const again = await runCommand(["import", at.file("plants.ndjson")], at.env);
+    const again = await at.run("import", "plants.ndjson");
     expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });
   });
 });
