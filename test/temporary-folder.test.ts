@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
-import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
+import { openDatabase } from "../src/store/sqlite/database.ts";
 import { type Finished, runCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import { canMount, mountSmallFolder } from "./support/small-disk.ts";
@@ -15,13 +15,8 @@ const PLANTS = `INSERT INTO plants
 
 function makeSpace(): Workplace {
   const space = makeWorkplace();
-  alter(
-    space.store,
-    ...migrations,
-    `PRAGMA application_id = ${APPLICATION_ID}`,
-    `PRAGMA user_version = ${migrations.length}`,
-    PLANTS,
-  );
+  openDatabase(space.store).close();
+  alter(space.store, PLANTS);
   mkdirSync(space.file("backups"));
   cpSync(space.store, space.file("backups/plants-20260131T181500Z.db"));
   return space;
@@ -39,12 +34,10 @@ function mountFullFolder() {
 
 const commands: Record<string, (space: Workplace, TMPDIR: string) => Promise<Finished>> = {
   "backup -": ({ env }, TMPDIR) => runCommand(["backup", "-"], { ...env, TMPDIR }),
-  "restore -": ({ store, file }, TMPDIR) =>
-    runCommand(
-      ["restore", "-"],
-      { DATABASE_URL: `sqlite:${file("new.db")}`, TMPDIR },
-      { stdin: Bun.file(store) },
-    ),
+  "restore -": ({ store, file }, TMPDIR) => {
+    const env = { DATABASE_URL: `sqlite:${file("new.db")}`, TMPDIR };
+    return runCommand(["restore", "-"], env, { stdin: Bun.file(store) });
+  },
   "backup verify": ({ file }, TMPDIR) =>
     runCommand(["backup", "verify", file("backups")], { TMPDIR }),
 };
@@ -77,12 +70,10 @@ describe.each(Object.entries(commands))(
   },
 );
 
-describe.skipIf(!canMount)("plantstore check, the folder for temporary files being full", () => {
-  test("needs no room there", async () => {
-    using space = makeSpace();
-    using full = mountFullFolder();
-    const finished = await runCommand(["check"], { ...space.env, TMPDIR: full.path });
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(finished.stdout).toMatch(/^tags +30,000 different/m);
-  });
+test.skipIf(!canMount)("plantstore check needs no room for temporary files", async () => {
+  using space = makeSpace();
+  using full = mountFullFolder();
+  const finished = await runCommand(["check"], { ...space.env, TMPDIR: full.path });
+  expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(finished.stdout).toMatch(/^tags +30,000 different/m);
 });

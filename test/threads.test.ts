@@ -1,7 +1,6 @@
 /** The threads of a SQLite store: what crosses between them, and what becomes of a batch that is late. */
 
-import { Database } from "bun:sqlite";
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { statSync, writeFileSync } from "node:fs";
 import * as fc from "fast-check";
 import type { Plant } from "../src/domain/plant.ts";
@@ -18,18 +17,17 @@ import { openReadOnly } from "../src/store/sqlite/database.ts";
 import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
-import { makeStore, readPlants } from "./support/stores.ts";
+import { alter, makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 const { config } = resolveConfig({}, {});
 const text = fc.string({ unit: "binary" }).filter((value) => value.isWellFormed());
 const id = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
-const tag = fc.option(text, { nil: undefined });
-const by = fc.option(text, { nil: undefined });
+const perhaps = fc.option(text, { nil: undefined });
 const condition = fc.constantFrom({}, { match: "any" as const }, { noneMatch: ['"a"', '"b"'] });
 const write: fc.Arbitrary<Write> = id.chain((of) => {
-  const change = { id: fc.constant(of), by };
-  const plant: fc.Arbitrary<Plant> = fc.record({ id: fc.constant(of), name: text, tag });
+  const change = { id: fc.constant(of), by: perhaps };
+  const plant: fc.Arbitrary<Plant> = fc.record({ id: fc.constant(of), name: text, tag: perhaps });
   const none = fc.constant(undefined);
   return fc.oneof(
     fc.record({ kind: fc.constant("create" as const), ...change, plant }),
@@ -63,18 +61,16 @@ const create = (of: bigint): Write => ({
   plant: { id: of, name: "fern", tag: undefined },
 });
 
-describe("the store thread", () => {
-  test("commits what is in time, and drops a batch that is late", async () => {
-    using at = makeWorkplace();
-    const threads = await startStoreThreads(at.store, config, 2);
-    const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
-    const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
-    expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
-    const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
-    expect(await inTime).toEqual(["created", "replayed"]);
-    await threads.close();
-    expect(readPlants(at.store).map((plant) => plant.id)).toEqual([2n]);
-  });
+test("the store thread commits what is in time, and drops a batch that is late", async () => {
+  using at = makeWorkplace();
+  const threads = await startStoreThreads(at.store, config, 2);
+  const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
+  const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
+  expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
+  const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
+  expect(await inTime).toEqual(["created", "replayed"]);
+  await threads.close();
+  expect(readPlants(at.store).map((plant) => plant.id)).toEqual([2n]);
 });
 
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
@@ -87,21 +83,15 @@ test("a thread that is ended while it copies or reads leaves the store free for 
   await until("the copy has begun", () => statSync(to).size > 0);
   ending.abort();
   await copying.catch(() => undefined);
-  {
-    using db = new Database(at.store);
-    db.run("BEGIN IMMEDIATE");
-  }
-  {
-    // What cannot lock the store for writing cannot be ended while it does.
-    using db = openReadOnly(at.store);
-    expect(() => db.run("DELETE FROM plants")).toThrow("readonly");
-  }
+  alter(at.store, "BEGIN IMMEDIATE");
+  // What cannot lock the store for writing cannot be ended while it does.
+  using reader = openReadOnly(at.store);
+  expect(() => reader.run("DELETE FROM plants")).toThrow("readonly");
   const threads = await startStoreThreads(at.store, config, 1);
   const [reads] = threads.links.map((link) => createCaller(link.reads));
   const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
   for (let count = 0; count < 100; count++)
     reads?.ask({ kind: "count", query }).catch(() => undefined);
   await threads.close();
-  using db = new Database(at.store);
-  db.run("BEGIN IMMEDIATE");
+  alter(at.store, "BEGIN IMMEDIATE");
 });

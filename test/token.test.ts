@@ -7,15 +7,10 @@ import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, spawnService } from "./support/command.ts";
 import { makeWorkplace } from "./support/folder.ts";
-import { grantToken, startService, TEST_TOKEN } from "./support/service.ts";
+import { grantToken, sendPlant, startService, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
-const create = (url: string, token: string, plant: object): Promise<Response> =>
-  fetch(`${url}/plants`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(plant),
-  });
+const plant = { id: 1n, name: "a", tag: null };
 
 describe("plantstore token", () => {
   test("create, list and revoke work on the store while the service runs; list shows the last use", async () => {
@@ -23,16 +18,14 @@ describe("plantstore token", () => {
     await using service = await spawnService(at.env);
     const { url } = service.started;
     const list = async (): Promise<Record<string, unknown>[]> =>
-      JSON.parse((await runCommand(["token", "list", "--json"], at.env)).stdout) as [];
+      JSON.parse((await at.run("token", "list", "--json")).stdout) as [];
 
-    const made = await runCommand(
-      ["token", "create", "--name", "till", "--scopes", "plants:write", "--expires", "90d"],
-      at.env,
-    );
+    const given = ["--name", "till", "--scopes", "plants:write", "--expires", "90d"];
+    const made = await at.run("token", "create", ...given);
     expect(made.exitCode).toBe(0);
     const token = made.stdout.trim();
     expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
-    expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
+    expect((await sendPlant(url, plant, token)).status).toBe(200);
 
     const listed = await list();
     expect(listed.map((row) => row["name"])).toEqual(["first", "till"]);
@@ -43,23 +36,19 @@ describe("plantstore token", () => {
     });
     expect(JSON.stringify(listed)).not.toContain(token);
 
-    const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], at.env);
+    const revoked = await at.run("token", "revoke", token.slice(0, 10));
     expect(revoked.stdout).toStartWith("Revoked till ");
-    await until(
-      "the token is refused",
-      async () => (await create(url, token, { id: 1, name: "a" })).status === 401,
-    );
+    const isRefused = async () => (await sendPlant(url, plant, token)).status === 401;
+    await until("the token is refused", isRefused);
     // Uses are written down at the latest when the service stops.
     service.kill("SIGTERM");
     await service.exited;
     const [first, till] = await list();
     expect(Date.now() - Date.parse(String(till?.["lastUsed"]))).toBeLessThan(3_600_000);
     expect(first?.["lastUsed"]).toBeNull();
-    const table = await runCommand(["token", "list"], at.env);
-    expect(table.stdout).toMatch(
-      /^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m,
-    );
-    expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
+    const { stdout } = await at.run("token", "list");
+    expect(stdout).toMatch(/^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m);
+    expect(stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
   });
 
   test("create, list and revoke work through a service, on a machine without the store", async () => {
@@ -69,7 +58,7 @@ describe("plantstore token", () => {
     const made = await manage("create", "--name", "till", "--expires", "90d");
     expect(made).toMatchObject({ exitCode: 0, stderr: "" });
     const token = made.stdout.trim();
-    expect((await create(service.url, token, { id: 1, name: "a" })).status).toBe(200);
+    expect((await sendPlant(service.url, plant, token)).status).toBe(200);
     expect(await manage("create", "--name", "till")).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining('A token named "till" is in use'),
@@ -88,7 +77,7 @@ describe("plantstore token", () => {
 
   test("what is wrong is refused and changes nothing", async () => {
     using at = makeWorkplace();
-    await runCommand(["token", "create", "--name", "till"], at.env);
+    await at.run("token", "create", "--name", "till");
     for (const [args, exitCode, says] of [
       [`create --name ${"a".repeat(65)}`, 2, "--name"],
       ["create --name a --scopes plants:eat", 2, 'got "plants:eat"'],
@@ -98,18 +87,18 @@ describe("plantstore token", () => {
       ["revoke missing", 1, "No token in use has the name or prefix"],
       ["revoke pst_", 1, "No token in use has the name or prefix"],
     ] as const)
-      expect([args, await runCommand(["token", ...args.split(" ")], at.env)]).toEqual([
+      expect([args, await at.run("token", ...args.split(" "))]).toEqual([
         args,
         { exitCode, stdout: "", stderr: expect.stringContaining(says) },
       ]);
-    const { stdout } = await runCommand(["token", "list", "--json"], at.env);
+    const { stdout } = await at.run("token", "list", "--json");
     expect(JSON.parse(stdout)).toMatchObject([{ name: "till", revoked: null }]);
   });
 
   test("create --json prints the token and its facts", async () => {
     using at = makeWorkplace();
     const given = ["--name", "till", "--expires", "2090-01-31T18:00:30+02:00", "--rate", "100/s"];
-    const made = await runCommand(["token", "create", ...given, "--json"], at.env);
+    const made = await at.run("token", "create", ...given, "--json");
     const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
     expect(token).toMatch(/^pst_/);
     expect(facts).toEqual({
@@ -123,7 +112,7 @@ describe("plantstore token", () => {
       rate: "100/s",
       revoked: null,
     });
-    const { stdout } = await runCommand(["token", "list"], at.env);
+    const { stdout } = await at.run("token", "list");
     expect(stdout).toMatch(/RATE +STATE\ntill .* 100\/s +active/);
   });
 
