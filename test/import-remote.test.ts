@@ -1,12 +1,44 @@
 /** plantstore import --url: through a running service, past its restarts and its refusals. */
 
 import { describe, expect, test } from "bun:test";
-import { runCommand, spawnService, startCommand } from "./support/command.ts";
+import { type Finished, runCommand, spawnService, startCommand } from "./support/command.ts";
 import { importPrints } from "./support/expect.ts";
 import { lines, makeWorkplace } from "./support/folder.ts";
 import { grantToken, startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
+
+const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+
+/** Interrupts an import whose first request has been answered; it gets that answer afterwards, or never. */
+async function interruptImport(
+  count: number,
+  answer: (request: Request) => Promise<Response>,
+  { isSent }: { isSent: boolean },
+): Promise<Finished> {
+  using at = makeWorkplace({ "plants.ndjson": lines(1, count) });
+  const answered = Promise.withResolvers<void>();
+  const released = Promise.withResolvers<void>();
+  let requests = 0;
+  using server = Bun.serve({
+    port: 0,
+    idleTimeout: 30,
+    fetch: async (request) => {
+      if (requests++ > 0) return new Promise<never>(() => undefined);
+      const response = await answer(request);
+      answered.resolve();
+      await released.promise;
+      return response;
+    },
+  });
+  const args = ["import", at.file("plants.ndjson"), "--url", server.url.origin];
+  const command = startCommand(args, token);
+  await answered.promise;
+  command.kill("SIGINT");
+  await Bun.sleep(200);
+  if (isSent) released.resolve();
+  return await command.finished;
+}
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {
@@ -15,11 +47,8 @@ describe("plantstore import --url", () => {
       "plants.csv": `id,name,tag\n1,a,x\n2,b,""\n1,other,\nx,c,\n${"3,c,\n".repeat(3_000)}`,
     });
     const rejects = at.file("rejects.csv");
-    const finished = await runCommand(
-      ["import", at.file("plants.csv"), "--url", `${service.url}/`, "--rejects", rejects],
-      { PLANTSTORE_TOKEN: TEST_TOKEN },
-    );
-    expect(finished).toEqual({
+    const args = ["import", at.file("plants.csv"), "--url", `${service.url}/`];
+    expect(await runCommand([...args, "--rejects", rejects], token)).toEqual({
       exitCode: 3,
       stdout: "created 3, replayed 2999, refused 2\n",
       stderr: importPrints(""),
@@ -40,24 +69,22 @@ describe("plantstore import --url", () => {
     await using service = await startService();
     using at = makeWorkplace({ "plants.ndjson": lines(1, 1) });
     const args = ["import", at.file("plants.ndjson"), "--url", service.url];
-    const unknown = await runCommand(args, { PLANTSTORE_TOKEN: "sixteen-letters-and-more" });
-    expect(unknown.exitCode).toBe(1);
-    expect(unknown.stderr).toContain("does not accept the token: The bearer token is malformed");
-    const reader = await grantToken(service, ["plants:read"]);
-    const forbidden = await runCommand(args, { PLANTSTORE_TOKEN: reader });
-    expect(forbidden.exitCode).toBe(1);
-    expect(forbidden.stderr).toContain(
-      "does not accept the token: The token lacks the scope plants:write.",
-    );
-    expect(forbidden.stderr).toContain("0 plants are known to be stored");
+    for (const [PLANTSTORE_TOKEN, says] of [
+      ["sixteen-letters-and-more", "The bearer token is malformed"],
+      [await grantToken(service, ["plants:read"]), "The token lacks the scope plants:write."],
+    ] as const) {
+      const { exitCode, stderr } = await runCommand(args, { PLANTSTORE_TOKEN });
+      expect(exitCode).toBe(1);
+      expect(stderr).toContain(`does not accept the token: ${says}`);
+      expect(stderr).toContain("0 plants are known to be stored");
+    }
     expect(readPlants(service.database.path)).toEqual([]);
   });
 
   test("an address where nothing listens, or another service, fails at once", async () => {
     using at = makeWorkplace({ "plants.ndjson": lines(1, 1) });
-    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
-    const importTo = (url: string | URL): ReturnType<typeof runCommand> =>
-      runCommand(["import", at.file("plants.ndjson"), "--url", String(url)], env);
+    const importTo = (url: string | URL): Promise<Finished> =>
+      runCommand(["import", at.file("plants.ndjson"), "--url", String(url)], token);
     expect((await importTo("http://127.0.0.1:1")).stderr).toContain("cannot be reached");
     expect((await importTo("http://plants.invalid:8080/base")).stderr).toStartWith(
       "plantstore: http://plants.invalid:8080/base cannot be reached: there is no host plants.invalid.\n",
@@ -81,12 +108,10 @@ describe("plantstore import --url", () => {
 
   test("goes on where it was when the service is killed and started again", async () => {
     using at = makeWorkplace();
-    const env = { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN };
+    const env = { ...at.env, ...token };
     await using first = await spawnService(env);
     const { url } = first.started;
-    const command = startCommand(["import", "-", "--format", "ndjson", "--url", url], {
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-    });
+    const command = startCommand(["import", "-", "--format", "ndjson", "--url", url], token);
     await command.write(lines(1, 100));
     await until("100 plants are stored", () => countPlants(at.store) === 100);
     first.kill("SIGKILL");
@@ -108,34 +133,17 @@ describe("plantstore import --url", () => {
   // The last ones wait for the most part.
   test.concurrent("on SIGINT counts what the request under way has stored", async () => {
     await using service = await startService();
-    using at = makeWorkplace({ "plants.ndjson": lines(1, 5_000) });
-    const arrived = Promise.withResolvers<undefined>();
-    const interrupted = Promise.withResolvers<undefined>();
-    // Holds an answer back until the command has been interrupted, and gives no other.
-    using slow = Bun.serve({
-      port: 0,
-      fetch: async (request) => {
-        const body = await request.text();
-        if (Bun.peek.status(arrived.promise) === "fulfilled")
-          return new Promise<never>(() => undefined);
-        const { method, headers } = request;
-        const answer = await fetch(`${service.url}/plants/batch`, { method, headers, body });
-        const results = await answer.text();
-        arrived.resolve(undefined);
-        await interrupted.promise;
-        return new Response(results, { headers: { "content-type": "application/x-ndjson" } });
-      },
-    });
-    const args = ["import", at.file("plants.ndjson"), "--url", slow.url.origin];
-    const command = startCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-    await arrived.promise;
-    command.kill("SIGINT");
-    await Bun.sleep(200);
-    interrupted.resolve(undefined);
-    const { exitCode, stdout, stderr } = await command.finished;
+    const forward = async (request: Request): Promise<Response> => {
+      const { method, headers } = request;
+      const body = await request.text();
+      const stored = await fetch(`${service.url}/plants/batch`, { method, headers, body });
+      const type = { "content-type": "application/x-ndjson" };
+      return new Response(await stored.text(), { headers: type });
+    };
+    const finished = await interruptImport(5_000, forward, { isSent: true });
     const stored = countPlants(service.database.path);
     expect(stored).toBeGreaterThan(0);
-    expect({ exitCode, stdout, stderr }).toEqual({
+    expect(finished).toEqual({
       exitCode: 130,
       stdout: `created ${stored}, replayed 0, refused 0\n`,
       stderr: importPrints(
@@ -146,22 +154,8 @@ describe("plantstore import --url", () => {
   });
 
   test.concurrent("on SIGINT does not wait for an answer that does not come", async () => {
-    using at = makeWorkplace({ "plants.ndjson": lines(1, 3) });
-    const arrived = Promise.withResolvers<undefined>();
-    using silent = Bun.serve({
-      port: 0,
-      idleTimeout: 30,
-      fetch: async (request) => {
-        await request.text();
-        arrived.resolve(undefined);
-        return new Promise<never>(() => undefined);
-      },
-    });
-    const args = ["import", at.file("plants.ndjson"), "--url", silent.url.origin];
-    const command = startCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-    await arrived.promise;
-    command.kill("SIGINT");
-    expect(await command.finished).toEqual({
+    const take = async (request: Request) => new Response(await request.text());
+    expect(await interruptImport(3, take, { isSent: false })).toEqual({
       exitCode: 130,
       stdout: "created 0, replayed 0, refused 0\n",
       stderr:

@@ -6,7 +6,9 @@ import { Authenticator } from "../src/auth/token.ts";
 import { createJwtVerifier } from "../src/auth/jwt.ts";
 import { catalogue, type Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
+import { plantScopes } from "../src/domain/token.ts";
 import { AUDIENCE, makeKey, secondsFromNow, startIssuer } from "./support/issuer.ts";
+import { limits } from "./support/limits.ts";
 import { grantToken, send, startService, type TestService } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
@@ -38,11 +40,14 @@ const identify = async (token: string): Promise<unknown> => {
   return response.json();
 };
 
+const nameOf = async (claims: Readonly<Record<string, unknown>>): Promise<string> =>
+  ((await identify(await issuer.sign(claims))) as { readonly name: string }).name;
+
 describe("a JWT", () => {
   test.each(Object.keys(keys) as (keyof typeof keys)[])("signed by %s is accepted", async (alg) => {
     const token = await issuer.sign({}, {}, keys[alg]);
-    expect(await identify(token)).toMatchObject({ name: "jwt:alice" });
-    expect(await identify(token)).toMatchObject({ name: "jwt:alice" });
+    for (let times = 0; times < 2; times++)
+      expect(await identify(token)).toMatchObject({ name: "jwt:alice" });
   });
 
   test.each<[claims: object, shown: object, header?: object]>([
@@ -55,10 +60,7 @@ describe("a JWT", () => {
     // Later than any date.
     [{ exp: 1e300 }, { expires: "+275760-09-13T00:00:00.000Z" }],
     [{ scope: "plants:read openid profile" }, { scopes: ["plants:read"] }],
-    [
-      { scope: undefined, scp: "plants:write plants:read" },
-      { scopes: ["plants:read", "plants:write"] },
-    ],
+    [{ scope: undefined, scp: "plants:write plants:read" }, { scopes: [...plantScopes] }],
     [{ scope: undefined, scp: ["tokens:manage", 7, null] }, { scopes: ["tokens:manage"] }],
     [{ scope: "openid" }, { scopes: [] }],
     [{ scope: { "plants:read": true } }, { scopes: [] }],
@@ -77,21 +79,17 @@ describe("a JWT", () => {
     ["alice via console", undefined, /^jwt:alice\?via\?console~[0-9a-f]{16}$/],
     ["x".repeat(5_000), "c", /^jwt:x{79}~[0-9a-f]{16}$/],
   ])("of the subject %j and the client %j has a short, clean name", async (sub, client, name) => {
-    const { name: shown } = (await identify(await issuer.sign({ sub, client_id: client }))) as {
-      name: string;
-    };
+    const shown = await nameOf({ sub, client_id: client });
     expect(shown).toMatch(name);
     if (typeof name === "string") expect(shown).toBe(name);
     expect(shown.length).toBeLessThanOrEqual(100);
   });
 
   test("has a name that no other subject can have", async () => {
-    const nameOf = async (sub: string): Promise<string> =>
-      ((await identify(await issuer.sign({ sub }))) as { readonly name: string }).name;
-    const cleaned = await nameOf("alice smith");
+    const cleaned = await nameOf({ sub: "alice smith" });
     const forger = cleaned.slice("jwt:".length);
     expect(forger).toMatch(/^[\x21-\x7e]+$/);
-    expect(await nameOf(forger)).not.toBe(cleaned);
+    expect(await nameOf({ sub: forger })).not.toBe(cleaned);
   });
 
   test("is in the journal and the log by its name, and never as a token", async () => {
@@ -251,10 +249,8 @@ describe("a stream", () => {
 
   test("ends when the issuer withdraws the key of its JWT", async () => {
     await using own = await startIssuer();
-    await using following = await startService({
-      ...own.settings,
-      TEST_LIMITS: JSON.stringify({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.05 }),
-    });
+    const eager = limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.05 });
+    await using following = await startService({ ...own.settings, ...eager });
     const token = await own.sign();
     const response = await send(following, "GET", "/changes", {
       headers: { authorization: `Bearer ${token}`, accept: "text/event-stream" },
@@ -262,10 +258,8 @@ describe("a stream", () => {
     expect(response.status).toBe(200);
     own.documents.keys = { keys: [(await makeKey("second")).publicJwk] };
     await response.text().catch(() => undefined);
-    await until(
-      "the token is refused",
-      async () => (await ask(token, "/token", following)).status === 401,
-    );
+    const isRefused = async () => (await ask(token, "/token", following)).status === 401;
+    await until("the token is refused", isRefused);
   });
 });
 
