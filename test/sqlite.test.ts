@@ -4,6 +4,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { type Config, resolveConfig } from "../src/config.ts";
 import { createCounter } from "../src/store/sql-store.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import type { CountPage } from "../src/domain/page.ts";
@@ -23,26 +24,25 @@ import { send, startService } from "./support/service.ts";
 import { changesIn } from "./support/plants.ts";
 import { alter, makeStore, readFolder, readMainFile, readPlants } from "./support/stores.ts";
 
-const limits = {
-  queueLengthMax: 1000,
-  queueSecondsMax: 5,
-  countSecondsMax: 60,
-  batchLengthMax: 100,
-  scanRowsMax: 1000,
-  changesDays: 7,
-  trimSeconds: 60,
-  bodyBytesTotalMax: 1_000_000,
-};
 const plant = { id: 1n, name: "a", tag: undefined };
+
+/** Closed at the end of the test, if not before. */
+function openStore(path: string, limits: Partial<Config> = {}) {
+  const store = openAlone(path, {
+    ...resolveConfig({}, {}).config,
+    countSecondsMax: 60,
+    ...limits,
+  });
+  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
+}
 
 describe("opening a store", () => {
   test("makes the folder and the file, readable by the owner alone, and keeps what is there", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/new/folder/plants.db`;
     for (const outcome of ["created", "replayed"] as const) {
-      const store = openAlone(path, limits);
+      await using store = openStore(path);
       expect(await store.createPlant(plant)).toBe(outcome);
-      await store.close();
     }
     expect(statSync(`${folder.path}/new`).mode & 0o777).toBe(0o700);
     expect(statSync(path).mode & 0o777).toBe(0o600);
@@ -71,9 +71,8 @@ describe("opening a store", () => {
     using at = makeWorkplace();
     make(at.store);
     const before = readFolder(at.path);
-    const open = () => openAlone(at.store, limits);
-    expect(open).toThrow(StoreOpenError);
-    expect(open).toThrow(says);
+    expect(() => openStore(at.store)).toThrow(StoreOpenError);
+    expect(() => openStore(at.store)).toThrow(says);
     expect(readFolder(at.path)).toEqual(before);
   });
 
@@ -110,7 +109,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
 
   /** The predecessor has not synced its plant, and has it open still, so nothing has folded its log in. */
   async function leavePlant(path: string, before: (db: Database) => void = () => undefined) {
-    await openAlone(path, limits).close();
+    await openStore(path).close();
     const predecessor = new Database(path);
     predecessor.run("PRAGMA synchronous = OFF");
     before(predecessor);
@@ -124,11 +123,10 @@ describe("a plant that a crashed predecessor left in the log", () => {
   test.each(Object.keys(reads))("is in the main file before %s shows it", async (name) => {
     using at = makeWorkplace();
     using predecessor = await leavePlant(at.store);
-    const store = openAlone(at.store, limits);
+    await using store = openStore(at.store);
     await reads[name]?.(store);
     expect(readMainFile(at.store)).toEqual(logged);
     expect(predecessor.query("PRAGMA synchronous").get()).toEqual({ synchronous: 0 });
-    await store.close();
   });
 
   test("is not shown while an older reader keeps it out of the main file; tokens are", async () => {
@@ -138,18 +136,17 @@ describe("a plant that a crashed predecessor left in the log", () => {
       reader.run("BEGIN");
       reader.query("SELECT count(*) FROM plants").get();
     });
-    const store = openAlone(at.store, { ...limits, queueSecondsMax: 0.5 });
+    await using store = openStore(at.store, { queueSecondsMax: 0.5 });
     expect(await readTokens(store)).toEqual([]);
     const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
     expect(await store.createToken(token)).toBe(true);
-    for (const read of Object.values(reads))
-      expect(await rejectionOf(read(store))).toMatchObject({ reason: "store_busy" });
-    expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
+    const refused = Object.values(reads).map((read) => rejectionOf(read(store)));
+    for (const refusal of [...refused, rejectionOf(store.createPlant(plant))])
+      expect(await refusal).toMatchObject({ reason: "store_busy" });
     reader.run("COMMIT");
     expect(await store.findPlant(1n)).toMatchObject({ name: "a" });
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "id_taken" });
     predecessor.close();
-    await store.close();
   });
 
   test("is shown while a reader of the newest state, such as a backup, only delays writes", async () => {
@@ -158,20 +155,19 @@ describe("a plant that a crashed predecessor left in the log", () => {
     using predecessor = await leavePlant(at.store);
     reader.run("BEGIN");
     reader.query("SELECT count(*) FROM plants").get();
-    const store = openAlone(at.store, { ...limits, queueSecondsMax: 1 });
+    await using store = openStore(at.store, { queueSecondsMax: 1 });
     for (const read of Object.values(reads)) await read(store);
     expect(readMainFile(at.store)).toEqual(logged);
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
     reader.run("COMMIT");
     expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
     predecessor.close();
-    await store.close();
   });
 });
 
 test("of a token its hash is in the file, and nothing else of it", async () => {
   using at = makeWorkplace();
-  const store = openAlone(at.store, limits);
+  await using store = openStore(at.store);
   const token = mintToken();
   const made = toRecord(token, { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
   expect(await store.createToken(made)).toBe(true);
@@ -187,21 +183,16 @@ test("GET /plants leaves nothing open that would keep the log from being folded 
   await send(service, "GET", "/plants?limit=1");
   await send(service, "GET", "/plants?limit=1&tag=t&order=desc");
   await send(service, "GET", "/plants?limit=1&name=n");
-  const other = new Database(service.database.path);
+  using other = new Database(service.database.path);
   expect(other.query("PRAGMA wal_checkpoint(TRUNCATE)").get()).toMatchObject({ busy: 0 });
-  other.close();
 });
 
-test.each([
-  ["the file", "plants.db"],
-  ["the log", "plants.db-wal"],
-  ["the folder", ""],
-])(
-  "a store from which %s is taken away acknowledges nothing until it is back",
-  async (_what, name) => {
+test.each(["plants.db", "plants.db-wal", ""])(
+  "a store from whose folder %j is taken away acknowledges nothing until it is back",
+  async (name) => {
     using folder = makeTemporaryFolder();
     const data = `${folder.path}/data`;
-    const store = openAlone(`${data}/plants.db`, limits);
+    await using store = openStore(`${data}/plants.db`);
     await store.createPlant(plant);
     const expectUnavailable = async (): Promise<void> => {
       for (const write of [store.createPlant({ ...plant, id: 2n }), store.probe()])
@@ -219,7 +210,6 @@ test.each([
     rmSync(taken);
     renameSync(elsewhere, taken);
     expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
-    await store.close();
     expect(readPlants(`${data}/plants.db`).map(({ id }) => id)).toEqual([1n, 2n]);
   },
 );
@@ -228,11 +218,10 @@ const COUNT_MS_MAX = 60_000;
 
 test("a page of plants is read at once: its answer holds memory before another request reads a page", async () => {
   using at = makeWorkplace();
-  const store = openAlone(at.store, limits);
+  await using store = openStore(at.store);
   await store.createPlant(plant);
   const page = store.readPlants({ after: undefined, order: "asc", limit: 100 }, "json");
   expect(page).toEqual({ text: formatStoredPlants([plant]), next: undefined });
-  await store.close();
 });
 
 test("a count is shared by those that ask with the same filter, and by no others", async () => {
@@ -269,7 +258,7 @@ test.each(["ABORT", "FAIL"])(
   "a plant that a trigger refuses fails alone, and the journal has its neighbours: %s",
   async (action) => {
     using at = makeWorkplace();
-    const store = openAlone(at.store, limits);
+    await using store = openStore(at.store);
     using db = new Database(at.store);
     db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
       BEGIN SELECT RAISE(${action}, 'refused'); END`);
@@ -281,13 +270,12 @@ test.each(["ABORT", "FAIL"])(
       await store.readChanges({ after: 0, limit: 100, id: undefined, types: undefined }),
     );
     expect(changes.map(({ id }) => id)).toEqual(made);
-    await store.close();
   },
 );
 
 test("of plants that are created together, each has its outcome: made, there, taken, or over the quota", async () => {
   using at = makeWorkplace();
-  const store = openAlone(at.store, { ...limits, plantsMax: 24 });
+  await using store = openStore(at.store, { plantsMax: 24 });
   const many = (first: number, count: number): Plant[] =>
     Array.from({ length: count }, (_, index) => ({ ...plant, id: BigInt(first + index) }));
   const create = async (plants: readonly Plant[]): Promise<string[]> =>
@@ -295,17 +283,8 @@ test("of plants that are created together, each has its outcome: made, there, ta
       outcome instanceof Refusal ? outcome.reason : outcome,
     );
   expect(await create(many(0, 20))).toEqual(many(0, 20).map(() => "created"));
-  const known = [
-    { ...plant, id: 3n },
-    { ...plant, id: 21n, name: "b" },
-  ];
-  expect(await create([...many(20, 2), ...known])).toEqual([
-    "created",
-    "created",
-    "replayed",
-    "id_taken",
-  ]);
+  const mixed = [...many(20, 2), ...many(3, 1), { ...plant, id: 21n, name: "b" }];
+  expect(await create(mixed)).toEqual(["created", "created", "replayed", "id_taken"]);
   expect(await create(many(22, 4))).toEqual(["created", "created", "store_full", "store_full"]);
-  await store.close();
   expect(readPlants(at.store).map(({ id }) => Number(id))).toEqual([...Array(24).keys()]);
 });

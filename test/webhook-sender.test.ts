@@ -18,8 +18,8 @@ const limits = {
 };
 const CURSOR = 1_767_225_605_000_000;
 
-const makeShop = (name: string, more: object = {}) =>
-  makeWebhook(name, { cursor: CURSOR, ...more });
+const makeShop = (name: string, url = "http://127.0.0.1:9/") =>
+  makeWebhook(name, { cursor: CURSOR, url });
 
 type Store = Parameters<typeof createWebhookSender>[0];
 
@@ -33,10 +33,10 @@ test("32 idle webhooks share one look at the journal", async () => {
   const webhooks = Array.from({ length: 32 }, (_, id) => makeShop(`shop-${id}`));
   let looks = 0;
   let lists = 0;
-  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+  const listedTwice = Promise.withResolvers<void>();
   const sender = startSender({
     listWebhooks: async () => {
-      if (++lists === 2) end();
+      if (++lists === 2) listedTwice.resolve();
       return webhooks;
     },
     readChanges: async () => {
@@ -45,7 +45,7 @@ test("32 idle webhooks share one look at the journal", async () => {
     },
   });
   // Between two reads of the list the journal is looked at ten times.
-  await ended;
+  await listedTwice.promise;
   expect(looks).toBeWithin(1, 12);
   await sender.stop();
 });
@@ -73,13 +73,9 @@ test("a large event is sent when no other is: each takes memory", async () => {
   const held = Promise.withResolvers<Response>();
   receiver.answers = [held.promise];
   const json = JSON.stringify("x".repeat(300_000));
-  const changes = [1, 2].map((more) => ({
-    seq: CURSOR + more,
-    atMs: 0,
-    type: "created" as const,
-    json,
-  }));
-  const webhooks = [1, 2, 3].map((id) => makeShop(`shop-${id}`, { url: receiver.url }));
+  const common = { atMs: 0, type: "created" as const, json };
+  const changes = [1, 2].map((more) => ({ seq: CURSOR + more, ...common }));
+  const webhooks = [1, 2, 3].map((id) => makeShop(`shop-${id}`, receiver.url));
   const sender = startSender({
     listWebhooks: async () => webhooks,
     readChanges: async ({ after }: { readonly after: number }) => {
@@ -90,7 +86,7 @@ test("a large event is sent when no other is: each takes memory", async () => {
   await receiver.until(1);
   // Small ones find their way meanwhile.
   for (let sent = 0; sent < 20; sent++)
-    await sendEvent(makeShop("other", { url: other.url }), createTestEvent(), limits);
+    await sendEvent(makeShop("other", other.url), createTestEvent(), limits);
   expect(receiver.received).toHaveLength(1);
   held.resolve(new Response());
   await receiver.until(6);
@@ -102,7 +98,7 @@ test("events that are taken at once leave no timers in memory", async () => {
   using receiver = startReceiver();
   const { signal } = new AbortController();
   for (let sent = 0; sent < 200; sent++)
-    await sendEvent(makeShop("shop", { url: receiver.url }), createTestEvent(), limits, signal);
+    await sendEvent(makeShop("shop", receiver.url), createTestEvent(), limits, signal);
   Bun.gc(true);
   expect(heapStats().objectTypeCounts["AbortSignal"] ?? 0).toBeLessThan(100);
 });
