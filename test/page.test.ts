@@ -14,13 +14,7 @@ import type { Plant } from "../src/domain/plant.ts";
 import { measureCpuMs } from "./support/expect.ts";
 import { takePage, toExact } from "./support/plants.ts";
 
-const query: PlantQuery = {
-  after: undefined,
-  limit: 100,
-  tag: undefined,
-  name: undefined,
-  order: "asc",
-};
+const query: PlantQuery = { after: undefined, limit: 100, order: "asc" };
 
 const toPlants = (names: readonly string[]): Plant[] =>
   names.map((name, index) => ({ id: BigInt(index + 1), name, tag: undefined }));
@@ -45,13 +39,8 @@ describe("a search", () => {
 
   test("looks at one plant at least, however little time there is", () => {
     let now = 0;
-    const page = takePage(
-      toPlants(["fern", "rose"]),
-      { ...query, name: "x" },
-      1_000,
-      50,
-      () => (now += 1e6),
-    );
+    const tick = (): number => (now += 1e6);
+    const page = takePage(toPlants(["fern", "rose"]), { ...query, name: "x" }, 1_000, 50, tick);
     expect(page).toEqual({ plants: [], next: 1n });
   });
 
@@ -103,8 +92,7 @@ describe("a search", () => {
 
 describe("a page", () => {
   const plants = toPlants(["aaaa", "bb", "cccc", "dd"]);
-  const idsOf = (asked: Partial<PlantQuery>, ...rest: [number?, number?]): unknown[] => {
-    const [rowsMax = 100, msMax] = rest;
+  const idsOf = (asked: Partial<PlantQuery>, rowsMax = 100, msMax?: number): unknown[] => {
     const page = takePage(plants, { ...query, ...asked }, rowsMax, msMax, () => 0);
     return [page.plants.map(({ id }) => Number(id)), page.next];
   };

@@ -139,77 +139,62 @@ describe("JSON", () => {
 });
 
 describe("CSV", () => {
-  test.each<[what: string, file: string, expected: string[], format?: Partial<FileFormat>]>([
-    [
-      "an empty tag cell is no tag, and one of two quotes is the empty tag",
+  const tables: Record<string, [file: string, expected: string[], format?: Partial<FileFormat>]> = {
+    "an empty tag cell is no tag, and one of two quotes is the empty tag": [
       'id,name,tag\n1,a,\n2,b,""\n3,"",x\n4,,x\n',
       ['2: 1 "a"', '3: 2 "b" ""', '4: 3 "" "x"', '5: 4 "" "x"'],
     ],
-    [
-      "an empty name is refused if a name is needed",
+    "an empty name is refused if a name is needed": [
       'id,name\n1,a\n2,\n3,""\n4,"  "\n',
       ['2: 1 "a"', "3: invalid_plant", "4: invalid_plant", "5: invalid_plant"],
       { needsName: true },
     ],
-    [
-      "rows above the first line are skipped, whatever they have",
+    "rows above the first line are skipped, whatever they have": [
       'sep=;\nStock "May"\n;;\nNr\n\nid;name\n1;a\n',
       ['7: 1 "a"'],
       { firstLine: 6 },
     ],
-    [
-      "a defused formula is restored in names and tags, and nothing else is",
+    "a defused formula is restored in names and tags, and nothing else is": [
       "id,name,tag\n1,'=1+1,'-5\n2,''=x,'a\n-3,=1,'\n",
       ['2: 1 "=1+1" "-5"', `3: 2 "'=x" "'a"`, `4: -3 "=1" "'"`],
     ],
-    [
-      "a column of tags can be ignored, even one that occurs twice",
+    "a column of tags can be ignored, even one that occurs twice": [
       "id,name,tag,tag\n1,Fern,a,b\n",
       ['2: 1 "Fern"'],
       { headings: { tag: null } },
     ],
-    ["columns may be in any order", "name,id\na,1\n", ['2: 1 "a"']],
-    [
-      "columns are found by their headings, among others",
+    "columns are found by their headings in any order, among others": [
       "Bed,Type,Plant,Nr\nnorth,fern,Adder's tongue,7\n",
       [`2: 7 "Adder's tongue" "fern"`],
       { headings: { id: "Nr", name: "Plant", tag: "Type" } },
     ],
-    [
-      "rows of empty cells, as spreadsheets write them around their data, are left out",
+    "rows of empty cells, as spreadsheets write them around their data, are left out": [
       ';;\nid;name;tag\n;;\n1;a;x\n ; ;\n;"";\n;;\n;;',
       ['4: 1 "a" "x"', "6: invalid_plant"],
       { delimiter: ";" },
     ],
-    [
-      "rows of empty cells between tabs are left out",
+    "rows of empty cells between tabs are left out": [
       "id\tname\n\t\n1\ta\n\t\n",
       ['3: 1 "a"'],
       { delimiter: "\t" },
     ],
-    [
-      "sep= is a row like any other behind the first",
+    "sep= is a row like any other behind the first": [
       "id,name\nsep=;\n1,a\n",
       ["2: invalid_plant", '3: 1 "a"'],
     ],
-  ])("%s", (_what, file, expected, format = {}) =>
+  };
+  test.each(Object.entries(tables))("%s", (_what, [file, expected, format = {}]) =>
     expectRead(file, expected, { ...csv, ...format }),
   );
 
+  const missing = (heading: string, columns: string): string =>
+    `No column is headed "${heading}"; the columns are ${columns}.`;
   test.each([
-    ["a,b\n1,x\n", {}, 'No column is headed "id"; the columns are "a", "b".'],
-    ["id,tag\n1,x\n", {}, 'No column is headed "name"; the columns are "id", "tag".'],
-    [
-      "id,name\n1,x\n",
-      { tag: "Type" },
-      'No column is headed "Type"; the columns are "id", "name".',
-    ],
-    ["id;name\n1;x\n", {}, 'No column is headed "id"; the columns are "id;name".'],
-    [
-      "id,name,id\n",
-      {},
-      'More than one column is headed "id"; the columns are "id", "name", "id".',
-    ],
+    ["a,b\n1,x\n", {}, missing("id", '"a", "b"')],
+    ["id,tag\n1,x\n", {}, missing("name", '"id", "tag"')],
+    ["id,name\n1,x\n", { tag: "Type" }, missing("Type", '"id", "name"')],
+    ["id;name\n1;x\n", {}, missing("id", '"id;name"')],
+    ["id,id\n", {}, 'More than one column is headed "id"; the columns are "id", "id".'],
     ["", {}, "The file is empty; expected a heading."],
     ["\n\n", {}, "The file is empty; expected a heading."],
     ['i"d,name\n', {}, "The heading: A quote stands inside a cell that is not quoted."],
@@ -238,32 +223,23 @@ describe("CSV", () => {
   );
 
   test("a bad row is refused alone, with its line and its text", async () => {
-    const rows = [
-      "1,a,x",
-      "2,a",
-      "3,a,x,y",
-      '4,a"b,x',
-      '5,"a"b,x',
-      "six,a,x",
-      '7,"a\nb"c",x',
-      "8,a,x",
-      '9,"a,x\n10,"b",x',
-      "11,a,x",
-    ];
+    const file =
+      '1,a,x|2,a|3,a,x,y|4,a"b,x|5,"a"b,x|six,a,x|7,"a\nb"c",x|8,a,x|9,"a,x\n10,"b",x|11,a,x';
+    const rows = file.split("|");
     const records = await read(`id,name,tag\n${rows.join("\n")}\n`);
     expect(textsOf(records)).toEqual(rows);
     expect(records.map((record) => record.line)).toEqual([2, 3, 4, 5, 6, 7, 8, 10, 11, 13]);
     const bad = records.flatMap(({ line, plant }) =>
       plant instanceof Refusal ? [`${line} ${plant.reason}: ${plant.message}`] : [],
     );
+    const follows = "Text follows the closing quote of a cell.";
     expect(bad).toEqual([
       "3 invalid_plant: The row has 2 cells, and the heading has 3.",
       "4 invalid_plant: The row has 4 cells, and the heading has 3.",
       "5 invalid_plant: A quote stands inside a cell that is not quoted.",
-      "6 invalid_plant: Text follows the closing quote of a cell.",
+      `6 invalid_plant: ${follows}`,
       '7 invalid_plant: The id is not a whole number: "six".',
-      "8 invalid_plant: Text follows the closing quote of a cell.",
-      "11 invalid_plant: Text follows the closing quote of a cell.",
+      ...[8, 11].map((line) => `${line} invalid_plant: ${follows}`),
     ]);
   });
 
@@ -275,17 +251,15 @@ describe("CSV", () => {
         `The spreadsheet has rounded the id to ${id.trim()}. Format the column as text, enter the ids again, and save.`,
       );
       // In JSON, a number may be written so.
+      const plant = `{"id":${id.trim()},"name":"a"}`;
       if (/^\d+(\.\d+)?e\+?\d+$/i.test(id.trim()))
-        await expectRead(`{"id":${id.trim()},"name":"a"}`, [`1: ${Number(id)} "a"`], {
-          kind: "ndjson",
-        });
+        await expectRead(plant, [`1: ${Number(id)} "a"`], { kind: "ndjson" });
     },
   );
 
   test("a quote that is never closed is the file's fault", async () => {
-    expect(await malformed(read('id,name\n1,a\n2,"b\n3,c\n'))).toBe(
-      "The file ends inside a quoted cell, in the row that begins on line 3.",
-    );
+    const says = "The file ends inside a quoted cell, in the row that begins on line 3.";
+    expect(await malformed(read('id,name\n1,a\n2,"b\n3,c\n'))).toBe(says);
   });
 });
 
@@ -346,8 +320,10 @@ describe("any format", () => {
     const bytes = Buffer.from("id,name\n1,Gr\xf6\xdfe \x80 \x96\n2,\xe9\n", "latin1");
     for (const pieceLength of [1, 2, 100]) {
       const error = await rejectionOf(read(bytes, csv, { pieceLength }));
-      expect(error).toBeInstanceOf(WrongEncoding);
-      expect(error).toMatchObject({ guess: "windows-1252" });
+      expect([error instanceof WrongEncoding, error]).toMatchObject([
+        true,
+        { guess: "windows-1252" },
+      ]);
     }
     await expectRead(bytes, ['2: 1 "Größe € –"', '3: 2 "é"'], csv, "windows-1252");
   });
