@@ -1,4 +1,4 @@
-/** plantstore import on a store, as its users run it: files, refusals, exit codes, signals. */
+/** plantstore import on a store, as its users run it: files, refusals, exit codes, signals, progress. */
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
@@ -11,8 +11,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { formatProgress } from "../src/cli/terminal.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, runScript, startCommand } from "./support/command.ts";
+import { runCommand, runOnTerminal, runScript, startCommand } from "./support/command.ts";
 import { importPrints } from "./support/expect.ts";
 import { lines, makeWorkplace, parseLines, type Workplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
@@ -149,33 +150,33 @@ describe("plantstore import", () => {
   });
 
   test.each([
-    [["plants.ndjson", "--map", "name=Plant"], "--map: only with CSV"],
-    [["plants.ndjson", "--delimiter", ";"], "--delimiter: only with CSV"],
-    [["plants.csv", "--map", "colour=Plant"], "the fields are id, name, tag"],
-    [["plants.csv", "--map", "name"], "expected field=heading"],
-    [["plants.csv", "--map", "name=A,name=B"], "name is given twice"],
+    ["plants.ndjson --map name=Plant", "--map: only with CSV"],
+    ["plants.ndjson --delimiter ;", "--delimiter: only with CSV"],
+    ["plants.csv --map colour=Plant", "the fields are id, name, tag"],
+    ["plants.csv --map name", "expected field=heading"],
+    ["plants.csv --map name=A,name=B", "name is given twice"],
     [
-      ["plants.csv", "--map", "name=Plant", "--rejects", "rejects", "--force"],
-      'No column is headed "Plant"; the columns are "id"',
+      "plants.csv --map name=A --rejects rejects --force",
+      'No column is headed "A"; the columns are',
     ],
-    [["plants.csv", "--delimiter", "x"], "Allowed choices are"],
-    [["plants.csv", "--delimiter", ";"], "or the sign between them with --delimiter"],
-    [["-"], "--format is needed to read standard input"],
-    [["plants.db"], "give --format ndjson, json, csv or xlsx"],
-    [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
-    [["plants.csv", "--rejects", ""], "expected a path, got nothing"],
-    [["plants.csv", "--url", "ftp://example.org"], "--url:"],
-    [["plants.csv", "--url", "http://127.0.0.1:1"], "PLANTSTORE_TOKEN"],
-    [["plants.csv", "--url", "http://a.example", "--database-url", "sqlite:x"], "give one of them"],
-    [["plants.xlsx", "--delimiter", ";"], "--delimiter: only with CSV"],
-    [["plants.xlsx", "--encoding", "utf-8"], "--encoding: a workbook has its own"],
-    [["plants.csv", "--sheet", "One"], "--sheet: only with a workbook"],
-    [["-", "--format", "xlsx"], "a workbook is read from a file, not from a pipe"],
-    [[], "missing required argument"],
+    ["plants.csv --delimiter x", "Allowed choices are"],
+    ["plants.csv --delimiter ;", "or the sign between them with --delimiter"],
+    ["-", "--format is needed to read standard input"],
+    ["plants.db", "give --format ndjson, json, csv or xlsx"],
+    ["plants.csv --rejects plants.csv", "is the file to import"],
+    ["plants.csv --rejects ", "expected a path, got nothing"],
+    ["plants.csv --url ftp://example.org", "--url:"],
+    ["plants.csv --url http://127.0.0.1:1", "PLANTSTORE_TOKEN"],
+    ["plants.csv --url http://a.example --database-url sqlite:x", "give one of them"],
+    ["plants.xlsx --delimiter ;", "--delimiter: only with CSV"],
+    ["plants.xlsx --encoding utf-8", "--encoding: a workbook has its own"],
+    ["plants.csv --sheet One", "--sheet: only with a workbook"],
+    ["- --format xlsx", "a workbook is read from a file, not from a pipe"],
   ])("%j is not understood: exit 2", async (args, says) => {
     using at = makeWorkplace({ "plants.ndjson": ndjson, "plants.csv": csv, rejects: "mine" });
     const stderr = expect.stringContaining(says);
-    expect(await at.run("import", ...args)).toEqual({ exitCode: 2, stdout: "", stderr });
+    const finished = await at.run("import", ...args.split(" "));
+    expect(finished).toEqual({ exitCode: 2, stdout: "", stderr });
     expect(readFileSync(at.file("plants.csv"), "utf8")).toBe(csv);
     expect(readFileSync(at.file("rejects"), "utf8")).toBe("mine");
   });
@@ -365,4 +366,29 @@ describe("plantstore import", () => {
     const again = await at.run("import", "plants.ndjson");
     expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });
   });
+});
+
+const CLEAR_LINE = "\r\u001b[K";
+
+test("progress shows the stage, percent, count, rate, refusals and time, as far as there is room", () => {
+  const reading = { stage: "copying", plants: 481_203, refused: 3, part: 0.48 };
+  expect(formatProgress(reading, 65, 80)).toBe(
+    "copying  48%  481,203 plants  7,403/s  3 refused  1:05",
+  );
+  expect(formatProgress({ plants: 5 }, 1, 80)).toBe("5 plants  5/s  0:01");
+  // A file may grow while it is read.
+  expect(formatProgress({ plants: 5, part: 1.2 }, 1, 80)).toStartWith("100%  ");
+  for (let columns = 1; columns < 100; columns++)
+    expect(formatProgress(reading, 65, columns).length).toBeLessThan(columns);
+});
+
+test("progress is on the terminal while it lasts, and gone at the end", async () => {
+  using at = makeWorkplace({ "plants.ndjson": lines(1, 60_000) });
+  const { exitCode, screen } = await runOnTerminal(["import", at.file("plants.ndjson")], at.env);
+  expect(exitCode).toBe(0);
+  const drawn = screen.split(CLEAR_LINE);
+  expect(drawn[1]).toMatch(/^\d+%  [\d,]+ plants  [\d,]+\/s/);
+  expect(drawn.at(-1)).toMatch(
+    /^created 60000, replayed 0, refused 0\r\nplantstore: to take this import back: [^\n]+\n$/,
+  );
 });

@@ -1,10 +1,20 @@
-/** The protocol of /mcp: each wrong message gets the error of the specification. */
+/** The protocol of /mcp: each wrong message gets the error of the specification, and the official client is served. */
 
 import { afterAll, describe, expect, test } from "bun:test";
+import {
+  Client,
+  type ClientOptions,
+  InsufficientScopeError,
+  ProtocolError,
+  SdkHttpError,
+  StreamableHTTPClientTransport,
+} from "@modelcontextprotocol/client";
+import { catalogue } from "../src/domain/errors.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { limits } from "./support/limits.ts";
 import { ask, metaOf, MODERN, post, readRpc } from "./support/mcp.ts";
 import { readRefusal } from "./support/plants.ts";
-import { send, startService } from "./support/service.ts";
+import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./support/service.ts";
 
 const service = await startService(limits({ bodyBytesMax: 65_536 }));
 afterAll(() => service[Symbol.asyncDispose]());
@@ -16,6 +26,11 @@ const INVALID_PARAMS = -32_602;
 const HEADER_MISMATCH = -32_020;
 const UNSUPPORTED_VERSION = -32_022;
 
+const serverInfo = {
+  name: "plantstore",
+  title: "Plant Store",
+  version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
+};
 const LEGACY = ["2025-11-25", "2025-06-18"];
 
 type Sent = Readonly<Record<string, string | undefined>>;
@@ -101,13 +116,7 @@ describe("revision 2026-07-28", () => {
       instructions: expect.stringContaining("Ids are strings") as string,
       ttlMs: 3_600_000,
       cacheScope: "private",
-      _meta: {
-        "io.modelcontextprotocol/serverInfo": {
-          name: "plantstore",
-          title: "Plant Store",
-          version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
-        },
-      },
+      _meta: { "io.modelcontextprotocol/serverInfo": serverInfo },
     });
   });
 
@@ -200,11 +209,7 @@ describe("a revision of 2025", () => {
     expect(result).toEqual({
       protocolVersion: answered,
       capabilities: { tools: {} },
-      serverInfo: {
-        name: "plantstore",
-        title: "Plant Store",
-        version: expect.any(String) as string,
-      },
+      serverInfo,
       instructions: expect.any(String) as string,
     });
   });
@@ -321,5 +326,63 @@ describe("an Origin", () => {
     expect(response.headers.get("access-control-allow-origin")).toBe(origin);
     const other = await post(open, ping, { origin: "https://evil.example" });
     expect(other.status).toBe(origins === "*" ? 200 : 403);
+  });
+});
+
+type Mode = NonNullable<NonNullable<ClientOptions["versionNegotiation"]>["mode"]>;
+
+async function connect({ url }: TestService, mode: Mode, token = TEST_TOKEN) {
+  const client = new Client({ name: "test", version: "1.0.0" }, { versionNegotiation: { mode } });
+  const requestInit = { headers: { authorization: `Bearer ${token}` } };
+  const endpoint = new URL(`${url}/mcp`);
+  await client.connect(new StreamableHTTPClientTransport(endpoint, { requestInit }));
+  return {
+    client,
+    call: async (name: string, given: Record<string, unknown>): Promise<unknown> => {
+      const result = await client.callTool({ name, arguments: given });
+      if (result.isError !== true) return result.structuredContent;
+      const [content] = result.content;
+      return content?.type === "text" ? (JSON.parse(content.text) as unknown) : content;
+    },
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+describe.each([
+  ["pinned", { pin: MODERN }, MODERN],
+  ["auto", "auto", MODERN],
+  ["legacy", "legacy", "2025-11-25"],
+] as const)("the official client, %s", (_, mode, version) => {
+  test("agrees on a revision, learns the tools, calls them, and is told what it did wrong", async () => {
+    await using own = await startService();
+    await using agent = await connect(own, mode);
+    const { client, call } = agent;
+    expect(client.getNegotiatedProtocolVersion()).toBe(version);
+    expect(client.getServerVersion()).toMatchObject({ name: "plantstore", title: "Plant Store" });
+    expect(client.getServerCapabilities()).toEqual({ tools: {} });
+    expect(client.getInstructions()).toContain("Ids are strings");
+    const { tools, nextCursor } = await client.listTools();
+    expect([tools.length, nextCursor]).toEqual([8, undefined]);
+
+    const plant = { id: "9007199254740993", name: "Aloë", tag: "succulent" };
+    expect(await call("create_plant", plant)).toEqual({ id: plant.id, replayed: false });
+    expect(await call("find_plants", { q: "aloe" })).toEqual({ plants: [plant] });
+    expect(await call("read_plant", { id: "1" })).toEqual({
+      error: catalogue.plant_not_found.code,
+      message: catalogue.plant_not_found.meaning,
+    });
+    const unknown = await rejectionOf(call("water_plant", {}));
+    expect(unknown).toBeInstanceOf(ProtocolError);
+    expect(unknown).toMatchObject({ code: -32_602, message: expect.stringMatching(/water_plant/) });
+    const missing = await rejectionOf(client.request({ method: "prompts/list" }));
+    expect(missing).toMatchObject({ message: expect.stringMatching(/Method not found/) });
+
+    await using reader = await connect(own, mode, await grantToken(own, ["plants:read"]));
+    const forbidden = await rejectionOf(reader.call("remove_plant", { id: "1" }));
+    expect(forbidden).toBeInstanceOf(InsufficientScopeError);
+    expect(forbidden).toMatchObject({ message: 'Insufficient scope: required "plants:write"' });
+    const refused = await rejectionOf(connect(own, mode, "pst_wrong"));
+    expect(refused).toBeInstanceOf(SdkHttpError);
+    expect(refused).toMatchObject({ status: 401 });
   });
 });

@@ -1,4 +1,4 @@
-/** The SQLite engine alone: its file, its schema and its neighbours. */
+/** The SQLite engine alone: its file, its schema, its threads and its neighbours. */
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
@@ -11,28 +11,36 @@ import type { CountPage } from "../src/domain/page.ts";
 import { formatStoredPlants, type Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
+import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
   getSchemaVersion,
   migrations,
   openDatabase,
+  openReadOnly,
   readStore,
 } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
+import {
+  createCaller,
+  decodeBatch,
+  encodeBatch,
+  startStoreThreads,
+} from "../src/store/sqlite/thread.ts";
+import type { Write } from "../src/store/sqlite/writer.ts";
+import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
 import { changesIn } from "./support/plants.ts";
 import { alter, makeStore, readFolder, readMainFile, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
+const { config } = resolveConfig({}, {});
 const plant = { id: 1n, name: "a", tag: undefined };
 
 /** Closed at the end of the test, if not before. */
 function openStore(path: string, limits: Partial<Config> = {}) {
-  const store = openAlone(path, {
-    ...resolveConfig({}, {}).config,
-    countSecondsMax: 60,
-    ...limits,
-  });
+  const store = openAlone(path, { ...config, countSecondsMax: 60, ...limits });
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }
 
@@ -287,4 +295,66 @@ test("of plants that are created together, each has its outcome: made, there, ta
   expect(await create(mixed)).toEqual(["created", "created", "replayed", "id_taken"]);
   expect(await create(many(22, 4))).toEqual(["created", "created", "store_full", "store_full"]);
   expect(readPlants(at.store).map(({ id }) => Number(id))).toEqual([...Array(24).keys()]);
+});
+
+const create = (id: bigint): Write => ({
+  kind: "create",
+  id,
+  by: undefined,
+  plant: { ...plant, id },
+});
+
+test("a batch arrives as it was sent: every kind of write, any id and text", () => {
+  const [safe, max] = [2n ** 53n, 2n ** 63n];
+  const writes = [0n, -7n, safe - 1n, safe + 1n, -safe - 1n, max - 1n, -max].flatMap(
+    (id): Write[] => [
+      create(id),
+      {
+        kind: "replace",
+        id,
+        by: "é",
+        plant: { id, name: '"\\\u2028🌱', tag: "" },
+        condition: { noneMatch: ['"a"', '"b"'] },
+      },
+      { kind: "remove", id, by: "till", plant: undefined, condition: { match: "any" } },
+      { kind: "run", concernsPlants: false, statements: [["SELECT $1", "x", 1, null]] },
+    ],
+  );
+  const batch = { deadlineMs: 1_767_225_605_000.25, writes };
+  expect(decodeBatch(encodeBatch(writes, batch.deadlineMs))).toEqual(batch);
+});
+
+test("the store thread commits what is in time, and drops a batch that is late", async () => {
+  using at = makeWorkplace();
+  const threads = await startStoreThreads(at.store, config, 2);
+  const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
+  const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
+  expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
+  const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
+  expect(await inTime).toEqual(["created", "replayed"]);
+  await threads.close();
+  expect(readPlants(at.store).map(({ id }) => id)).toEqual([2n]);
+});
+
+test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
+  using at = makeWorkplace();
+  makeStore(at.store, 20_000, "n".repeat(1_000));
+  const to = at.file("copy.db");
+  writeFileSync(to, "");
+  const ending = new AbortController();
+  const copying = copyOnThread({ from: at.store, to, verifyFirst: false }, ending.signal);
+  await until("the copy has begun", () => statSync(to).size > 0);
+  ending.abort();
+  await copying.catch(() => undefined);
+  alter(at.store, "BEGIN IMMEDIATE");
+  // What cannot lock the store for writing cannot be ended while it does.
+  using reader = openReadOnly(at.store);
+  expect(() => reader.run("DELETE FROM plants")).toThrow("readonly");
+  const threads = await startStoreThreads(at.store, config, 1);
+  const [reads] = threads.links.map((link) => createCaller(link.reads));
+  const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
+  for (let count = 0; count < 100; count++)
+    reads?.ask({ kind: "count", query }).catch(() => undefined);
+  await threads.close();
+  alter(at.store, "BEGIN IMMEDIATE");
 });

@@ -1,11 +1,14 @@
-/** plantstore webhook, on a store and through a service with workers; and where webhooks may be sent. */
+/** plantstore webhook, on a store and through a service with workers; the sender alone; and where it may send. */
 
+import { heapStats } from "bun:jsc";
 import { describe, expect, test } from "bun:test";
-import { isPrivate } from "../src/webhooks/send.ts";
+import { createLog } from "../src/observe/log.ts";
+import { createTestEvent, isPrivate, sendEvent } from "../src/webhooks/send.ts";
+import { createWebhookSender } from "../src/webhooks/sender.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
-import { type Received, startReceiver, verify } from "./support/receiver.ts";
+import { makeWebhook, type Received, startReceiver, verify } from "./support/receiver.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
@@ -156,4 +159,104 @@ describe("an address is", () => {
   const taken = `1.1.1.1 8.8.8.8 100.63.255.255 100.128.0.0 172.15.0.1 172.32.0.1 192.167.0.1 198.17.0.1 198.20.0.1
     223.255.255.255 2606:4700::1111 2a00:1450::1 2001:4860:4860::8888 2400::1`;
   test.each(taken.split(/\s+/))("public: %s", (address) => expect(isPrivate(address)).toBe(false));
+});
+
+const silent = createLog("error", () => undefined);
+const senderLimits = {
+  webhooksPrivate: true,
+  webhookSecondsMax: 15,
+  webhookRetrySeconds: [1],
+  webhookLeaseSeconds: 60,
+  webhookPollMs: 5,
+  drainSecondsMax: 10,
+};
+const CURSOR = 1_767_225_605_000_000;
+
+const makeShop = (name: string, url = "http://127.0.0.1:9/") =>
+  makeWebhook(name, { cursor: CURSOR, url });
+
+type Store = Parameters<typeof createWebhookSender>[0];
+
+function startSender(store: Pick<Store, "listWebhooks" | "readChanges">) {
+  const sender = createWebhookSender(
+    { ...store, putWebhook: async () => true },
+    senderLimits,
+    silent,
+  );
+  sender.start();
+  return sender;
+}
+
+test("32 idle webhooks share one look at the journal", async () => {
+  const webhooks = Array.from({ length: 32 }, (_, id) => makeShop(`shop-${id}`));
+  let looks = 0;
+  let lists = 0;
+  const listedTwice = Promise.withResolvers<void>();
+  const sender = startSender({
+    listWebhooks: async () => {
+      if (++lists === 2) listedTwice.resolve();
+      return webhooks;
+    },
+    readChanges: async () => {
+      looks++;
+      return { changes: [], last: CURSOR, hasMore: false, newest: CURSOR };
+    },
+  });
+  // Between two reads of the list the journal is looked at ten times.
+  await listedTwice.promise;
+  expect(looks).toBeWithin(1, 12);
+  await sender.stop();
+});
+
+test("a webhook that wants none of many changes leaves others their turn while it looks", async () => {
+  const LOOKS = 100_000;
+  let looks = 0;
+  const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+  const sender = startSender({
+    listWebhooks: async () => [makeShop("shop")],
+    readChanges: async ({ after }: { readonly after: number }) => {
+      begin();
+      return { changes: [], last: after + 1, hasMore: ++looks < LOOKS, newest: after + 1 };
+    },
+  });
+  await begun;
+  await new Promise(setImmediate);
+  expect(looks).toBeLessThan(LOOKS);
+  await sender.stop();
+});
+
+test("a large event is sent when no other is: each takes memory", async () => {
+  using receiver = startReceiver();
+  using other = startReceiver();
+  const held = Promise.withResolvers<Response>();
+  receiver.answers = [held.promise];
+  const json = JSON.stringify("x".repeat(300_000));
+  const type = "created" as const;
+  const changes = [1, 2].map((more) => ({ seq: CURSOR + more, atMs: 0, type, json }));
+  const webhooks = [1, 2, 3].map((id) => makeShop(`shop-${id}`, receiver.url));
+  const sender = startSender({
+    listWebhooks: async () => webhooks,
+    readChanges: async ({ after }: { readonly after: number }) => {
+      const rest = changes.filter(({ seq }) => seq > after);
+      return { changes: rest, last: CURSOR + 2, hasMore: false, newest: CURSOR + 2 };
+    },
+  });
+  await receiver.until(1);
+  // Small ones find their way meanwhile.
+  for (let sent = 0; sent < 20; sent++)
+    await sendEvent(makeShop("other", other.url), createTestEvent(), senderLimits);
+  expect(receiver.received).toHaveLength(1);
+  held.resolve(new Response());
+  await receiver.until(6);
+  await sender.stop();
+  expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(2);
+});
+
+test("events that are taken at once leave no timers in memory", async () => {
+  using receiver = startReceiver();
+  const { signal } = new AbortController();
+  for (let sent = 0; sent < 200; sent++)
+    await sendEvent(makeShop("shop", receiver.url), createTestEvent(), senderLimits, signal);
+  Bun.gc(true);
+  expect(heapStats().objectTypeCounts["AbortSignal"] ?? 0).toBeLessThan(100);
 });
