@@ -5,7 +5,7 @@ import { catalogue } from "../src/domain/errors.ts";
 import { AUDIENCE, type Issuer, makeKey, startIssuer } from "./support/issuer.ts";
 import { limits } from "./support/limits.ts";
 import { startProvider } from "./support/provider.ts";
-import { send, startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { send, sendPlant, startService, type TestService } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const ask = (service: TestService, token: string, more: Record<string, string> = {}) =>
@@ -150,16 +150,13 @@ test("made-up JWTs that wait for the issuer leave memory to others", async () =>
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8388608",
     ...limits({ drainSecondsMax: 0.1 }),
   });
-  const create = (name: string, token = TEST_TOKEN): Promise<Response> =>
-    send(service, "POST", "/plants", {
-      headers: { authorization: `Bearer ${token}` },
-      body: JSON.stringify({ id: 1, name }),
-    });
+  const large = { id: 1n, name: "x".repeat(1_000_000), tag: null };
   const token = await issuer.sign({}, { kid: "made-up" });
-  const waiting = Array.from({ length: 8 }, () => create("x".repeat(1_000_000), token));
+  const waiting = Array.from({ length: 8 }, () => sendPlant(service.url, large, token));
   const refused = await Promise.race(waiting);
   expect(await refused.json()).toMatchObject({ error: catalogue.overloaded.code });
-  expect((await create("y".repeat(500_000))).status).toBe(200);
+  const small = { ...large, name: "y".repeat(500_000) };
+  expect((await sendPlant(service.url, small)).status).toBe(200);
   letGo();
   await Promise.all(waiting);
 });

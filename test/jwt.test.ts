@@ -9,7 +9,7 @@ import type { TokenStore } from "../src/domain/store.ts";
 import { plantScopes } from "../src/domain/token.ts";
 import { AUDIENCE, makeKey, secondsFromNow, startIssuer } from "./support/issuer.ts";
 import { limits } from "./support/limits.ts";
-import { grantToken, send, startService, type TestService } from "./support/service.ts";
+import { grantToken, send, sendPlant, startService, type TestService } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const issuer = await startIssuer();
@@ -94,9 +94,8 @@ describe("a JWT", () => {
 
   test("is in the journal and the log by its name, and never as a token", async () => {
     const token = await issuer.sign({ sub: "journal" });
-    const headers = { authorization: `Bearer ${token}` };
-    const body = '{"id":77,"name":"Rose"}';
-    expect((await send(service, "POST", "/plants", { headers, body })).status).toBe(200);
+    const rose = { id: 77n, name: "Rose", tag: null };
+    expect((await sendPlant(service.url, rose, token)).status).toBe(200);
     const changes = await (await ask(token, "/changes?by=jwt:journal")).json();
     expect(changes).toMatchObject([{ id: 77, by: "jwt:journal" }]);
     await ask(token, `/${token}`);
@@ -137,6 +136,10 @@ function signHmac(secret: string): string {
 const toPem = async (key: typeof issuer.key): Promise<string> =>
   exportSPKI((await importJWK({ ...key.publicJwk, ext: true })) as CryptoKey);
 
+const swapPayload = (token: string): string => token.replace(/\..*\./, `.${encode(claims())}.`);
+
+const unencoded = { alg: "ES256", kid: "first", b64: false, crit: ["b64"] };
+
 const withKey = (kid: unknown, head: object = {}): Promise<string> =>
   issuer.sign({}, { ...head, kid }, attacker.key);
 
@@ -146,11 +149,7 @@ const forged: readonly (readonly [what: string, check: string, make: () => unkno
   ["by an algorithm that is not pinned", "alg", () => assemble({ alg: "RS512" })],
   ["without an algorithm", "format", () => assemble({})],
   ["signed by another key under our kid", "signature", () => withKey("first")],
-  [
-    "with a changed payload",
-    "signature",
-    async () => (await issuer.sign()).replace(/\..*\./, `.${encode(claims())}.`),
-  ],
+  ["with a changed payload", "signature", async () => swapPayload(await issuer.sign())],
   ["with an empty signature", "signature", () => assemble({ alg: "RS256" }, claims(), "")],
   ["with a kid of another kind of key", "kid", () => assemble({ alg: "ES256", kid: "rsa" })],
   ["with an unknown kid", "kid", () => withKey("unknown")],
@@ -163,11 +162,7 @@ const forged: readonly (readonly [what: string, check: string, make: () => unkno
     "format",
     () => assemble({ alg: "RS256", crit: ["x"], x: 1 }),
   ],
-  [
-    "with a payload that is not encoded",
-    "signature",
-    () => assemble({ alg: "ES256", kid: "first", b64: false, crit: ["b64"] }),
-  ],
+  ["with a payload that is not encoded", "signature", () => assemble(unencoded)],
   ["with a head that is no JSON", "format", () => `${encode("{")}.${encode(claims())}.c2ln`],
   ["of another issuer", "iss", () => issuer.sign({ iss: attacker.url })],
   ["of an issuer with a slash more", "iss", () => issuer.sign({ iss: `${issuer.url}/` })],

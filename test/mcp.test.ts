@@ -85,12 +85,10 @@ describe("a body that is no message", () => {
     ['{"jsonrpc":"2.0","id":1,"result":{}}', INVALID_REQUEST, "the service sends no requests", 1],
     ['{"jsonrpc":"2.0","id":null,"method":"ping"}', INVALID_REQUEST, "id: expected", null],
     ['{"jsonrpc":"2.0","id":9007199254740993}', INVALID_REQUEST, "up to 9007199254740991", null],
-    ...["[]", "5", "null", '"a"'].map((params): [string, number, string, number] => [
-      list(params),
-      INVALID_PARAMS,
-      "params:",
-      7,
-    ]),
+    [list("[]"), INVALID_PARAMS, "params:", 7],
+    [list("5"), INVALID_PARAMS, "params:", 7],
+    [list("null"), INVALID_PARAMS, "params:", 7],
+    [list('"a"'), INVALID_PARAMS, "params:", 7],
   ])("%.80p is answered with the error %i: %s", async (body, code, says, id) => {
     await expectRpcError(await post(service, body), 400, code, says, id);
   });

@@ -93,10 +93,9 @@ describe("opening a store", () => {
     ];
     for (const version of ["3.9.2", "3.43.2", "3.51.2"])
       for (const open of opens) {
+        const says = `SQLite ${version} is too old: a bug in it can damage the store.`;
         expect(() => open(version)).toThrow(StoreOpenError);
-        expect(() => open(version)).toThrow(
-          `SQLite ${version} is too old: a bug in it can damage the store.`,
-        );
+        expect(() => open(version)).toThrow(says);
       }
     expect(existsSync(`${folder.path}/data`)).toBe(false);
     for (const version of ["3.51.3", "3.52.0", "3.100.0", "4.0.0"])

@@ -1,14 +1,23 @@
-/** plantstore webhook, on a store and through a service with workers; the sender alone; and where it may send. */
+/** plantstore webhook, on a store and through a service with workers; what sends, and the receivers of the documents. */
 
 import { heapStats } from "bun:jsc";
 import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { listChange } from "../src/domain/change.ts";
 import { createLog } from "../src/observe/log.ts";
-import { createTestEvent, isPrivate, sendEvent } from "../src/webhooks/send.ts";
+import {
+  createSecret,
+  createTestEvent,
+  isPrivate,
+  sendEvent,
+  toEvent,
+} from "../src/webhooks/send.ts";
 import { createWebhookSender } from "../src/webhooks/sender.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { makeWebhook, type Received, startReceiver, verify } from "./support/receiver.ts";
+import { findFreePort } from "./support/postgres-files.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
@@ -147,18 +156,15 @@ test.skipIf(Bun.which("openssl") === null)(
   },
 );
 
-describe("an address is", () => {
+test("an address is public or not", () => {
   const refused = `0.0.0.0 10.0.0.1 100.64.0.1 127.0.0.1 127.255.255.255 169.254.169.254 172.16.0.1 172.31.255.255
     192.0.0.1 192.0.2.1 192.168.1.1 198.18.0.1 198.51.100.1 203.0.113.1 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1
     ::ffff:8.8.8.8 ::ffff:127.0.0.1 64:ff9b::8.8.8.8 64:ff9b:1::1 100::1 2001::1 2001:db8::1 2002:7f00:1:: 3fff::1
     5f00::1 fc00::1 fd12:3456::1 fe80::1 fec0::1 ff02::1 4000::1`;
-  test.each(refused.split(/\s+/))("not public: %s", (address) =>
-    expect(isPrivate(address)).toBe(true),
-  );
-
   const taken = `1.1.1.1 8.8.8.8 100.63.255.255 100.128.0.0 172.15.0.1 172.32.0.1 192.167.0.1 198.17.0.1 198.20.0.1
     223.255.255.255 2606:4700::1111 2a00:1450::1 2001:4860:4860::8888 2400::1`;
-  test.each(taken.split(/\s+/))("public: %s", (address) => expect(isPrivate(address)).toBe(false));
+  expect(refused.split(/\s+/).filter((address) => !isPrivate(address))).toEqual([]);
+  expect(taken.split(/\s+/).filter(isPrivate)).toEqual([]);
 });
 
 const silent = createLog("error", () => undefined);
@@ -260,3 +266,55 @@ test("events that are taken at once leave no timers in memory", async () => {
   Bun.gc(true);
   expect(heapStats().objectTypeCounts["AbortSignal"] ?? 0).toBeLessThan(100);
 });
+
+/** The receivers that a reader would run. */
+const root = join(import.meta.dir, "..");
+const document = await Bun.file(join(root, "docs/changes.md")).text();
+const client = join(root, "client/client.ts");
+const change = {
+  seq: CURSOR,
+  atMs: 1_767_225_605_000,
+  type: "created",
+  id: 9_007_199_254_740_993n,
+  by: undefined,
+  plant: { id: 1n, name: "Fern", tag: undefined },
+  before: undefined,
+} as const;
+
+for (const [language, program] of [
+  ["ts", process.execPath],
+  ["python", "python3"],
+] as const)
+  test.skipIf(Bun.which(program) === null)(
+    `the receiver in ${language} takes what is signed, and nothing else`,
+    async () => {
+      using at = makeWorkplace();
+      const sample = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(document)?.[1] ?? "";
+      const file = at.file(`receiver.${language}`);
+      await Bun.write(file, sample.replace('"@plantstore/client"', JSON.stringify(client)));
+      const secret = createSecret();
+      const port = findFreePort();
+      const { PATH = "", HOME = "" } = process.env;
+      const env = { PATH, HOME, SECRET: secret, PORT: String(port) };
+      const child = Bun.spawn([program, file], { env, stdout: "pipe" });
+      try {
+        const webhook = { url: `http://127.0.0.1:${port}/`, secret, oldSecret: undefined };
+        const send = async (event: ReturnType<typeof toEvent>, by = webhook) =>
+          (await sendEvent(by, event, senderLimits)).attempt;
+        let tested = await send(createTestEvent());
+        await until("the receiver listens", async () => {
+          if (tested.status === null) tested = await send(createTestEvent());
+          return tested.status !== null;
+        });
+        expect(tested.status).toBe(204);
+        expect((await send(toEvent(listChange(change)))).status).toBe(204);
+        const stranger = { ...webhook, secret: createSecret() };
+        expect((await send(toEvent(listChange(change)), stranger)).status).toBe(400);
+        child.kill();
+        expect(await child.stdout.text()).toContain("plant.created 9007199254740993");
+      } finally {
+        child.kill("SIGKILL");
+        await child.exited;
+      }
+    },
+  );
