@@ -21,6 +21,9 @@ import { countPlants, readPlants } from "./support/stores.ts";
 import { makeWorkbook, rowsOf } from "./support/workbook.ts";
 import { until } from "./support/until.ts";
 
+const ANSI =
+  "plantstore: The file is not in UTF-8. It seems to be in Windows-1252, as Excel saves plain CSV. Accept that with --encoding windows-1252.\n";
+
 describe("plantstore import", () => {
   const ndjson = '{"id":1,"name":"a","tag":"x"}\n{"id":9007199254740993,"name":"b"}\n';
   const json = '[{"id":1,"name":"a","tag":"x"},\n{"id":9007199254740993,"name":"b"}]';
@@ -234,16 +237,9 @@ describe("plantstore import", () => {
   test.each([
     ["that isn't here.csv", "", 1, "that isn't here.csv: no such file"],
     ["folder.csv", "", 1, "is a folder"],
-    ["picture.csv", "\u0089PNG\r\n\u001a\n", 1, "is a picture"],
     ["plants.json", '{"id":1,"name":"a"}', 1, "does not begin a JSON array"],
     ["plants.csv", "Nr,name\n1,a\n", 2, 'No column is headed "id"'],
-    ["plants.csv", 'id,name\n"b\n', 1, "inside a quoted cell"],
-    [
-      "plants.csv",
-      "id,name\n1,Gr\xf6\xdfe\n",
-      1,
-      "plantstore: The file is not in UTF-8. It seems to be in Windows-1252, as Excel saves plain CSV. Accept that with --encoding windows-1252.\n",
-    ],
+    ["plants.csv", "id,name\n1,Gr\xf6\xdfe\n", 1, ANSI],
   ])(
     "%s with %j fails with exit %i and a reason, and makes no store",
     async (name, text, exitCode, says) => {

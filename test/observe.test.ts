@@ -1,43 +1,41 @@
-import { describe, expect, spyOn, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
 import { createFigure, createReporter, SAMPLES_MAX } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
-describe("a histogram", () => {
-  test("tells quantiles to within 5 %, whatever the durations are", () =>
-    tellingSeed(async () => {
-      const random = createRandom();
-      for (let round = 0; round < 50; round++) {
-        const length = 1 + random.below(500);
-        const durations = Array.from({ length }, () => 2 ** (random.below(20_000) / 1_000 - 4));
-        durations.sort((one, other) => one - other);
-        const histogram = new Histogram();
-        for (const ms of durations) histogram.add(ms);
-        for (const share of [0, 0.5, 0.99, 1]) {
-          const rank = Math.max(1, Math.ceil(share * durations.length));
-          const exact = durations[rank - 1] ?? Number.NaN;
-          expect(Math.abs((histogram.quantile(share) ?? 0) / exact - 1)).toBeLessThan(0.05);
-        }
+test("a histogram tells quantiles to within 5 %, whatever the durations are", () =>
+  tellingSeed(async () => {
+    const random = createRandom();
+    for (let round = 0; round < 50; round++) {
+      const length = 1 + random.below(500);
+      const durations = Array.from({ length }, () => 2 ** (random.below(20_000) / 1_000 - 4));
+      durations.sort((one, other) => one - other);
+      const histogram = new Histogram();
+      for (const ms of durations) histogram.add(ms);
+      for (const share of [0, 0.5, 0.99, 1]) {
+        const rank = Math.max(1, Math.ceil(share * durations.length));
+        const exact = durations[rank - 1] ?? Number.NaN;
+        expect(Math.abs((histogram.quantile(share) ?? 0) / exact - 1)).toBeLessThan(0.05);
       }
-    }));
+    }
+  }));
 
-  test("counts exactly what is up to each bound, the bound included", () => {
-    const histogram = new Histogram();
-    for (const ms of [0.25, 0.2500001, 1, 1.0001, 2, 3, 5_000]) histogram.add(ms);
-    const counts = histogram.buckets(0.25, 4).map(({ upToMs, count }) => `${upToMs}: ${count}`);
-    expect(counts).toEqual(["0.25: 1", "0.5: 2", "1: 3", "2: 5", "4: 6"]);
-    expect([histogram.count, histogram.sumMs]).toEqual([7, 5_007.5001001]);
-  });
+test("a histogram counts exactly what is up to each bound, the bound included", () => {
+  const histogram = new Histogram();
+  for (const ms of [0.25, 0.2500001, 1, 1.0001, 2, 3, 5_000]) histogram.add(ms);
+  const counts = histogram.buckets(0.25, 4).map(({ upToMs, count }) => `${upToMs}: ${count}`);
+  expect(counts).toEqual(["0.25: 1", "0.5: 2", "1: 3", "2: 5", "4: 6"]);
+  expect([histogram.count, histogram.sumMs]).toEqual([7, 5_007.5001001]);
+});
 
-  test("takes anything, from nothing to for ever, and has no quantile of nothing", () => {
-    const histogram = new Histogram();
-    expect(histogram.quantile(0.5)).toBeUndefined();
-    for (const ms of [0, -1, 1e-9, 1e9]) histogram.add(ms);
-    expect(histogram.count).toBe(4);
-    expect(histogram.quantile(1)).toBeGreaterThan(100_000);
-    const nothing = new Histogram().addAll(histogram).addAll(histogram, -1);
-    expect([nothing.count, nothing.sumMs, nothing.quantile(0.5)]).toEqual([0, 0, undefined]);
-  });
+test("a histogram takes anything, from nothing to for ever, and has no quantile of nothing", () => {
+  const histogram = new Histogram();
+  expect(histogram.quantile(0.5)).toBeUndefined();
+  for (const ms of [0, -1, 1e-9, 1e9]) histogram.add(ms);
+  expect(histogram.count).toBe(4);
+  expect(histogram.quantile(1)).toBeGreaterThan(100_000);
+  const nothing = new Histogram().addAll(histogram).addAll(histogram, -1);
+  expect([nothing.count, nothing.sumMs, nothing.quantile(0.5)]).toEqual([0, 0, undefined]);
 });
 
 test("a path for which there is no room is refused, and not left uncounted", () => {

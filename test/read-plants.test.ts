@@ -109,14 +109,12 @@ describe("JSON", () => {
     expect(textsOf(await read(file, json, { pieceLength: 1 }))).toEqual(elements);
   });
 
+  const instead = "For one plant on each line, the format is ndjson.";
   const inside = "The file ends inside its array, in the record that begins on line";
   test.each([
     ["", "The file is empty; expected a JSON array."],
     ["  \n ", "The file is empty; expected a JSON array."],
-    [
-      '\n{"id":1}',
-      "Line 2 does not begin a JSON array. For one plant on each line, the format is ndjson.",
-    ],
+    ['\n{"id":1}', `Line 2 does not begin a JSON array. ${instead}`],
     ['[{"id":1},\n{"id":2', `${inside} 2.`],
     ['[{"id":1}\n', `${inside} 1.`],
     ['[{"id":1},\n', `${inside} 2.`],

@@ -1,6 +1,6 @@
 /** The end of a tick of the event loop, even if the tick does not end. */
 
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { rejectionOf } from "./support/expect.ts";
 import { endOfTick, FLUSH_REQUESTS, flushOverdue, pause, within } from "../src/tick.ts";
 
@@ -24,46 +24,42 @@ async function arriveUntil(wait: Promise<void>, nowMs: number): Promise<void> {
   throw new Error("no request has ended the wait");
 }
 
-describe("a tick", () => {
-  test("ends after everything that was there already", async () => {
-    const order: string[] = [];
-    setImmediate(() => order.push("there already"));
-    const ended = endOfTick().then(() => order.push("end of the tick"));
-    queueMicrotask(() => order.push("microtask"));
-    await ended;
-    expect(order).toEqual(["microtask", "there already", "end of the tick"]);
-  });
-
-  test("is one wait for all, and the next one is another", async () => {
-    const first = endOfTick();
-    expect(endOfTick()).toBe(first);
-    await first;
-    expect(endOfTick()).not.toBe(first);
-    await endOfTick();
-  });
-
-  test("ends before, if requests find that it takes too long", async () => {
-    const late = endOfTick();
-    arrive(performance.now());
-    expect(await hasEnded(late)).toBe(false);
-    await arriveUntil(late, performance.now() + 1_000);
-  });
+test("a tick ends after everything that was there already", async () => {
+  const order: string[] = [];
+  setImmediate(() => order.push("there already"));
+  const ended = endOfTick().then(() => order.push("end of the tick"));
+  queueMicrotask(() => order.push("microtask"));
+  await ended;
+  expect(order).toEqual(["microtask", "there already", "end of the tick"]);
 });
 
-describe("a pause", () => {
-  test("is over when its time is, however many ticks that takes", async () => {
-    const startedAtMs = performance.now();
-    await pause(20);
-    expect(performance.now() - startedAtMs).toBeGreaterThan(19);
-  });
+test("a tick is one wait for all, and the next one is another", async () => {
+  const first = endOfTick();
+  expect(endOfTick()).toBe(first);
+  await first;
+  expect(endOfTick()).not.toBe(first);
+  await endOfTick();
+});
 
-  test("is over before its timer fires, if requests find that its time is", async () => {
-    const [short, long] = [pause(60_000), pause(120_000)];
-    const startedAtMs = performance.now();
-    await arriveUntil(short, startedAtMs + 61_000);
-    expect(await hasEnded(long)).toBe(false);
-    await arriveUntil(long, startedAtMs + 121_000);
-  });
+test("a tick ends before, if requests find that it takes too long", async () => {
+  const late = endOfTick();
+  arrive(performance.now());
+  expect(await hasEnded(late)).toBe(false);
+  await arriveUntil(late, performance.now() + 1_000);
+});
+
+test("a pause is over when its time is, however many ticks that takes", async () => {
+  const startedAtMs = performance.now();
+  await pause(20);
+  expect(performance.now() - startedAtMs).toBeGreaterThan(19);
+});
+
+test("a pause is over before its timer fires, if requests find that its time is", async () => {
+  const [short, long] = [pause(60_000), pause(120_000)];
+  const startedAtMs = performance.now();
+  await arriveUntil(short, startedAtMs + 61_000);
+  expect(await hasEnded(long)).toBe(false);
+  await arriveUntil(long, startedAtMs + 121_000);
 });
 
 const never = new Promise<never>(() => undefined);
