@@ -296,7 +296,8 @@ describe("plantstore import", () => {
   test.skipIf(process.platform !== "linux").each([
     ["ndjson", lines(1, 1), `\n${lines(2, 1)}`, 2],
     ["json", '[{"id":1,"name":"p"},\n"', '",{"id":2,"name":"p"}\n,', 2],
-    ["csv", 'id,name\n1,p\n3,"', '"\n2,p\n', 3],
+    // Fewer than 12 bytes are not parsed before more of the file comes.
+    ["csv", 'id,name\n1,p\n3,"', '"\n2,maidenhair\n', 3],
   ])(
     "%s: a record of 80 MB is refused in constant memory, and the other records are imported",
     async (format, before, after, line) => {

@@ -336,6 +336,7 @@ describe("any format", () => {
     ["an .xlsx file", "PK\u0003\u0004", "a workbook or an archive, not text"],
     ["an .xls file", "\xd0\xcf\x11\xe0", "an old Excel workbook (.xls)"],
     ["a .gz file", "\x1f\x8b\b\0", "compressed with gzip"],
+    ["a screenshot", "\x89PNG\r\n\x1a\n", "is a picture"],
     ["a photograph", "\xff\xd8\xff\xe0\0\x10JFIF", "is a picture"],
     ["a photograph of a phone", "\0\0\0\x24ftypheic", "is a picture or a video"],
     ["a picture from the web", "RIFF\x24\0\0\0WEBP", "is a picture"],

@@ -13,6 +13,7 @@ import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
+  APPLICATION_ID,
   getSchemaVersion,
   migrations,
   openDatabase,
@@ -62,6 +63,7 @@ describe("opening a store", () => {
     );
     expect(ask("PRAGMA journal_mode")).toBe("wal");
     expect(ask("PRAGMA user_version")).toBe(migrations.length);
+    expect(ask("PRAGMA application_id")).toBe(APPLICATION_ID);
   });
 
   test.each<[what: string, (path: string) => void, says: string]>([
