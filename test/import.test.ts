@@ -247,7 +247,9 @@ describe("plantstore import", () => {
       if (text !== "") writeFileSync(at.file(name), text, "latin1");
       if (name === "folder.csv") mkdirSync(at.file(name));
       const stderr = expect.stringContaining(says);
-      expect(await at.run("import", name)).toEqual({ exitCode, stdout: "", stderr });
+      const finished = await at.run("import", name);
+      expect(finished).toEqual({ exitCode, stdout: "", stderr });
+      expect(finished.stderr).toMatch(/^plantstore: .+\n(The import did not finish: .+\n)?$/);
       expect(readdirSync(at.path).filter((one) => one !== name)).toEqual([]);
     },
   );
