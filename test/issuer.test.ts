@@ -1,11 +1,11 @@
 /** The issuer's keys: fetched in the background, rotated, and kept while the issuer is down, slow or lying. */
 
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue } from "../src/domain/errors.ts";
 import { AUDIENCE, type Issuer, makeKey, startIssuer } from "./support/issuer.ts";
 import { limits } from "./support/limits.ts";
 import { startProvider } from "./support/provider.ts";
-import { send, startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { send, sendPlant, startService, type TestService } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const ask = (service: TestService, token: string, more: Record<string, string> = {}) =>
@@ -18,10 +18,26 @@ const statusOf = async (service: TestService, token: string): Promise<number> =>
 const untilLogged = ({ logLines }: TestService, event: string): Promise<void> =>
   until(event, () => logLines.some((line) => line.includes(`"event":"${event}"`)));
 
+/** It is asked and does not answer, until it is let go. */
+function hold({ documents }: Issuer): () => void {
+  const { discovery } = documents;
+  const held = Promise.withResolvers<unknown>();
+  documents.discovery = held.promise;
+  return () => held.resolve(discovery);
+}
+
 /** Every attempt may fetch, and fetches recur. */
 const eager = limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.02 });
 /** No fetch after the first, within a test. */
 const reluctant = limits({ jwtCoolDownSeconds: 3_600 });
+
+const sharedIssuer = await startIssuer();
+const sharedService = await startService({ ...sharedIssuer.settings, ...eager });
+
+afterAll(async () => {
+  await sharedService[Symbol.asyncDispose]();
+  await sharedIssuer[Symbol.asyncDispose]();
+});
 
 test("with a real provider its tokens are accepted with their scopes; a rotated key is fetched for its first token, and the old one refused", async () => {
   await using provider = await startProvider();
@@ -44,15 +60,13 @@ test("with a real provider its tokens are accepted with their scopes; a rotated 
 describe("an unknown key id", () => {
   test("fetches once for all requests that wait, and not again within the cool-down", async () => {
     await using issuer = await startIssuer();
-    const held = Promise.withResolvers<unknown>();
-    const { discovery } = issuer.documents;
-    issuer.documents.discovery = held.promise;
+    const letGo = hold(issuer);
     await using service = await startService({ ...issuer.settings, ...reluctant });
     const second = await makeKey("second");
     const token = await issuer.sign({}, {}, second);
     const statuses = Array.from({ length: 10 }, () => statusOf(service, token));
     await until("the issuer is asked", () => issuer.asked.length > 0);
-    held.resolve(discovery);
+    letGo();
     expect(await Promise.all(statuses)).toEqual(Array.from({ length: 10 }, () => 401));
     issuer.documents.keys = { keys: [second.publicJwk] };
     expect(await statusOf(service, token)).toBe(401);
@@ -60,9 +74,8 @@ describe("an unknown key id", () => {
   });
 
   test("of a token without one is no matter if the issuer has one key of its kind", async () => {
-    await using issuer = await startIssuer();
-    await using service = await startService(issuer.settings);
-    expect(await statusOf(service, await issuer.sign({}, { kid: undefined }))).toBe(200);
+    const token = await sharedIssuer.sign({}, { kid: undefined });
+    expect(await statusOf(sharedService, token)).toBe(200);
     await using other = await startIssuer();
     other.documents.keys = { keys: [other.key.publicJwk, (await makeKey("second")).publicJwk] };
     await using choosing = await startService(other.settings);
@@ -119,10 +132,7 @@ test("an issuer that is slow delays no token of a known key", async () => {
     ...issuer.settings,
     ...limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.02, jwtFetchSecondsMax: 1 }),
   });
-  await until(
-    "keys are fetched",
-    async () => (await statusOf(service, await issuer.sign())) === 200,
-  );
+  await untilLogged(service, "issuer_keys_fetched");
   // Neither a head nor, then, the rest of a body arrives.
   issuer.documents.discovery = new Promise(() => undefined);
   const asked = issuer.asked.length;
@@ -134,24 +144,20 @@ test("an issuer that is slow delays no token of a known key", async () => {
 
 test("made-up JWTs that wait for the issuer leave memory to others", async () => {
   await using issuer = await startIssuer();
-  const held = Promise.withResolvers<unknown>();
-  const { discovery } = issuer.documents;
-  issuer.documents.discovery = held.promise;
+  const letGo = hold(issuer);
   await using service = await startService({
     ...issuer.settings,
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8388608",
+    ...limits({ drainSecondsMax: 0.1 }),
   });
-  const create = (name: string, token = TEST_TOKEN): Promise<Response> =>
-    send(service, "POST", "/plants", {
-      headers: { authorization: `Bearer ${token}` },
-      body: JSON.stringify({ id: 1, name }),
-    });
+  const large = { id: 1n, name: "x".repeat(1_000_000), tag: null };
   const token = await issuer.sign({}, { kid: "made-up" });
-  const waiting = Array.from({ length: 8 }, () => create("x".repeat(1_000_000), token));
+  const waiting = Array.from({ length: 8 }, () => sendPlant(service.url, large, token));
   const refused = await Promise.race(waiting);
   expect(await refused.json()).toMatchObject({ error: catalogue.overloaded.code });
-  expect((await create("y".repeat(500_000))).status).toBe(200);
-  held.resolve(discovery);
+  const small = { ...large, name: "y".repeat(500_000) };
+  expect((await sendPlant(service.url, small)).status).toBe(200);
+  letGo();
   await Promise.all(waiting);
 });
 
@@ -161,76 +167,52 @@ const stop = async (issuer: Issuer): Promise<Issuer> => {
 };
 
 describe("an issuer that lies", () => {
-  type Lie = (issuer: Issuer) => Promise<Partial<Issuer["documents"]>>;
-  const lies: Record<string, [says: RegExp, lie: Lie]> = {
-    "about its name": [
-      /names another issuer: \\"https:\/\/other\.example\\"/,
-      async ({ url }) => ({
-        discovery: { issuer: "https://other.example", jwks_uri: `${url}/keys` },
-      }),
-    ],
-    "with keys by plain http elsewhere": [
-      /jwks_uri that is not allowed/,
-      async ({ url }) => ({ discovery: { issuer: url, jwks_uri: "http://192.0.2.1/keys" } }),
-    ],
-    "with null": [/names another issuer: null/, async () => ({ discovery: null })],
-    "with a page": [/JSON/, async () => ({ discovery: new Response("<html>") })],
-    "with a redirect": [
-      /redirect/i,
-      async ({ url }) => ({ keys: Response.redirect(`${url}/other`) }),
-    ],
-    "with a failure": [/answers 500/, async () => ({ keys: new Response("", { status: 500 }) })],
-    "with a document without end": [
-      /larger than 262144 bytes/,
-      async () => ({ keys: new Response(new Uint8Array(300_000)) }),
-    ],
-    "with no keys": [/has no key for RS256/, async () => ({ keys: { keys: [] } })],
-    "with keys that are no list": [/has no key/, async () => ({ keys: { keys: "all" } })],
-    "with a shared secret": [
-      /has no key/,
-      async () => ({ keys: { keys: [{ kty: "oct", k: "c2VjcmV0", alg: "HS256", kid: "first" }] } }),
-    ],
-    "with a short key": [
-      /has no key/,
-      async () => ({ keys: { keys: [{ kty: "RSA", n: "AQAB", e: "AQAB", kid: "first" }] } }),
-    ],
-    "with a key that is nested deeply": [
-      /nested deeper than 1000 levels/,
-      async () => ({
-        keys: new Response(
-          `{"keys":[{"kty":"EC","crv":"P-256","x":${"[".repeat(1e5)}${"]".repeat(1e5)}}]}`,
-        ),
-      }),
-    ],
-    "with a private key": [
-      /has no key/,
-      async ({ key }) => ({ keys: { keys: [{ ...key.publicJwk, d: "AQAB" }, null, 7] } }),
-    ],
-  };
+  const { url, key, documents } = sharedIssuer;
+  const truth = { ...documents };
+  const refer = (to: string, keys: string) => ({ discovery: { issuer: to, jwks_uri: keys } });
+  const publish = (keys: unknown) => ({ keys: { keys } });
+  const endless = new Response(new Uint8Array(300_000));
+  const nested = `{"keys":[{"kty":"EC","crv":"P-256","x":${"[".repeat(1e5)}${"]".repeat(1e5)}}]}`;
 
-  test.each(Object.entries(lies))("%s is not believed", async (_, [says, lie]) => {
-    await using issuer = await startIssuer();
-    await using service = await startService({ ...issuer.settings, ...eager });
-    const token = await issuer.sign();
-    expect(await statusOf(service, token)).toBe(200);
-    Object.assign(issuer.documents, await lie(issuer));
-    await untilLogged(service, "issuer_keys_not_fetched");
-    expect(service.logLines.find((line) => line.includes("_not_fetched"))).toMatch(says);
+  test.each<[what: string, says: RegExp, lie: Partial<Issuer["documents"]>]>([
+    [
+      "about its name",
+      /another issuer: \\"https:\/\/o/,
+      refer("https://other.example", `${url}/keys`),
+    ],
+    ["with keys by plain http elsewhere", /jwks_uri.*not allowed/, refer(url, "http://192.0.2.1/")],
+    ["with null", /names another issuer: null/, { discovery: null }],
+    ["with a page", /JSON/, { discovery: new Response("<html>") }],
+    ["with a redirect", /redirect/i, { keys: Response.redirect(`${url}/other`) }],
+    ["with a failure", /answers 500/, { keys: new Response("", { status: 500 }) }],
+    ["with a document without end", /larger than 262144 bytes/, { keys: endless }],
+    ["with no keys", /has no key for RS256/, publish([])],
+    ["with keys that are no list", /has no key/, publish("all")],
+    ["with a shared secret", /has no key/, publish([{ kty: "oct", k: "c2VjcmV0", kid: "first" }])],
+    ["with a short key", /has no key/, publish([{ kty: "RSA", n: "AQAB", e: "AQAB" }])],
+    ["with a key that is nested deeply", /deeper than 1000 levels/, { keys: new Response(nested) }],
+    ["with a private key", /has no key/, publish([{ ...key.publicJwk, d: "AQAB" }, null, 7])],
+  ])("%s is not believed", async (_what, says, lie) => {
+    await untilLogged(sharedService, "issuer_keys_fetched");
+    sharedService.logLines.length = 0;
+    Object.assign(documents, lie);
+    await untilLogged(sharedService, "issuer_keys_not_fetched");
+    expect(sharedService.logLines.find((line) => line.includes("_not_fetched"))).toMatch(says);
     // The keys from before still count.
-    expect(await statusOf(service, await issuer.sign({ jti: "2" }))).toBe(200);
+    const token = await sharedIssuer.sign({ jti: crypto.randomUUID() });
+    expect(await statusOf(sharedService, token)).toBe(200);
+    Object.assign(documents, truth);
   });
 
   test("with a malformed key has its tokens refused", async () => {
     await using issuer = await startIssuer();
     issuer.documents.keys = { keys: [{ ...issuer.key.publicJwk, x: "AQAB", y: "AQAB" }] };
     await using service = await startService(issuer.settings);
+    const message = "The JWT failed the check of its key.";
     const response = await ask(service, await issuer.sign());
     expect([response.status, await response.json()]).toEqual([
       401,
-      {
-        error: catalogue.token_invalid.code,
-        message: "The JWT failed the check of its key.",
-      },
+      { error: catalogue.token_invalid.code, message },
     ]);
   });
 });
@@ -238,15 +220,12 @@ describe("an issuer that lies", () => {
 const THREADS = process.platform === "linux" ? 3 : 1;
 
 test("every HTTP thread accepts the tokens of the issuer", async () => {
-  await using issuer = await startIssuer();
-  await using service = await startService({
-    ...issuer.settings,
-    PLANTSTORE_WORKERS: String(THREADS),
-  });
-  const token = await issuer.sign();
+  const settings = { ...sharedIssuer.settings, PLANTSTORE_WORKERS: String(THREADS) };
+  await using threaded = await startService(settings);
+  const token = await sharedIssuer.sign();
   const threads = new Set<string>();
   for (let count = 0; threads.size < THREADS && count < 1_000; count++) {
-    const response = await ask(service, token, { connection: "close", "x-request-id": "?" });
+    const response = await ask(threaded, token, { connection: "close", "x-request-id": "?" });
     expect(response.status).toBe(200);
     threads.add((response.headers.get("x-request-id") ?? "").replace(/-.*/, ""));
   }
@@ -254,21 +233,19 @@ test("every HTTP thread accepts the tokens of the issuer", async () => {
 });
 
 test("the metadata names the issuer, the audience and the scopes, and is in the description", async () => {
-  await using issuer = await startIssuer();
-  await using service = await startService(issuer.settings);
-  const response = await fetch(`${service.url}/.well-known/oauth-protected-resource`);
+  const response = await fetch(`${sharedService.url}/.well-known/oauth-protected-resource`);
   expect(response.headers.get("content-type")).toBe("application/json");
   expect(await response.json()).toEqual({
     resource: AUDIENCE,
-    authorization_servers: [issuer.url],
+    authorization_servers: [sharedIssuer.url],
     scopes_supported: ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"],
     bearer_methods_supported: ["header"],
     resource_name: "Plant Store",
   });
-  const missing = await fetch(`${service.url}/plants`);
+  const missing = await fetch(`${sharedService.url}/plants`);
   expect(missing.headers.get("www-authenticate")).toBe(
     `Bearer realm="plants", resource_metadata="${AUDIENCE}/.well-known/oauth-protected-resource"`,
   );
-  const description = await (await fetch(`${service.url}/openapi.json`)).json();
+  const description = await (await fetch(`${sharedService.url}/openapi.json`)).json();
   expect(description).toHaveProperty(["paths", "/.well-known/oauth-protected-resource", "get"]);
 });

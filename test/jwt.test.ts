@@ -6,8 +6,10 @@ import { Authenticator } from "../src/auth/token.ts";
 import { createJwtVerifier } from "../src/auth/jwt.ts";
 import { catalogue, type Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
+import { plantScopes } from "../src/domain/token.ts";
 import { AUDIENCE, makeKey, secondsFromNow, startIssuer } from "./support/issuer.ts";
-import { grantToken, send, startService, type TestService } from "./support/service.ts";
+import { limits } from "./support/limits.ts";
+import { grantToken, send, sendPlant, startService, type TestService } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const issuer = await startIssuer();
@@ -38,11 +40,14 @@ const identify = async (token: string): Promise<unknown> => {
   return response.json();
 };
 
+const nameOf = async (claims: Readonly<Record<string, unknown>>): Promise<string> =>
+  ((await identify(await issuer.sign(claims))) as { readonly name: string }).name;
+
 describe("a JWT", () => {
   test.each(Object.keys(keys) as (keyof typeof keys)[])("signed by %s is accepted", async (alg) => {
     const token = await issuer.sign({}, {}, keys[alg]);
-    expect(await identify(token)).toMatchObject({ name: "jwt:alice" });
-    expect(await identify(token)).toMatchObject({ name: "jwt:alice" });
+    for (let times = 0; times < 2; times++)
+      expect(await identify(token)).toMatchObject({ name: "jwt:alice" });
   });
 
   test.each<[claims: object, shown: object, header?: object]>([
@@ -55,10 +60,7 @@ describe("a JWT", () => {
     // Later than any date.
     [{ exp: 1e300 }, { expires: "+275760-09-13T00:00:00.000Z" }],
     [{ scope: "plants:read openid profile" }, { scopes: ["plants:read"] }],
-    [
-      { scope: undefined, scp: "plants:write plants:read" },
-      { scopes: ["plants:read", "plants:write"] },
-    ],
+    [{ scope: undefined, scp: "plants:write plants:read" }, { scopes: [...plantScopes] }],
     [{ scope: undefined, scp: ["tokens:manage", 7, null] }, { scopes: ["tokens:manage"] }],
     [{ scope: "openid" }, { scopes: [] }],
     [{ scope: { "plants:read": true } }, { scopes: [] }],
@@ -77,28 +79,23 @@ describe("a JWT", () => {
     ["alice via console", undefined, /^jwt:alice\?via\?console~[0-9a-f]{16}$/],
     ["x".repeat(5_000), "c", /^jwt:x{79}~[0-9a-f]{16}$/],
   ])("of the subject %j and the client %j has a short, clean name", async (sub, client, name) => {
-    const { name: shown } = (await identify(await issuer.sign({ sub, client_id: client }))) as {
-      name: string;
-    };
+    const shown = await nameOf({ sub, client_id: client });
     expect(shown).toMatch(name);
     if (typeof name === "string") expect(shown).toBe(name);
     expect(shown.length).toBeLessThanOrEqual(100);
   });
 
   test("has a name that no other subject can have", async () => {
-    const nameOf = async (sub: string): Promise<string> =>
-      ((await identify(await issuer.sign({ sub }))) as { readonly name: string }).name;
-    const cleaned = await nameOf("alice smith");
+    const cleaned = await nameOf({ sub: "alice smith" });
     const forger = cleaned.slice("jwt:".length);
     expect(forger).toMatch(/^[\x21-\x7e]+$/);
-    expect(await nameOf(forger)).not.toBe(cleaned);
+    expect(await nameOf({ sub: forger })).not.toBe(cleaned);
   });
 
   test("is in the journal and the log by its name, and never as a token", async () => {
     const token = await issuer.sign({ sub: "journal" });
-    const headers = { authorization: `Bearer ${token}` };
-    const body = '{"id":77,"name":"Rose"}';
-    expect((await send(service, "POST", "/plants", { headers, body })).status).toBe(200);
+    const rose = { id: 77n, name: "Rose", tag: null };
+    expect((await sendPlant(service.url, rose, token)).status).toBe(200);
     const changes = await (await ask(token, "/changes?by=jwt:journal")).json();
     expect(changes).toMatchObject([{ id: 77, by: "jwt:journal" }]);
     await ask(token, `/${token}`);
@@ -109,41 +106,37 @@ describe("a JWT", () => {
   });
 
   test("leaves our own tokens as they are", async () => {
-    expect(await identify(await grantToken(service, ["plants:read"]))).toMatchObject({
-      scopes: ["plants:read"],
-    });
+    const own = await grantToken(service, ["plants:read"]);
+    expect(await identify(own)).toMatchObject({ scopes: ["plants:read"] });
   });
 });
 
 const encode = (value: unknown): string =>
   Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
-const claims = (): object => ({
-  iss: issuer.url,
-  aud: AUDIENCE,
-  sub: "alice",
-  exp: secondsFromNow(600),
-  scope: "plants:read",
-});
+const [, payload = ""] = (await issuer.sign()).split(".");
 
-/** A token with any head, payload and signature. */
-const assemble = (head: object, payload: unknown = claims(), signature = "c2ln"): string =>
-  `${encode({ typ: "at+jwt", kid: "rsa", ...head })}.${encode(payload)}.${signature}`;
+/** A token with sound claims, and any head and signature. */
+const assemble = (head: object, signature = "c2ln"): string =>
+  `${encode({ typ: "at+jwt", kid: "rsa", ...head })}.${payload}.${signature}`;
 
 function signHmac(secret: string): string {
-  const [head = "", payload = ""] = assemble({ alg: "HS256" }).split(".");
-  const signature = new Bun.CryptoHasher("sha256", secret).update(`${head}.${payload}`);
-  return `${head}.${payload}.${signature.digest("base64url")}`;
+  const signed = assemble({ alg: "HS256" }, "").slice(0, -1);
+  return `${signed}.${new Bun.CryptoHasher("sha256", secret).update(signed).digest("base64url")}`;
 }
 
 const toPem = async (key: typeof issuer.key): Promise<string> =>
   exportSPKI((await importJWK({ ...key.publicJwk, ext: true })) as CryptoKey);
 
+const swapPayload = (token: string): string => token.replace(/\..*\./, `.${payload}.`);
+
+const unencoded = { alg: "ES256", kid: "first", b64: false, crit: ["b64"] };
+
 const withKey = (kid: unknown, head: object = {}): Promise<string> =>
   issuer.sign({}, { ...head, kid }, attacker.key);
 
 const forged: readonly (readonly [what: string, check: string, make: () => unknown])[] = [
-  ["without a signature, by alg none", "alg", () => assemble({ alg: "none" }, claims(), "")],
+  ["without a signature, by alg none", "alg", () => assemble({ alg: "none" }, "")],
   ["signed by HMAC with the public key", "alg", async () => signHmac(await toPem(keys.RS256))],
   ["by an algorithm that is not pinned", "alg", () => assemble({ alg: "RS512" })],
   ["without an algorithm", "format", () => assemble({})],
@@ -151,9 +144,9 @@ const forged: readonly (readonly [what: string, check: string, make: () => unkno
   [
     "with a changed payload",
     "signature",
-    async () => (await issuer.sign()).replace(/\..*\./, `.${encode(claims())}.`),
+    async () => swapPayload(await issuer.sign({ sub: "bob" })),
   ],
-  ["with an empty signature", "signature", () => assemble({ alg: "RS256" }, claims(), "")],
+  ["with an empty signature", "signature", () => assemble({ alg: "RS256" }, "")],
   ["with a kid of another kind of key", "kid", () => assemble({ alg: "ES256", kid: "rsa" })],
   ["with an unknown kid", "kid", () => withKey("unknown")],
   ["with a kid that is a path", "kid", () => withKey("../../../dev/null")],
@@ -165,12 +158,8 @@ const forged: readonly (readonly [what: string, check: string, make: () => unkno
     "format",
     () => assemble({ alg: "RS256", crit: ["x"], x: 1 }),
   ],
-  [
-    "with a payload that is not encoded",
-    "signature",
-    () => assemble({ alg: "ES256", kid: "first", b64: false, crit: ["b64"] }),
-  ],
-  ["with a head that is no JSON", "format", () => `${encode("{")}.${encode(claims())}.c2ln`],
+  ["with a payload that is not encoded", "signature", () => assemble(unencoded)],
+  ["with a head that is no JSON", "format", () => `${encode("{")}.${payload}.c2ln`],
   ["of another issuer", "iss", () => issuer.sign({ iss: attacker.url })],
   ["of an issuer with a slash more", "iss", () => issuer.sign({ iss: `${issuer.url}/` })],
   ["without an issuer", "iss", () => issuer.sign({ iss: undefined })],
@@ -251,10 +240,8 @@ describe("a stream", () => {
 
   test("ends when the issuer withdraws the key of its JWT", async () => {
     await using own = await startIssuer();
-    await using following = await startService({
-      ...own.settings,
-      TEST_LIMITS: JSON.stringify({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.05 }),
-    });
+    const eager = limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.05 });
+    await using following = await startService({ ...own.settings, ...eager });
     const token = await own.sign();
     const response = await send(following, "GET", "/changes", {
       headers: { authorization: `Bearer ${token}`, accept: "text/event-stream" },
@@ -262,10 +249,8 @@ describe("a stream", () => {
     expect(response.status).toBe(200);
     own.documents.keys = { keys: [(await makeKey("second")).publicJwk] };
     await response.text().catch(() => undefined);
-    await until(
-      "the token is refused",
-      async () => (await ask(token, "/token", following)).status === 401,
-    );
+    const isRefused = async () => (await ask(token, "/token", following)).status === 401;
+    await until("the token is refused", isRefused);
   });
 });
 

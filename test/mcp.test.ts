@@ -1,10 +1,20 @@
-/** The protocol of /mcp: each wrong message gets the error of the specification. */
+/** The protocol of /mcp: each wrong message gets the error of the specification, and the official client is served. */
 
 import { afterAll, describe, expect, test } from "bun:test";
+import {
+  Client,
+  type ClientOptions,
+  InsufficientScopeError,
+  ProtocolError,
+  SdkHttpError,
+  StreamableHTTPClientTransport,
+} from "@modelcontextprotocol/client";
+import { catalogue } from "../src/domain/errors.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { limits } from "./support/limits.ts";
-import { ask, metaOf, MODERN, post, readRpc, type RpcAnswer } from "./support/mcp.ts";
+import { ask, metaOf, MODERN, post, readRpc } from "./support/mcp.ts";
 import { readRefusal } from "./support/plants.ts";
-import { send, startService } from "./support/service.ts";
+import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./support/service.ts";
 
 const service = await startService(limits({ bodyBytesMax: 65_536 }));
 afterAll(() => service[Symbol.asyncDispose]());
@@ -16,23 +26,31 @@ const INVALID_PARAMS = -32_602;
 const HEADER_MISMATCH = -32_020;
 const UNSUPPORTED_VERSION = -32_022;
 
+const serverInfo = {
+  name: "plantstore",
+  title: "Plant Store",
+  version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
+};
 const LEGACY = ["2025-11-25", "2025-06-18"];
 
 type Sent = Readonly<Record<string, string | undefined>>;
 
-const expectRpcError = async (
+/** Its data. An id of null is none. */
+async function expectRpcError(
   response: Response,
   status: number,
   code: number,
   says = "",
-): Promise<RpcAnswer> => {
+  id: unknown = 7,
+): Promise<unknown> {
   const answer = await readRpc(response);
-  expect([response.status, answer.error?.code]).toEqual([status, code]);
-  expect(answer.error?.message).toContain(says);
-  expect(answer.jsonrpc).toBe("2.0");
-  expect(answer).not.toHaveProperty("result");
-  return answer;
-};
+  const error = expect.objectContaining({ code, message: expect.stringContaining(says) });
+  expect([response.status, answer as object]).toEqual([
+    status,
+    { jsonrpc: "2.0", ...(id === null ? {} : { id }), error },
+  ]);
+  return answer.error?.data;
+}
 
 const message = (more: object): string => JSON.stringify({ jsonrpc: "2.0", id: 7, ...more });
 
@@ -50,39 +68,29 @@ const legacy = (sent: object, version: string | undefined = "2025-11-25"): Promi
   post(service, message(sent), { "mcp-protocol-version": version });
 
 describe("a body that is no message", () => {
-  test.each([
-    ["", "The body is empty"],
-    ["{", "not valid JSON"],
-    ["\uFEFF{}", "byte order mark"],
-    ["[".repeat(2_000) + "]".repeat(2_000), "nested deeper"],
-    [new Uint8Array([0x22, 0xff, 0x22]), "not valid UTF-8"],
-  ])("%p is a parse error, without an id", async (body, says) => {
-    const answer = await expectRpcError(await post(service, body), 400, PARSE_ERROR, says);
-    expect(answer).not.toHaveProperty("id");
-  });
+  const list = (params: string): string =>
+    `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":${params}}`;
 
-  test.each([
-    ["5", "body: expected one JSON-RPC message, got 5", undefined],
-    ['[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "got an array", undefined],
-    ["{}", 'jsonrpc: expected "2.0", got nothing', undefined],
-    ['{"jsonrpc":"1.0","id":1,"method":"ping"}', "jsonrpc: expected", 1],
-    ['{"jsonrpc":"2.0","id":"a"}', "method: expected a string", "a"],
-    ['{"jsonrpc":"2.0","id":1,"result":{}}', "the service sends no requests", 1],
-    ['{"jsonrpc":"2.0","id":null,"method":"ping"}', "id: expected", undefined],
-    [
-      '{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}',
-      "up to 9007199254740991",
-      undefined,
-    ],
-  ])("%s is an invalid request", async (body, says, id) => {
-    const answer = await expectRpcError(await post(service, body), 400, INVALID_REQUEST, says);
-    expect(answer.id).toBe(id as string);
-  });
-
-  test.each(["[]", "5", "null", '"a"'])("has params that are no object: %s", async (params) => {
-    const body = `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":${params}}`;
-    const answer = await expectRpcError(await post(service, body), 400, INVALID_PARAMS, "params:");
-    expect(answer.id).toBe(7);
+  test.each<[body: string | Uint8Array, code: number, says: string, id: unknown]>([
+    ["", PARSE_ERROR, "The body is empty", null],
+    ["{", PARSE_ERROR, "not valid JSON", null],
+    ["\uFEFF{}", PARSE_ERROR, "byte order mark", null],
+    ["[".repeat(2_000) + "]".repeat(2_000), PARSE_ERROR, "nested deeper", null],
+    [new Uint8Array([0x22, 0xff, 0x22]), PARSE_ERROR, "not valid UTF-8", null],
+    ["5", INVALID_REQUEST, "body: expected one JSON-RPC message, got 5", null],
+    ['[{"jsonrpc":"2.0","id":1,"method":"ping"}]', INVALID_REQUEST, "got an array", null],
+    ["{}", INVALID_REQUEST, 'jsonrpc: expected "2.0", got nothing', null],
+    ['{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST, "jsonrpc: expected", 1],
+    ['{"jsonrpc":"2.0","id":"a"}', INVALID_REQUEST, "method: expected a string", "a"],
+    ['{"jsonrpc":"2.0","id":1,"result":{}}', INVALID_REQUEST, "the service sends no requests", 1],
+    ['{"jsonrpc":"2.0","id":null,"method":"ping"}', INVALID_REQUEST, "id: expected", null],
+    ['{"jsonrpc":"2.0","id":9007199254740993}', INVALID_REQUEST, "up to 9007199254740991", null],
+    [list("[]"), INVALID_PARAMS, "params:", 7],
+    [list("5"), INVALID_PARAMS, "params:", 7],
+    [list("null"), INVALID_PARAMS, "params:", 7],
+    [list('"a"'), INVALID_PARAMS, "params:", 7],
+  ])("%.80p is answered with the error %i: %s", async (body, code, says, id) => {
+    await expectRpcError(await post(service, body), 400, code, says, id);
   });
 
   test("is refused as by every other operation if it is too large, or not declared as JSON", async () => {
@@ -106,13 +114,7 @@ describe("revision 2026-07-28", () => {
       instructions: expect.stringContaining("Ids are strings") as string,
       ttlMs: 3_600_000,
       cacheScope: "private",
-      _meta: {
-        "io.modelcontextprotocol/serverInfo": {
-          name: "plantstore",
-          title: "Plant Store",
-          version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
-        },
-      },
+      _meta: { "io.modelcontextprotocol/serverInfo": serverInfo },
     });
   });
 
@@ -140,9 +142,7 @@ describe("revision 2026-07-28", () => {
     ["clientCapabilities that are an array", { ...metaOf(), [key("clientCapabilities")]: [] }, ""],
     ["a clientInfo without a version", { ...metaOf(), [key("clientInfo")]: { name: "a" } }, ""],
   ])("refuses %s as invalid params", async (_, meta, says) => {
-    const changes = { params: { _meta: meta } };
-    const answer = await expectRpcError(await modern(changes), 400, INVALID_PARAMS, says);
-    expect(answer.id).toBe(7);
+    await expectRpcError(await modern({ params: { _meta: meta } }), 400, INVALID_PARAMS, says);
   });
 
   test.each([
@@ -152,8 +152,7 @@ describe("revision 2026-07-28", () => {
     ["another Mcp-Method", { "mcp-method": "tools/call" }],
     ["an Mcp-Method in upper case", { "mcp-method": "TOOLS/LIST" }],
   ])("refuses %s as a header mismatch", async (_, headers) => {
-    const answer = await expectRpcError(await modern({}, headers), 400, HEADER_MISMATCH, "Header");
-    expect(answer.id).toBe(7);
+    await expectRpcError(await modern({}, headers), 400, HEADER_MISMATCH, "Header");
   });
 
   test("compares Mcp-Name with the tool, also in Base64", async () => {
@@ -174,18 +173,17 @@ describe("revision 2026-07-28", () => {
 
   test.each(["1900-01-01", "2025-11-25", "2027-01-01", "x"])(
     "refuses version %s, and names the one that it serves",
-    async (version) => {
-      const response = await modern({}, { "mcp-protocol-version": version }, metaOf(version));
-      const { id, error } = await expectRpcError(response, 400, UNSUPPORTED_VERSION);
-      expect([id, error?.data]).toEqual([7, { supported: [MODERN], requested: version }]);
+    async (requested) => {
+      const response = await modern({}, { "mcp-protocol-version": requested }, metaOf(requested));
+      const data = await expectRpcError(response, 400, UNSUPPORTED_VERSION);
+      expect(data).toEqual({ supported: [MODERN], requested });
     },
   );
 
   test.each(["initialize", "ping", "tools/List", "constructor", ""])(
     "does not know the method %j",
     async (method) => {
-      const answer = await expectRpcError(await modern({ method }), 404, METHOD_NOT_FOUND, method);
-      expect(answer.id).toBe(7);
+      await expectRpcError(await modern({ method }), 404, METHOD_NOT_FOUND, method);
     },
   );
 });
@@ -209,11 +207,7 @@ describe("a revision of 2025", () => {
     expect(result).toEqual({
       protocolVersion: answered,
       capabilities: { tools: {} },
-      serverInfo: {
-        name: "plantstore",
-        title: "Plant Store",
-        version: expect.any(String) as string,
-      },
+      serverInfo,
       instructions: expect.any(String) as string,
     });
   });
@@ -244,43 +238,51 @@ describe("a revision of 2025", () => {
 
   test.each(["2025-03-26", "2024-11-05", "2099-01-01", "invalid"])(
     "that is not served, in MCP-Protocol-Version, is refused: %s",
-    async (version) => {
-      const response = await legacy({ method: "tools/list" }, version);
-      const { error } = await expectRpcError(response, 400, UNSUPPORTED_VERSION);
-      expect(error?.data).toEqual({ supported: [MODERN], requested: version });
+    async (requested) => {
+      const response = await legacy({ method: "tools/list" }, requested);
+      const data = await expectRpcError(response, 400, UNSUPPORTED_VERSION);
+      expect(data).toEqual({ supported: [MODERN], requested });
     },
   );
 
   test.each(["server/discover", "prompts/list", "logging/setLevel", "toString"])(
     "does not know the method %s",
     async (method) => {
-      const answer = await expectRpcError(await legacy({ method }), 200, METHOD_NOT_FOUND, method);
-      expect(answer.id).toBe(7);
+      await expectRpcError(await legacy({ method }), 200, METHOD_NOT_FOUND, method);
     },
   );
 });
 
 describe("in every revision", () => {
   const revisions = [
-    ["2026-07-28", (method: string, params: object) => ask(service, method, { ...params })],
-    ["2025-11-25", (method: string, params: object) => legacy({ method, params })],
+    ["2026-07-28", 1, (method: string, params: object) => ask(service, method, { ...params })],
+    ["2025-11-25", 7, (method: string, params: object) => legacy({ method, params })],
   ] as const;
 
-  test.each(revisions)("%s refuses a wrong call of a tool as invalid params", async (_, get) => {
-    for (const name of ["nothing", "", "constructor", 5, undefined]) {
-      const response = await get("tools/call", { name });
-      // A name that is no string has no header that it could match.
-      const isSent = typeof name === "string" || response.status === 200;
-      if (isSent) await expectRpcError(response, 200, INVALID_PARAMS, "Unknown tool");
-      else await expectRpcError(response, 400, HEADER_MISMATCH);
-    }
-    for (const given of [5, "a", [], null]) {
-      const response = await get("tools/call", { name: "count_plants", arguments: given });
-      await expectRpcError(response, 200, INVALID_PARAMS, "arguments: expected an object");
-    }
-    for (const cursor of ["", "a", 5])
-      await expectRpcError(await get("tools/list", { cursor }), 200, INVALID_PARAMS, "cursor");
-  });
+  test.each(revisions)(
+    "%s refuses a wrong call of a tool as invalid params",
+    async (_, id, get) => {
+      for (const name of ["nothing", "", "constructor", 5, undefined]) {
+        const response = await get("tools/call", { name });
+        // A name that is no string has no header that it could match.
+        const isSent = typeof name === "string" || response.status === 200;
+        if (isSent) await expectRpcError(response, 200, INVALID_PARAMS, "Unknown tool", id);
+        else await expectRpcError(response, 400, HEADER_MISMATCH, "", id);
+      }
+      for (const given of [5, "a", [], null]) {
+        const response = await get("tools/call", { name: "count_plants", arguments: given });
+        await expectRpcError(response, 200, INVALID_PARAMS, "arguments: expected an object", id);
+      }
+      for (const cursor of ["", "a", 5])
+        await expectRpcError(
+          await get("tools/list", { cursor }),
+          200,
+          INVALID_PARAMS,
+          "cursor",
+          id,
+        );
+    },
+  );
 
   test("a notification is accepted, without a body", async () => {
     for (const version of [MODERN, ...LEGACY, undefined]) {
@@ -288,10 +290,9 @@ describe("in every revision", () => {
       const response = await post(service, body, { "mcp-protocol-version": version });
       expect([response.status, await response.text()]).toEqual([202, ""]);
     }
-    const wrong = await post(service, '{"jsonrpc":"2.0","method":"notifications/cancelled"}', {
-      "mcp-protocol-version": "x",
-    });
-    expect(await expectRpcError(wrong, 400, UNSUPPORTED_VERSION)).not.toHaveProperty("id");
+    const cancelled = '{"jsonrpc":"2.0","method":"notifications/cancelled"}';
+    const wrong = await post(service, cancelled, { "mcp-protocol-version": "x" });
+    await expectRpcError(wrong, 400, UNSUPPORTED_VERSION, "", null);
   });
 });
 
@@ -306,8 +307,7 @@ describe("an Origin", () => {
         // A page on another port of this machine is another origin.
         if (host === "127.0.0.1") continue;
         const response = await post(service, ping, { origin: one, host });
-        const answer = await expectRpcError(response, 403, INVALID_REQUEST, one);
-        expect(answer).not.toHaveProperty("id");
+        await expectRpcError(response, 403, INVALID_REQUEST, one, null);
       }
   });
 
@@ -320,11 +320,67 @@ describe("an Origin", () => {
   test.each([origin, "*"])("is accepted with PLANTSTORE_CORS_ORIGINS=%s", async (origins) => {
     await using open = await startService({ PLANTSTORE_CORS_ORIGINS: origins });
     const response = await post(open, ping, { origin });
-    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([
-      200,
-      origin,
-    ]);
+    expect(response.status).toBe(200);
+    expect(response.headers.get("access-control-allow-origin")).toBe(origin);
     const other = await post(open, ping, { origin: "https://evil.example" });
     expect(other.status).toBe(origins === "*" ? 200 : 403);
+  });
+});
+
+type Mode = NonNullable<NonNullable<ClientOptions["versionNegotiation"]>["mode"]>;
+
+async function connect({ url }: TestService, mode: Mode, token = TEST_TOKEN) {
+  const client = new Client({ name: "test", version: "1.0.0" }, { versionNegotiation: { mode } });
+  const requestInit = { headers: { authorization: `Bearer ${token}` } };
+  const endpoint = new URL(`${url}/mcp`);
+  await client.connect(new StreamableHTTPClientTransport(endpoint, { requestInit }));
+  return {
+    client,
+    call: async (name: string, given: Record<string, unknown>): Promise<unknown> => {
+      const result = await client.callTool({ name, arguments: given });
+      if (result.isError !== true) return result.structuredContent;
+      const [content] = result.content;
+      return content?.type === "text" ? (JSON.parse(content.text) as unknown) : content;
+    },
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+describe.each([
+  ["pinned", { pin: MODERN }, MODERN],
+  ["auto", "auto", MODERN],
+  ["legacy", "legacy", "2025-11-25"],
+] as const)("the official client, %s", (_, mode, version) => {
+  test("agrees on a revision, learns the tools, calls them, and is told what it did wrong", async () => {
+    await using own = await startService();
+    await using agent = await connect(own, mode);
+    const { client, call } = agent;
+    expect(client.getNegotiatedProtocolVersion()).toBe(version);
+    expect(client.getServerVersion()).toMatchObject({ name: "plantstore", title: "Plant Store" });
+    expect(client.getServerCapabilities()).toEqual({ tools: {} });
+    expect(client.getInstructions()).toContain("Ids are strings");
+    const { tools, nextCursor } = await client.listTools();
+    expect([tools.length, nextCursor]).toEqual([8, undefined]);
+
+    const plant = { id: "9007199254740993", name: "Aloë", tag: "succulent" };
+    expect(await call("create_plant", plant)).toEqual({ id: plant.id, replayed: false });
+    expect(await call("find_plants", { q: "aloe" })).toEqual({ plants: [plant] });
+    expect(await call("read_plant", { id: "1" })).toEqual({
+      error: catalogue.plant_not_found.code,
+      message: catalogue.plant_not_found.meaning,
+    });
+    const unknown = await rejectionOf(call("water_plant", {}));
+    expect(unknown).toBeInstanceOf(ProtocolError);
+    expect(unknown).toMatchObject({ code: -32_602, message: expect.stringMatching(/water_plant/) });
+    const missing = await rejectionOf(client.request({ method: "prompts/list" }));
+    expect(missing).toMatchObject({ message: expect.stringMatching(/Method not found/) });
+
+    await using reader = await connect(own, mode, await grantToken(own, ["plants:read"]));
+    const forbidden = await rejectionOf(reader.call("remove_plant", { id: "1" }));
+    expect(forbidden).toBeInstanceOf(InsufficientScopeError);
+    expect(forbidden).toMatchObject({ message: 'Insufficient scope: required "plants:write"' });
+    const refused = await rejectionOf(connect(own, mode, "pst_wrong"));
+    expect(refused).toBeInstanceOf(SdkHttpError);
+    expect(refused).toMatchObject({ status: 401 });
   });
 });

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { type Config, resolveConfig, settings } from "../src/config.ts";
 import { parseStoreUrl } from "../src/domain/store-url.ts";
 import { createRoutes, listOperations } from "../src/http/operations.ts";
-import { runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { spawnService } from "./support/command.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { findFreePort } from "./support/postgres-files.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { run } from "./support/shipped.ts";
@@ -23,6 +23,10 @@ const variables = new Set(Object.values(settings).map(({ env }): string => env))
 const findUnknown = (names: readonly string[]): string[] =>
   names.filter((name) => !variables.has(name));
 
+/** Of each line with this name, such as `USER root` or `Restart=always`. */
+const valuesIn = (file: string, name: string): string[] =>
+  [...read(file).matchAll(new RegExp(`^${name}[ =](.*)$`, "gm"))].map(([, value = ""]) => value);
+
 /** Of variables that the service knows. */
 function resolveKnown(given: Readonly<Record<string, string>>): Config {
   expect(findUnknown(Object.keys(given))).toEqual([]);
@@ -32,29 +36,28 @@ function resolveKnown(given: Readonly<Record<string, string>>): Config {
 const drainSecondsOf = ({ drainDelaySeconds, drainSecondsMax }: Config): number =>
   drainDelaySeconds + drainSecondsMax;
 
-interface Dashboard {
-  readonly panels: readonly { readonly targets: readonly { readonly expr: string }[] }[];
-}
+/** As it is written. What it has to be is what the tests say. */
+// oxlint-disable-next-line typescript/no-explicit-any
+type Loose = any;
 
 async function scrape(): Promise<string> {
-  using folder = makeTemporaryFolder();
-  const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, PLANTSTORE_TOKEN: TEST_TOKEN };
-  await runCommand(["token", "create", "--name", "soon", "--expires", "1d"], env);
-  await runCommand(["token", "create", "--name", "later", "--expires", "30d"], env);
+  using at = makeWorkplace();
+  await at.run("token", "create", "--name", "soon", "--expires", "1d");
+  await at.run("token", "create", "--name", "later", "--expires", "30d");
   await using service = await spawnService({
-    ...env,
-    PLANTSTORE_BACKUP_TO: folder.path,
+    ...at.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: at.path,
     PLANTSTORE_PLANTS_MAX: "1000",
     PORT: String(findFreePort()),
   });
-  await sendPlant(service.started.url, { id: 1n, name: "Fern", tag: null });
-  await fetch(`${service.started.url}/readyz`);
+  const { url } = service.started;
+  await sendPlant(url, { id: 1n, name: "Fern", tag: null });
+  await fetch(`${url}/readyz`);
   const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-  const ask = async (): Promise<string> =>
-    (await fetch(`${service.started.url}/metrics`, { headers })).text();
   let text = "";
   await until("a backup is made", async () => {
-    text = await ask();
+    text = await (await fetch(`${url}/metrics`, { headers })).text();
     return text.includes("\nplantstore_backup_bytes ");
   });
   return text;
@@ -63,10 +66,8 @@ async function scrape(): Promise<string> {
 const metrics = await scrape();
 
 test("the metrics say how many, how long and how full", () => {
-  const value = (name: string): number => {
-    const line = metrics.split("\n").find((one) => one.startsWith(`${name} `));
-    return Number(line?.slice(name.length + 1) ?? Number.NaN);
-  };
+  const samples = new Map(metrics.split("\n").map((line) => line.split(" ") as [string, string]));
+  const value = (name: string): number => Number(samples.get(name));
   expect(value("plantstore_ready")).toBe(1);
   expect(value('plantstore_request_seconds_count{method="POST",path="/plants"}')).toBe(1);
   expect(value("plantstore_commit_seconds_count")).toBeGreaterThanOrEqual(1);
@@ -87,12 +88,11 @@ test("the metrics say how many, how long and how full", () => {
 });
 
 test("every metric that the rules and the dashboard name exists", () => {
-  const { panels } = JSON.parse(dashboard) as Dashboard;
-  const expressions = [
-    read(RULES),
-    ...panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
-  ].join("\n");
-  const named = new Set(expressions.match(/\b(?:plantstore|process)_[a-z_]+\b/g));
+  const { panels } = JSON.parse(dashboard);
+  const queries = panels.flatMap(({ targets }: Loose) => targets.map(({ expr }: Loose) => expr));
+  const named = new Set(
+    [read(RULES), ...queries].join("\n").match(/\b(?:plantstore|process)_[a-z_]+\b/g),
+  );
   const known = new Set(
     [...metrics.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name, type]) =>
       type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
@@ -127,9 +127,8 @@ const hasSystemd = Bun.which("systemd-analyze") !== null;
 if (!hasSystemd) process.stderr.write("systemd-analyze is not installed: the unit is only read.\n");
 
 describe("the systemd unit", () => {
-  const unit = read("ops/plantstore.service");
-  const valuesOf = (name: string): string[] =>
-    [...unit.matchAll(new RegExp(`^${name}=(.*)$`, "gm"))].map(([, value = ""]) => value);
+  const unit = "ops/plantstore.service";
+  const valuesOf = (name: string): string[] => valuesIn(unit, name);
 
   test("restarts after a failure, but not after a wrong setting, and gives requests their time", () => {
     expect(valuesOf("Restart")).toEqual(["on-failure"]);
@@ -147,7 +146,10 @@ describe("the systemd unit", () => {
     async () => {
       using folder = makeTemporaryFolder();
       // The commands have to exist where it is verified.
-      const here = unit.replaceAll("/usr/local/bin/plantstore", join(root, "bin/plantstore.cjs"));
+      const here = read(unit).replaceAll(
+        "/usr/local/bin/plantstore",
+        join(root, "bin/plantstore.cjs"),
+      );
       writeFileSync(join(folder.path, "plantstore.service"), here);
       const analyze = (...args: string[]): Promise<string> =>
         run(["systemd-analyze", ...args, "./plantstore.service"], { cwd: folder.path });
@@ -159,35 +161,22 @@ describe("the systemd unit", () => {
   );
 });
 
-describe("the Containerfile", () => {
-  const instructions = read("Containerfile")
-    .split("\n")
-    .filter((line) => /^[A-Z]/.test(line))
-    .map((line) => line.split(/ (.*)/s) as [string, string]);
-  const all = (name: string): string[] =>
-    instructions.filter(([found]) => found === name).map(([, value]) => value);
-
-  test("runs the service without root, on data in a volume, and asks it for its health", () => {
-    expect(all("USER")).toEqual(["65532:65532"]);
-    expect(all("VOLUME")).toEqual(["/data"]);
-    expect(all("STOPSIGNAL")).toEqual(["SIGTERM"]);
-    // Lists of arguments: there is no shell.
-    expect(JSON.parse(all("ENTRYPOINT")[0] ?? "")).toEqual(["/plantstore"]);
-    expect(JSON.parse(all("CMD")[0] ?? "")).toEqual(["serve"]);
-    expect(all("HEALTHCHECK")[0]).toEndWith('CMD ["/plantstore", "health"]');
-    const given = Object.fromEntries(
-      all("ENV").flatMap((line) =>
-        line.split(" ").map((pair) => pair.split("=") as [string, string]),
-      ),
-    );
-    expect(given).toMatchObject({ HOST: "0.0.0.0", DATABASE_URL: "sqlite:/data/plants.db" });
-    resolveKnown(given);
-  });
+test("the Containerfile runs the service without root, on data in a volume, and asks it for its health", () => {
+  const all = (name: string): string[] => valuesIn("Containerfile", name);
+  expect([all("USER"), all("VOLUME"), all("STOPSIGNAL")]).toEqual([
+    ["65532:65532"],
+    ["/data"],
+    ["SIGTERM"],
+  ]);
+  // Lists of arguments: there is no shell.
+  expect(JSON.parse(all("ENTRYPOINT")[0] ?? "")).toEqual(["/plantstore"]);
+  expect(JSON.parse(all("CMD")[0] ?? "")).toEqual(["serve"]);
+  expect(all("HEALTHCHECK")[0]).toEndWith('CMD ["/plantstore", "health"]');
+  const pairs = all("ENV").flatMap((line) => line.split(" "));
+  const given = Object.fromEntries(pairs.map((pair) => pair.split("=") as [string, string]));
+  expect(given).toMatchObject({ HOST: "0.0.0.0", DATABASE_URL: "sqlite:/data/plants.db" });
+  resolveKnown(given);
 });
-
-/** As it is written. What it has to be is what the tests say. */
-// oxlint-disable-next-line typescript/no-explicit-any
-type Loose = any;
 
 describe("the Kubernetes manifests", () => {
   const manifests = Bun.YAML.parse(read("ops/kubernetes.yaml")) as Loose[];
@@ -218,13 +207,12 @@ describe("the Kubernetes manifests", () => {
 
   test("probe paths of the service", () => {
     const paths = createRoutes(listOperations(config)).map(({ path }) => path);
-    const probed = (["startupProbe", "livenessProbe", "readinessProbe"] as const).map(
-      (name) => container[name]?.httpGet,
-    );
-    for (const probe of probed) expect(paths).toContain(probe?.path as string);
-    expect(probed.map((probe) => probe?.port)).toEqual(["http", "http", "http"]);
-    expect(container["readinessProbe"]?.httpGet.path).toBe("/readyz");
-    expect(container["livenessProbe"]?.httpGet.path).toBe("/livez");
+    const { startupProbe, livenessProbe, readinessProbe } = container;
+    expect(livenessProbe.httpGet).toEqual({ path: "/livez", port: "http" });
+    expect(readinessProbe.httpGet).toEqual({ path: "/readyz", port: "http" });
+    expect(startupProbe.httpGet.port).toBe("http");
+    for (const probe of [startupProbe, livenessProbe, readinessProbe])
+      expect(paths).toContain(probe.httpGet.path);
   });
 
   test("run without root, on a file system that cannot be written", () => {
@@ -239,31 +227,23 @@ describe("the Kubernetes manifests", () => {
 });
 
 describe("the compose file", () => {
-  const { services, volumes } = Bun.YAML.parse(read("ops/compose.yaml")) as Loose;
+  // The operator gives the password; the file has none.
+  const text = read("ops/compose.yaml").replaceAll(/\$\{POSTGRES_PASSWORD:\?[^}]+\}/g, "secret");
+  const { services, volumes } = Bun.YAML.parse(text) as Loose;
   const { plantstore, postgres } = services;
-  const fill = (environment: Readonly<Record<string, string>>): Record<string, string> =>
-    Object.fromEntries(
-      Object.entries(environment).map(([name, value]) => [
-        name,
-        value.replace(/\$\{POSTGRES_PASSWORD:\?[^}]+\}/, "secret"),
-      ]),
-    );
 
   test("gives settings that the service understands, and the database of the other service", () => {
-    const resolved = resolveKnown(fill(plantstore.environment));
-    const url = parseStoreUrl(resolved.databaseUrl);
-    const server = fill(postgres.environment);
-    // The operator gives it; the file has none.
-    expect(server["POSTGRES_PASSWORD"]).toBe("secret");
-    expect(url).toMatchObject({
+    const resolved = resolveKnown(plantstore.environment);
+    const {
+      POSTGRES_USER: user,
+      POSTGRES_PASSWORD: password,
+      POSTGRES_DB: database,
+    } = postgres.environment;
+    expect(password).toBe("secret");
+    const hosts = [{ name: "postgres", port: 5432 }];
+    expect(parseStoreUrl(resolved.databaseUrl)).toMatchObject({
       engine: "postgres",
-      target: {
-        hosts: [{ name: "postgres", port: 5432 }],
-        user: server["POSTGRES_USER"],
-        password: server["POSTGRES_PASSWORD"],
-        database: server["POSTGRES_DB"],
-        sslMode: "disable",
-      },
+      target: { hosts, user, password, database, sslMode: "disable" },
     });
     expect(plantstore.ports).toEqual([`127.0.0.1:8080:${resolved.port}`]);
     const graceSeconds = Number.parseInt(plantstore.stop_grace_period, 10);

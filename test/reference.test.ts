@@ -28,71 +28,64 @@ const bodies = [
   "",
 ];
 
-describe("a sample in JavaScript", () => {
-  const echo = Bun.serve({
-    port: 0,
-    hostname: "127.0.0.1",
-    fetch: async (incoming) =>
-      Response.json({
-        url: new URL(incoming.url).search,
-        authorization: incoming.headers.get("authorization"),
-        body: Buffer.from(await incoming.arrayBuffer()).toString("base64"),
-      }),
-  });
-  afterAll(() => echo.stop(true));
+/** Tells what it got; a GET gets one event, and then silence. */
+const server = Bun.serve({
+  port: 0,
+  hostname: "127.0.0.1",
+  idleTimeout: 0,
+  fetch: async (incoming) => {
+    if (incoming.method === "GET")
+      return new Response(
+        new ReadableStream({
+          start: (controller) => controller.enqueue("id: 1\nevent: created\n\n"),
+        }),
+      );
+    return Response.json({
+      url: new URL(incoming.url).search,
+      authorization: incoming.headers.get("authorization"),
+      body: Buffer.from(await incoming.arrayBuffer()).toString("base64"),
+    });
+  },
+});
+afterAll(() => server.stop(true));
 
-  test.each(bodies)("sends %j as it is, to the URL, with the header", async (body) => {
-    const url = new URL(`plants?name=a'b&tag=%22c%22`, echo.url).href;
-    const code = languages.JavaScript({ ...request(body), url });
+test.each(bodies)(
+  "a sample in JavaScript sends %j as it is, to the URL, with the header",
+  async (body) => {
+    const url = new URL(`plants?name=a'b&tag=%22c%22`, server.url);
+    const code = languages.JavaScript({ ...request(body), url: url.href });
     const child = Bun.spawn([process.execPath, "-e", code], { stderr: "inherit" });
     const printed = await new Response(child.stdout).text();
     expect(printed).toStartWith("200 ");
     expect(JSON.parse(printed.slice(4))).toEqual({
-      url: new URL(url).search,
+      url: url.search,
       authorization: `Bearer it's "secret" $HOME \\`,
       body: Buffer.from(body).toString("base64"),
     });
-  });
-});
+  },
+);
 
-/** One event, and then silence. */
-const feed = Bun.serve({
-  port: 0,
-  hostname: "127.0.0.1",
-  idleTimeout: 0,
-  fetch: () =>
-    new Response(
-      new ReadableStream({
-        start: (controller) => controller.enqueue("id: 1\nevent: created\n\n"),
-      }),
-      { headers: { "content-type": "text/event-stream" } },
-    ),
-});
-afterAll(() => feed.stop(true));
-
-describe("a sample that follows changes", () => {
-  const hasRequests =
-    Bun.which("python3") !== null &&
-    Bun.spawnSync(["python3", "-c", "import requests"], { stderr: "ignore" }).success;
-  for (const [name, command] of [
-    ["JavaScript", [process.execPath, "-e"]],
-    ["Python", ["python3", "-c"]],
-  ] as const)
-    test.skipIf(name === "Python" && !hasRequests)(
-      `prints an event before the answer ends: ${name}`,
-      async () => {
-        const code = languages[name]({ ...request(), url: feed.url.href, isStream: true });
-        const child = Bun.spawn([...command, code], { stderr: "inherit" });
-        let printed = "";
-        for await (const chunk of child.stdout) {
-          printed += Buffer.from(chunk).toString();
-          if (printed.includes("event: created\n")) break;
-        }
-        child.kill();
-        expect(printed).toStartWith("200\nid: 1\nevent: created\n");
-      },
-    );
-});
+const hasRequests =
+  Bun.which("python3") !== null &&
+  Bun.spawnSync(["python3", "-c", "import requests"], { stderr: "ignore" }).success;
+for (const [name, command] of [
+  ["JavaScript", [process.execPath, "-e"]],
+  ["Python", ["python3", "-c"]],
+] as const)
+  test.skipIf(name === "Python" && !hasRequests)(
+    `a sample that follows changes prints an event before the answer ends: ${name}`,
+    async () => {
+      const code = languages[name]({ ...request(), url: server.url.href, isStream: true });
+      const child = Bun.spawn([...command, code], { stderr: "inherit" });
+      let printed = "";
+      for await (const chunk of child.stdout) {
+        printed += Buffer.from(chunk).toString();
+        if (printed.includes("event: created\n")) break;
+      }
+      child.kill();
+      expect(printed).toStartWith("200\nid: 1\nevent: created\n");
+    },
+  );
 
 test.each([
   ["curl", "curl -N "],
@@ -102,7 +95,7 @@ test.each([
   expect(languages[name]({ ...request(), isStream: true })).toContain(sign),
 );
 
-/** What a program of this name would be called with. */
+/** What curl would be called with. */
 function runInShell(code: string): string[] {
   const { stdout } = Bun.spawnSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${code}`]);
   return stdout.toString().split("\0").slice(0, -1);
@@ -111,13 +104,9 @@ function runInShell(code: string): string[] {
 describe("a sample for the shell", () => {
   test.each(bodies)("gives curl %j as one word", (body) => {
     const { url, headers } = request();
-    expect(runInShell(languages.curl(request(body)))).toEqual([
-      url,
-      "-H",
-      headers.map((header) => header.join(": ")).join(),
-      "--data-raw",
-      body,
-    ]);
+    const header = headers.map((pair) => pair.join(": ")).join();
+    const words = [url, "-H", header, "--data-raw", body];
+    expect(runInShell(languages.curl(request(body)))).toEqual(words);
   });
 
   test("names the method where curl would choose another", () => {

@@ -1,47 +1,57 @@
-/** The SQLite engine alone: its file, its schema and its neighbours. */
+/** The SQLite engine alone: its file, its schema, its threads and its neighbours. */
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { type Config, resolveConfig } from "../src/config.ts";
 import { createCounter } from "../src/store/sql-store.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import type { CountPage } from "../src/domain/page.ts";
 import { formatStoredPlants, type Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
+import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
+  APPLICATION_ID,
   getSchemaVersion,
   migrations,
   openDatabase,
+  openReadOnly,
   readStore,
 } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
+import {
+  createCaller,
+  decodeBatch,
+  encodeBatch,
+  startStoreThreads,
+} from "../src/store/sqlite/thread.ts";
+import type { Write } from "../src/store/sqlite/writer.ts";
+import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
 import { changesIn } from "./support/plants.ts";
 import { alter, makeStore, readFolder, readMainFile, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
-const limits = {
-  queueLengthMax: 1000,
-  queueSecondsMax: 5,
-  countSecondsMax: 60,
-  batchLengthMax: 100,
-  scanRowsMax: 1000,
-  changesDays: 7,
-  trimSeconds: 60,
-};
+const { config } = resolveConfig({}, {});
 const plant = { id: 1n, name: "a", tag: undefined };
+
+/** Closed at the end of the test, if not before. */
+function openStore(path: string, limits: Partial<Config> = {}) {
+  const store = openAlone(path, { ...config, countSecondsMax: 60, ...limits });
+  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
+}
 
 describe("opening a store", () => {
   test("makes the folder and the file, readable by the owner alone, and keeps what is there", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/new/folder/plants.db`;
     for (const outcome of ["created", "replayed"] as const) {
-      const store = openAlone(path, limits);
+      await using store = openStore(path);
       expect(await store.createPlant(plant)).toBe(outcome);
-      await store.close();
     }
     expect(statSync(`${folder.path}/new`).mode & 0o777).toBe(0o700);
     expect(statSync(path).mode & 0o777).toBe(0o600);
@@ -53,6 +63,7 @@ describe("opening a store", () => {
     );
     expect(ask("PRAGMA journal_mode")).toBe("wal");
     expect(ask("PRAGMA user_version")).toBe(migrations.length);
+    expect(ask("PRAGMA application_id")).toBe(APPLICATION_ID);
   });
 
   test.each<[what: string, (path: string) => void, says: string]>([
@@ -70,9 +81,8 @@ describe("opening a store", () => {
     using at = makeWorkplace();
     make(at.store);
     const before = readFolder(at.path);
-    const open = () => openAlone(at.store, limits);
-    expect(open).toThrow(StoreOpenError);
-    expect(open).toThrow(says);
+    expect(() => openStore(at.store)).toThrow(StoreOpenError);
+    expect(() => openStore(at.store)).toThrow(says);
     expect(readFolder(at.path)).toEqual(before);
   });
 
@@ -85,10 +95,9 @@ describe("opening a store", () => {
     ];
     for (const version of ["3.9.2", "3.43.2", "3.51.2"])
       for (const open of opens) {
+        const says = `SQLite ${version} is too old: a bug in it can damage the store.`;
         expect(() => open(version)).toThrow(StoreOpenError);
-        expect(() => open(version)).toThrow(
-          `SQLite ${version} is too old: a bug in it can damage the store.`,
-        );
+        expect(() => open(version)).toThrow(says);
       }
     expect(existsSync(`${folder.path}/data`)).toBe(false);
     for (const version of ["3.51.3", "3.52.0", "3.100.0", "4.0.0"])
@@ -109,7 +118,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
 
   /** The predecessor has not synced its plant, and has it open still, so nothing has folded its log in. */
   async function leavePlant(path: string, before: (db: Database) => void = () => undefined) {
-    await openAlone(path, limits).close();
+    await openStore(path).close();
     const predecessor = new Database(path);
     predecessor.run("PRAGMA synchronous = OFF");
     before(predecessor);
@@ -123,11 +132,10 @@ describe("a plant that a crashed predecessor left in the log", () => {
   test.each(Object.keys(reads))("is in the main file before %s shows it", async (name) => {
     using at = makeWorkplace();
     using predecessor = await leavePlant(at.store);
-    const store = openAlone(at.store, limits);
+    await using store = openStore(at.store);
     await reads[name]?.(store);
     expect(readMainFile(at.store)).toEqual(logged);
     expect(predecessor.query("PRAGMA synchronous").get()).toEqual({ synchronous: 0 });
-    await store.close();
   });
 
   test("is not shown while an older reader keeps it out of the main file; tokens are", async () => {
@@ -137,18 +145,17 @@ describe("a plant that a crashed predecessor left in the log", () => {
       reader.run("BEGIN");
       reader.query("SELECT count(*) FROM plants").get();
     });
-    const store = openAlone(at.store, { ...limits, queueSecondsMax: 0.5 });
+    await using store = openStore(at.store, { queueSecondsMax: 0.5 });
     expect(await readTokens(store)).toEqual([]);
     const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
     expect(await store.createToken(token)).toBe(true);
-    for (const read of Object.values(reads))
-      expect(await rejectionOf(read(store))).toMatchObject({ reason: "store_busy" });
-    expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
+    const refused = Object.values(reads).map((read) => rejectionOf(read(store)));
+    for (const refusal of [...refused, rejectionOf(store.createPlant(plant))])
+      expect(await refusal).toMatchObject({ reason: "store_busy" });
     reader.run("COMMIT");
     expect(await store.findPlant(1n)).toMatchObject({ name: "a" });
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "id_taken" });
     predecessor.close();
-    await store.close();
   });
 
   test("is shown while a reader of the newest state, such as a backup, only delays writes", async () => {
@@ -157,20 +164,19 @@ describe("a plant that a crashed predecessor left in the log", () => {
     using predecessor = await leavePlant(at.store);
     reader.run("BEGIN");
     reader.query("SELECT count(*) FROM plants").get();
-    const store = openAlone(at.store, { ...limits, queueSecondsMax: 1 });
+    await using store = openStore(at.store, { queueSecondsMax: 1 });
     for (const read of Object.values(reads)) await read(store);
     expect(readMainFile(at.store)).toEqual(logged);
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
     reader.run("COMMIT");
     expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
     predecessor.close();
-    await store.close();
   });
 });
 
 test("of a token its hash is in the file, and nothing else of it", async () => {
   using at = makeWorkplace();
-  const store = openAlone(at.store, limits);
+  await using store = openStore(at.store);
   const token = mintToken();
   const made = toRecord(token, { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
   expect(await store.createToken(made)).toBe(true);
@@ -186,21 +192,16 @@ test("GET /plants leaves nothing open that would keep the log from being folded 
   await send(service, "GET", "/plants?limit=1");
   await send(service, "GET", "/plants?limit=1&tag=t&order=desc");
   await send(service, "GET", "/plants?limit=1&name=n");
-  const other = new Database(service.database.path);
+  using other = new Database(service.database.path);
   expect(other.query("PRAGMA wal_checkpoint(TRUNCATE)").get()).toMatchObject({ busy: 0 });
-  other.close();
 });
 
-test.each([
-  ["the file", "plants.db"],
-  ["the log", "plants.db-wal"],
-  ["the folder", ""],
-])(
-  "a store from which %s is taken away acknowledges nothing until it is back",
-  async (_what, name) => {
+test.each(["plants.db", "plants.db-wal", ""])(
+  "a store from whose folder %j is taken away acknowledges nothing until it is back",
+  async (name) => {
     using folder = makeTemporaryFolder();
     const data = `${folder.path}/data`;
-    const store = openAlone(`${data}/plants.db`, limits);
+    await using store = openStore(`${data}/plants.db`);
     await store.createPlant(plant);
     const expectUnavailable = async (): Promise<void> => {
       for (const write of [store.createPlant({ ...plant, id: 2n }), store.probe()])
@@ -218,7 +219,6 @@ test.each([
     rmSync(taken);
     renameSync(elsewhere, taken);
     expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
-    await store.close();
     expect(readPlants(`${data}/plants.db`).map(({ id }) => id)).toEqual([1n, 2n]);
   },
 );
@@ -227,11 +227,10 @@ const COUNT_MS_MAX = 60_000;
 
 test("a page of plants is read at once: its answer holds memory before another request reads a page", async () => {
   using at = makeWorkplace();
-  const store = openAlone(at.store, limits);
+  await using store = openStore(at.store);
   await store.createPlant(plant);
   const page = store.readPlants({ after: undefined, order: "asc", limit: 100 }, "json");
   expect(page).toEqual({ text: formatStoredPlants([plant]), next: undefined });
-  await store.close();
 });
 
 test("a count is shared by those that ask with the same filter, and by no others", async () => {
@@ -268,7 +267,7 @@ test.each(["ABORT", "FAIL"])(
   "a plant that a trigger refuses fails alone, and the journal has its neighbours: %s",
   async (action) => {
     using at = makeWorkplace();
-    const store = openAlone(at.store, limits);
+    await using store = openStore(at.store);
     using db = new Database(at.store);
     db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
       BEGIN SELECT RAISE(${action}, 'refused'); END`);
@@ -280,13 +279,12 @@ test.each(["ABORT", "FAIL"])(
       await store.readChanges({ after: 0, limit: 100, id: undefined, types: undefined }),
     );
     expect(changes.map(({ id }) => id)).toEqual(made);
-    await store.close();
   },
 );
 
 test("of plants that are created together, each has its outcome: made, there, taken, or over the quota", async () => {
   using at = makeWorkplace();
-  const store = openAlone(at.store, { ...limits, plantsMax: 24 });
+  await using store = openStore(at.store, { plantsMax: 24 });
   const many = (first: number, count: number): Plant[] =>
     Array.from({ length: count }, (_, index) => ({ ...plant, id: BigInt(first + index) }));
   const create = async (plants: readonly Plant[]): Promise<string[]> =>
@@ -294,17 +292,70 @@ test("of plants that are created together, each has its outcome: made, there, ta
       outcome instanceof Refusal ? outcome.reason : outcome,
     );
   expect(await create(many(0, 20))).toEqual(many(0, 20).map(() => "created"));
-  const known = [
-    { ...plant, id: 3n },
-    { ...plant, id: 21n, name: "b" },
-  ];
-  expect(await create([...many(20, 2), ...known])).toEqual([
-    "created",
-    "created",
-    "replayed",
-    "id_taken",
-  ]);
+  const mixed = [...many(20, 2), ...many(3, 1), { ...plant, id: 21n, name: "b" }];
+  expect(await create(mixed)).toEqual(["created", "created", "replayed", "id_taken"]);
   expect(await create(many(22, 4))).toEqual(["created", "created", "store_full", "store_full"]);
-  await store.close();
   expect(readPlants(at.store).map(({ id }) => Number(id))).toEqual([...Array(24).keys()]);
+});
+
+const create = (id: bigint): Write => ({
+  kind: "create",
+  id,
+  by: undefined,
+  plant: { ...plant, id },
+});
+
+test("a batch arrives as it was sent: every kind of write, any id and text", () => {
+  const [safe, max] = [2n ** 53n, 2n ** 63n];
+  const writes = [0n, -7n, safe - 1n, safe + 1n, -safe - 1n, max - 1n, -max].flatMap(
+    (id): Write[] => [
+      create(id),
+      {
+        kind: "replace",
+        id,
+        by: "é",
+        plant: { id, name: '"\\\u2028🌱', tag: "" },
+        condition: { noneMatch: ['"a"', '"b"'] },
+      },
+      { kind: "remove", id, by: "till", plant: undefined, condition: { match: "any" } },
+      { kind: "run", concernsPlants: false, statements: [["SELECT $1", "x", 1, null]] },
+    ],
+  );
+  const batch = { deadlineMs: 1_767_225_605_000.25, writes };
+  expect(decodeBatch(encodeBatch(writes, batch.deadlineMs))).toEqual(batch);
+});
+
+test("the store thread commits what is in time, and drops a batch that is late", async () => {
+  using at = makeWorkplace();
+  const threads = await startStoreThreads(at.store, config, 2);
+  const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
+  const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
+  expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
+  const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
+  expect(await inTime).toEqual(["created", "replayed"]);
+  await threads.close();
+  expect(readPlants(at.store).map(({ id }) => id)).toEqual([2n]);
+});
+
+test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
+  using at = makeWorkplace();
+  makeStore(at.store, 20_000, "n".repeat(1_000));
+  const to = at.file("copy.db");
+  writeFileSync(to, "");
+  const ending = new AbortController();
+  const copying = copyOnThread({ from: at.store, to, verifyFirst: false }, ending.signal);
+  await until("the copy has begun", () => statSync(to).size > 0);
+  ending.abort();
+  await copying.catch(() => undefined);
+  alter(at.store, "BEGIN IMMEDIATE");
+  // What cannot lock the store for writing cannot be ended while it does.
+  using reader = openReadOnly(at.store);
+  expect(() => reader.run("DELETE FROM plants")).toThrow("readonly");
+  const threads = await startStoreThreads(at.store, config, 1);
+  const [reads] = threads.links.map((link) => createCaller(link.reads));
+  const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
+  for (let count = 0; count < 100; count++)
+    reads?.ask({ kind: "count", query }).catch(() => undefined);
+  await threads.close();
+  alter(at.store, "BEGIN IMMEDIATE");
 });

@@ -11,6 +11,7 @@ const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
 const sources = [...list("client/*.ts"), ...list("{src,console,reference}/**/*.{ts,tsx}")];
 const tests = list("test/**/*.ts");
+const neutral = list("test/{contract,http}/*.test.ts");
 
 /** The files of the project that a file imports, types included; an import on demand is none. */
 const listImports = (file: string): string[] =>
@@ -41,6 +42,7 @@ const folderOf = (path: string): string =>
 describe("every source file", () => {
   test("exists, and so does each folder in the table of layers", () => {
     expect(sources.length).toBeGreaterThan(20);
+    expect(neutral.length).toBeGreaterThan(10);
     const folders = new Set(sources.map(folderOf).filter((folder) => folder !== "."));
     expect([...folders].toSorted()).toEqual(Object.keys(mayImport).toSorted());
   });
@@ -52,9 +54,8 @@ describe("every source file", () => {
       const targets = listImports(file).filter((path) =>
         /^(src|client|console)\/(?!tick\.ts$)/.test(path),
       );
-      for (const path of targets.filter((target) => folderOf(target) !== folder)) {
+      for (const path of targets.filter((target) => folderOf(target) !== folder))
         expect(mayImport[folder]).toContain(folderOf(path));
-      }
     },
   );
 });
@@ -65,11 +66,8 @@ test.each([...sources, ...tests])("%s is one thing with a name", (file) => {
   expect(file).not.toMatch(/utils|helpers|common|manager/);
 });
 
-test("tick.ts imports nothing, so every folder may import it", () => {
+test("tick.ts imports nothing, so every folder may import it, and config.ts the domain alone", () => {
   expect(listImports("src/tick.ts")).toEqual([]);
-});
-
-test("config.ts imports from the domain alone", () => {
   for (const path of listImports("src/config.ts")) expect(path).toStartWith("src/domain/");
 });
 
@@ -87,29 +85,19 @@ test("no file imports itself through others", () => {
   expect([...sources, ...tests].flatMap((file) => findCycle(file, []) ?? [])).toEqual([]);
 });
 
-describe("a test that runs over every engine", () => {
-  const neutral = list("test/{contract,http}/*.test.ts");
-
-  test("exists", () => expect(neutral.length).toBeGreaterThan(10));
-
-  test.each(neutral)("%s knows none of them", (file) => {
-    const text = read(file);
-    const imports = [...text.matchAll(/from "([^"]+)"/g)].map(([, path = ""]) => path);
-    expect(imports.filter((path) => /sqlite|postgres/.test(path))).toEqual([]);
-    expect(text).not.toMatch(/(sqlite|postgres(ql)?):/);
-    expect(imports.join("\n")).toMatch(/support\/(database|service)\.ts$/m);
-  });
+test.each(neutral)("%s runs over every engine, and knows none of them", (file) => {
+  const text = read(file);
+  const imports = [...text.matchAll(/from "([^"]+)"/g)].map(([, path = ""]) => path);
+  expect(imports.filter((path) => /sqlite|postgres/.test(path))).toEqual([]);
+  expect(text).not.toMatch(/(sqlite|postgres(ql)?):/);
+  expect(imports.join("\n")).toMatch(/support\/(database|service)\.ts$/m);
 });
 
-describe("the documents", () => {
-  const documents = [...list("docs/*.md"), "README.md", "CONTRIBUTING.md", "SECURITY.md"];
-
-  test.each(documents)("%s names no file of the project that does not exist", (file) => {
-    const named = [
-      ...read(file).matchAll(/`((?:src|client|test|bench|scripts|ops|bin)\/[\w./-]*)`/g),
-    ];
-    expect(
-      named.map(([, path = ""]) => path).filter((path) => !existsSync(join(root, path))),
-    ).toEqual([]);
-  });
-});
+test.each([...list("docs/*.md"), "README.md", "CONTRIBUTING.md", "SECURITY.md"])(
+  "%s names no file of the project that does not exist",
+  (file) => {
+    const named = read(file).matchAll(/`((?:src|client|test|bench|scripts|ops|bin)\/[\w./-]*)`/g);
+    const paths = [...named].map(([, path = ""]) => path);
+    expect(paths.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+  },
+);

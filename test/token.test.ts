@@ -1,151 +1,138 @@
 /** plantstore token: in a store, and through a running service. */
 
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, spawnService } from "./support/command.ts";
 import { makeWorkplace } from "./support/folder.ts";
-import { grantToken, startService, TEST_TOKEN } from "./support/service.ts";
+import { grantToken, sendPlant, startService, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
-const create = (url: string, token: string, plant: object): Promise<Response> =>
-  fetch(`${url}/plants`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(plant),
+const plant = { id: 1n, name: "a", tag: null };
+
+test("token create, list and revoke work on the store while the service runs; list shows the last use", async () => {
+  using at = makeWorkplace();
+  await using service = await spawnService(at.env);
+  const { url } = service.started;
+  const list = async (): Promise<Record<string, unknown>[]> =>
+    JSON.parse((await at.run("token", "list", "--json")).stdout) as [];
+
+  const given = ["--name", "till", "--scopes", "plants:write", "--expires", "90d"];
+  const made = await at.run("token", "create", ...given);
+  expect(made.exitCode).toBe(0);
+  const token = made.stdout.trim();
+  expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
+  expect((await sendPlant(url, plant, token)).status).toBe(200);
+
+  const listed = await list();
+  expect(listed.map((row) => row["name"])).toEqual(["first", "till"]);
+  expect(listed[1]).toMatchObject({
+    prefix: token.slice(0, 10),
+    scopes: ["plants:write"],
+    revoked: null,
   });
+  expect(JSON.stringify(listed)).not.toContain(token);
 
-describe("plantstore token", () => {
-  test("create, list and revoke work on the store while the service runs; list shows the last use", async () => {
-    using at = makeWorkplace();
-    await using service = await spawnService(at.env);
-    const { url } = service.started;
-    const list = async (): Promise<Record<string, unknown>[]> =>
-      JSON.parse((await runCommand(["token", "list", "--json"], at.env)).stdout) as [];
+  const revoked = await at.run("token", "revoke", token.slice(0, 10));
+  expect(revoked.stdout).toStartWith("Revoked till ");
+  const isRefused = async () => (await sendPlant(url, plant, token)).status === 401;
+  await until("the token is refused", isRefused);
+  // Uses are written down at the latest when the service stops.
+  service.kill("SIGTERM");
+  await service.exited;
+  const [first, till] = await list();
+  expect(Date.now() - Date.parse(String(till?.["lastUsed"]))).toBeLessThan(3_600_000);
+  expect(first?.["lastUsed"]).toBeNull();
+  const { stdout } = await at.run("token", "list");
+  expect(stdout).toMatch(/^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m);
+  expect(stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
+});
 
-    const made = await runCommand(
-      ["token", "create", "--name", "till", "--scopes", "plants:write", "--expires", "90d"],
-      at.env,
-    );
-    expect(made.exitCode).toBe(0);
-    const token = made.stdout.trim();
-    expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
-    expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
-
-    const listed = await list();
-    expect(listed.map((row) => row["name"])).toEqual(["first", "till"]);
-    expect(listed[1]).toMatchObject({
-      prefix: token.slice(0, 10),
-      scopes: ["plants:write"],
-      revoked: null,
-    });
-    expect(JSON.stringify(listed)).not.toContain(token);
-
-    const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], at.env);
-    expect(revoked.stdout).toStartWith("Revoked till ");
-    await until(
-      "the token is refused",
-      async () => (await create(url, token, { id: 1, name: "a" })).status === 401,
-    );
-    // Uses are written down at the latest when the service stops.
-    service.kill("SIGTERM");
-    await service.exited;
-    const [first, till] = await list();
-    expect(Date.now() - Date.parse(String(till?.["lastUsed"]))).toBeLessThan(3_600_000);
-    expect(first?.["lastUsed"]).toBeNull();
-    const table = await runCommand(["token", "list"], at.env);
-    expect(table.stdout).toMatch(
-      /^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m,
-    );
-    expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
+test("token create, list and revoke work through a service, on a machine without the store", async () => {
+  await using service = await startService();
+  const manage = (...args: string[]): ReturnType<typeof runCommand> =>
+    runCommand(["token", ...args, "--url", service.url], { PLANTSTORE_TOKEN: TEST_TOKEN });
+  const made = await manage("create", "--name", "till", "--expires", "90d");
+  expect(made).toMatchObject({ exitCode: 0, stderr: "" });
+  const token = made.stdout.trim();
+  expect((await sendPlant(service.url, plant, token)).status).toBe(200);
+  expect(await manage("create", "--name", "till")).toMatchObject({
+    exitCode: 1,
+    stderr: expect.stringContaining('A token named "till" is in use'),
   });
-
-  test("create, list and revoke work through a service, on a machine without the store", async () => {
-    await using service = await startService();
-    const manage = (...args: string[]): ReturnType<typeof runCommand> =>
-      runCommand(["token", ...args, "--url", service.url], { PLANTSTORE_TOKEN: TEST_TOKEN });
-    const made = await manage("create", "--name", "till", "--expires", "90d");
-    expect(made).toMatchObject({ exitCode: 0, stderr: "" });
-    const token = made.stdout.trim();
-    expect((await create(service.url, token, { id: 1, name: "a" })).status).toBe(200);
-    expect(await manage("create", "--name", "till")).toMatchObject({
-      exitCode: 1,
-      stderr: expect.stringContaining('A token named "till" is in use'),
-    });
-    expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
-    expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
-    expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
-      { name: "till", revoked: expect.any(String) },
-    ]);
-    const asTill = { PLANTSTORE_TOKEN: await grantToken(service, plantScopes) };
-    expect(await runCommand(["token", "list", "--url", service.url], asTill)).toMatchObject({
-      exitCode: 1,
-      stderr: expect.stringContaining("lacks the scope tokens:manage"),
-    });
-  });
-
-  test("what is wrong is refused and changes nothing", async () => {
-    using at = makeWorkplace();
-    await runCommand(["token", "create", "--name", "till"], at.env);
-    for (const [args, exitCode, says] of [
-      [`create --name ${"a".repeat(65)}`, 2, "--name"],
-      ["create --name a --scopes plants:eat", 2, 'got "plants:eat"'],
-      ["create --name a --expires 90", 2, 'got the string "90"'],
-      ["create --name a --expires 2020-01-31", 2, "a date or time in the future"],
-      ["create --name a --rate 100/day", 2, "--rate: "],
-      ["revoke missing", 1, "No token in use has the name or prefix"],
-      ["revoke pst_", 1, "No token in use has the name or prefix"],
-    ] as const)
-      expect([args, await runCommand(["token", ...args.split(" ")], at.env)]).toEqual([
-        args,
-        { exitCode, stdout: "", stderr: expect.stringContaining(says) },
-      ]);
-    const { stdout } = await runCommand(["token", "list", "--json"], at.env);
-    expect(JSON.parse(stdout)).toMatchObject([{ name: "till", revoked: null }]);
-  });
-
-  test("create --json prints the token and its facts", async () => {
-    using at = makeWorkplace();
-    const given = ["--name", "till", "--expires", "2090-01-31T18:00:30+02:00", "--rate", "100/s"];
-    const made = await runCommand(["token", "create", ...given, "--json"], at.env);
-    const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
-    expect(token).toMatch(/^pst_/);
-    expect(facts).toEqual({
-      id: expect.stringMatching(/^[0-9a-f]{16}$/),
-      name: "till",
-      prefix: String(token).slice(0, 10),
-      scopes: ["plants:read", "plants:write"],
-      created: expect.any(String),
-      expires: "2090-01-31T16:00:30.000Z",
-      lastUsed: null,
-      rate: "100/s",
-      revoked: null,
-    });
-    const { stdout } = await runCommand(["token", "list"], at.env);
-    expect(stdout).toMatch(/RATE +STATE\ntill .* 100\/s +active/);
-  });
-
-  test.skipIf(!existsSync("/dev/full")).each([
-    ["a full disk", '"$0" token create --name till > /dev/full'],
-    // The fifo has had a reader, which is gone.
-    [
-      "a pipe without a reader",
-      'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till',
-    ],
-  ])("create into %s fails, and says so", async (_, script) => {
-    using at = makeWorkplace();
-    openDatabase(at.store).close();
-    const { exitCode, stderr } = await runScript(script, at.env, at.path);
-    expect(exitCode).toBe(1);
-    expect(stderr).toMatch(
-      /^plantstore: The secret could not be written, and cannot be shown again: standard output: (no space left on device|broken pipe)\.\n$/,
-    );
+  expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
+  expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
+  expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
+    { name: "till", revoked: expect.any(String) },
+  ]);
+  const asTill = { PLANTSTORE_TOKEN: await grantToken(service, plantScopes) };
+  expect(await runCommand(["token", "list", "--url", service.url], asTill)).toMatchObject({
+    exitCode: 1,
+    stderr: expect.stringContaining("lacks the scope tokens:manage"),
   });
 });
 
-test("list shows every token, oldest first, however many pages the service has", async () => {
+test("token: what is wrong is refused and changes nothing", async () => {
+  using at = makeWorkplace();
+  await at.run("token", "create", "--name", "till");
+  for (const [args, exitCode, says] of [
+    [`create --name ${"a".repeat(65)}`, 2, "--name"],
+    ["create --name a --scopes plants:eat", 2, 'got "plants:eat"'],
+    ["create --name a --expires 90", 2, 'got the string "90"'],
+    ["create --name a --expires 2020-01-31", 2, "a date or time in the future"],
+    ["create --name a --rate 100/day", 2, "--rate: "],
+    ["revoke missing", 1, "No token in use has the name or prefix"],
+    ["revoke pst_", 1, "No token in use has the name or prefix"],
+  ] as const)
+    expect([args, await at.run("token", ...args.split(" "))]).toEqual([
+      args,
+      { exitCode, stdout: "", stderr: expect.stringContaining(says) },
+    ]);
+  const { stdout } = await at.run("token", "list", "--json");
+  expect(JSON.parse(stdout)).toMatchObject([{ name: "till", revoked: null }]);
+});
+
+test("token create --json prints the token and its facts", async () => {
+  using at = makeWorkplace();
+  const given = ["--name", "till", "--expires", "2090-01-31T18:00:30+02:00", "--rate", "100/s"];
+  const made = await at.run("token", "create", ...given, "--json");
+  const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
+  expect(token).toMatch(/^pst_/);
+  expect(facts).toEqual({
+    id: expect.stringMatching(/^[0-9a-f]{16}$/),
+    name: "till",
+    prefix: String(token).slice(0, 10),
+    scopes: ["plants:read", "plants:write"],
+    created: expect.any(String),
+    expires: "2090-01-31T16:00:30.000Z",
+    lastUsed: null,
+    rate: "100/s",
+    revoked: null,
+  });
+  const { stdout } = await at.run("token", "list");
+  expect(stdout).toMatch(/RATE +STATE\ntill .* 100\/s +active/);
+});
+
+test.skipIf(!existsSync("/dev/full")).each([
+  ["a full disk", '"$0" token create --name till > /dev/full'],
+  // The fifo has had a reader, which is gone.
+  [
+    "a pipe without a reader",
+    'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till',
+  ],
+])("token create into %s fails, and says so", async (_, script) => {
+  using at = makeWorkplace();
+  openDatabase(at.store).close();
+  const { exitCode, stderr } = await runScript(script, at.env, at.path);
+  expect(exitCode).toBe(1);
+  expect(stderr).toMatch(
+    /^plantstore: The secret could not be written, and cannot be shown again: standard output: (no space left on device|broken pipe)\.\n$/,
+  );
+});
+
+test("token list shows every token, oldest first, however many pages the service has", async () => {
   await using service = await startService();
   const names = Array.from({ length: 1_100 }, (_, index) => `t${index}`);
   await service.store.adoptTokens(

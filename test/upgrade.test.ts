@@ -9,6 +9,7 @@ import { migrations } from "../src/store/sqlite/database.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
+import { sendPlant } from "./support/service.ts";
 
 const frozen = join(import.meta.dir, "frozen");
 const files = [...new Glob("sqlite-schema-*.db.gz").scanSync(frozen)].toSorted();
@@ -25,17 +26,16 @@ test("there is a store of every schema, but perhaps the newest: a release keeps 
   expect([all, all.slice(0, -1)]).toContainEqual(files.map(schemaOf));
 });
 
-describe.each(files)("%s", (file) => {
-  test("is served with its plants and its token, and takes another plant", async () => {
+test.each(files)(
+  "%s is served with its plants and its token, and takes another plant",
+  async (file) => {
     using at = await openFrozen(file);
     await using service = await spawnService(at.env);
     const { url } = service.started;
-    const headers = {
-      authorization: `Bearer ${FROZEN_TOKEN}`,
-      "content-type": "application/json",
+    const read = async (path: string, accept = "application/json"): Promise<string> => {
+      const headers = { authorization: `Bearer ${FROZEN_TOKEN}`, accept };
+      return (await fetch(url + path, { headers })).text();
     };
-    const read = async (path: string, accept = "application/json"): Promise<string> =>
-      (await fetch(url + path, { headers: { ...headers, accept } })).text();
     expect(await read("/plants")).toBe(
       '[{"id":-9223372036854775808,"name":"","tag":""},' +
         '{"id":1,"name":"Monstera deliciosa","tag":"tropical"},' +
@@ -45,13 +45,13 @@ describe.each(files)("%s", (file) => {
     // A page of a search may end early, a stream does not.
     const found = await read("/plants?name=gr%C3%B6%C3%9F", "application/x-ndjson");
     expect(found).toContain('"id":9223372036854775807');
-    const body = '{"id":2,"name":"Fern"}';
-    expect((await fetch(`${url}/plants`, { method: "POST", headers, body })).status).toBe(200);
+    const fern = { id: 2n, name: "Fern", tag: null };
+    expect((await sendPlant(url, fern, FROZEN_TOKEN)).status).toBe(200);
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
-    expect(await runCommand(["check"], at.env)).toMatchObject({ exitCode: 0 });
-  });
-});
+    expect(await at.run("check")).toMatchObject({ exitCode: 0 });
+  },
+);
 
 describe("a migration", () => {
   const warning = /changes from 1 to 2\. The previous version of plantstore cannot open/;
@@ -65,21 +65,18 @@ describe("a migration", () => {
       expect([exitCode, stderr]).toEqual([0, expect.stringMatching(warning)]);
       // Once: the schema is the newest now.
       expect((await runCommand(["migrate"], env)).stderr).toBe("");
-      expect((await runCommand(["check"], at.env)).stderr).toContain("A newer plantstore wrote it");
+      expect((await at.run("check")).stderr).toContain("A newer plantstore wrote it");
     },
   );
 
-  test("is announced by a dry run, which changes nothing", async () => {
+  test("is announced by a dry run, which changes nothing; that of a new store is not", async () => {
     using at = await openFrozen("sqlite-schema-1.db.gz");
     for (let run = 0; run < 2; run++) {
       const { stdout } = await runCommand(["migrate", "--dry-run"], { ...at.env, ...FURTHER_STEP });
       expect(stdout).toStartWith("-- The schema of ");
       expect(stdout).toMatch(warning);
     }
-  });
-
-  test("of a new store is not announced", async () => {
-    using at = makeWorkplace();
-    expect((await runCommand(["migrate"], at.env)).stderr).toBe("");
+    using empty = makeWorkplace();
+    expect((await empty.run("migrate")).stderr).toBe("");
   });
 });

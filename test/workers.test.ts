@@ -9,12 +9,13 @@ import { findFreePort } from "./support/postgres-files.ts";
 
 const isLinux = process.platform === "linux";
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+const fern = { id: 1n, name: "fern", tag: null };
 
 /** Sends the same plant until a service listens; that service has to answer. */
 async function createWhenListening(url: string): Promise<number> {
   for (;;)
     try {
-      return (await sendPlant(url, { id: 1n, name: "fern", tag: null })).status;
+      return (await sendPlant(url, fern)).status;
     } catch {
       await Bun.sleep(1);
     }
@@ -52,9 +53,7 @@ describe.skipIf(!isLinux)("several threads", () => {
     const few = ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
     try {
       await using service = await spawnService(env, few);
-      expect(
-        (await sendPlant(service.started.url, { id: 1n, name: "fern", tag: null })).status,
-      ).toBe(200);
+      expect((await sendPlant(service.started.url, fern)).status).toBe(200);
     } catch (error) {
       expect((error as Error).message).toContain("exit 1): plantstore: ");
     }

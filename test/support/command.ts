@@ -32,9 +32,10 @@ function environment(given: Readonly<Record<string, string>>): Record<string, st
 export async function runCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
-  { stdin = null as Blob | null, wrapper = [] as readonly string[] } = {},
+  { stdin = null as Blob | null, wrapper = [] as readonly string[], cwd = process.cwd() } = {},
 ): Promise<Finished> {
   const child = Bun.spawn([...wrapper, ...commandOf(env), ...args], {
+    cwd,
     env: environment(env),
     stdin,
     stdout: "pipe",

@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type Finished, runCommand } from "./command.ts";
 
 export interface TemporaryFolder extends Disposable {
   readonly path: string;
@@ -19,6 +20,8 @@ export interface Workplace extends TemporaryFolder {
   readonly store: string;
   /** What makes it the store of a command. */
   readonly env: Readonly<Record<string, string>>;
+  /** A command on the store, in the folder: names of its files are paths. */
+  readonly run: (...args: readonly string[]) => Promise<Finished>;
 }
 
 /** With these files, by name. */
@@ -27,7 +30,9 @@ export function makeWorkplace(files: Readonly<Record<string, string>> = {}): Wor
   const file = (name: string): string => `${folder.path}/${name}`;
   for (const [name, text] of Object.entries(files)) writeFileSync(file(name), text);
   const store = file("plants.db");
-  return { ...folder, file, store, env: { DATABASE_URL: `sqlite:${store}` } };
+  const env = { DATABASE_URL: `sqlite:${store}` };
+  const run = (...args: readonly string[]) => runCommand(args, env, { cwd: folder.path });
+  return { ...folder, file, store, env, run };
 }
 
 /** Plants as NDJSON, with ids from `first` on. */

@@ -137,12 +137,9 @@ export async function readError(
   return { status: response.status, error, message };
 }
 
-export function sendPlant(url: string, plant: StoredPlant): Promise<Response> {
-  return fetch(`${url}/plants`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-    body: toBody(plant),
-  });
+export function sendPlant(url: string, plant: StoredPlant, token = TEST_TOKEN): Promise<Response> {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  return fetch(`${url}/plants`, { method: "POST", headers, body: toBody(plant) });
 }
 
 /** A new token in the store. */
