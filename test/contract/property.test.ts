@@ -1,18 +1,15 @@
 /** What holds for every plant, and not only for those that someone thought of. `npm run torture -- fuzz` has any body. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { anyBody, anyPlant } from "../support/arbitrary.ts";
 import { engine } from "../support/database.ts";
 import { runsFactor } from "../support/long.ts";
 import { isReplay, type StoredPlant } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
-import { startService } from "../support/service.ts";
+import { startShared } from "../support/service.ts";
 
-const service = await startService({ PLANTSTORE_LOG_LEVEL: "error" });
-const { database } = service;
-
-afterAll(() => service[Symbol.asyncDispose]());
+const service = await startShared({ PLANTSTORE_LOG_LEVEL: "error" });
 
 const toAnswer = ({ name, tag }: StoredPlant): unknown => (tag === null ? { name } : { name, tag });
 
@@ -35,7 +32,7 @@ describe("POST /plants, for any plant", () => {
   test("answers and stores it exactly, and knows it again however it is written", () =>
     fc.assert(
       fc.asyncProperty(severalWritten, async (several) => {
-        await database.run("DELETE FROM plants");
+        await service.database.run("DELETE FROM plants");
         for (const [form, replay] of [
           ["body", false],
           ["again", true],
@@ -48,7 +45,7 @@ describe("POST /plants, for any plant", () => {
             }),
           );
           const plants = several.map(({ plant }) => plant);
-          expect(await database.readPlants()).toEqual(
+          expect(await service.readPlants()).toEqual(
             plants.toSorted((one, other) => (one.id < other.id ? -1 : 1)),
           );
         }

@@ -65,12 +65,12 @@ const described = describeApi(resolveConfig({}, {}).config) as {
   >;
 };
 
-/** Any refusal of the catalogue; its message has these parts. */
+/** Any refusal of the catalogue; its message, which it returns, has these parts. */
 export async function expectError(
   response: Response,
   reason: ErrorName,
   ...says: readonly string[]
-): Promise<void> {
+): Promise<string> {
   const { error, message } = (await response.json()) as { error: number; message: string };
   const { status, code } = catalogue[reason];
   expect([response.status, error]).toEqual([status, code]);
@@ -81,13 +81,14 @@ export async function expectError(
       new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path),
     ) ?? [];
   const responses = operations?.[method.toLowerCase()]?.responses;
-  if (responses === undefined) return;
+  if (responses === undefined) return message;
   const named = responses[status]?.$ref?.replace(/.*\//, "") ?? "";
   expect([method, path, catalogue[reason].failures]).toEqual([
     method,
     path,
     expect.arrayContaining([named]),
   ]);
+  return message;
 }
 /** What an import that has created plants prints: `before`, how to take it back, and `after`. */
 export const importPrints = (before: string, after = "") => {

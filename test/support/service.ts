@@ -160,14 +160,16 @@ export const sendLines = (
     headers: { "content-type": "application/x-ndjson", ...headers },
   });
 
-/** Plants with ids from 0 on, in the store. */
+/** Plants with ids from 0 on, in the store; `by` is whom the journal names. */
 export const storePlants = (
   { store }: Pick<TestService, "store">,
   count: number,
   name = "n",
+  by?: string,
 ): Promise<unknown> =>
   store.createPlants(
     Array.from({ length: count }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
+    by,
   );
 
 /** What a refusal has to look like on the wire. */
