@@ -239,29 +239,27 @@ describe("GET /changes", () => {
   });
 });
 
-describe("GET /changes as events", () => {
-  test("goes on, resumes behind Last-Event-ID, and ends when the service stops", async () => {
-    await using service = await startService();
-    await createAll(service, [1, 2, 3]);
-    await using reader = await EventReader.open(service.url, bearer());
-    expect(Object.fromEntries(reader.response.headers)).toMatchObject({
-      "content-type": "text/event-stream",
-      "cache-control": "no-store",
-      "x-accel-buffering": "no",
-    });
-    const seen = await reader.take(3);
-    await createAll(service, [4]);
-    await send(service, "DELETE", "/plants/4");
-    seen.push(...(await reader.take(2)));
-    const events = seen.map(({ event }) => event).join(" ");
-    expect(events).toBe("created created created created removed");
-    for (const { id, data } of seen) expect(JSON.parse(data)).toMatchObject({ seq: Number(id) });
-    const behind = { ...bearer(), "last-event-id": seen[2]?.id ?? "" };
-    await using resumed = await EventReader.open(service.url, behind, "?after=1");
-    expect(await resumed.take(2)).toEqual(seen.slice(3));
-    // Both readers are caught up, and wait. Requests may finish, as on a signal.
-    const ended = Promise.all([reader.next(), resumed.next()]);
-    await service[Symbol.asyncDispose]();
-    expect(await ended).toEqual([undefined, undefined]);
+test("GET /changes as events goes on, resumes behind Last-Event-ID, and ends when the service stops", async () => {
+  await using service = await startService();
+  await createAll(service, [1, 2, 3]);
+  await using reader = await EventReader.open(service.url, bearer());
+  expect(Object.fromEntries(reader.response.headers)).toMatchObject({
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
   });
+  const seen = await reader.take(3);
+  await createAll(service, [4]);
+  await send(service, "DELETE", "/plants/4");
+  seen.push(...(await reader.take(2)));
+  const events = seen.map(({ event }) => event).join(" ");
+  expect(events).toBe("created created created created removed");
+  for (const { id, data } of seen) expect(JSON.parse(data)).toMatchObject({ seq: Number(id) });
+  const behind = { ...bearer(), "last-event-id": seen[2]?.id ?? "" };
+  await using resumed = await EventReader.open(service.url, behind, "?after=1");
+  expect(await resumed.take(2)).toEqual(seen.slice(3));
+  // Both readers are caught up, and wait. Requests may finish, as on a signal.
+  const ended = Promise.all([reader.next(), resumed.next()]);
+  await service[Symbol.asyncDispose]();
+  expect(await ended).toEqual([undefined, undefined]);
 });

@@ -1,6 +1,6 @@
 /** New plants are refused if the quota is used up, or the disk nearly full. Everything else goes on. */
 
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
 import { engine } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
@@ -17,31 +17,28 @@ async function createTogether(service: TestService, ids: readonly number[]): Pro
   return results.map(({ error }) => error ?? "stored");
 }
 
-describe("a quota", () => {
-  const { code } = catalogue.store_full;
+const full = catalogue.store_full.code;
 
-  test("refuses what is beyond it with 409; replays, reads, changes and removals go on", async () => {
-    await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
-    for (const id of [1, 2, 3]) expect((await create(service, id)).status).toBe(200);
-    await expectError(await create(service, 4), "store_full");
-    const replay = await create(service, 3);
-    expect([replay.status, isReplay(replay)]).toEqual([200, true]);
-    await expectError(await create(service, 3, "other"), "id_taken");
-    expect(await createTogether(service, [2, 5, 1, 6])).toEqual(["stored", code, "stored", code]);
-    expect((await send(service, "GET", "/plants/4")).status).toBe(404);
-    const replaced = await send(service, "PUT", "/plants/1", { body: '{"name":"a longer name"}' });
-    expect(replaced.status).toBe(200);
-    expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
-    expect((await send(service, "DELETE", "/plants/2")).status).toBe(204);
-    expect((await create(service, 4)).status).toBe(200);
-    expect((await create(service, 5)).status).toBe(409);
-  });
+test("a quota refuses what is beyond it with 409; replays, reads, changes and removals go on", async () => {
+  await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
+  for (const id of [1, 2, 3]) expect((await create(service, id)).status).toBe(200);
+  await expectError(await create(service, 4), "store_full");
+  const replay = await create(service, 3);
+  expect([replay.status, isReplay(replay)]).toEqual([200, true]);
+  await expectError(await create(service, 3, "other"), "id_taken");
+  expect(await createTogether(service, [2, 5, 1, 6])).toEqual(["stored", full, "stored", full]);
+  expect((await send(service, "GET", "/plants/4")).status).toBe(404);
+  const replaced = await send(service, "PUT", "/plants/1", { body: '{"name":"a longer name"}' });
+  expect(replaced.status).toBe(200);
+  expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+  expect((await send(service, "DELETE", "/plants/2")).status).toBe(204);
+  expect((await create(service, 4)).status).toBe(200);
+  expect((await create(service, 5)).status).toBe(409);
 });
 
-describe.skipIf(engine !== "sqlite")("a disk with less free than the bound", () => {
-  const { code } = catalogue.disk_low;
-
-  test("refuses new plants and replacements with 503; replays, reads and removals go on", async () => {
+test.skipIf(engine !== "sqlite")(
+  "a disk with less free than the bound refuses new plants and replacements with 503; replays, reads and removals go on",
+  async () => {
     await using service = await startService({
       PLANTSTORE_DISK_FREE_BYTES_MIN: "999999999999999",
     });
@@ -53,11 +50,11 @@ describe.skipIf(engine !== "sqlite")("a disk with less free than the bound", () 
       /^Too little disk space is free for a new plant: \d+ bytes of at least 999999999999999 \(PLANTSTORE_DISK_FREE_BYTES_MIN\); nothing was stored\.$/,
     );
     expect(isReplay(await create(service, 1))).toBe(true);
-    expect(await createTogether(service, [1, 3])).toEqual(["stored", code]);
+    expect(await createTogether(service, [1, 3])).toEqual(["stored", catalogue.disk_low.code]);
     const put = await send(service, "PUT", "/plants/1", { body: '{"name":"m"}' });
     await expectError(put, "disk_low");
     expect((await send(service, "DELETE", "/plants/2")).status).toBe(204);
     expect((await send(service, "GET", "/plants/1")).status).toBe(200);
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
-  });
-});
+  },
+);

@@ -17,7 +17,7 @@ const LINES_A_PIECE = 100;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
 
-async function* makePieces(): AsyncGenerator<Uint8Array> {
+function* makePieces(): Generator<Uint8Array> {
   for (let first = 0; first < PLANTS; first += LINES_A_PIECE) {
     const ids = Array.from({ length: LINES_A_PIECE }, (_, index) => first + index);
     const toLine = (id: number) => `{"id":${id},"name":"${id} ${PADDING}","tag":"t${id % 50}"}\n`;
@@ -55,10 +55,17 @@ describe.concurrent("a stream", () => {
         ...limits({ idleSecondsMax: 255 }),
       });
       const { url } = service.started;
+      const pieces = makePieces();
       const stored = await fetch(`${url}/plants/batch`, {
         method: "POST",
         headers: { ...bearer(), "content-type": "application/x-ndjson" },
-        body: makePieces(),
+        body: new ReadableStream<Uint8Array>({
+          pull(controller) {
+            const { done, value } = pieces.next();
+            if (done) controller.close();
+            else controller.enqueue(value);
+          },
+        }),
       });
       expect(stored.status).toBe(200);
       expect(await countLines(stored, (line) => line.endsWith('"status":200}'))).toBe(PLANTS);
