@@ -30,7 +30,7 @@ interface ShownChange {
   readonly plant?: object;
   readonly before?: object;
   readonly batch?: string;
-  readonly folded?: Readonly<Record<string, number>>;
+  readonly folded?: Record<string, number>;
 }
 
 async function createAll(service: TestService, ids: readonly number[]): Promise<void> {
@@ -49,17 +49,10 @@ const readAll = async (service: TestService, query: string): Promise<ShownChange
 function joinRuns(changes: readonly ShownChange[]): ShownChange[] {
   const joined: ShownChange[] = [];
   for (const change of changes) {
-    const last = joined.at(-1);
+    const { batch, folded: sums } = joined.at(-1) ?? {};
     const { folded } = change;
-    if (folded === undefined || last?.folded === undefined || last.batch !== change.batch)
-      joined.push(change);
-    else {
-      const sums = Object.entries(folded).map(([type, count]) => [
-        type,
-        count + (last.folded?.[type] ?? 0),
-      ]);
-      joined[joined.length - 1] = { ...last, folded: Object.fromEntries(sums) };
-    }
+    if (sums === undefined || folded === undefined || batch !== change.batch) joined.push(change);
+    else for (const type in folded) sums[type] = (sums[type] ?? 0) + (folded[type] ?? 0);
   }
   return joined;
 }

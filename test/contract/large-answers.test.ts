@@ -32,13 +32,8 @@ beforeAll(async () => {
   await store.adoptTokens(records);
   for (let index = 0; index < WEBHOOKS_MAX; index++)
     expect(await store.putWebhook(makeWebhook(`webhook-${index}`, large), undefined)).toBe(true);
-  await store.createPlants(
-    Array.from({ length: LENGTH }, (_, id) => ({
-      id: BigInt(id),
-      name: "",
-      tag: `${id}-${"x".repeat(90)}`,
-    })),
-  );
+  const toPlant = (id: number) => ({ id: BigInt(id), name: "", tag: `${id}-${"x".repeat(90)}` });
+  await store.createPlants(Array.from({ length: LENGTH }, (_, id) => toPlant(id)));
   await until("there are 400 samples", async () => {
     const { samples } = await getJson<{ samples: unknown[] }>(service, "/activity");
     return samples.length >= 400;

@@ -48,10 +48,10 @@ async function walk(query: string, from = service): Promise<{ ids: number[]; pag
 /** All of it, in one answer. */
 const stream = (accept: string, query = "", from = service): Promise<Response> =>
   send(from, "GET", `/plants${query}`, { headers: { accept } });
-const streamedIds = async (query: string, from = service): Promise<number[]> =>
-  (parseLines(await (await stream("application/x-ndjson", query, from)).text()) as Listed[]).map(
-    ({ id }) => id,
-  );
+async function streamedIds(query: string, from = service): Promise<number[]> {
+  const text = await (await stream("application/x-ndjson", query, from)).text();
+  return (parseLines(text) as Listed[]).map(({ id }) => id);
+}
 
 describe("a page", () => {
   test("has 100 plants in the order of their ids unless asked otherwise, and a link to the next", async () => {

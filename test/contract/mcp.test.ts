@@ -131,10 +131,9 @@ describe("one plant", () => {
       const now = await call(shared, "read_plant", { id });
       expect(now).toEqual({ ...(replaced as object), name: "new" });
       const changes = { replace_plant: { id, name: "lost" }, remove_plant: { id } };
+      const lost = refused("precondition_failed");
       for (const [name, given] of Object.entries(changes))
-        expect(await call(shared, name, { ...given, ifMatch: etag })).toEqual(
-          refused("precondition_failed"),
-        );
+        expect(await call(shared, name, { ...given, ifMatch: etag })).toEqual(lost);
       expect(await call(shared, "remove_plant", { id })).toEqual({ id });
       for (const [name, given] of Object.entries({ ...changes, read_plant: { id } }))
         expect(await call(shared, name, given)).toEqual(refused("plant_not_found"));
@@ -268,12 +267,9 @@ describe("a revert", () => {
       { id: "3", now: { name: "new" } },
       { id: LARGE, now: { name: "after" }, before: { name: "before" } },
     ];
+    const preview = { ...counts, revertible: 2, sample };
     for (const dryRun of [true, null, undefined])
-      expect(await call(service, "revert_changes", { batch, dryRun })).toEqual({
-        ...counts,
-        revertible: 2,
-        sample,
-      });
+      expect(await call(service, "revert_changes", { batch, dryRun })).toEqual(preview);
     expect(await call(service, "read_plant", { id: LARGE })).toMatchObject({ name: "after" });
     const report = await call(service, "revert_changes", { batch, dryRun: false });
     const { code: error, status } = catalogue.precondition_failed;
@@ -297,10 +293,9 @@ describe("a revert", () => {
     await using service = await startService(limits({ revertPlantsMax: 2 }));
     for (const id of ["1", "2", "3"])
       await call(service, "create_plant", { id, name: "a", batch: "b" });
+    const large = refused("range_too_large");
     for (const dryRun of [true, false])
-      expect(await call(service, "revert_changes", { batch: "b", dryRun })).toEqual(
-        refused("range_too_large"),
-      );
+      expect(await call(service, "revert_changes", { batch: "b", dryRun })).toEqual(large);
     expect(await call(service, "count_plants", {})).toMatchObject({ count: 3 });
   });
 
@@ -325,10 +320,8 @@ describe("a revert", () => {
     const { token, answer } = await revert("revoked");
     await service.store.revokeToken(hashToken(token), Date.now());
     const { result } = await readRpc(await answer);
-    expect(result?.["structuredContent"]).toMatchObject({
-      complete: false,
-      error: catalogue.token_invalid.code,
-    });
+    const ended = { complete: false, error: catalogue.token_invalid.code };
+    expect(result?.["structuredContent"]).toMatchObject(ended);
     const leaving = new AbortController();
     const { answer: left } = await revert("left", leaving.signal);
     leaving.abort();

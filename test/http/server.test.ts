@@ -110,10 +110,8 @@ describe("health", () => {
   });
 
   test("/readyz turns 503 while draining, and the answer ends its connection", async () => {
-    const service = await startService({
-      PLANTSTORE_DRAIN_DELAY_SECONDS: "1",
-      ...limits({ sampleSeconds: 0.1 }),
-    });
+    const sampled = limits({ sampleSeconds: 0.1 });
+    const service = await startService({ PLANTSTORE_DRAIN_DELAY_SECONDS: "1", ...sampled });
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     const stopping = service[Symbol.asyncDispose]();
     const response = await fetch(`${service.url}/readyz`);

@@ -6,10 +6,8 @@ import { getText, send, startService, startShared } from "../support/service.ts"
 
 // Elsewhere than on Linux there is one.
 const THREADS = process.platform === "linux" ? 3 : 1;
-const service = await startShared({
-  PLANTSTORE_WORKERS: String(THREADS),
-  ...limits({ sampleSeconds: 0.2 }),
-});
+const PLANTSTORE_WORKERS = String(THREADS);
+const service = await startShared({ PLANTSTORE_WORKERS, ...limits({ sampleSeconds: 0.2 }) });
 
 /** The system chooses a thread for each connection, so each request gets one of its own. */
 const get = (path: string): Promise<Response> =>
@@ -66,10 +64,8 @@ describe("whichever thread is asked", () => {
 });
 
 test("threads that are stopping are not ready in their metrics", async () => {
-  const stopping = await startService({
-    PLANTSTORE_WORKERS: String(THREADS),
-    PLANTSTORE_DRAIN_DELAY_SECONDS: "1",
-  });
+  const slowly = { PLANTSTORE_WORKERS, PLANTSTORE_DRAIN_DELAY_SECONDS: "1" };
+  const stopping = await startService(slowly);
   const readMetrics = () => getText(stopping, "/metrics");
   expect((await send(stopping, "GET", "/readyz")).status).toBe(200);
   expect(await readMetrics()).toContain("\nplantstore_ready 1\n");

@@ -39,7 +39,7 @@ test("a client that is gone before it is refused leaves no rejection that would 
 describe("after 200 clients that vanish", () => {
   const ABORTS = 200;
   /** Enough for all at once, and so little that one that is never given back would be missed. */
-  const BODY_BYTES_TOTAL_MAX = 16_384;
+  const bodyBytesTotalMax = 16_384;
 
   async function vanishAfter(service: TestService, bytes: (id: number) => string): Promise<void> {
     await Promise.all(
@@ -54,15 +54,13 @@ describe("after 200 clients that vanish", () => {
 
   /** The largest body fits only where the aborted ones hold nothing any more. */
   async function expectWell(service: TestService): Promise<void> {
-    expect((await service.create(plantBody(1).padEnd(BODY_BYTES_TOTAL_MAX))).status).toBe(200);
+    expect((await service.create(plantBody(1).padEnd(bodyBytesTotalMax))).status).toBe(200);
     expect(service.logLines.join("")).not.toMatch(/"level":"(warn|error)"/);
     if (engine === "sqlite") expect(checkIntegrity(service.database.path)).toBe("ok");
   }
 
   const start = (): Promise<TestService> =>
-    startService(
-      limits({ bodyBytesMax: BODY_BYTES_TOTAL_MAX, bodyBytesTotalMax: BODY_BYTES_TOTAL_MAX }),
-    );
+    startService(limits({ bodyBytesMax: bodyBytesTotalMax, bodyBytesTotalMax }));
 
   const toUnended = (id: number): string =>
     createHead("Transfer-Encoding: chunked") + chunk(plantBody(id));
