@@ -1,6 +1,6 @@
 /** POST /changes/revert, and the names of batches in the journal, on every engine. */
 
-import { describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { type Change, Client, type RevertLeft, type RevertRange } from "../../client/client.ts";
 import { joinWriter } from "../../src/domain/change.ts";
@@ -29,16 +29,20 @@ const by = "PLANTSTORE_TOKEN";
 const clientOf = (service: TestService): Client =>
   new Client(service.url, TEST_TOKEN, { delaysMs: [] });
 
-const readAll = async (service: TestService): Promise<unknown[]> =>
+const shared = await startShared();
+const client = clientOf(shared);
+beforeEach(async () => {
+  for (const { id } of await Array.fromAsync(client.list())) await client.remove(id);
+});
+
+const readAll = async (service = shared): Promise<unknown[]> =>
   (await Array.fromAsync(clientOf(service).list())).map(({ id, name, tag }) => [id, name, tag]);
 
-const revert = (service: TestService, body: unknown, headers = {}): Promise<Response> =>
+const revert = (body: unknown, headers = {}, service = shared): Promise<Response> =>
   send(service, "POST", "/changes/revert", { body: JSON.stringify(body), headers });
 
 describe("a batch", () => {
   test("is named by any write, and is shown in the journal and found by its name", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
     const batch = 'Frühling "1".csv & more';
     await client.create({ id: 1n, name: "a" }, { batch });
     await client.replace({ id: 1n, name: "b" }, { batch });
@@ -62,10 +66,9 @@ describe("a batch", () => {
   });
 
   test("has 1 to 100 characters and no control character; otherwise nothing is written", async () => {
-    await using service = await startService();
     const plant = { body: '{"id":1,"name":"a"}' };
     const refuses = async (method: string, path: string, sent = {}): Promise<string> =>
-      expectError(await send(service, method, path, sent), "invalid_query");
+      expectError(await send(shared, method, path, sent), "invalid_query");
     for (const given of ["", "%0A", "a%00", "a%7F", "x".repeat(101), "%ED%A0%80", "a&batch=b"]) {
       await refuses("POST", `/plants?batch=${given}`, plant);
       await refuses("POST", `/plants/batch?batch=${given}`, plant);
@@ -73,21 +76,19 @@ describe("a batch", () => {
       await refuses("DELETE", `/plants/1?batch=${given}`);
     }
     await refuses("POST", "/plants?by=x", plant);
-    expect(await readAll(service)).toEqual([]);
+    expect(await readAll()).toEqual([]);
     const longest = encodeURIComponent("🌱".repeat(100));
-    expect((await send(service, "POST", `/plants?batch=${longest}`, plant)).status).toBe(200);
+    expect((await send(shared, "POST", `/plants?batch=${longest}`, plant)).status).toBe(200);
   });
 });
 
 describe("POST /changes/revert", () => {
   test("gives every plant the state from before the range, whatever the range did to it", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
     await client.create({ id: -1n, name: "replaced", tag: "t" });
     await client.create({ id: 2n, name: "removed" });
     await client.create({ id: 3n, name: "removed and made again", tag: "" });
     await client.create({ id: 4n, name: "not concerned" });
-    const before = await readAll(service);
+    const before = await readAll();
     const newest = await client.findNewestChange();
     await client.replace({ id: -1n, name: "x" });
     await client.replace({ id: -1n, name: "y" });
@@ -110,16 +111,14 @@ describe("POST /changes/revert", () => {
     const done = await client.revert({ from: newest + 1 }, { batch: "undo" });
     const counts = { plants: 5, reverted: 4, unchanged: 1, changedSince: 0, refused: 0 };
     expect(done).toEqual({ ...counts, batch: "undo" });
-    expect(await readAll(service)).toEqual(before);
+    expect(await readAll()).toEqual(before);
     const made = await Array.fromAsync(client.changes({ after: last }));
     expect(made).toHaveLength(4);
     for (const change of made) expect(change).toMatchObject({ by, batch: "undo" });
   });
 
   test("leaves alone and lists what was changed since, or between", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
-    const [ids, batch] = [[1n, 2n, 3n, 4n], "b"];
+    const [ids, batch] = [[1n, 2n, 3n, 4n], "mixed"];
     for (const id of ids) await client.create({ id, name: "first" });
     for (const id of ids) await client.replace({ id, name: "second" }, { batch });
     await client.replace({ id: 1n, name: "since" });
@@ -138,9 +137,7 @@ describe("POST /changes/revert", () => {
   });
 
   test("takes back what lies between numbers or between times; a preview shows 20 plants", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
-    await storePlants(service, 25, "n", joinWriter(by, "b"));
+    await storePlants(shared, 25, "n", joinWriter(by, "b"));
     expect((await client.previewRevert({ batch: "b" })).sample).toHaveLength(20);
     // In another millisecond each.
     for (const id of [9_998n, 9_999n]) {
@@ -148,7 +145,7 @@ describe("POST /changes/revert", () => {
       await client.create({ id, name: "alone" });
     }
     const journal = await Array.fromAsync(client.changes());
-    const [inBatch, { seq, time }] = [journal.at(9), journal.at(-2)] as [Change, Change];
+    const [inBatch, { seq, time }] = [journal.at(-9), journal.at(-2)] as [Change, Change];
     for (const range of [
       { from: inBatch.seq, to: inBatch.seq },
       { from: time, to: time },
@@ -161,25 +158,23 @@ describe("POST /changes/revert", () => {
 
   test("lists what a quota refuses, and continues when there is room", async () => {
     await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
-    const client = clientOf(service);
-    for (const id of [1n, 2n, 3n]) await client.create({ id, name: "n" });
-    for (const id of [1n, 2n, 3n]) await client.remove(id, { batch: "slip" });
-    await client.create({ id: 4n, name: "n" });
+    const own = clientOf(service);
+    for (const id of [1n, 2n, 3n]) await own.create({ id, name: "n" });
+    for (const id of [1n, 2n, 3n]) await own.remove(id, { batch: "slip" });
+    await own.create({ id: 4n, name: "n" });
     const left: unknown[] = [];
     const onLeft = ({ reason }: RevertLeft) => left.push(reason);
-    const done = await client.revert({ batch: "slip" }, { onLeft });
+    const done = await own.revert({ batch: "slip" }, { onLeft });
     if (engine === "sqlite") {
       expect(done).toMatchObject({ plants: 3, reverted: 2, refused: 1 });
       expect(left).toEqual(["store_full"]);
     }
-    await client.remove(4n);
-    expect(await client.revert({ batch: "slip" })).toMatchObject({ refused: 0 });
+    await own.remove(4n);
+    expect(await own.revert({ batch: "slip" })).toMatchObject({ refused: 0 });
     expect(await readAll(service)).toHaveLength(3);
   });
 
   test("refuses what it does not understand, and changes nothing", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
     await client.create({ id: 1n, name: "n" });
     const newest = await client.findNewestChange();
     const day = (date: string): string => `${date}T00:00:00Z`;
@@ -191,49 +186,49 @@ describe("POST /changes/revert", () => {
       { from: newest, to: newest - 1 },
       { from: day("2026-01-02"), to: day("2026-01-01") },
     ])
-      await expectError(await revert(service, body), "invalid_body");
+      await expectError(await revert(body), "invalid_body");
     for (const body of [
       ...[1, 2, day("1970-01-01")].map((from) => ({ from })),
       ...[2, day("2020-01-01")].map((to) => ({ to })),
       { from: day("2020-01-01"), dryRun: true },
     ])
-      await expectError(await revert(service, body), "changes_gone");
+      await expectError(await revert(body), "changes_gone");
     const body = JSON.stringify({ from: newest });
     for (const query of ["?batch=", "?x=1"]) {
-      const refused = await send(service, "POST", `/changes/revert${query}`, { body });
+      const refused = await send(shared, "POST", `/changes/revert${query}`, { body });
       await expectError(refused, "invalid_query");
     }
     const text = { "content-type": "text/plain" };
-    await expectError(await revert(service, {}, text), "unsupported_media_type");
-    expect((await send(service, "GET", "/changes/revert")).status).toBe(405);
+    await expectError(await revert({}, text), "unsupported_media_type");
+    expect((await send(shared, "GET", "/changes/revert")).status).toBe(405);
     for (const scope of ["plants:read", "plants:write"] as const) {
-      const headers = bearer(await grantToken(service, [scope]));
-      await expectError(await revert(service, { from: newest }, headers), "insufficient_scope");
+      const headers = bearer(await grantToken(shared, [scope]));
+      await expectError(await revert({ from: newest }, headers), "insufficient_scope");
     }
     expect(await client.findNewestChange()).toBe(newest);
   });
 
   test("without a journal answers 410", async () => {
     await using service = await startService({ PLANTSTORE_CHANGES_DAYS: "0" });
-    await expectError(await revert(service, { by: "x" }), "changes_gone");
+    await expectError(await revert({ by: "x" }, {}, service), "changes_gone");
   });
 
   test("has as many passes as it needs, is broken off with its token, and says so in its last line", async () => {
     await using service = await startService(limits({ revertPlantsMax: 1 }));
-    const client = clientOf(service);
+    const own = clientOf(service);
     const scopes = ["plants:read", "plants:write"];
-    const { token, id } = await client.createToken({ name: "short", scopes, rate: "10/s" });
+    const { token, id } = await own.createToken({ name: "short", scopes, rate: "10/s" });
     await storePlants(service, 200, "n", joinWriter(by, "b"));
     // A dry run has one pass.
-    await expectError(await revert(service, { batch: "b", dryRun: true }), "range_too_large");
-    const sent = revert(service, { batch: "b" }, bearer(token));
+    await expectError(await revert({ batch: "b", dryRun: true }, {}, service), "range_too_large");
+    const sent = revert({ batch: "b" }, bearer(token), service);
     await until("the revert has begun", async () => (await readAll(service)).length < 200);
-    await client.revokeToken(id);
+    await own.revokeToken(id);
     const response = await sent;
     expect(response.headers.get("content-type")).toBe("application/x-ndjson");
     const last = parseLines(await response.text()).at(-1);
     expect(last).toMatchObject({ complete: false, status: 401 });
-    expect(await client.revert({ batch: "b" })).toMatchObject({ plants: 200, refused: 0 });
+    expect(await own.revert({ batch: "b" })).toMatchObject({ plants: 200, refused: 0 });
     expect(await readAll(service)).toEqual([]);
   });
 });

@@ -73,9 +73,10 @@ export async function expectError(
 ): Promise<string> {
   const { error, message } = (await response.json()) as { error: number; message: string };
   const { status, code } = catalogue[reason];
-  expect([response.status, error]).toEqual([status, code]);
+  const [method = "", target = ""] = askedOf.get(response) ?? [];
+  expect([method, target, response.status, error]).toEqual([method, target, status, code]);
   for (const part of says) expect(message).toContain(part);
-  const [method = "", path = ""] = askedOf.get(response) ?? [];
+  const path = target.replace(/[?#].*/s, "");
   const [, operations] =
     Object.entries(described.paths).find(([pattern]) =>
       new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path),

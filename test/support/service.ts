@@ -133,7 +133,7 @@ export async function send(
     headers: { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers },
     ...(sent.body === undefined ? {} : { body: sent.body }),
   });
-  askedOf.set(response, [method, path.replace(/[?#].*/s, "")]);
+  askedOf.set(response, [method, path]);
   return response;
 }
 
@@ -171,14 +171,6 @@ export const storePlants = (
     Array.from({ length: count }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
     by,
   );
-
-/** What a refusal has to look like on the wire. */
-export async function readError(
-  response: Response,
-): Promise<{ status: number; error: number; message: string }> {
-  const { error, message } = (await response.json()) as { error: number; message: string };
-  return { status: response.status, error, message };
-}
 
 export function sendPlant(url: string, plant: StoredPlant): Promise<Response> {
   return fetch(`${url}/plants`, {

@@ -76,14 +76,6 @@ describe("a body larger than allowed", () => {
     expectTooLarge(answers);
     await expectNothingStored(service);
   });
-
-  test.each([
-    ["declared", createHead(CLOSE, `Content-Length: ${BODY_BYTES_MAX}`) + padded(BODY_BYTES_MAX)],
-    ["in chunks", `${createHead(CLOSE, CHUNKED) + chunk(padded(BODY_BYTES_MAX))}0\r\n\r\n`],
-  ])("is one byte larger than the largest that is stored: %s", async (_name, bytes) => {
-    expect(await exchange(service.url, bytes)).toMatchObject([{ status: 200 }]);
-    await expectStored(service, [2]);
-  });
 });
 
 const length = `Content-Length: ${plantBody(2).length}`;
