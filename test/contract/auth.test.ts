@@ -1,17 +1,16 @@
 /** Tokens over HTTP: who gets in, who does not, and what they are told. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { scopes, type Scope } from "../../src/domain/token.ts";
-import { grantToken, send, startService, TEST_TOKEN } from "../support/service.ts";
+import { grantToken, send, startShared, TEST_TOKEN } from "../support/service.ts";
 
-const service = await startService();
-
-afterAll(() => service[Symbol.asyncDispose]());
+const service = await startShared();
 
 const ask = (authorization: string): Promise<Response> =>
   send(service, "GET", "/token", { headers: { authorization } });
+const show = async (token: string): Promise<unknown> => (await ask(`Bearer ${token}`)).json();
 
 async function expectChallenge(authorization: string, reason: ErrorName): Promise<void> {
   const response = await ask(authorization);
@@ -34,17 +33,12 @@ describe("a token", () => {
   });
 
   test("of the environment is told that it is", async () => {
-    expect(await (await ask(`Bearer ${TEST_TOKEN}`)).json()).toEqual({
-      name: "PLANTSTORE_TOKEN",
-      scopes,
-    });
+    expect(await show(TEST_TOKEN)).toEqual({ name: "PLANTSTORE_TOKEN", scopes });
   });
 
   test("is told when it expires, and that it has expired", async () => {
     const token = await grantToken(service, scopes, { expiresAtMs: Date.UTC(2999, 0, 1) });
-    expect(await (await ask(`Bearer ${token}`)).json()).toMatchObject({
-      expires: "2999-01-01T00:00:00.000Z",
-    });
+    expect(await show(token)).toMatchObject({ expires: "2999-01-01T00:00:00.000Z" });
     const old = await grantToken(service, scopes, { expiresAtMs: Date.now() - 1 });
     await expectChallenge(`Bearer ${old}`, "token_expired");
   });

@@ -1,13 +1,24 @@
 /** GET /changes over the wire, on every engine. */
 
 import { describe, expect, test } from "bun:test";
+import type { ErrorName } from "../../src/domain/errors.ts";
 import { engine } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
-import { rejectionOf } from "../support/expect.ts";
-import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { expectError, rejectionOf } from "../support/expect.ts";
+import { lines as makeLines, parseLines } from "../support/folder.ts";
+import {
+  bearer,
+  getJson,
+  getText,
+  grantToken,
+  send,
+  sendLines,
+  startService,
+  storePlants,
+  type TestService,
+  walkPages,
+} from "../support/service.ts";
 import { until } from "../support/until.ts";
-
-const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
 
 interface ShownChange {
   readonly seq: number;
@@ -18,51 +29,29 @@ interface ShownChange {
   readonly plant?: object;
   readonly before?: object;
   readonly batch?: string;
-  readonly folded?: Readonly<Record<string, number>>;
+  readonly folded?: Record<string, number>;
 }
 
 async function createAll(service: TestService, ids: readonly number[]): Promise<void> {
-  const body = ids.map((id) => `${JSON.stringify({ id, name: `plant ${id}` })}\n`).join("");
-  const headers = { "content-type": "application/x-ndjson" };
-  expect(
-    await (await send(service, "POST", "/plants/batch", { body, headers })).text(),
-  ).not.toContain("error");
+  const results = await sendLines(service, ids.map((id) => makeLines(id, 1)).join(""));
+  expect(await results.text()).not.toContain("error");
 }
 
-async function read(service: TestService, query = ""): Promise<ShownChange[]> {
-  const response = await send(service, "GET", `/changes${query}`);
-  expect(response.status).toBe(200);
-  return (await response.json()) as ShownChange[];
-}
+const read = (service: TestService, query = ""): Promise<ShownChange[]> =>
+  getJson(service, `/changes${query}`);
 
 /** All pages: with a filter, or folded, each may end early. */
-async function readAll(service: TestService, first: string): Promise<ShownChange[]> {
-  const found: ShownChange[] = [];
-  let query: string | undefined = first;
-  while (query !== undefined) {
-    const response = await send(service, "GET", `/changes${query}`);
-    expect(response.status).toBe(200);
-    found.push(...((await response.json()) as ShownChange[]));
-    query = /<\/changes(\?[^>]*)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1];
-  }
-  return found;
-}
+const readAll = async (service: TestService, query: string): Promise<ShownChange[]> =>
+  (await walkPages(service, `/changes${query}`)).items as ShownChange[];
 
 /** Adds up the entries of a run that the end of a page has split. */
 function joinRuns(changes: readonly ShownChange[]): ShownChange[] {
   const joined: ShownChange[] = [];
   for (const change of changes) {
-    const last = joined.at(-1);
+    const { batch, folded: sums } = joined.at(-1) ?? {};
     const { folded } = change;
-    if (folded === undefined || last?.folded === undefined || last.batch !== change.batch)
-      joined.push(change);
-    else {
-      const sums = Object.entries(folded).map(([type, count]) => [
-        type,
-        count + (last.folded?.[type] ?? 0),
-      ]);
-      joined[joined.length - 1] = { ...last, folded: Object.fromEntries(sums) };
-    }
+    if (sums === undefined || folded === undefined || batch !== change.batch) joined.push(change);
+    else for (const type in folded) sums[type] = (sums[type] ?? 0) + (folded[type] ?? 0);
   }
   return joined;
 }
@@ -87,14 +76,11 @@ describe("GET /changes", () => {
       expect(Math.abs(Date.parse(time) - Date.now())).toBeLessThan(3_600_000);
     // Counted once a second.
     await until("the changes are counted", async () =>
-      (await (await send(service, "GET", "/metrics")).text()).includes(
-        "plantstore_changes_total 3\n",
-      ),
+      (await getText(service, "/metrics")).includes("plantstore_changes_total 3\n"),
     );
     await service.create('{"id":-9223372036854775808,"name":"n"}');
     const query = `?id=-9223372036854775808&after=${changes.at(-1)?.seq}`;
-    const text = await (await send(service, "GET", `/changes${query}`)).text();
-    expect(text).toContain('"id":-9223372036854775808,');
+    expect(await getText(service, `/changes${query}`)).toContain('"id":-9223372036854775808,');
   });
 
   test("tells the number of the newest change", async () => {
@@ -107,8 +93,7 @@ describe("GET /changes", () => {
     }
     for (const accept of ["application/json", "application/x-ndjson", "text/event-stream"]) {
       const { headers, status } = await send(service, "HEAD", "/changes", { headers: { accept } });
-      expect(status).toBe(200);
-      expect(headers.get("content-type")).toBe(accept);
+      expect([status, headers.get("content-type")]).toEqual([200, accept]);
       expect(headers.get("last-change")).toBe(String(last));
       expect(headers.get("content-length")).toBeNull();
     }
@@ -120,8 +105,8 @@ describe("GET /changes", () => {
     await using service = await startService();
     // Ids that contain each other, and a name that looks like an entry.
     await createAll(service, [1, 2, 11, 111, 5]);
-    for (const name of ["plant 6", ",11,"])
-      await service.create(JSON.stringify({ id: name.length, name }));
+    await service.create('{"id":7,"name":"plant 6"}');
+    await service.create('{"id":4,"name":",11,"}');
     await send(service, "DELETE", "/plants/11?batch=x");
     const all = await read(service, "?limit=1000");
     expect(all).toHaveLength(8);
@@ -140,10 +125,10 @@ describe("GET /changes", () => {
     };
     for (const [filter, isWanted] of Object.entries(filters))
       for (const limit of [1, 2, 3, 1000]) {
-        const back = await readAll(service, `?order=desc&limit=${limit}${filter}`);
-        expect(back.toReversed()).toEqual(all.filter(isWanted));
-        const forwards = await readAll(service, `?limit=${limit}${filter}`);
-        expect(forwards).toEqual(all.filter(isWanted));
+        const query = `?limit=${limit}${filter}`;
+        const back = await readAll(service, `${query}&order=desc`);
+        expect([query, back.toReversed()]).toEqual([query, all.filter(isWanted)]);
+        expect([query, await readAll(service, query)]).toEqual([query, all.filter(isWanted)]);
       }
     // Before the oldest entry there is nothing; a number from the future starts at the newest.
     expect(await read(service, "?order=desc&after=5")).toEqual([]);
@@ -164,40 +149,24 @@ describe("GET /changes", () => {
     await inBatch("DELETE", 3, "b");
     const shown = async (query: string): Promise<unknown[]> =>
       joinRuns(await readAll(service, query)).map(({ id, folded }) => [id, folded]);
-    const [a, b] = [
-      { created: 0, replaced: 2, removed: 1 },
-      { created: 0, replaced: 0, removed: 1 },
-    ];
-    const back = [
-      [3, b],
-      [4, undefined],
-      [2, b],
-      [3, a],
-    ] as const;
-    expect((await shown("?order=desc&fold=batch")).slice(0, 4)).toEqual([...back]);
+    const a = { created: 0, replaced: 2, removed: 1 };
+    const b = { created: 0, replaced: 0, removed: 1 };
     // The first change of the run stands for it. Without a batch there is nothing to fold.
-    const forwards = [
-      [1, a],
-      [2, b],
-      [4, undefined],
-      [3, b],
-    ] as const;
-    expect((await shown("?fold=batch")).slice(4)).toEqual([...forwards]);
-    expect(await shown("?order=desc&fold=batch&batch=b")).toEqual([
-      [3, { created: 0, replaced: 0, removed: 2 }],
-    ]);
+    const alone = [4, undefined];
+    const back = (await shown("?order=desc&fold=batch")).slice(0, 4);
+    expect(back).toEqual([[3, b], alone, [2, b], [3, a]]);
+    const forwards = (await shown("?fold=batch")).slice(4);
+    expect(forwards).toEqual([[1, a], [2, b], alone, [3, b]]);
+    const folded = await shown("?order=desc&fold=batch&batch=b");
+    expect(folded).toEqual([[3, { ...b, removed: 2 }]]);
   });
 
   test("knows who wrote, whatever the name", async () => {
     await using service = await startService();
     for (const [at, name] of ["Anna Müller", 'O’Brien "Bo" \\', "Anna"].entries()) {
-      const body = JSON.stringify({ name, scopes: ["plants:write"] });
-      const made = (await (await send(service, "POST", "/tokens", { body })).json()) as {
-        readonly token: string;
-      };
-      const headers = { authorization: `Bearer ${made.token}` };
-      const plant = JSON.stringify({ id: at, name: "n" });
-      await send(service, "POST", "/plants?batch=b", { headers, body: plant });
+      const headers = bearer(await grantToken(service, ["plants:write"], { name }));
+      const body = JSON.stringify({ id: at, name: "n" });
+      await send(service, "POST", "/plants?batch=b", { headers, body });
       const found = await readAll(service, `?by=${encodeURIComponent(name)}`);
       expect(found.map(({ id, by }) => [id, by])).toEqual([[at, name]]);
     }
@@ -205,16 +174,12 @@ describe("GET /changes", () => {
 
   test("streams the rest as lines", async () => {
     await using service = await startService();
-    const ids = Array.from({ length: 2_500 }, (_, index) => index);
-    await createAll(service, ids);
+    await storePlants(service, 2_500);
     const [first] = await read(service, "?limit=1");
-    const accept = { accept: "application/x-ndjson" };
-    const lines = await send(service, "GET", `/changes?after=${first?.seq}`, { headers: accept });
+    const headers = { accept: "application/x-ndjson" };
+    const lines = await send(service, "GET", `/changes?after=${first?.seq}`, { headers });
     expect(lines.headers.get("content-type")).toBe("application/x-ndjson");
-    const changes = (await lines.text())
-      .trimEnd()
-      .split("\n")
-      .map((line) => JSON.parse(line) as ShownChange);
+    const changes = parseLines(await lines.text()) as ShownChange[];
     expect(changes).toHaveLength(2_499);
     const seqs = changes.map(({ seq }) => seq);
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other));
@@ -225,10 +190,7 @@ describe("GET /changes", () => {
     "a stream of %s that cannot be read to its end is broken off, and the log says why, by the request's id",
     async (of) => {
       await using doomed = await startService();
-      const name = "x".repeat(5_000);
-      await doomed.store.createPlants(
-        Array.from({ length: 3_000 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
-      );
+      await storePlants(doomed, 3_000, "x".repeat(5_000));
       const headers = { accept: "application/x-ndjson", "x-request-id": `${of}-1` };
       const response = await send(doomed, "GET", `/${of}`, { headers });
       const prefix = engine === "sqlite" || of === "plants" ? "" : "plantstore_";
@@ -244,70 +206,47 @@ describe("GET /changes", () => {
   test("refuses what it cannot answer", async () => {
     await using service = await startService();
     await createAll(service, [1]);
-    const statusOf = async (query: string, headers = {}): Promise<[number, number]> => {
-      const { status, error } = await readError(
-        await send(service, "GET", `/changes${query}`, { headers }),
-      );
-      return [status, error];
-    };
+    const refuse = async (query: string, due: ErrorName, headers = {}): Promise<string> =>
+      expectError(await send(service, "GET", `/changes${query}`, { headers }), due);
     const events = { accept: "text/event-stream" };
     const wrong =
-      "after=-1 after=1.5 after=9007199254740992 type= type=created,created id=a limit=0 order=up fold=all";
-    for (const query of wrong.split(" "))
-      expect([query, ...(await statusOf(`?${query}`))]).toEqual([query, 400, 1005]);
-    expect(await statusOf("?limit=5", { accept: "application/x-ndjson" })).toEqual([400, 1005]);
+      "after=-1 after=1.5 after=9007199254740992 after=9007199254740991 type= type=created,created id=a limit=0 order=up fold=all";
+    for (const query of wrong.split(" ")) await refuse(`?${query}`, "invalid_query");
+    await refuse("?limit=5", "invalid_query", { accept: "application/x-ndjson" });
     for (const query of ["?order=desc", "?order=asc", "?fold=batch"])
-      expect(await statusOf(query, events)).toEqual([400, 1005]);
-    expect(await statusOf("", { ...events, "last-event-id": "x" })).toEqual([400, 1005]);
-    const headers = { ...events, "last-event-id": "x" };
-    const both = await readError(await send(service, "GET", "/changes?type=made", { headers }));
-    expect(both.message).toMatch(/^Last-Event-ID: .*; type: /);
-    expect(await statusOf(`?after=${Number.MAX_SAFE_INTEGER}`)).toEqual([400, 1005]);
-    expect(await statusOf("?after=5")).toEqual([410, 3004]);
-    expect(await statusOf("", { ...events, "last-event-id": "5" })).toEqual([410, 3004]);
-    const gone = await readError(await send(service, "GET", "/changes?after=5"));
-    const start = /the changes after (\d+)\./.exec(gone.message)?.[1];
+      await refuse(query, "invalid_query", events);
+    const wrongEvent = { ...events, "last-event-id": "x" };
+    await refuse("", "invalid_query", wrongEvent);
+    const both = await refuse("?type=made", "invalid_query", wrongEvent);
+    expect(both).toMatch(/^Last-Event-ID: .*; type: /);
+    await refuse("", "changes_gone", { ...events, "last-event-id": "5" });
+    const gone = await refuse("?after=5", "changes_gone");
+    const start = /the changes after (\d+)\./.exec(gone)?.[1];
     expect(await read(service, `?after=${start}`)).toEqual([]);
   });
 });
 
-describe("GET /changes as events", () => {
-  test("goes on, resumes behind Last-Event-ID, and ends when the service stops", async () => {
-    const service = await startService();
-    await using stack = new AsyncDisposableStack();
-    stack.use(service);
-    await createAll(service, [1, 2, 3]);
-    const reader = stack.use(await EventReader.open(service.url, authorization));
-    expect(Object.fromEntries(reader.response.headers)).toMatchObject({
-      "content-type": "text/event-stream",
-      "cache-control": "no-store",
-      "x-accel-buffering": "no",
-    });
-    const seen = await reader.take(3);
-    await createAll(service, [4]);
-    await send(service, "DELETE", "/plants/4");
-    seen.push(...(await reader.take(2)));
-    expect(seen.map(({ event }) => event).join(" ")).toBe(
-      "created created created created removed",
-    );
-    for (const { id, data } of seen) expect(JSON.parse(data)).toMatchObject({ seq: Number(id) });
-    const resumed = stack.use(
-      await EventReader.open(
-        service.url,
-        { ...authorization, "last-event-id": seen[2]?.id ?? "" },
-        "?after=1",
-      ),
-    );
-    expect(await resumed.take(2)).toEqual(seen.slice(3));
-    // Both readers are caught up, and wait.
-    const [ended] = await Promise.all([
-      Promise.all([reader.next(), resumed.next()]),
-      stop(service),
-    ]);
-    expect(ended).toEqual([undefined, undefined]);
+test("GET /changes as events goes on, resumes behind Last-Event-ID, and ends when the service stops", async () => {
+  await using service = await startService();
+  await createAll(service, [1, 2, 3]);
+  await using reader = await EventReader.open(service.url, bearer());
+  expect(Object.fromEntries(reader.response.headers)).toMatchObject({
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
   });
+  const seen = await reader.take(3);
+  await createAll(service, [4]);
+  await send(service, "DELETE", "/plants/4");
+  seen.push(...(await reader.take(2)));
+  const events = seen.map(({ event }) => event).join(" ");
+  expect(events).toBe("created created created created removed");
+  for (const { id, data } of seen) expect(JSON.parse(data)).toMatchObject({ seq: Number(id) });
+  const behind = { ...bearer(), "last-event-id": seen[2]?.id ?? "" };
+  await using resumed = await EventReader.open(service.url, behind, "?after=1");
+  expect(await resumed.take(2)).toEqual(seen.slice(3));
+  // Both readers are caught up, and wait. Requests may finish, as on a signal.
+  const ended = Promise.all([reader.next(), resumed.next()]);
+  await service[Symbol.asyncDispose]();
+  expect(await ended).toEqual([undefined, undefined]);
 });
-
-/** Lets requests finish, as on a signal. */
-const stop = (service: TestService): Promise<void> =>
-  service[Symbol.asyncDispose]() as Promise<void>;

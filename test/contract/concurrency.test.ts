@@ -28,13 +28,9 @@ describe("POST /plants, many at once", () => {
 
   test("a full queue answers 503 overloaded, and what was accepted is stored and nothing else", async () => {
     const room = 4;
-    await using service = await startService({ ...limits({ queueLengthMax: room }) });
+    await using service = await startService(limits({ queueLengthMax: room }));
     await using held = await service.database.holdWrites();
-    const plants = makePlants(SIMULTANEOUS, (index) => ({
-      id: BigInt(index),
-      name: "a",
-      tag: null,
-    }));
+    const plants = makePlants(SIMULTANEOUS, (id) => ({ id: BigInt(id), name: "a", tag: null }));
     const responses = await Promise.all(
       plants.map(async (plant) => {
         const response = await service.create(toBody(plant));
@@ -53,11 +49,9 @@ describe("POST /plants, many at once", () => {
 });
 
 test("where others hold the store up for too long, a create answers 503, and the service is alive meanwhile", async () => {
-  const [monstera, ficus] = [
-    { id: 1n, name: "Monstera", tag: "tropical" },
-    { id: 2n, name: "Ficus", tag: null },
-  ];
-  await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
+  const monstera = { id: 1n, name: "Monstera", tag: "tropical" };
+  const ficus = { id: 2n, name: "Ficus", tag: null };
+  await using service = await startService(limits({ queueSecondsMax: 1 }));
   await using held = await service.database.holdWrites();
   // They are held up until after the answer.
   const response = await expectAlive(service.url, service.create(toBody(monstera)));

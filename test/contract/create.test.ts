@@ -1,21 +1,15 @@
 /** POST /plants over HTTP: every rule of the operation, as a table of requests and their answers. */
 
-import { afterAll, describe, expect, test } from "bun:test";
-import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { describe, expect, test } from "bun:test";
+import type { ErrorName } from "../../src/domain/errors.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { startService, TEST_TOKEN } from "../support/service.ts";
+import { startService, startShared, TEST_TOKEN } from "../support/service.ts";
 
-const service = await startService(limits({ bodyBytesMax: 4096 }));
+const service = await startShared(limits({ bodyBytesMax: 4096 }));
 
-afterAll(() => service[Symbol.asyncDispose]());
-
-const stored = (id: bigint, name = "a", tag: string | null = null): StoredPlant => ({
-  id,
-  name,
-  tag,
-});
+const stored = (id: bigint, name = "a", tag: string | null = null) => ({ id, name, tag });
 const ODD = '🌵 "quoted" \\ \u0001 \u2028 é';
 
 /** test/plant.test.ts and test/json.test.ts have more bodies, and contract/property.test.ts makes them up. */
@@ -116,14 +110,8 @@ describe("POST /plants under a taken id", () => {
       // Another normalisation of the same letter.
       { id: 703, name: "e\u0301" },
     ]) {
-      const response = await create(plant);
-      expect([response.status, await response.json()]).toEqual([
-        409,
-        {
-          error: catalogue.id_taken.code,
-          message: `A different plant has the id ${plant.id}; nothing was changed.`,
-        },
-      ]);
+      const says = `A different plant has the id ${plant.id}; nothing was changed.`;
+      await expectError(await create(plant), "id_taken", says);
     }
     expect(await service.readPlants()).toEqual(before);
   });

@@ -10,6 +10,9 @@ import { until } from "../support/until.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
+const reasonOf = async (promise: Promise<unknown>): Promise<unknown> =>
+  ((await rejectionOf(promise)) as { reason?: unknown }).reason;
+
 const plant = (id: bigint, name: string, tag?: string) => ({ id, name, tag });
 
 describe("the journal", () => {
@@ -72,14 +75,11 @@ describe("the journal", () => {
     // Nothing can be between the two.
     expect(changesIn(await read(first.seq - 1))).toEqual([first]);
     const { connects } = store.readFigures();
-    expect(await rejectionOf(read(1))).toMatchObject({ reason: "changes_gone" });
-    expect(await rejectionOf(read(newest + 1))).toMatchObject({ reason: "changes_gone" });
+    for (const after of [1, newest + 1]) expect(await reasonOf(read(after))).toBe("changes_gone");
     // A number that a store had which was restored to an earlier state.
     const lost = (await read(newest)).newest + 1;
     expect(String(await rejectionOf(read(lost)))).toContain(`the changes after ${lost - 1}`);
-    expect(await rejectionOf(read((Date.now() + 60_000) * 1000))).toMatchObject({
-      reason: "invalid_query",
-    });
+    expect(await reasonOf(read((Date.now() + 60_000) * 1000))).toBe("invalid_query");
     await read(newest);
     // A refusal does not cost others their connection to the server.
     expect(store.readFigures().connects).toBe(connects);
@@ -96,15 +96,13 @@ describe("the journal", () => {
     }
     {
       await using store = await openTestStore({ changesDays: 0 }, database);
-      expect(await rejectionOf(store.readChanges(all))).toMatchObject({ reason: "changes_gone" });
+      expect(await reasonOf(store.readChanges(all))).toBe("changes_gone");
       await store.createPlants([plant(2n, "b"), plant(3n, "c")]);
       await store.removePlant(3n, {});
     }
     await using store = await openTestStore({}, database);
     await store.createPlant(plant(4n, "d"));
-    expect(await rejectionOf(store.readChanges({ ...all, after: last }))).toMatchObject({
-      reason: "changes_gone",
-    });
+    expect(await reasonOf(store.readChanges({ ...all, after: last }))).toBe("changes_gone");
     const page = await store.readChanges({ ...all, limit: 1 });
     expect(changesIn(page).map(({ id }) => id)).toEqual([4n]);
     expect(page.hasMore).toBe(false);
@@ -133,11 +131,9 @@ describe("the journal", () => {
     expect(old.length).toBeGreaterThan(100);
     await database.run(`UPDATE ${table} SET ${engine === "sqlite" ? "at_ms" : "at_us"} = 1`);
     await using store = await openTestStore({ trimSeconds: 0.05 }, database);
-    await until(
-      "old changes are removed",
-      async () => (await store.readChanges(all)).changes.length === 1,
-    );
-    expect((await store.readChanges(all)).changes.map(({ seq }) => seq)).toEqual([newest]);
+    const readSeqs = async () => (await store.readChanges(all)).changes.map(({ seq }) => seq);
+    await until("old changes are removed", async () => (await readSeqs()).length === 1);
+    expect(await readSeqs()).toEqual([newest]);
     await store.createPlant(plant(2_000n, "new"));
     // The one before it may be gone by now.
     const created = changesIn(await store.readChanges(all)).at(-1);
@@ -157,13 +153,14 @@ describe("the journal", () => {
     // The clock was far ahead when the first one was made.
     await store.database.run(`UPDATE ${table}
       SET ${time} = CASE last WHEN ${ahead.seq} THEN ${time} * 2 ELSE 1 END`);
-    const goOn = () =>
-      read(ahead.seq).then(
-        ({ id }) => id,
-        (error: { reason: unknown }) => error.reason,
-      );
-    await until("the second change is removed", async () => (await goOn()) !== 2n);
-    expect(await goOn()).toBe("changes_gone");
+    const goOn = () => read(ahead.seq).then(({ id }) => id === 2n);
+    await until("the second change is removed", () =>
+      goOn().then(
+        (isThere) => !isThere,
+        () => true,
+      ),
+    );
+    expect(await reasonOf(goOn())).toBe("changes_gone");
     await until("the first change is removed", async () => (await read(0)).id === 3n);
   });
 });

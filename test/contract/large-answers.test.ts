@@ -1,24 +1,23 @@
 /** Answers whose size grows with what clients store count as held memory, and are refused if others hold half of it. */
 
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { beforeAll, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { WEBHOOKS_MAX } from "../../src/domain/webhook.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { makeWebhook } from "../support/receiver.ts";
-import { send, startService } from "../support/service.ts";
+import { getJson, getText, send, startShared } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { batchHead, chunk, connectRaw } from "../support/wire.ts";
 
 const LENGTH = 1_000;
 const BYTES_MAX = 3_000_000;
 
-const service = await startService({
+const service = await startShared({
   PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BYTES_MAX),
   PLANTSTORE_WORKERS: "1",
   ...limits({ sampleSeconds: 0.002, drainSecondsMax: 0.1 }),
 });
-afterAll(() => service[Symbol.asyncDispose]());
 
 const large = {
   url: `https://shop.example/${"x".repeat(2_000)}`,
@@ -33,16 +32,11 @@ beforeAll(async () => {
   await store.adoptTokens(records);
   for (let index = 0; index < WEBHOOKS_MAX; index++)
     expect(await store.putWebhook(makeWebhook(`webhook-${index}`, large), undefined)).toBe(true);
-  await store.createPlants(
-    Array.from({ length: LENGTH }, (_, id) => ({
-      id: BigInt(id),
-      name: "",
-      tag: `${id}-${"x".repeat(90)}`,
-    })),
-  );
+  const toPlant = (id: number) => ({ id: BigInt(id), name: "", tag: `${id}-${"x".repeat(90)}` });
+  await store.createPlants(Array.from({ length: LENGTH }, (_, id) => toPlant(id)));
   await until("there are 400 samples", async () => {
-    const activity = await (await send(service, "GET", "/activity")).json();
-    return (activity as { samples: unknown[] }).samples.length >= 400;
+    const { samples } = await getJson<{ samples: unknown[] }>(service, "/activity");
+    return samples.length >= 400;
   });
 });
 
@@ -56,7 +50,7 @@ test.each([
 ])(
   "while others hold half of the memory, it is refused unless it is small: GET %s",
   async (path, small) => {
-    expect((await (await send(service, "GET", path)).text()).length).toBeGreaterThan(LARGE);
+    expect((await getText(service, path)).length).toBeGreaterThan(LARGE);
     // An open batch counts as 1.5 MiB.
     const batch = await connectRaw(service.url);
     batch.send(`${batchHead()}${chunk("{}\n")}`);

@@ -1,41 +1,39 @@
 /** GET /plants: pages by key, filters, order, streams, and every bad parameter. */
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import type { PlantQuery } from "../../src/domain/page.ts";
+import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { ListedPlant } from "../../src/domain/plant.ts";
 import { takePage, toExact } from "../support/plants.ts";
 import { expectError } from "../support/expect.ts";
+import { parseLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { send, startService, type TestService, walkPages } from "../support/service.ts";
+import { getJson, getText, send, startShared, walkPages } from "../support/service.ts";
 
-const service = await startService({ ...limits({ scanRowsMax: 100 }) });
+const service = await startShared(limits({ scanRowsMax: 100 }));
 /** Empty at the beginning of each test. */
-const small = await startService();
+const small = await startShared();
 
 beforeEach(() => small.database.run("DELETE FROM plants"));
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-  await small[Symbol.asyncDispose]();
-});
 
-interface Listed {
-  readonly id: number;
-  readonly name: string;
-  readonly tag?: string;
-}
+type Listed = { readonly id: number };
 
-beforeAll(async () => {
-  for (let id = 1; id <= 250; id++)
-    await service.store.createPlant({
+const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => from + index);
+const tens = range(1, 25).map((n) => n * 10);
+
+beforeAll(() =>
+  service.store.createPlants(
+    range(1, 250).map((id) => ({
       id: BigInt(id),
       name: id === 240 ? "Große EICHE" : `Plant ${id}`,
       tag: id % 10 === 0 ? "ten" : id % 25 === 3 ? "a b&c=ü" : undefined,
-    });
-});
+    })),
+  ),
+);
 
-const list = (query: string, headers: Record<string, string> = {}): Promise<Response> =>
-  send(service, "GET", `/plants${query}`, { headers });
+const list = (query: string, from = service): Promise<Response> =>
+  send(from, "GET", `/plants${query}`);
 const idsOf = async (response: Response): Promise<number[]> =>
   ((await response.json()) as Listed[]).map(({ id }) => id);
 const nextOf = (response: Response): string | undefined =>
@@ -47,8 +45,13 @@ async function walk(query: string, from = service): Promise<{ ids: number[]; pag
   return { ids: (items as Listed[]).map(({ id }) => id), pages };
 }
 
-const range = (from: number, to: number): number[] =>
-  Array.from({ length: to - from + 1 }, (_, index) => from + index);
+/** All of it, in one answer. */
+const stream = (accept: string, query = "", from = service): Promise<Response> =>
+  send(from, "GET", `/plants${query}`, { headers: { accept } });
+async function streamedIds(query: string, from = service): Promise<number[]> {
+  const text = await (await stream("application/x-ndjson", query, from)).text();
+  return (parseLines(text) as Listed[]).map(({ id }) => id);
+}
 
 describe("a page", () => {
   test("has 100 plants in the order of their ids unless asked otherwise, and a link to the next", async () => {
@@ -59,9 +62,9 @@ describe("a page", () => {
   });
 
   test("has plants with id, name and, where there is one, tag", async () => {
-    const response = await list("?limit=1&after=9");
-    expect(await response.text()).toBe('[{"id":10,"name":"Plant 10","tag":"ten"}]');
-    expect(await (await list("?limit=1")).text()).toBe('[{"id":1,"name":"Plant 1"}]');
+    const tagged = '[{"id":10,"name":"Plant 10","tag":"ten"}]';
+    expect(await getText(service, "/plants?limit=1&after=9")).toBe(tagged);
+    expect(await getText(service, "/plants?limit=1")).toBe('[{"id":1,"name":"Plant 1"}]');
   });
 
   test.each([7, 125, 249, 250, 251])("of %d leads through all plants, each once", async (limit) => {
@@ -86,28 +89,27 @@ describe("a page", () => {
   test("keeps both ends of int64 exact, in the body and in the link", async () => {
     for (const id of ["-9223372036854775808", "9007199254740993", "9223372036854775807"])
       await small.create(`{"id":${id},"name":"n"}`);
-    const first = await send(small, "GET", "/plants?limit=2");
+    const first = await list("?limit=2", small);
     expect(await first.text()).toBe(
       '[{"id":-9223372036854775808,"name":"n"},{"id":9007199254740993,"name":"n"}]',
     );
-    const second = await send(small, "GET", `/plants${nextOf(first)}`);
+    const second = await list(nextOf(first) ?? "", small);
     expect(await second.text()).toBe('[{"id":9223372036854775807,"name":"n"}]');
   });
 
   test("neither skips nor repeats an untouched plant while others are added and removed", async () => {
     const untouched = range(1, 200).map((n) => n * 10);
-    for (const id of untouched)
-      await small.store.createPlant({ id: BigInt(id), name: "n", tag: undefined });
+    const toPlant = (id: number) => ({ id: BigInt(id), name: "n", tag: undefined });
+    const others = [5, 1005, 1995].map(toPlant);
+    await small.store.createPlants(untouched.map(toPlant));
     const seen: number[] = [];
     let next: string | undefined = "?limit=7";
     for (let turn = 0; next !== undefined; turn++) {
-      const response = await send(small, "GET", `/plants${next}`);
+      const response = await list(next, small);
       seen.push(...(await idsOf(response)));
       next = nextOf(response);
-      for (const id of [5, 1005, 1995])
-        await (turn % 2 === 0
-          ? small.store.createPlant({ id: BigInt(id), name: "n", tag: undefined })
-          : small.store.removePlant(BigInt(id), {}));
+      if (turn % 2 === 0) await small.store.createPlants(others);
+      else for (const { id } of others) await small.store.removePlant(id, {});
     }
     expect(seen.filter((id) => id % 10 === 0)).toEqual(untouched);
     expect(new Set(seen).size).toBe(seen.length);
@@ -116,7 +118,6 @@ describe("a page", () => {
 
 describe("a filter", () => {
   test("by tag is exact, and its link keeps it", async () => {
-    const tens = range(1, 25).map((n) => n * 10);
     expect((await walk("?tag=ten&limit=4")).ids).toEqual(tens);
     expect((await walk("?tag=ten&limit=4&order=desc")).ids).toEqual(tens.toReversed());
     for (const other of ["Ten", "te", "ten%20", ""])
@@ -138,40 +139,31 @@ describe("a filter", () => {
     expect(nextOf(first)).toBe("?after=100&limit=100&name=eiche");
     expect(await walk("?name=eiche")).toEqual({ ids: [240], pages: 3 });
     expect((await walk("?name=oSSe+E")).ids).toEqual([240]);
-    expect(await walk("?name=PLANT&limit=30&order=desc")).toMatchObject({
-      ids: range(1, 250)
-        .filter((id) => id !== 240)
-        .toReversed(),
-    });
+    const others = range(1, 250).filter((id) => id !== 240);
+    expect((await walk("?name=PLANT&limit=30&order=desc")).ids).toEqual(others.toReversed());
   });
 });
 
 describe("words", () => {
   test("end a page early too, and filter streams", async () => {
     expect(await walk("?q=eiche+grosse")).toEqual({ ids: [240], pages: 3 });
-    expect(await walk("?q=TEN+plant&order=desc&limit=7")).toMatchObject({
-      ids: range(1, 25)
-        .map((n) => n * 10)
-        .filter((id) => id !== 240)
-        .toReversed(),
-    });
-    const headers = { accept: "text/csv" };
-    const csv = await (await list("?q=eiche+grosse", headers)).text();
-    expect(csv).toBe('id,name,tag\r\n240,"Große EICHE","ten"\r\n');
+    const others = tens.filter((id) => id !== 240);
+    expect((await walk("?q=TEN+plant&order=desc&limit=7")).ids).toEqual(others.toReversed());
+    const csv = await stream("text/csv", "?q=eiche+grosse");
+    expect(await csv.text()).toBe('id,name,tag\r\n240,"Große EICHE","ten"\r\n');
   });
 
   /** On a busy machine a page may end early. */
   const readAll = async (
-    read: (
-      after: bigint | undefined,
-    ) => Promise<Awaited<ReturnType<typeof small.store.listPlants>>>,
+    read: (after: bigint | undefined) => PlantPage | Promise<PlantPage>,
   ): Promise<ListedPlant[]> => {
     const found: ListedPlant[] = [];
-    for (let after: bigint | undefined, isFirst = true; isFirst || after !== undefined;) {
+    let after: bigint | undefined;
+    do {
       const page = await read(after);
       found.push(...page.plants);
-      [after, isFirst] = [page.next, false];
-    }
+      after = page.next;
+    } while (after !== undefined);
     return found;
   };
 
@@ -191,7 +183,7 @@ describe("words", () => {
       const query: PlantQuery = { ...filter, after: undefined, limit: 1_000, tag: undefined };
       const rows = filter.order === "asc" ? plants : plants.toReversed();
       const found = await readAll((after) => small.store.listPlants({ ...query, after }));
-      const expected = await readAll(async (after) => {
+      const expected = await readAll((after) => {
         const left = rows.slice(rows.findIndex(({ id }) => id === after) + 1);
         return takePage(left, { ...query, after }, 1_000);
       });
@@ -201,15 +193,14 @@ describe("words", () => {
 });
 
 describe("a count", () => {
-  const count = async (query: string): Promise<unknown> =>
-    (await send(service, "GET", `/plants/count${query}`)).json();
-
-  test("matches a list with the same filters", async () => {
-    expect(await count("")).toEqual({ count: 250, exact: true });
-    expect(await count("?tag=ten")).toEqual({ count: 25, exact: true });
-    expect(await count("?tag=Ten")).toEqual({ count: 0, exact: true });
-    expect(await count("?name=plant+1&tag=ten")).toEqual({ count: 11, exact: true });
-    expect(await count("?q=TEN+plant")).toEqual({ count: 24, exact: true });
+  test.each([
+    ["", 250],
+    ["?tag=ten", 25],
+    ["?tag=Ten", 0],
+    ["?name=plant+1&tag=ten", 11],
+    ["?q=TEN+plant", 24],
+  ])("with the filters %j is exact: %d", async (query, count) => {
+    expect(await getJson(service, `/plants/count${query}`)).toEqual({ count, exact: true });
   });
 
   test("that takes too long is at least so many, and those that ask the same share it", async () => {
@@ -232,15 +223,10 @@ describe("long names", () => {
 
   test("make shorter pages, which still lead through all plants; a stream has them all", async () => {
     for (const id of range(1, 10)) await small.create(JSON.stringify({ id, name: long(id) }));
-    const first = await send(small, "GET", "/plants?limit=1000");
-    expect((await idsOf(first)).length).toBeWithin(1, 6);
+    expect((await idsOf(await list("?limit=1000", small))).length).toBeWithin(1, 6);
     expect((await walk("?limit=1000", small)).ids).toEqual(range(1, 10));
     expect((await walk("?name=X", small)).ids).toEqual(range(1, 10));
-    const stream = await send(small, "GET", "/plants", {
-      headers: { accept: "application/x-ndjson" },
-    });
-    const lines = (await stream.text()).trimEnd().split("\n");
-    expect(lines.map((line) => (JSON.parse(line) as Listed).id)).toEqual(range(1, 10));
+    expect(await streamedIds("", small)).toEqual(range(1, 10));
   });
 
   test("of marks without end do not hold a search up", async () => {
@@ -280,17 +266,14 @@ describe("a parameter", () => {
 });
 
 describe("a stream", () => {
-  const stream = (accept: string, query = "", from: TestService = service): Promise<Response> =>
-    send(from, "GET", `/plants${query}`, { headers: { accept } });
-
   test("as NDJSON has every plant, a line each, in order", async () => {
     const response = await stream("application/x-ndjson");
     expect(response.headers.get("content-type")).toBe("application/x-ndjson");
     expect(response.headers.has("link")).toBe(false);
-    const lines = (await response.text()).split("\n");
-    expect(lines.pop()).toBe("");
-    expect(lines.map((line) => (JSON.parse(line) as Listed).id)).toEqual(range(1, 250));
-    expect(lines[9]).toBe('{"id":10,"name":"Plant 10","tag":"ten"}');
+    const text = await response.text();
+    expect(text).toContain('\n{"id":10,"name":"Plant 10","tag":"ten"}\n');
+    expect(text).toEndWith("}\n");
+    expect(await streamedIds("")).toEqual(range(1, 250));
   });
 
   test("as CSV has a head and every plant, quoted, with formulas defused and no tag told from an empty one", async () => {
@@ -305,17 +288,9 @@ describe("a stream", () => {
   });
 
   test("is filtered, ordered and resumed by the same parameters, and has no limit", async () => {
-    const ids = async (query: string): Promise<number[]> =>
-      (await (await stream("application/x-ndjson", query)).text())
-        .split("\n")
-        .filter((line) => line !== "")
-        .map((line) => (JSON.parse(line) as Listed).id);
-    expect(await ids("?tag=ten&order=desc&after=240")).toEqual(
-      range(1, 23)
-        .map((n) => n * 10)
-        .toReversed(),
-    );
-    expect(await ids("?name=eiche")).toEqual([240]);
+    const before = await streamedIds("?tag=ten&order=desc&after=240");
+    expect(before).toEqual(tens.slice(0, 23).toReversed());
+    expect(await streamedIds("?name=eiche")).toEqual([240]);
     await expectError(await stream("text/csv", "?limit=5"), "invalid_query");
   });
 
@@ -337,8 +312,7 @@ describe("a stream", () => {
     [";;;,,,q=", "application/json"],
   ])("Accept: %s is answered as %s", async (accept, type) => {
     const response = await stream(accept);
-    expect(response.status).toBe(200);
-    expect(response.headers.get("content-type")).toBe(type);
+    expect([response.status, response.headers.get("content-type")]).toEqual([200, type]);
     await response.body?.cancel();
   });
 });

@@ -4,27 +4,25 @@ import { describe, expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { limits } from "../support/limits.ts";
-import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import {
+  bearer,
+  grantToken,
+  sendLines,
+  startService,
+  TEST_TOKEN,
+  type TestService,
+} from "../support/service.ts";
+import { lines as makeLines, parseLines } from "../support/folder.ts";
 import { batchHead, chunk, connectRaw, type RawConnection } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
-const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
-  fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });
-
-const makeLines = (length: number): string =>
-  Array.from({ length }, (_, id) => `{"id":${id},"name":"Fern"}\n`).join("");
-
-const sendBatch = (service: TestService, body: string): Promise<Response> =>
-  fetch(`${service.url}/plants/batch`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
-    body,
-  });
+const get = (service: TestService, token = TEST_TOKEN): Promise<Response> =>
+  fetch(`${service.url}/token`, { headers: bearer(token) });
 
 /** A batch that does not end, with a result of its first line or a refusal. */
 async function beginBatch(service: TestService, token = TEST_TOKEN): Promise<RawConnection> {
   const connection = await connectRaw(service.url);
-  connection.send(batchHead().replace(TEST_TOKEN, token) + chunk(makeLines(1)));
+  connection.send(batchHead().replace(TEST_TOKEN, token) + chunk(makeLines(0, 1)));
   await connection.receive(/"line":1|"error"/);
   return connection;
 }
@@ -50,11 +48,8 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     expect((await get(service)).headers.get("ratelimit")).toStartWith('"token";r=0;t=');
 
     const refused = await service.create('{"id":1,"name":"Fern"}');
-    expect(refused.status).toBe(429);
-    expect(await refused.json()).toEqual({
-      error: catalogue.rate_limited.code,
-      message: catalogue.rate_limited.meaning,
-    });
+    const { code: error, meaning: message } = catalogue.rate_limited;
+    expect([refused.status, await refused.json()]).toEqual([429, { error, message }]);
     expect(Number(refused.headers.get("retry-after"))).toBeWithin(1, 181);
     expect(refused.headers.get("ratelimit")).toStartWith('"token";r=0;t=');
     expect(await service.readPlants()).toEqual([]);
@@ -65,10 +60,8 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
 
   test("a token's own rate replaces it, also by none", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "5/h" });
-    const [slow, free] = [
-      await grantToken(service, scopes, { rate: "2/h" }),
-      await grantToken(service, scopes, { rate: "none" }),
-    ];
+    const slow = await grantToken(service, scopes, { rate: "2/h" });
+    const free = await grantToken(service, scopes, { rate: "none" });
     expect(await countUntilRefused(service, slow)).toBe(2);
     expect(await countUntilRefused(service, TEST_TOKEN)).toBe(5);
     for (let count = 0; count < 12; count++) expect((await get(service, free)).status).toBe(200);
@@ -102,17 +95,13 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
 
   test("a service that stops ends a batch that waits for its rate", async () => {
     // Longer than a test may take: the batch is not waited for.
-    const DRAIN_SECONDS_MAX = 3_600;
-    const service = await startService({
-      PLANTSTORE_RATE_LIMIT: "5/h",
-      ...limits({ drainSecondsMax: DRAIN_SECONDS_MAX }),
-    });
-    const response = await sendBatch(service, makeLines(10));
-    const text = response.text();
+    const drain = limits({ drainSecondsMax: 3_600 });
+    const service = await startService({ PLANTSTORE_RATE_LIMIT: "5/h", ...drain });
+    const text = (await sendLines(service, makeLines(0, 10))).text();
     await until("the rate is used up", async () => (await get(service)).status === 429);
     await service[Symbol.asyncDispose]();
-    const results = (await text).trimEnd().split("\n");
-    expect(JSON.parse(results.at(-1) ?? "")).toMatchObject({
+    const results = parseLines(await text);
+    expect(results.at(-1)).toMatchObject({
       line: results.length,
       status: 503,
       error: catalogue.shutting_down.code,

@@ -1,38 +1,48 @@
 /** POST /changes/revert, and the names of batches in the journal, on every engine. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { type Change, Client, type RevertLeft, type RevertRange } from "../../client/client.ts";
 import { joinWriter } from "../../src/domain/change.ts";
 import { isSameState, type Plant } from "../../src/domain/plant.ts";
 import { engine } from "../support/database.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { expectError } from "../support/expect.ts";
+import { parseLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { runsFactor } from "../support/long.ts";
-import { readRefusal } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
-import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import {
+  bearer,
+  grantToken,
+  send,
+  startService,
+  startShared,
+  storePlants,
+  TEST_TOKEN,
+  type TestService,
+} from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const INT64_MAX = 2n ** 63n - 1n;
 const by = "PLANTSTORE_TOKEN";
 
-const clientOf = (service: TestService, token = TEST_TOKEN): Client =>
-  new Client(service.url, token, { delaysMs: [] });
+const clientOf = (service: TestService): Client =>
+  new Client(service.url, TEST_TOKEN, { delaysMs: [] });
 
-const readAll = async (service: TestService): Promise<unknown[]> =>
+const shared = await startShared();
+const client = clientOf(shared);
+beforeEach(async () => {
+  for (const { id } of await Array.fromAsync(client.list())) await client.remove(id);
+});
+
+const readAll = async (service = shared): Promise<unknown[]> =>
   (await Array.fromAsync(clientOf(service).list())).map(({ id, name, tag }) => [id, name, tag]);
 
-const readJournal = (service: TestService): Promise<Change[]> =>
-  Array.fromAsync(clientOf(service).changes());
-
-const revert = (service: TestService, body: unknown, query = ""): Promise<Response> =>
-  send(service, "POST", `/changes/revert${query}`, { body: JSON.stringify(body) });
+const revert = (body: unknown, headers = {}, service = shared): Promise<Response> =>
+  send(service, "POST", "/changes/revert", { body: JSON.stringify(body), headers });
 
 describe("a batch", () => {
   test("is named by any write, and is shown in the journal and found by its name", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
     const batch = 'Frühling "1".csv & more';
     await client.create({ id: 1n, name: "a" }, { batch });
     await client.replace({ id: 1n, name: "b" }, { batch });
@@ -40,28 +50,25 @@ describe("a batch", () => {
     await client.remove(1n, { batch });
     await client.create({ id: 2n, name: batch });
     const named = await Array.fromAsync(client.changes({ batch }));
-    expect(named.map(({ type, id }) => [type, id])).toEqual([
-      ["created", 1n],
-      ["replaced", 1n],
-      ["created", INT64_MAX],
-      ["removed", 1n],
+    expect(named).toMatchObject([
+      { type: "created", id: 1n, by, batch },
+      { type: "replaced", id: 1n, by, batch },
+      { type: "created", id: INT64_MAX, by, batch },
+      { type: "removed", id: 1n, by, batch },
     ]);
-    for (const change of named) expect(change).toMatchObject({ by, batch });
-    const [last] = (await readJournal(service)).slice(-1);
+    const last = (await Array.fromAsync(client.changes())).at(-1);
     expect([last?.by, last?.batch]).toEqual([by, undefined]);
     expect(await Array.fromAsync(client.changes({ batch: "other" }))).toEqual([]);
-    const events = new AbortController();
-    for await (const change of client.changes({ batch, follow: true }, { signal: events.signal })) {
+    for await (const change of client.changes({ batch, follow: true })) {
       expect(change).toEqual(named[0] as Change);
       break;
     }
   });
 
   test("has 1 to 100 characters and no control character; otherwise nothing is written", async () => {
-    await using service = await startService();
     const plant = { body: '{"id":1,"name":"a"}' };
-    const refuses = async (method: string, path: string, sent = {}): Promise<void> =>
-      expect(await readRefusal(await send(service, method, path, sent))).toBe("invalid_query");
+    const refuses = async (method: string, path: string, sent = {}): Promise<string> =>
+      expectError(await send(shared, method, path, sent), "invalid_query");
     for (const given of ["", "%0A", "a%00", "a%7F", "x".repeat(101), "%ED%A0%80", "a&batch=b"]) {
       await refuses("POST", `/plants?batch=${given}`, plant);
       await refuses("POST", `/plants/batch?batch=${given}`, plant);
@@ -69,21 +76,19 @@ describe("a batch", () => {
       await refuses("DELETE", `/plants/1?batch=${given}`);
     }
     await refuses("POST", "/plants?by=x", plant);
-    expect(await readAll(service)).toEqual([]);
+    expect(await readAll()).toEqual([]);
     const longest = encodeURIComponent("🌱".repeat(100));
-    expect((await send(service, "POST", `/plants?batch=${longest}`, plant)).status).toBe(200);
+    expect((await send(shared, "POST", `/plants?batch=${longest}`, plant)).status).toBe(200);
   });
 });
 
 describe("POST /changes/revert", () => {
   test("gives every plant the state from before the range, whatever the range did to it", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
     await client.create({ id: -1n, name: "replaced", tag: "t" });
     await client.create({ id: 2n, name: "removed" });
     await client.create({ id: 3n, name: "removed and made again", tag: "" });
     await client.create({ id: 4n, name: "not concerned" });
-    const before = await readAll(service);
+    const before = await readAll();
     const newest = await client.findNewestChange();
     await client.replace({ id: -1n, name: "x" });
     await client.replace({ id: -1n, name: "y" });
@@ -106,16 +111,14 @@ describe("POST /changes/revert", () => {
     const done = await client.revert({ from: newest + 1 }, { batch: "undo" });
     const counts = { plants: 5, reverted: 4, unchanged: 1, changedSince: 0, refused: 0 };
     expect(done).toEqual({ ...counts, batch: "undo" });
-    expect(await readAll(service)).toEqual(before);
+    expect(await readAll()).toEqual(before);
     const made = await Array.fromAsync(client.changes({ after: last }));
     expect(made).toHaveLength(4);
     for (const change of made) expect(change).toMatchObject({ by, batch: "undo" });
   });
 
   test("leaves alone and lists what was changed since, or between", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
-    const [ids, batch] = [[1n, 2n, 3n, 4n], "b"];
+    const [ids, batch] = [[1n, 2n, 3n, 4n], "mixed"];
     for (const id of ids) await client.create({ id, name: "first" });
     for (const id of ids) await client.replace({ id, name: "second" }, { batch });
     await client.replace({ id: 1n, name: "since" });
@@ -124,32 +127,25 @@ describe("POST /changes/revert", () => {
     await client.replace({ id: 3n, name: "again" }, { batch });
     const expected = { plants: 4, unchanged: 0, changedSince: 3 };
     expect(await client.previewRevert({ batch })).toMatchObject({ ...expected, revertible: 1 });
-    const left: RevertLeft[] = [];
-    const done = await client.revert({ batch }, { onLeft: (plant) => left.push(plant) });
+    const left: unknown[] = [];
+    const onLeft = ({ id, reason }: RevertLeft) => left.push([id, reason]);
+    const done = await client.revert({ batch }, { onLeft });
     expect(done).toMatchObject({ ...expected, reverted: 1, refused: 0 });
-    expect(left.map(({ id, reason }) => [id, reason])).toEqual(
-      [1n, 2n, 3n].map((id) => [id, "precondition_failed"]),
-    );
-    expect((await readAll(service)).map((plant) => (plant as unknown[])[1])).toEqual([
-      "since",
-      "again",
-      "first",
-    ]);
+    expect(left).toEqual([1n, 2n, 3n].map((id) => [id, "precondition_failed"]));
+    const names = (await Array.fromAsync(client.list())).map(({ name }) => name);
+    expect(names).toEqual(["since", "again", "first"]);
   });
 
   test("takes back what lies between numbers or between times; a preview shows 20 plants", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
-    const plants = Array.from({ length: 25 }, (_, index) => ({ id: BigInt(index), name: "n" }));
-    await client.createBatch(plants, () => undefined, { batch: "b" });
+    await storePlants(shared, 25, "n", joinWriter(by, "b"));
     expect((await client.previewRevert({ batch: "b" })).sample).toHaveLength(20);
     // In another millisecond each.
     for (const id of [9_998n, 9_999n]) {
       await Bun.sleep(2);
       await client.create({ id, name: "alone" });
     }
-    const journal = await readJournal(service);
-    const [inBatch, { seq, time }] = [journal.at(9), journal.at(-2)] as [Change, Change];
+    const journal = await Array.fromAsync(client.changes());
+    const [inBatch, { seq, time }] = [journal.at(-9), journal.at(-2)] as [Change, Change];
     for (const range of [
       { from: inBatch.seq, to: inBatch.seq },
       { from: time, to: time },
@@ -162,128 +158,91 @@ describe("POST /changes/revert", () => {
 
   test("lists what a quota refuses, and continues when there is room", async () => {
     await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
-    const client = clientOf(service);
-    for (const id of [1n, 2n, 3n]) await client.create({ id, name: "n" });
-    for (const id of [1n, 2n, 3n]) await client.remove(id, { batch: "slip" });
-    await client.create({ id: 4n, name: "n" });
-    const left: RevertLeft[] = [];
-    const options = { onLeft: (plant: RevertLeft) => left.push(plant) };
-    const done = await client.revert({ batch: "slip" }, options);
+    const own = clientOf(service);
+    for (const id of [1n, 2n, 3n]) await own.create({ id, name: "n" });
+    for (const id of [1n, 2n, 3n]) await own.remove(id, { batch: "slip" });
+    await own.create({ id: 4n, name: "n" });
+    const left: unknown[] = [];
+    const onLeft = ({ reason }: RevertLeft) => left.push(reason);
+    const done = await own.revert({ batch: "slip" }, { onLeft });
     if (engine === "sqlite") {
       expect(done).toMatchObject({ plants: 3, reverted: 2, refused: 1 });
-      expect(left.map(({ reason }) => reason)).toEqual(["store_full"]);
+      expect(left).toEqual(["store_full"]);
     }
-    await client.remove(4n);
-    expect(await client.revert({ batch: "slip" })).toMatchObject({ refused: 0 });
+    await own.remove(4n);
+    expect(await own.revert({ batch: "slip" })).toMatchObject({ refused: 0 });
     expect(await readAll(service)).toHaveLength(3);
   });
 
   test("refuses what it does not understand, and changes nothing", async () => {
-    await using service = await startService();
-    const client = clientOf(service);
     await client.create({ id: 1n, name: "n" });
     const newest = await client.findNewestChange();
+    const day = (date: string): string => `${date}T00:00:00Z`;
+    const wrong = String.raw`{} [] {"dryRun":true} {"to":true} {"by":""} {"by":1} {"batch":""} {"batch":"a\nb"} {"batch":"x","dryRun":"yes"} {"batch":"x","since":1}`;
+    const froms = [0, -1, 1.5, 2 ** 53, String(newest), day("2026-02-31"), "2026-01-01"];
     for (const body of [
-      {},
-      [],
-      { dryRun: true },
-      { from: 0 },
-      { from: -1 },
-      { from: 1.5 },
-      { from: 2 ** 53 },
-      { from: String(newest) },
-      { from: "2026-02-31T00:00:00Z" },
-      { from: "2026-01-01" },
-      { to: true },
-      { by: "" },
-      { by: 1 },
-      { batch: "" },
-      { batch: "a\nb" },
-      { batch: "x", dryRun: "yes" },
-      { batch: "x", since: 1 },
+      ...wrong.split(" ").map((text) => JSON.parse(text) as object),
+      ...[...froms, newest + 1, day("2999-01-01")].map((from) => ({ from })),
       { from: newest, to: newest - 1 },
-      { from: "2026-01-02T00:00:00Z", to: "2026-01-01T00:00:00Z" },
-      { from: newest + 1 },
-      { from: "2999-01-01T00:00:00Z" },
+      { from: day("2026-01-02"), to: day("2026-01-01") },
     ])
-      expect(await readRefusal(await revert(service, body))).toBe("invalid_body");
-    expect(await readRefusal(await revert(service, { from: newest }, "?batch="))).toBe(
-      "invalid_query",
-    );
-    expect(await readRefusal(await revert(service, { from: newest }, "?x=1"))).toBe(
-      "invalid_query",
-    );
+      await expectError(await revert(body), "invalid_body");
     for (const body of [
-      { from: 1 },
-      { from: 2 },
-      { to: 2 },
-      { to: "2020-01-01T00:00:00Z" },
-      { from: "1970-01-01T00:00:00Z" },
-      { from: "2020-01-01T00:00:00Z", dryRun: true },
+      ...[1, 2, day("1970-01-01")].map((from) => ({ from })),
+      ...[2, day("2020-01-01")].map((to) => ({ to })),
+      { from: day("2020-01-01"), dryRun: true },
     ])
-      expect(await readRefusal(await revert(service, body))).toBe("changes_gone");
-    const text = { headers: { "content-type": "text/plain" }, body: "{}" };
-    expect(await readRefusal(await send(service, "POST", "/changes/revert", text))).toBe(
-      "unsupported_media_type",
-    );
-    expect((await send(service, "GET", "/changes/revert")).status).toBe(405);
-    for (const scopes of [["plants:read"], ["plants:write"]]) {
-      const { token } = await client.createToken({ name: scopes.join().replace(":", "."), scopes });
-      const failure = await rejectionOf(clientOf(service, token).revert({ from: newest }));
-      expect(failure).toMatchObject({ status: 403, reason: "insufficient_scope" });
+      await expectError(await revert(body), "changes_gone");
+    const body = JSON.stringify({ from: newest });
+    for (const query of ["?batch=", "?x=1"]) {
+      const refused = await send(shared, "POST", `/changes/revert${query}`, { body });
+      await expectError(refused, "invalid_query");
+    }
+    const text = { "content-type": "text/plain" };
+    await expectError(await revert({}, text), "unsupported_media_type");
+    expect((await send(shared, "GET", "/changes/revert")).status).toBe(405);
+    for (const scope of ["plants:read", "plants:write"] as const) {
+      const headers = bearer(await grantToken(shared, [scope]));
+      await expectError(await revert({ from: newest }, headers), "insufficient_scope");
     }
     expect(await client.findNewestChange()).toBe(newest);
   });
 
   test("without a journal answers 410", async () => {
     await using service = await startService({ PLANTSTORE_CHANGES_DAYS: "0" });
-    expect(await readRefusal(await revert(service, { by: "x" }))).toBe("changes_gone");
+    await expectError(await revert({ by: "x" }, {}, service), "changes_gone");
   });
 
   test("has as many passes as it needs, is broken off with its token, and says so in its last line", async () => {
     await using service = await startService(limits({ revertPlantsMax: 1 }));
-    const client = clientOf(service);
-    const { token, id } = await client.createToken({
-      name: "short",
-      scopes: ["plants:read", "plants:write"],
-      rate: "10/s",
-    });
-    const plants = Array.from({ length: 200 }, (_, index) => ({ id: BigInt(index), name: "n" }));
-    await client.createBatch(plants, () => undefined, { batch: "b" });
+    const own = clientOf(service);
+    const scopes = ["plants:read", "plants:write"];
+    const { token, id } = await own.createToken({ name: "short", scopes, rate: "10/s" });
+    await storePlants(service, 200, "n", joinWriter(by, "b"));
     // A dry run has one pass.
-    expect(await readRefusal(await revert(service, { batch: "b", dryRun: true }))).toBe(
-      "range_too_large",
-    );
-    const headers = { authorization: `Bearer ${token}` };
-    const sent = send(service, "POST", "/changes/revert", { headers, body: '{"batch":"b"}' });
+    await expectError(await revert({ batch: "b", dryRun: true }, {}, service), "range_too_large");
+    const sent = revert({ batch: "b" }, bearer(token), service);
     await until("the revert has begun", async () => (await readAll(service)).length < 200);
-    await client.revokeToken(id);
+    await own.revokeToken(id);
     const response = await sent;
     expect(response.headers.get("content-type")).toBe("application/x-ndjson");
-    const lines = (await response.text()).trimEnd().split("\n");
-    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ complete: false, status: 401 });
-    expect(await client.revert({ batch: "b" })).toMatchObject({ plants: 200, refused: 0 });
+    const last = parseLines(await response.text()).at(-1);
+    expect(last).toMatchObject({ complete: false, status: 401 });
+    expect(await own.revert({ batch: "b" })).toMatchObject({ plants: 200, refused: 0 });
     expect(await readAll(service)).toEqual([]);
   });
 });
 
-const model = await startService(limits({ revertPlantsMax: 2, revertCharactersMax: 100 }));
+const model = await startShared(limits({ revertPlantsMax: 2, revertCharactersMax: 100 }));
 
-afterAll(() => model[Symbol.asyncDispose]());
-
-interface Step {
-  readonly id: bigint;
-  readonly name: string | undefined;
-  readonly by: string;
-  readonly batch: string | undefined;
-}
-
-const step: fc.Arbitrary<Step> = fc.record({
+const step = fc.record({
   id: fc.constantFrom(-(2n ** 63n), -1n, 0n, 1n, 2n, INT64_MAX),
   name: fc.constantFrom(undefined, "a", "b", "c".repeat(60)),
   by: fc.constantFrom("one", "two"),
   batch: fc.constantFrom(undefined, "x", "y"),
 });
+
+type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never;
 
 const maybe = <Value>(value: fc.Arbitrary<Value>) => fc.option(value, { nil: undefined });
 
@@ -312,6 +271,7 @@ async function take({ id, name, by: token, batch }: Step, state: Map<bigint, Pla
   }
   return { id, by: token, batch, before, plant };
 }
+type Taken = NonNullable<Awaited<ReturnType<typeof take>>>;
 
 test("POST /changes/revert: any selection of any history gives exactly what a model gives", () =>
   fc.assert(
@@ -320,16 +280,14 @@ test("POST /changes/revert: any selection of any history gives exactly what a mo
       for (const { id } of await Array.fromAsync(clientOf(model).list()))
         await model.store.removePlant(id, {});
       const start = await clientOf(model).findNewestChange();
-      const taken: NonNullable<Awaited<ReturnType<typeof take>>>[] = [];
+      const taken: Taken[] = [];
       for (const one of steps) {
         const change = await take(one, state);
         if (change !== undefined) taken.push(change);
       }
-      const seqs = (await Array.fromAsync(clientOf(model).changes({ after: start }))).map(
-        ({ seq }) => seq,
-      );
-      expect(seqs).toHaveLength(taken.length);
-      const made = taken.map((change, at) => Object.assign(change, { seq: seqs[at] as number }));
+      const journal = await Array.fromAsync(clientOf(model).changes({ after: start }));
+      expect(journal).toHaveLength(taken.length);
+      const made = journal.map(({ seq }, at) => Object.assign(taken[at] as Taken, { seq }));
       const fromSeq = made[from ?? 0]?.seq ?? start + 1;
       const toSeq = to === undefined ? undefined : (made[to]?.seq ?? fromSeq);
       fc.pre(made.length > 0 && (toSeq === undefined || fromSeq <= toSeq));

@@ -1,13 +1,7 @@
 /** What every engine owes the service beyond plants: tokens, neighbours, and an end. */
 
 import { describe, expect, test } from "bun:test";
-import {
-  hashToken,
-  makeFirstToken,
-  mintToken,
-  readTokens,
-  toRecord,
-} from "../../src/auth/token.ts";
+import { hashToken, makeFirstToken, readTokens } from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
@@ -24,56 +18,6 @@ const readInOrder = async (store: Store): Promise<TokenRecord[]> =>
 
 const plant = { id: 1n, name: "a", tag: undefined };
 
-describe("tokens in the store", () => {
-  const record = (name: string): TokenRecord =>
-    toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 5 });
-
-  test("keep one with a scope, also if two stores revoke the last two at once", async () => {
-    await using one = await openTestStore();
-    await using other = await openTestStore({}, one.database);
-    for (let round = 0; round < 5; round++) {
-      const [first, second] = [record(`first${round}`), record(`second${round}`)];
-      for (const each of [first, second]) await one.createToken(each);
-      const revoked = await Promise.all([
-        one.revokeToken(first.hash, 7, "plants:read"),
-        other.revokeToken(second.hash, 7, "plants:read"),
-      ]);
-      expect(revoked.toSorted()).toEqual([false, true]);
-      const left = revoked[0] ? second : first;
-      expect((await one.findToken(left.hash))?.revokedAtMs).toBeUndefined();
-      expect(await one.revokeToken(left.hash, 8)).toBe(true);
-    }
-    // One that has expired by then does not count.
-    const [last, expired] = [record("last"), { ...record("expired"), expiresAtMs: 7 }];
-    for (const each of [last, expired]) await one.createToken(each);
-    expect(await one.revokeToken(last.hash, 7, "plants:read")).toBe(false);
-    expect(await one.revokeToken(last.hash, 6, "plants:read")).toBe(true);
-  });
-
-  test("are counted if they expire between two times", async () => {
-    await using store = await openTestStore();
-    for (const expiresAtMs of [10, 20, 20, undefined])
-      await grantToken({ store }, [], { expiresAtMs });
-    const revoked = await grantToken({ store }, [], { expiresAtMs: 15 });
-    await store.revokeToken(hashToken(revoked), 1);
-    const counts = [
-      store.countExpiring(10, 20),
-      store.countExpiring(9, 20),
-      store.countExpiring(10, 21),
-    ];
-    expect(await Promise.all(counts)).toEqual([0, 1, 2]);
-  });
-
-  test("remember their latest use, whatever order the uses arrive in", async () => {
-    await using store = await openTestStore();
-    const token = record("n");
-    await store.createToken(token);
-    await store.touchTokens(new Map([[token.hash, 20]]));
-    await store.touchTokens(new Map([[token.hash, 10]]));
-    expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
-  });
-});
-
 const makeToken = (name: string, more: Partial<TokenRecord> = {}): TokenRecord => ({
   hash: hashToken(name),
   prefix: `pst_${name}`,
@@ -87,16 +31,57 @@ const makeToken = (name: string, more: Partial<TokenRecord> = {}): TokenRecord =
   ...more,
 });
 
+describe("tokens in the store", () => {
+  test("keep one with a scope, also if two stores revoke the last two at once", async () => {
+    await using one = await openTestStore();
+    await using other = await openTestStore({}, one.database);
+    for (let round = 0; round < 5; round++) {
+      const [first, second] = [makeToken(`first${round}`), makeToken(`second${round}`)];
+      for (const each of [first, second]) await one.createToken(each);
+      const revoked = await Promise.all([
+        one.revokeToken(first.hash, 7, "plants:read"),
+        other.revokeToken(second.hash, 7, "plants:read"),
+      ]);
+      expect(revoked.toSorted()).toEqual([false, true]);
+      const left = revoked[0] ? second : first;
+      expect((await one.findToken(left.hash))?.revokedAtMs).toBeUndefined();
+      expect(await one.revokeToken(left.hash, 8)).toBe(true);
+    }
+    // One that has expired by then does not count.
+    const [last, expired] = [makeToken("last"), makeToken("expired", { expiresAtMs: 7 })];
+    for (const each of [last, expired]) await one.createToken(each);
+    expect(await one.revokeToken(last.hash, 7, "plants:read")).toBe(false);
+    expect(await one.revokeToken(last.hash, 6, "plants:read")).toBe(true);
+  });
+
+  test("are counted if they expire between two times", async () => {
+    await using store = await openTestStore();
+    for (const expiresAtMs of [10, 20, 20, undefined])
+      await grantToken({ store }, [], { expiresAtMs });
+    const revoked = await grantToken({ store }, [], { expiresAtMs: 15 });
+    await store.revokeToken(hashToken(revoked), 1);
+    expect(await store.countExpiring(10, 20)).toBe(0);
+    expect(await store.countExpiring(9, 20)).toBe(1);
+    expect(await store.countExpiring(10, 21)).toBe(2);
+  });
+
+  test("remember their latest use, whatever order the uses arrive in", async () => {
+    await using store = await openTestStore();
+    const token = makeToken("n");
+    await store.createToken(token);
+    await store.touchTokens(new Map([[token.hash, 20]]));
+    await store.touchTokens(new Map([[token.hash, 10]]));
+    expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
+  });
+});
+
 describe("tokens that are taken over from another store", () => {
   const full = { expiresAtMs: 2 ** 45, lastUsedAtMs: 2_000, revokedAtMs: 3_000 };
 
   test("stores what is not there with every field, and the second time changes nothing", async () => {
     await using store = await openTestStore();
-    const tokens = [
-      makeToken("a"),
-      makeToken("b", full),
-      makeToken("c", { scopes: ["plants:write"] }),
-    ];
+    const scopes = ["plants:write"] as const;
+    const tokens = [makeToken("a"), makeToken("b", full), makeToken("c", { scopes })];
     for (let times = 0; times < 2; times++) {
       expect(await store.adoptTokens(tokens)).toEqual([]);
       expect(await readInOrder(store)).toEqual(tokens);
@@ -127,16 +112,13 @@ describe("tokens that are taken over from another store", () => {
 
   test("resolves to those whose name is in use, stores nothing of them, and the rest", async () => {
     await using store = await openTestStore();
-    await store.createToken(makeToken("there", { name: "till" }));
+    const there = makeToken("there", { name: "till" });
+    await store.createToken(there);
     const taken = makeToken("taken", { name: "till" });
     const revoked = makeToken("revoked", { name: "till", revokedAtMs: 5, createdAtMs: 2_000 });
     const other = makeToken("other", { createdAtMs: 3_000 });
     expect(await store.adoptTokens([taken, revoked, other])).toEqual([taken]);
-    expect(await readInOrder(store)).toEqual([
-      makeToken("there", { name: "till" }),
-      revoked,
-      other,
-    ]);
+    expect(await readInOrder(store)).toEqual([there, revoked, other]);
   });
 
   test("takes over revocations first, whatever the order: they free names", async () => {
@@ -154,15 +136,16 @@ test("a webhook is stored, replaced and removed by its version, and there are 32
   const first = makeWebhook("shop", { version: "1" });
   const second = makeWebhook("shop", { version: "2", cursor: 5 });
   // The second time as a write whose answer was lost.
-  for (let times = 0; times < 2; times++)
-    expect(await store.putWebhook(first, undefined)).toBe(true);
+  const putTwice = async (...given: Parameters<typeof store.putWebhook>) => {
+    for (let times = 0; times < 2; times++) expect(await store.putWebhook(...given)).toBe(true);
+  };
+  await putTwice(first, undefined);
   expect(await store.putWebhook(second, undefined)).toBe(false);
-  for (let times = 0; times < 2; times++) expect(await store.putWebhook(second, first)).toBe(true);
+  await putTwice(second, first);
   expect(await store.putWebhook({ ...first, version: "3" }, first)).toBe(false);
   expect(await store.listWebhooks()).toEqual([second]);
   expect(await store.putWebhook(undefined, first)).toBe(false);
-  for (let times = 0; times < 2; times++)
-    expect(await store.putWebhook(undefined, second)).toBe(true);
+  await putTwice(undefined, second);
   const all = Array.from({ length: 32 }, (_, index) => makeWebhook(`shop-${index + 10}`));
   for (const one of all) expect(await store.putWebhook(one, undefined)).toBe(true);
   expect(await store.putWebhook(makeWebhook("one-more"), undefined)).toBe(false);
@@ -179,12 +162,8 @@ test("a closed store refuses reads and writes, and does not open again", async (
 
 test("plants that are too large together are read and changed one after the other", async () => {
   await using store = await openTestStore();
-  const large = Array.from({ length: 12 }, (_, index) => ({
-    ...plant,
-    id: BigInt(index),
-    name: "x".repeat(1_000_000),
-  }));
-  const small = large.map(({ id }) => ({ ...plant, id }));
+  const small = Array.from({ length: 12 }, (_, id) => ({ ...plant, id: BigInt(id) }));
+  const large = small.map((one) => ({ ...one, name: "x".repeat(1_000_000) }));
   await store.createPlants(large);
   const again = await store.createPlants([...small, ...large, ...small]);
   expect(again.map((outcome) => (outcome instanceof Refusal ? outcome.reason : outcome))).toEqual([
@@ -210,10 +189,9 @@ test("two stores on one database see each other's plants, and neither breaks the
   await using other = await openTestStore({}, one.database);
   const ids = Array.from({ length: 200 }, (_, index) => BigInt(index));
   const outcomes = await Promise.all(
-    [one, other].map((store) => Promise.all(ids.map((id) => store.createPlant({ ...plant, id })))),
+    [one, other].flatMap((store) => ids.map((id) => store.createPlant({ ...plant, id }))),
   );
-  const created = outcomes.flat().filter((outcome) => outcome === "created");
-  expect(created).toHaveLength(200);
+  expect(outcomes.filter((outcome) => outcome === "created")).toHaveLength(200);
 });
 
 test("of stores that are opened on one database at once, one makes the first token", async () => {

@@ -1,50 +1,38 @@
 /** GET /tags: pages in order, prefixes, and every bad parameter. */
 
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { openTestStore } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
 import { toExact } from "../support/plants.ts";
-import { send, startService, type TestService, walkPages } from "../support/service.ts";
+import {
+  getJson,
+  send,
+  startService,
+  startShared,
+  type TestService,
+  walkPages,
+} from "../support/service.ts";
 
-const service = await startService();
-
-afterAll(() => service[Symbol.asyncDispose]());
+const service = await startShared();
 
 /** In the order of their bytes. */
-const sorted = [
-  "",
-  "%",
-  "100%",
-  "100_",
-  "A",
-  "\\",
-  "_",
-  "a",
-  "a b&c=d",
-  "aa",
-  "b",
-  "x".repeat(99),
-  "ä",
-  "\uffee",
-  "🌵",
-  "🌵🌵",
-];
+const sorted = "|%|100%|100_|A|\\|_|a|a b&c=d|aa|b"
+  .split("|")
+  .concat("x".repeat(99), "ä", "\uffee", "🌵", "🌵🌵");
+const long = ["x".repeat(100), "x".repeat(500)];
 
-beforeAll(async () => {
-  const tags = [...sorted.toReversed(), ...sorted, undefined, "x".repeat(100), "x".repeat(500)];
-  for (const [id, tag] of tags.entries())
-    await service.store.createPlant({ id: BigInt(id), name: "n", tag });
-});
+const fill = ({ store }: Pick<TestService, "store">, tags: readonly (string | undefined)[]) =>
+  store.createPlants(tags.map((tag, id) => ({ id: BigInt(id), name: "n", tag })));
 
-const list = (query: string, from: TestService = service): Promise<Response> =>
-  send(from, "GET", `/tags${query}`);
-const tagsOf = async (query: string, from?: TestService): Promise<string[]> =>
-  (await (await list(query, from)).json()) as string[];
+beforeAll(() => fill(service, [...sorted.toReversed(), ...sorted, undefined, ...long]));
+
+const list = (query: string): Promise<Response> => send(service, "GET", `/tags${query}`);
+const tagsOf = (query: string, from = service): Promise<string[]> => getJson(from, `/tags${query}`);
 const nextOf = (response: Response): string | undefined =>
   /^<\/tags(?:\/counts)?(\?[^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
 
-const walk = async (query: string): Promise<string[]> =>
-  (await walkPages(service, `/tags${query}`)).items as string[];
+const walk = async (query: string): Promise<unknown[]> =>
+  (await walkPages(service, `/tags${query}`)).items;
 
 describe("a page of tags", () => {
   test("has each tag once, in the order of its bytes, and none of 100 characters or more", async () => {
@@ -60,9 +48,8 @@ describe("a page of tags", () => {
 
   test("is linked to the next with what was asked for, percent-encoded", async () => {
     expect(nextOf(await list("?limit=2"))).toBe("?after=%25&limit=2");
-    expect(nextOf(await list("?limit=1&prefix=a&after=a"))).toBe(
-      "?after=a%20b%26c%3Dd&limit=1&prefix=a",
-    );
+    const next = nextOf(await list("?limit=1&prefix=a&after=a"));
+    expect(next).toBe("?after=a%20b%26c%3Dd&limit=1&prefix=a");
   });
 
   test("begins behind `after`, whether there is such a tag or not; empty, it is the empty tag", async () => {
@@ -77,7 +64,7 @@ describe("a page of tags", () => {
   test("is empty without tags, and lacks one when its last plant is removed or has another", async () => {
     await using small = await startService();
     expect(await tagsOf("", small)).toEqual([]);
-    await small.create('{"id":4,"name":"a"}');
+    await fill(small, [undefined]);
     expect(await tagsOf("", small)).toEqual([]);
     for (const id of [1, 2, 3]) await small.create(JSON.stringify({ id, name: "n", tag: "t" }));
     await send(small, "DELETE", "/plants/1");
@@ -90,13 +77,10 @@ describe("a page of tags", () => {
   });
 });
 
-describe("counts of tags", () => {
-  test("come in the same order and pages, each exact", async () => {
-    const expected = sorted.map((tag) => ({ tag, count: 2, exact: true }));
-    expect((await walkPages(service, "/tags/counts?limit=7")).items).toEqual(expected);
-    const some = await send(service, "GET", "/tags/counts?prefix=a&after=a");
-    expect(await some.json()).toEqual(expected.slice(8, 10));
-  });
+test("counts of tags come in the same order and pages, each exact", async () => {
+  const expected = sorted.map((tag) => ({ tag, count: 2, exact: true }));
+  expect(await walk("/counts?limit=7")).toEqual(expected);
+  expect(await walk("/counts?prefix=a&after=a")).toEqual(expected.slice(8, 10));
 });
 
 describe("a prefix", () => {
@@ -121,41 +105,36 @@ describe("a prefix", () => {
     expect(await tagsOf("?prefix=a&after=b")).toEqual([]);
     expect(await tagsOf("?prefix=a&after=")).toEqual(["a", "a b&c=d", "aa"]);
     // By bytes the one is behind the other, and by the units of a string before it.
-    const cacti = encodeURIComponent("🌵🌵");
-    expect(await tagsOf(`?prefix=${cacti}&after=${encodeURIComponent("\uffee")}`)).toEqual([
-      "🌵🌵",
-    ]);
+    const [cacti, before] = ["🌵🌵", "\uffee"].map(encodeURIComponent);
+    expect(await tagsOf(`?prefix=${cacti}&after=${before}`)).toEqual(["🌵🌵"]);
   });
 });
 
 describe("long tags", () => {
-  const openWith = async (tags: readonly string[]) => {
-    const store = await openTestStore();
-    await store.createPlants(tags.map((tag, id) => ({ id: BigInt(id), name: "n", tag })));
-    return store;
-  };
   const query = { prefix: "", after: undefined, limit: 1_000 };
 
   test("that are many end a page early, and lose none behind them", async () => {
-    const long = (index: number): string => `m${String(index).padStart(6, "0")}${"x".repeat(100)}`;
-    const many = Array.from({ length: 2_500 }, (_, index) => long(index));
-    await using store = await openWith(["a", ...many, "z"]);
+    const many = Array.from({ length: 2_500 }, (_, at) => `m${at + 100_000}${"x".repeat(100)}`);
+    await using store = await openTestStore();
+    await fill({ store }, ["a", ...many, "z"]);
     const first = await store.listTags(query);
-    expect(first).toEqual({ tags: ["a"], next: long(1_998).slice(0, 100) });
+    expect(first).toEqual({ tags: ["a"], next: many[1_998]?.slice(0, 100) });
     const second = await store.listTags({ ...query, after: first.next });
     expect(second).toEqual({ tags: ["z"], next: undefined });
   });
 
   test("of a megabyte, all with the same beginning, are skipped in one step", async () => {
-    const long = Array.from({ length: 8 }, (_, index) => "y".repeat(1_000_000) + index);
-    await using store = await openWith(["x", ...long, "y", "z"]);
+    const same = Array.from({ length: 8 }, (_, index) => "y".repeat(1_000_000) + index);
+    await using store = await openTestStore();
+    await fill({ store }, ["x", ...same, "y", "z"]);
     expect(await store.listTags(query)).toEqual({ tags: ["x", "y", "z"], next: undefined });
   });
 
   test("that no index could hold find their plants", async () => {
     const tag = Buffer.from(crypto.getRandomValues(new Uint8Array(60_000))).toString("base64");
     const tags = [tag, `${tag}x`, tag.slice(0, 100)];
-    await using store = await openWith(tags);
+    await using store = await openTestStore();
+    await fill({ store }, tags);
     for (const [id, wanted] of tags.entries()) {
       const asked = { after: undefined, limit: 9, name: undefined, order: "asc" } as const;
       const { plants } = await store.listPlants({ ...asked, tag: wanted });
@@ -164,15 +143,13 @@ describe("long tags", () => {
   });
 });
 
-describe("a parameter", () => {
-  test.each([
-    ["?limit=1001", ["limit: expected an integer from 1 to 1000"]],
-    ["?prefix=a&prefix=b", ["prefix: given more than once"]],
-    ["?after=%FF", ["after: expected UTF-8"]],
-    ["?tag=a", ['"tag": unknown; known are prefix, after, limit']],
-    ["/counts?tag=a", ['"tag": unknown; known are prefix, after, limit']],
-    ["?limit=0&a=1&prefix=%00", ['"a": unknown', "; prefix: ", "; limit: "]],
-  ])("%s is refused, and named", async (query, says) => {
-    await expectError(await list(query), "invalid_query", ...says);
-  });
+test.each([
+  ["?limit=1001", ["limit: expected an integer from 1 to 1000"]],
+  ["?prefix=a&prefix=b", ["prefix: given more than once"]],
+  ["?after=%FF", ["after: expected UTF-8"]],
+  ["?tag=a", ['"tag": unknown; known are prefix, after, limit']],
+  ["/counts?tag=a", ['"tag": unknown; known are prefix, after, limit']],
+  ["?limit=0&a=1&prefix=%00", ['"a": unknown', "; prefix: ", "; limit: "]],
+])("the parameters %s are refused, and named", async (query, says) => {
+  await expectError(await list(query), "invalid_query", ...says);
 });

@@ -1,27 +1,29 @@
 /** Tokens over HTTP: made, listed and revoked by clients that may manage them. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { hashToken, mintToken, toRecord } from "../../src/auth/token.ts";
 import { type Scope, scopes, type TokenSummary } from "../../src/domain/token.ts";
 import { expectError } from "../support/expect.ts";
 import {
+  bearer as authorize,
+  getJson,
   grantToken,
   send,
   startService,
+  startShared,
   TEST_TOKEN,
-  type TestService,
   walkPages,
 } from "../support/service.ts";
 
-const service = await startService();
-afterAll(() => service[Symbol.asyncDispose]());
+const service = await startShared();
 
-const bearer = (token: string): { headers: Record<string, string> } => ({
-  headers: { authorization: `Bearer ${token}` },
-});
+const bearer = (token: string) => ({ headers: authorize(token) });
 
 const ask = (body: unknown, token = TEST_TOKEN): Promise<Response> =>
   send(service, "POST", "/tokens", { ...bearer(token), body: JSON.stringify(body) });
+
+const read = { scopes: ["plants:read"] };
+const manage = { scopes: ["tokens:manage", "plants:read"] };
 
 type Made = TokenSummary & { readonly token: string };
 
@@ -31,31 +33,26 @@ const make = async (body: object): Promise<Made> => {
   return (await response.json()) as Made;
 };
 
-const list = async (): Promise<TokenSummary[]> =>
-  (await (await send(service, "GET", "/tokens")).json()) as TokenSummary[];
+const list = (): Promise<TokenSummary[]> => getJson(service, "/tokens");
 
-const revoke = (id: string, token = TEST_TOKEN, of: TestService = service): Promise<Response> =>
+const revoke = (id: string, token = TEST_TOKEN, of = service): Promise<Response> =>
   send(of, "DELETE", `/tokens/${id}`, bearer(token));
 
 describe("tokens", () => {
   test("are made, shown once, listed without the token, used and revoked", async () => {
-    const made = await make({
-      name: "till",
-      scopes: ["plants:write", "plants:read"],
-      expires: "90d",
-      rate: "100/s",
-    });
+    const both = ["plants:read", "plants:write"] as const;
+    const terms = { name: "till", rate: "100/s" };
+    const made = await make({ ...terms, scopes: both.toReversed(), expires: "90d" });
     const { token, ...summary } = made;
     expect(summary).toEqual({
+      ...terms,
       id: hashToken(token).slice(0, 16),
-      name: "till",
       prefix: token.slice(0, 10),
-      scopes: ["plants:read", "plants:write"],
+      scopes: both,
       created: expect.any(String),
       expires: new Date(Date.parse(made.created) + 90 * 86_400_000).toISOString(),
       lastUsed: null,
       revoked: null,
-      rate: "100/s",
     });
     expect((await send(service, "GET", "/plants", bearer(token))).status).toBe(200);
     const text = JSON.stringify(await list());
@@ -70,24 +67,18 @@ describe("tokens", () => {
     // Again is fine and changes nothing, and the name is free.
     expect((await revoke(made.id)).status).toBe(204);
     expect(await findRevoked()).toBe(revoked);
-    expect(
-      (await make({ name: "till", scopes: ["plants:read"], expires: null })).expires,
-    ).toBeNull();
-    await expectError(
-      await ask({ name: "till", scopes: ["plants:read"] }),
-      "token_name_taken",
-      '"till"',
-    );
+    expect((await make({ name: "till", ...read, expires: null })).expires).toBeNull();
+    await expectError(await ask({ name: "till", ...read }), "token_name_taken", '"till"');
   });
 
   test.each<[body: unknown, says: string]>([
     [[], "body: expected an object, got an array"],
     [{}, "name: expected 1 to 64 characters"],
     [{ name: "a", scopes: "plants:read" }, "scopes: expected one or more of plants:read,"],
-    [{ name: "a", scopes: ["plants:read"], expires: 90 }, "expires: expected seconds"],
-    [{ name: "a", scopes: ["plants:read"], expires: "99999999d" }, "at most 36500d"],
-    [{ name: "a", scopes: ["plants:read"], rate: "100" }, "rate: expected"],
-    [{ name: "a", scopes: ["plants:read"], expiry: "1d" }, '"expiry": unknown'],
+    [{ name: "a", ...read, expires: 90 }, "expires: expected seconds"],
+    [{ name: "a", ...read, expires: "99999999d" }, "at most 36500d"],
+    [{ name: "a", ...read, rate: "100" }, "rate: expected"],
+    [{ name: "a", ...read, expiry: "1d" }, '"expiry": unknown'],
   ])("%j is refused, and makes none", async (body, says) => {
     const before = (await list()).length;
     await expectError(await ask(body), "invalid_body", says);
@@ -95,7 +86,7 @@ describe("tokens", () => {
   });
 
   test("need a body of JSON, a known id, and no unknown query", async () => {
-    const body = '{"name":"a","scopes":["plants:read"]}';
+    const body = JSON.stringify({ name: "a", ...read });
     const plain = { body, headers: { "content-type": "text/plain" } };
     await expectError(await send(service, "POST", "/tokens", plain), "unsupported_media_type");
     await expectError(await send(service, "POST", "/tokens", { body: "{" }), "invalid_json");
@@ -120,22 +111,17 @@ describe("tokens", () => {
     ] as const) {
       const { items, pages } = await walkPages(own, `/tokens${query}`);
       expect(pages).toBe(due);
-      expect((items as TokenSummary[]).map(({ name }) => name).toSorted()).toEqual(
-        records.map(({ name }) => name).toSorted(),
-      );
+      const names = (items as TokenSummary[]).map(({ name }) => name);
+      expect(names.toSorted()).toEqual(records.map(({ name }) => name).toSorted());
     }
   });
 
   test("are not made by one that was revoked a moment ago, while its request was under way", async () => {
     const thief = await make({ name: "thief", scopes: ["tokens:manage"] });
     expect((await send(service, "GET", "/tokens", bearer(thief.token))).status).toBe(200);
-    const body = new TransformStream<Uint8Array, Uint8Array>();
-    const writer = body.writable.getWriter();
-    const asked = fetch(`${service.url}/tokens`, {
-      method: "POST",
-      headers: { ...bearer(thief.token).headers, "content-type": "application/json" },
-      body: body.readable,
-    });
+    const { readable: body, writable } = new TransformStream<Uint8Array, Uint8Array>();
+    const writer = writable.getWriter();
+    const asked = send(service, "POST", "/tokens", { ...bearer(thief.token), body });
     await writer.write(Buffer.from('{"name":"another",'));
     expect((await revoke(thief.id)).status).toBe(204);
     await writer.write(Buffer.from('"scopes":["tokens:manage"]}'));
@@ -144,37 +130,28 @@ describe("tokens", () => {
   });
 
   test("are for tokens with tokens:manage, which cannot hand out what they lack", async () => {
-    const { token: plain, id } = await make({
-      name: "plain",
-      scopes: ["plants:read", "plants:write"],
-    });
+    const both = ["plants:read", "plants:write"];
+    const { token: plain, id } = await make({ name: "plain", scopes: both });
     for (const response of [
       await send(service, "GET", "/tokens", bearer(plain)),
-      await ask({ name: "b", scopes: ["plants:read"] }, plain),
+      await ask({ name: "b", ...read }, plain),
       await revoke(id, plain),
     ]) {
       expect(response.headers.get("www-authenticate")).toContain('scope="tokens:manage"');
       await expectError(response, "insufficient_scope");
     }
-    const { token } = await make({ name: "manager", scopes: ["tokens:manage", "plants:read"] });
-    const refused = await ask({ name: "b", scopes: ["plants:read", "plants:write"] }, token);
+    const { token } = await make({ name: "manager", ...manage });
+    const refused = await ask({ name: "b", scopes: both }, token);
     expect(refused.headers.get("www-authenticate")).toContain('scope="plants:write"');
     await expectError(refused, "insufficient_scope", "plants:write");
-    expect((await ask({ name: "b", scopes: ["plants:read", "tokens:manage"] }, token)).status).toBe(
-      201,
-    );
+    expect((await ask({ name: "b", ...manage }, token)).status).toBe(201);
   });
 });
 
-const read = { scopes: ["plants:read"] };
 const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
 
 test("a manager hands out no later end and no higher rate than its own, and no end only if it has none", async () => {
-  const { token, expires } = await make({
-    name: "until",
-    scopes: ["tokens:manage", "plants:read"],
-    expires: "30d",
-  });
+  const { token, expires } = await make({ name: "until", ...manage, expires: "30d" });
   for (const later of [undefined, null, inDays(31)]) {
     const refused = await ask({ name: "late", ...read, expires: later }, token);
     expect(refused.headers.get("www-authenticate")).toBe(
@@ -182,13 +159,10 @@ test("a manager hands out no later end and no higher rate than its own, and no e
     );
     await expectError(refused, "insufficient_scope", `expires: at the latest ${expires}`);
   }
-  for (const [name, end] of [
-    ["same", expires],
-    ["earlier", "1d"],
-  ])
+  for (const [name, end] of Object.entries({ same: expires, earlier: "1d" }))
     expect((await ask({ name, ...read, expires: end }, token)).status).toBe(201);
   // test/grant.test.ts has all rates.
-  const limited = await make({ ...read, name: "limited", scopes, rate: "100/s" });
+  const limited = await make({ name: "limited", scopes, rate: "100/s" });
   const refused = await ask({ name: "fast", ...read, rate: "101/s" }, limited.token);
   await expectError(refused, "insufficient_scope", "rate: at most 100/s");
 });

@@ -6,9 +6,18 @@ import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ShownSecret, ShownSkip } from "../../src/webhooks/manage.ts";
 import { createWebhookSender } from "../../src/webhooks/sender.ts";
+import type { ErrorName } from "../../src/domain/errors.ts";
+import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
-import { grantToken, readError, send, startService, type TestService } from "../support/service.ts";
+import {
+  bearer,
+  getJson,
+  grantToken,
+  send,
+  startService,
+  type TestService,
+} from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 type Shown = ShownSecret & ShownSkip;
@@ -42,46 +51,41 @@ afterEach(async () => {
   for (const { name } of await service.store.listWebhooks()) await call("DELETE", `/${name}`);
 });
 
-async function call(
-  method: string,
-  path: string,
-  body?: unknown,
-  asked: TestService = service,
-): Promise<Shown> {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const response = await send(asked, method, `/webhooks${path}`, sent);
+const ask = (method: string, path: string, body?: unknown, asked = service): Promise<Response> =>
+  send(asked, method, `/webhooks${path}`, body === undefined ? {} : { body: JSON.stringify(body) });
+
+type Asked = Parameters<typeof ask>;
+
+async function call(...[method, path, ...more]: Asked): Promise<Shown> {
+  const response = await ask(method, path, ...more);
   expect([path, response.ok]).toEqual([path, true]);
   return (response.status === 204 ? undefined : await response.json()) as Shown;
 }
+
+const expectRefused = async (reason: ErrorName, ...asked: Asked): Promise<string> =>
+  expectError(await ask(...asked), reason);
 
 /** Adds the webhook `shop`. */
 const addShop = (url: string, more: object = {}, asked?: TestService): Promise<Shown> =>
   call("POST", "", { url, name: "shop", ...more }, asked);
 
 /** The receiver of the webhook `shop`. */
-async function startShop(answers: (Response | Promise<Response>)[] = []) {
+async function startShop(answers: (Response | Promise<Response>)[] = [], more: object = {}) {
   const receiver = startReceiver();
   receiver.answers = answers;
-  await addShop(receiver.url);
-  return receiver;
+  return Object.assign(receiver, { added: await addShop(receiver.url, more) });
 }
 
-async function refuse(method: string, path: string, body?: string): Promise<number> {
-  const sent = body === undefined ? {} : { body };
-  return (await readError(await send(service, method, `/webhooks${path}`, sent))).error;
-}
+/** To as many attempts as there are before a pause. */
+const failAll = (status: number, text = ""): Response[] =>
+  Array.from({ length: 4 }, () => new Response(text, { status }));
 
 /** Resolves to what is shown when that holds. */
-async function untilShop(
-  holds: (shop: Shown) => boolean,
-  asked: TestService = service,
-): Promise<Shown> {
-  let shop: Shown | undefined;
-  await until("the webhook is shown as expected", async () => {
-    shop = await call("GET", "/shop", undefined, asked);
-    return holds(shop);
-  });
-  return shop as Shown;
+async function untilShop(holds: (shop: Shown) => boolean, asked?: TestService): Promise<Shown> {
+  const show = () => call("GET", "/shop", undefined, asked);
+  let shop = await show();
+  await until("the webhook is shown as expected", async () => holds((shop = await show())));
+  return shop;
 }
 
 /** Changes the record in the store as another instance would. */
@@ -94,7 +98,7 @@ async function rewrite(changes: Partial<Webhook>): Promise<void> {
 
 let lastId = 0;
 /** Creates a plant, and returns its id. */
-async function create(asked: TestService = service): Promise<string> {
+async function create(asked = service): Promise<string> {
   const id = String(++lastId);
   expect((await asked.create(`{"id":${id},"name":"plant ${id}"}`)).status).toBe(200);
   return id;
@@ -134,10 +138,8 @@ describe("a webhook", () => {
   });
 
   test("that fails is sent the same event again, then the next ones", async () => {
-    using receiver = startReceiver();
     const refused = new Response("no", { status: 500, headers: { "retry-after": "tomorrow" } });
-    receiver.answers = [refused, Response.redirect(receiver.url, 302)];
-    await addShop(receiver.url);
+    using receiver = await startShop([refused, Response.redirect("http://127.0.0.1:9/", 302)]);
     const [one, two] = [await create(), await create()];
     await receiver.until(4);
     expect(plantsOf(receiver.received)).toEqual([one, one, one, two]);
@@ -148,9 +150,7 @@ describe("a webhook", () => {
   });
 
   test("that goes on failing is paused with the reason, and resumed where it was", async () => {
-    using receiver = await startShop(
-      [1, 2, 3, 4].map(() => new Response("x".repeat(9_999), { status: 503 })),
-    );
+    using receiver = await startShop(failAll(503, "x".repeat(9_999)));
     const one = await create();
     const { reason, attempts } = await untilShop(({ state }) => state === "paused");
     expect(reason).toBe("4 attempts failed. The last one: It answered 503.");
@@ -163,18 +163,16 @@ describe("a webhook", () => {
   });
 
   test("skips the change that was not taken, once, and goes on with the next", async () => {
-    using receiver = startReceiver();
-    receiver.answers = [1, 2, 3, 4].map(() => new Response("no fern", { status: 422 }));
-    await addShop(receiver.url, { types: ["created", "removed"] });
+    using receiver = await startShop(failAll(422), { types: ["created", "removed"] });
     expect((await call("POST", "/shop/skip")).skipped).toBeNull();
     const [one, two] = [await create(), await create()];
     await untilShop(({ state }) => state === "paused");
     // It is still known what has failed.
     await call("POST", "/shop/pause");
     const skipped = await call("POST", "/shop/skip");
-    expect(`msg_${skipped.skipped}`).toBe(receiver.received[0]?.id as string);
-    expect(skipped).toMatchObject({ state: "active", reason: null, failures: 0 });
-    expect(skipped.lastChange).toBe(skipped.skipped as number);
+    const lastChange = Number(receiver.received[0]?.id.slice("msg_".length));
+    const due = { state: "active", reason: null, failures: 0, lastChange, skipped: lastChange };
+    expect(skipped).toMatchObject(due);
     expect((await call("POST", "/shop/skip")).skipped).toBeNull();
     await receiver.until(5);
     expect(plantsOf(receiver.received)).toEqual([one, one, one, one, two]);
@@ -217,9 +215,8 @@ describe("a webhook", () => {
     [String(10 ** 9), 86_400_000],
     [new Date(Date.now() + 7_200_000).toUTCString(), 7_200_000],
   ])("that says Retry-After: %s is left alone for %d ms", async (header, ms) => {
-    using receiver = await startShop([
-      new Response(null, { status: 429, headers: { "retry-after": header } }),
-    ]);
+    const headers = { "retry-after": header };
+    using receiver = await startShop([new Response(null, { status: 429, headers })]);
     await create();
     await receiver.until(1);
     const { nextAttempt } = await untilShop(({ failures }) => failures === 1);
@@ -244,11 +241,9 @@ describe("a webhook", () => {
 
   test("that answers 2xx has taken the event, although it keeps its body open", async () => {
     const closed = Promise.withResolvers<void>();
-    const socket = {
-      data: (client: Socket) =>
-        void client.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nsoon\r\n"),
-      close: () => closed.resolve(),
-    };
+    const answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nsoon\r\n";
+    const data = (client: Socket) => void client.write(answer);
+    const socket = { data, close: () => closed.resolve() };
     using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
     await addShop(`http://127.0.0.1:${server.port}/`);
     await create();
@@ -261,8 +256,7 @@ describe("a webhook", () => {
   test("that answers nonsense has failed, and its URL is not logged", async () => {
     const socket = { data: (client: Socket) => void client.write("nonsense\r\n".repeat(9)) };
     using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
-    const url = `http://127.0.0.1:${server.port}/hook?key=hidden`;
-    await addShop(url);
+    await addShop(`http://127.0.0.1:${server.port}/hook?key=hidden`);
     await create();
     const { attempts } = await untilShop(({ failures }) => failures > 0);
     expect(attempts[0]?.error).toContain("Malformed");
@@ -271,8 +265,8 @@ describe("a webhook", () => {
   });
 
   test("is sent the changes after a number again, and skips to the newest", async () => {
-    using receiver = startReceiver();
-    const { lastChange } = await addShop(receiver.url);
+    using receiver = await startShop();
+    const { lastChange } = receiver.added;
     const ids = [await create(), await create(), await create()];
     await receiver.until(3);
     await call("POST", "/shop/pause");
@@ -281,9 +275,8 @@ describe("a webhook", () => {
     expect(plantsOf(receiver.received)).toEqual([...ids, ...ids]);
     const skipped = await call("POST", "/shop/replay", { from: "newest" });
     expect(`msg_${skipped.lastChange}`).toBe(receiver.received[2]?.id as string);
-    const [oldest] = (await (await send(service, "GET", "/changes?limit=1")).json()) as [
-      { readonly id: number; readonly seq: number },
-    ];
+    type Oldest = [{ readonly id: number; readonly seq: number }];
+    const [oldest] = await getJson<Oldest>(service, "/changes?limit=1");
     // A place in the journal: if the oldest change is removed before it is sent, that is noticed.
     const again = await call("POST", "/shop/replay", { from: 0 });
     expect(again.lastChange).toBe(oldest.seq - 1);
@@ -304,8 +297,8 @@ describe("a webhook", () => {
   });
 
   test("is signed with the old and the new secret after a rotation, for a day", async () => {
-    using receiver = startReceiver();
-    const { secret: old } = await addShop(receiver.url);
+    using receiver = await startShop();
+    const { secret: old } = receiver.added;
     const { secret } = await call("POST", "/shop/rotate");
     expect(secret).not.toBe(old);
     await call("POST", "/shop/test");
@@ -335,10 +328,8 @@ describe("private addresses", () => {
     await using strict = await startSending({ ...soon, PLANTSTORE_WEBHOOKS_PRIVATE: "false" });
     const literals = ["127.0.0.1", "[::1]", "127.1.2.3", "0x7f.1", "[::ffff:127.0.0.1]"];
     for (const host of literals) {
-      const body = JSON.stringify({ url: `http://${host}/hook` });
-      const refused = await readError(await send(strict, "POST", "/webhooks", { body }));
-      expect([host, refused.status, refused.error]).toEqual([host, 400, 1007]);
-      expect(refused.message).toContain("is not a public address");
+      const refused = await ask("POST", "", { url: `http://${host}/hook` }, strict);
+      await expectError(refused, "invalid_body", "is not a public address");
     }
     using receiver = startReceiver();
     const url = receiver.url.replace("127.0.0.1", "rebound.example");
@@ -360,55 +351,48 @@ describe("private addresses", () => {
 });
 
 describe("is refused:", () => {
+  const url = "https://shop.example/";
+
   test("what is not a webhook, with every fault", async () => {
-    const long = `https://shop.example/${"x".repeat(2_048)}`;
-    const url = "https://shop.example/";
     for (const [body, ...parts] of [
-      ["[]", "body: expected an object, got an array"],
-      ["{}", "url: expected an http or https URL", "got nothing"],
-      ['{"url":"ftp://shop.example/"}', "url: expected"],
-      ['{"url":"https://user:word@shop.example/"}', "without a user"],
-      [JSON.stringify({ url: long }), "url: expected"],
-      [JSON.stringify({ url, name: "a b", types: [] }), "name: expected", "types: expected"],
-      [JSON.stringify({ url, types: ["created", "created"] }), "types: expected"],
-      [JSON.stringify({ url, types: ["grown"] }), "types: expected"],
-      [JSON.stringify({ url, type: "created" }), '"type"', "unknown; known are url, name, types"],
-    ] as const) {
-      const refused = await readError(await send(service, "POST", "/webhooks", { body }));
-      expect([body, refused.status, refused.error]).toEqual([body, 400, 1007]);
-      for (const part of parts) expect(refused.message).toContain(part);
-    }
+      [[], "body: expected an object, got an array"],
+      [{}, "url: expected an http or https URL", "got nothing"],
+      [{ url: "ftp://shop.example/" }, "url: expected"],
+      [{ url: "https://user:word@shop.example/" }, "without a user"],
+      [{ url: url + "x".repeat(2_048) }, "url: expected"],
+      [{ url, name: "a b", types: [] }, "name: expected", "types: expected"],
+      [{ url, types: ["created", "created"] }, "types: expected"],
+      [{ url, types: ["grown"] }, "types: expected"],
+      [{ url, type: "created" }, '"type"', "unknown; known are url, name, types"],
+    ] as const)
+      await expectError(await ask("POST", "", body), "invalid_body", ...parts);
     expect(await service.store.listWebhooks()).toEqual([]);
   });
 
   test("a name that is taken, and one more than there may be", async () => {
-    const add = (name: string): Promise<number> =>
-      refuse("POST", "", JSON.stringify({ url: "https://shop.example/", name }));
-    for (let count = 0; count < 32; count++) await add(`shop-${count}`);
-    expect(await add("shop-3")).toBe(3009);
-    expect(await add("shop-32")).toBe(3011);
+    for (let count = 0; count < 32; count++) await call("POST", "", { url, name: `shop-${count}` });
+    await expectRefused("webhook_name_taken", "POST", "", { url, name: "shop-3" });
+    await expectRefused("webhooks_full", "POST", "", { url, name: "shop-32" });
     expect(await service.store.listWebhooks()).toHaveLength(32);
   });
 
   test("an unknown name, a number that is not in the journal, and one in the future", async () => {
-    await call("POST", "", { url: "https://shop.example/" });
+    await addShop(url);
     for (const action of ["test", "skip", "pause", "resume", "rotate"])
-      expect(await refuse("POST", `/missing/${action}`)).toBe(3008);
-    expect(await refuse("DELETE", "/missing")).toBe(3008);
-    expect(await refuse("POST", "/missing/replay", '{"from":0}')).toBe(3008);
-    expect(await refuse("POST", "/shop.example/replay", '{"from":1}')).toBe(3004);
-    expect(await refuse("POST", "/shop.example/replay", '{"from":9000000000000000}')).toBe(1005);
-    for (const from of ["-1", "1.5", '"oldest"', "null"])
-      expect(await refuse("POST", "/shop.example/replay", `{"from":${from}}`)).toBe(1007);
-    expect(await refuse("POST", "/shop.example/grow")).toBe(4002);
+      await expectRefused("webhook_not_found", "POST", `/missing/${action}`);
+    await expectRefused("webhook_not_found", "DELETE", "/missing");
+    await expectRefused("webhook_not_found", "POST", "/missing/replay", { from: 0 });
+    await expectRefused("changes_gone", "POST", "/shop/replay", { from: 1 });
+    await expectRefused("invalid_query", "POST", "/shop/replay", { from: 9_000_000_000_000_000 });
+    for (const from of [-1, 1.5, "oldest", null])
+      await expectRefused("invalid_body", "POST", "/shop/replay", { from });
+    await expectRefused("path_not_found", "POST", "/shop/grow");
   });
 
   test("a webhook where no changes are kept", async () => {
-    await using kept = await startService({ ...soon, PLANTSTORE_CHANGES_DAYS: "0" });
-    const body = JSON.stringify({ url: "https://shop.example/" });
-    const refused = await readError(await send(kept, "POST", "/webhooks", { body }));
-    expect(refused).toMatchObject({ status: 410, error: 3004 });
-    expect(refused.message).toContain("PLANTSTORE_CHANGES_DAYS");
+    await using unkept = await startService({ ...soon, PLANTSTORE_CHANGES_DAYS: "0" });
+    const says = await expectRefused("changes_gone", "POST", "", { url }, unkept);
+    expect(says).toContain("PLANTSTORE_CHANGES_DAYS");
   });
 
   test("a webhook of a token that lacks webhooks:manage or plants:read", async () => {
@@ -418,7 +402,7 @@ describe("is refused:", () => {
       [["webhooks:manage"], 403],
       [["webhooks:manage", "plants:read"], 201],
     ] as const) {
-      const headers = { authorization: `Bearer ${await grantToken(service, granted)}` };
+      const headers = bearer(await grantToken(service, granted));
       expect((await send(service, "POST", "/webhooks", { headers, body })).status).toBe(status);
     }
   });

@@ -7,24 +7,29 @@ import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { EventReader } from "../support/events.ts";
 import { limits } from "../support/limits.ts";
-import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { bearer, getText, send, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
 
-const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
+const follow = ({ url }: TestService, query = "", headers = {}): Promise<EventReader> =>
+  EventReader.open(url, { ...bearer(), ...headers }, query);
 
 const untilReaders = (service: TestService, count: number): Promise<void> =>
   until(`${count} readers are counted`, async () =>
-    (await (await send(service, "GET", "/metrics")).text()).includes(
-      `plantstore_feed_readers ${count}\n`,
-    ),
+    (await getText(service, "/metrics")).includes(`plantstore_feed_readers ${count}\n`),
+  );
+
+const createFeed = (readChanges: () => Promise<ChangePage>): Feed =>
+  new Feed(
+    { readChanges },
+    createLog("error", () => undefined),
   );
 
 describe.concurrent("a reader of events", () => {
   test("hears a comment while nothing happens, and how far it is if it has a filter", async () => {
-    await using service = await startService({ ...limits({ commentSeconds: 0.2 }) });
-    await using reader = await EventReader.open(service.url, authorization);
-    await using filtered = await EventReader.open(service.url, authorization, "?type=removed");
+    await using service = await startService(limits({ commentSeconds: 0.2 }));
+    await using reader = await follow(service);
+    await using filtered = await follow(service, "?type=removed");
     await service.create('{"id":1,"name":"a"}');
     const [event] = await reader.take(1);
     const removed = filtered.next();
@@ -38,12 +43,12 @@ describe.concurrent("a reader of events", () => {
   });
 
   test("is cut off if it reads nothing, and delays no other reader", async () => {
-    await using service = await startService({
-      ...limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
-    });
+    await using service = await startService(
+      limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
+    );
     const deaf = sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream"));
     await untilReaders(service, 1);
-    await using reader = await EventReader.open(service.url, authorization);
+    await using reader = await follow(service);
     const name = "x".repeat(100_000);
     for (let id = 0; id < 200; id++) {
       await service.store.createPlant({ id: BigInt(id), name, tag: undefined });
@@ -58,14 +63,10 @@ describe.concurrent("a reader of events", () => {
 test("readers at one cursor share a read of the journal, and a cached chunk", async () => {
   let reads = 0;
   const change = { seq: 5, atMs: 0, type: "created", json: "{}" } as const;
-  const readChanges = async (): Promise<ChangePage> => {
+  const feed = createFeed(async () => {
     reads++;
     return { changes: [change, { ...change, seq: 7 }], last: 7, hasMore: false, newest: 7 };
-  };
-  const feed = new Feed(
-    { readChanges },
-    createLog("error", () => undefined),
-  );
+  });
   const chunks = await Promise.all(Array.from({ length: 50 }, async () => feed.read(3)));
   expect([new Set(chunks).size, reads]).toEqual([1, 1]);
   expect([await feed.read(3), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
@@ -76,11 +77,7 @@ test("readers at one cursor share a read of the journal, and a cached chunk", as
 });
 
 test("readers take turns, and other requests come in between", async () => {
-  const readChanges = () => Promise.reject(new Error("not read"));
-  const feed = new Feed(
-    { readChanges },
-    createLog("error", () => undefined),
-  );
+  const feed = createFeed(() => Promise.reject(new Error("not read")));
   const served: string[] = [];
   const turns = [1, 2, 3].map(async () => {
     await feed.takeTurn();
@@ -98,10 +95,10 @@ test("a large event is not broken by comments, however late its pieces are", asy
   const warnings: Error[] = [];
   const note = (warning: Error): void => void warnings.push(warning);
   process.on("warning", note);
-  await using service = await startService({ ...limits({ commentSeconds: 0.001 }) });
+  await using service = await startService(limits({ commentSeconds: 0.001 }));
   const name = "x".repeat(1_000_000);
   await service.create(JSON.stringify({ id: 1, name }));
-  await using reader = await EventReader.open(service.url, authorization, "?after=0");
+  await using reader = await follow(service, "?after=0");
   const [event] = await reader.take(1);
   expect(JSON.parse(event?.data ?? "")).toMatchObject({ id: 1, plant: { name } });
   // The runtime warns about a time to wait that has passed.
@@ -110,7 +107,7 @@ test("a large event is not broken by comments, however late its pieces are", asy
 });
 
 test("a reader inside a large event goes on if the feed has to begin again", async () => {
-  await using service = await startService({ ...limits({ commentSeconds: 0.001 }) });
+  await using service = await startService(limits({ commentSeconds: 0.001 }));
   const { store, url, logLines } = service;
   const name = "x".repeat(12_000_000);
   await store.createPlant({ id: 1n, name, tag: undefined });
@@ -139,9 +136,9 @@ test("readers that are equally far read the changes once for all, and those with
     if (query.limit > 0 && query.types === undefined) reads++;
     return read(query);
   };
-  const from = { ...authorization, "last-event-id": headers.get("last-change") ?? "" };
-  const readers = await Promise.all(ids.map(() => EventReader.open(service.url, from)));
-  await using filtered = await EventReader.open(service.url, from, "?id=3&type=created");
+  const from = { "last-event-id": headers.get("last-change") ?? "" };
+  const readers = await Promise.all(ids.map(() => follow(service, "", from)));
+  await using filtered = await follow(service, "?id=3&type=created", from);
   await service.store.createPlants(
     ids.map((id) => ({ id: BigInt(id), name: "b", tag: undefined })),
   );
@@ -157,13 +154,9 @@ test("readers that are equally far read the changes once for all, and those with
 
 test("a service that stops ends its readers at once, also those of its threads", async () => {
   // Longer than a test may take: the readers are not waited for.
-  const service = await startService({
-    PLANTSTORE_WORKERS: "2",
-    ...limits({ drainSecondsMax: 3_600 }),
-  });
-  const readers = await Promise.all(
-    Array.from({ length: 8 }, () => EventReader.open(service.url, authorization)),
-  );
+  const drain = limits({ drainSecondsMax: 3_600 });
+  const service = await startService({ PLANTSTORE_WORKERS: "2", ...drain });
+  const readers = await Promise.all(Array.from({ length: 8 }, () => follow(service)));
   await service[Symbol.asyncDispose]();
   for (const reader of readers) expect(await reader.next()).toBeUndefined();
 });

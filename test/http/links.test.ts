@@ -1,34 +1,22 @@
 /** The Link header to the next page. */
 
-import { afterAll, describe, expect, test } from "bun:test";
-import { mintToken, toRecord } from "../../src/auth/token.ts";
-import { send, startService, type TestService } from "../support/service.ts";
+import { describe, expect, test } from "bun:test";
+import { grantToken, send, startShared, type TestService } from "../support/service.ts";
 
 const fill = async (settings: Record<string, string>): Promise<TestService> => {
-  const service = await startService(settings);
+  const service = await startShared(settings);
   await service.store.createPlants(
     Array.from({ length: 5 }, (_, id) => ({ id: BigInt(id), name: "n", tag: `t${id}` })),
   );
-  await service.store.adoptTokens(
-    ["a", "b"].map((name) =>
-      toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 0 }),
-    ),
-  );
+  for (let tokens = 0; tokens < 2; tokens++) await grantToken(service);
   return service;
 };
 const plain = await fill({});
 const shop = await fill({ PLANTSTORE_BASE_PATH: "/shop", PLANTSTORE_TRUSTED_PROXIES: "127.0.0.1" });
+const other = await fill({ PLANTSTORE_TRUSTED_PROXIES: "10.0.0.0/8" });
 
-afterAll(async () => {
-  await plain[Symbol.asyncDispose]();
-  await shop[Symbol.asyncDispose]();
-});
-
-const linkOf = async (
-  service: TestService,
-  path: string,
-  headers: Record<string, string> = {},
-): Promise<string | undefined> => {
+const linkOf = async (service: TestService, path: string, prefix?: string) => {
+  const headers = prefix === undefined ? {} : { "x-forwarded-prefix": prefix };
   const response = await send(service, "GET", `${path}?limit=1`, { headers });
   expect(response.status).toBe(200);
   return /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
@@ -41,8 +29,7 @@ describe("the link to the next page", () => {
   test.each(lists)("of %s is a path that begins with the base path", async (path) => {
     expect(await linkOf(plain, path)).toStartWith(`${path}?after=`);
     expect(await linkOf(shop, path)).toStartWith(`/shop${path}?after=`);
-    const forwarded = { "x-forwarded-prefix": "/outer" };
-    expect(await linkOf(shop, path, forwarded)).toStartWith(`/outer/shop${path}?after=`);
+    expect(await linkOf(shop, path, "/outer")).toStartWith(`/outer/shop${path}?after=`);
   });
 
   test.each([
@@ -56,17 +43,11 @@ describe("the link to the next page", () => {
     ["/a>; rel=x", ""],
     [`/${"a".repeat(200)}`, ""],
   ])("begins with X-Forwarded-Prefix: %s of a trusted proxy as %j", async (sent, prefix) => {
-    const link = await linkOf(shop, "/plants", { "x-forwarded-prefix": sent });
-    expect(link).toStartWith(`${prefix}/shop/plants?after=`);
+    expect(await linkOf(shop, "/plants", sent)).toStartWith(`${prefix}/shop/plants?after=`);
   });
 
   test("does not begin with what a client says that is no trusted proxy", async () => {
-    expect(await linkOf(plain, "/plants", { "x-forwarded-prefix": "/evil" })).toStartWith(
-      "/plants?",
-    );
-    await using other = await fill({ PLANTSTORE_TRUSTED_PROXIES: "10.0.0.0/8" });
-    expect(await linkOf(other, "/plants", { "x-forwarded-prefix": "/evil" })).toStartWith(
-      "/plants?",
-    );
+    for (const service of [plain, other])
+      expect(await linkOf(service, "/plants", "/evil")).toStartWith("/plants?");
   });
 });

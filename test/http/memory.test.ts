@@ -1,95 +1,98 @@
 /** Clients that do not read their answers, or do not finish what they send, cannot take all memory. */
 
-import { afterAll, expect, spyOn, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { expect, spyOn, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { catalogue } from "../../src/domain/errors.ts";
 import { Exchange } from "../../src/http/exchange.ts";
 import { EventReader } from "../support/events.ts";
 import { expectError } from "../support/expect.ts";
-import { makeTemporaryFolder } from "../support/folder.ts";
+import { lines as makeLines, makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { send, startService, TEST_TOKEN } from "../support/service.ts";
+import {
+  bearer,
+  getText,
+  send,
+  sendLines,
+  startService,
+  storePlants,
+  type TestService,
+} from "../support/service.ts";
 import {
   batchHead,
   chunk,
   connectRaw,
-  CREDENTIALS,
+  formatRequest,
   getHead,
-  head,
-  HOST,
+  type RawConnection,
   sendDeaf,
 } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
-const folder = makeTemporaryFolder();
-afterAll(() => folder[Symbol.dispose]());
-
 test("unread downloads of a script share one copy of it", async () => {
   const CLIENTS = 60;
   const BYTES = 8_000_000;
-  mkdirSync(join(folder.path, "console"));
-  writeFileSync(join(folder.path, "console/index.html"), "<!doctype html>");
-  writeFileSync(join(folder.path, "console/large-0a1b2c3d.js"), Buffer.alloc(BYTES, 120));
+  using folder = makeTemporaryFolder();
+  writeFileSync(join(folder.path, "index.html"), "<!doctype html>");
+  writeFileSync(join(folder.path, "large-0a1b2c3d.js"), Buffer.alloc(BYTES, 120));
   await using service = await startService(limits({ drainSecondsMax: 0.1 }), {
-    consoleFolder: join(folder.path, "console"),
+    consoleFolder: folder.path,
   });
-  await (await fetch(`${service.url}/console/large-0a1b2c3d.js`)).bytes();
+  const script = "/console/large-0a1b2c3d.js";
+  await getText(service, script);
   Bun.gc(true);
   const before = process.memoryUsage.rss();
-  const sockets = Array.from({ length: CLIENTS }, () =>
-    sendDeaf(service.url, getHead("/console/large-0a1b2c3d.js")),
-  );
-  await until(
-    "every client is served",
-    async () => (await countServed(service, "GET", "/console/{file}")) > CLIENTS,
-  );
+  const sockets = Array.from({ length: CLIENTS }, () => sendDeaf(service.url, getHead(script)));
+  await untilServed(service, CLIENTS + 1, "GET", "/console/{file}");
   expect(process.memoryUsage.rss() - before).toBeLessThan((CLIENTS * BYTES) / 4);
   for (const socket of sockets) socket.destroy();
 });
 
-async function countServed(
-  service: Parameters<typeof send>[0],
-  method: string,
-  path: string,
-  status = 200,
-): Promise<number> {
-  const text = await (await send(service, "GET", "/metrics")).text();
-  const [, behind = "0"] = text.split(`{method="${method}",path="${path}",status="${status}"} `);
-  return Number.parseInt(behind, 10);
-}
+const untilServed = (service: TestService, count: number, method: string, path: string) =>
+  until(`${count} clients are served`, async () => {
+    const metrics = await getText(service, "/metrics");
+    const [, behind = "0"] = metrics.split(`{method="${method}",path="${path}",status="200"} `);
+    return Number.parseInt(behind, 10) >= count;
+  });
 
-async function readHeld(service: Parameters<typeof send>[0]): Promise<number> {
-  const metrics = await (await send(service, "GET", "/metrics")).text();
-  return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]);
+const untilHeld = (service: TestService, bytes: number): Promise<void> =>
+  until(`${bytes} bytes are held`, async () => {
+    const metrics = await getText(service, "/metrics");
+    return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]) >= bytes;
+  });
+
+/** Asks until there is room. */
+async function getWhenServed(service: TestService, path: string, headers = {}): Promise<string> {
+  let served: Response;
+  do served = await send(service, "GET", path, { headers });
+  while (served.status === 503);
+  return served.text();
 }
 
 const LARGE_NAME = "€".repeat(300_000);
 
 /** Has ten plants whose names take 900 kB each, and 8 MB for what is held. */
-async function startWithLargePlants(more: Parameters<typeof limits>[0] = {}) {
+async function startWithLargePlants() {
   const service = await startService({
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",
-    ...limits({ drainSecondsMax: 0.1, ...more }),
+    ...limits({ drainSecondsMax: 0.1 }),
   });
-  await service.store.createPlants(
-    Array.from({ length: 10 }, (_, id) => ({ id: BigInt(id), name: LARGE_NAME, tag: undefined })),
-  );
+  await storePlants(service, 10, LARGE_NAME);
   return service;
 }
 
 test.each([
-  ["pages", []],
-  ["exports", ["Accept: application/x-ndjson"]],
+  ["pages", "application/json"],
+  ["exports", "application/x-ndjson"],
 ])(
   "while large answers wait to be read, other %s are refused with 503 and writes are not; then all are served",
-  async (_name, lines) => {
+  async (_name, accept) => {
     await using service = await startWithLargePlants();
-    const headers = lines.length === 0 ? {} : { accept: "application/x-ndjson" };
+    const headers = { accept };
     const unread = Array.from({ length: 4 }, () =>
-      sendDeaf(service.url, getHead("/plants?order=asc", ...lines)),
+      sendDeaf(service.url, getHead("/plants?order=asc", `Accept: ${accept}`)),
     );
-    await until("a page is served", async () => (await countServed(service, "GET", "/plants")) > 0);
+    await untilServed(service, 1, "GET", "/plants");
     let refused: Response;
     do {
       refused = await send(service, "GET", "/plants", { headers });
@@ -98,22 +101,16 @@ test.each([
     await expectError(refused, "overloaded");
     expect((await service.create('{"id":100,"name":"small"}')).status).toBe(200);
     for (const socket of unread) socket.destroy();
-    let served: Response;
-    do served = await send(service, "GET", "/plants", { headers });
-    while (served.status === 503);
-    expect(await served.text()).toContain(LARGE_NAME);
+    expect(await getWhenServed(service, "/plants", headers)).toContain(LARGE_NAME);
   },
 );
 
 test("of an export that is not read, two pieces count: the runtime may hold the last one while it asks for the next", async () => {
   await using service = await startService(limits({ drainSecondsMax: 0.1 }));
-  const name = "x".repeat(300_000);
-  await service.store.createPlants(
-    Array.from({ length: 80 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
-  );
+  await storePlants(service, 80, "x".repeat(300_000));
   const unread = sendDeaf(service.url, getHead("/plants", "Accept: application/x-ndjson"));
   // A piece has about 2 MB.
-  await until("two pieces are held", async () => (await readHeld(service)) >= 3_500_000);
+  await untilHeld(service, 3_500_000);
   unread.destroy();
 });
 
@@ -124,9 +121,8 @@ test("readers of events that read nothing hold little, and another one is sent l
     sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream")),
   );
   // By then each has been sent more than the system takes.
-  await until("each holds a piece", async () => (await readHeld(service)) >= CLIENTS * 100_000);
-  const authorization = `Bearer ${TEST_TOKEN}`;
-  await using reader = await EventReader.open(service.url, { authorization }, "?type=created");
+  await untilHeld(service, CLIENTS * 100_000);
+  await using reader = await EventReader.open(service.url, bearer(), "?type=created");
   const events = await reader.take(10);
   const expected = Array.from({ length: 10 }, (_, id) => ({ id, plant: { name: LARGE_NAME } }));
   expect(events.map(({ data }) => JSON.parse(data))).toMatchObject(expected);
@@ -137,10 +133,7 @@ test("readers of events that wait for the same change hold no more than their sh
   const CLIENTS = 60;
   await using service = await startWithLargePlants();
   const { headers } = await send(service, "HEAD", "/changes");
-  const from = {
-    authorization: `Bearer ${TEST_TOKEN}`,
-    "last-event-id": headers.get("last-change") ?? "",
-  };
+  const from = { ...bearer(), "last-event-id": headers.get("last-change") ?? "" };
   const readers = await Promise.all(
     Array.from({ length: CLIENTS }, () => EventReader.open(service.url, from)),
   );
@@ -193,30 +186,29 @@ test.each([
       ...limits({ bodyBytesMax: 10_000_000, drainSecondsMax: 0.1 }),
     });
     await service.store.createPlant({ id: 0n, name: HUGE_NAME, tag: undefined });
-    const readLarge = () => send(service, "GET", "/plants/0");
     const unread: ReturnType<typeof sendDeaf>[] = [];
     while (unread.length < 2) {
-      const top = [`${method} ${path} HTTP/1.1`, HOST, ...CREDENTIALS];
-      const request = head(...top, `Content-Length: ${body.length}`) + body;
-      unread.push(sendDeaf(service.url, request));
-      await until(
-        "every client is served",
-        async () => (await countServed(service, method, route)) >= unread.length,
-      );
+      unread.push(sendDeaf(service.url, formatRequest(method, path, body)));
+      await untilServed(service, unread.length, method, route);
     }
-    await expectError(await readLarge(), "overloaded");
+    await expectError(await send(service, "GET", "/plants/0"), "overloaded");
     await expectError(await service.create(hugePlant(2)), "overloaded");
     expect((await send(service, "GET", "/plants/2")).status).toBe(404);
     expect((await service.create('{"id":3,"name":"small"}')).status).toBe(200);
     expect((await send(service, "GET", "/plants/3")).status).toBe(200);
     for (const socket of unread) socket.destroy();
-    let served: Response;
-    do served = await readLarge();
-    while (served.status === 503);
-    expect(await served.json()).toEqual({ id: 0, name: HUGE_NAME });
+    expect(await getWhenServed(service, "/plants/0")).toBe(hugePlant(0));
     expect((await service.create(hugePlant(2))).status).toBe(200);
   },
 );
+
+/** A batch that does not end, with a result of its first line or a refusal. */
+async function beginBatch({ url }: TestService, id: number): Promise<RawConnection> {
+  const connection = await connectRaw(url);
+  connection.send(`${batchHead()}${chunk(`{"id":${id},"name":"a"}\n`)}`);
+  await connection.receive(/"line":1,"status":200|"error"/);
+  return connection;
+}
 
 test("batches and their unfinished lines count: past the bound there is a 503, and other requests go on", async () => {
   await using service = await startService({
@@ -224,14 +216,9 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
     // Half of it has room for three batches, and all of it for one long line besides.
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "9000000",
   });
-  const begin = async (id: number) => {
-    const connection = await connectRaw(service.url);
-    connection.send(`${batchHead()}${chunk(`{"id":${id},"name":"a"}\n`)}`);
-    await connection.receive(/"line":1,"status":200|"error"/);
-    return connection;
-  };
-  const batches = [await begin(1), await begin(2), await begin(3)];
-  const refused = await begin(4);
+  const batches: RawConnection[] = [];
+  while (batches.length < 3) batches.push(await beginBatch(service, batches.length + 1));
+  const refused = await beginBatch(service, 4);
   expect(refused.received()).toStartWith("HTTP/1.1 503 ");
   expect((await send(service, "GET", "/plants/4")).status).toBe(404);
   for (const [index, connection] of batches.entries())
@@ -244,7 +231,7 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
   for (const connection of [...batches, refused]) connection.abort();
   const large = JSON.stringify({ id: 51, name: "x".repeat(900_000) });
   await until("there is room again", async () => (await service.create(large)).status !== 503);
-  (await begin(5)).abort();
+  (await beginBatch(service, 5)).abort();
 });
 
 test("refused bodies that clients without a token go on sending take no room from batches", async () => {
@@ -260,9 +247,8 @@ test("refused bodies that clients without a token go on sending take no room fro
       return connection;
     }),
   );
-  const batch = await connectRaw(service.url);
-  batch.send(`${batchHead()}${chunk('{"id":1,"name":"a"}\n')}`);
-  expect(await batch.receive(/"line":1|"error"/)).toStartWith("HTTP/1.1 200 ");
+  const batch = await beginBatch(service, 1);
+  expect(batch.received()).toStartWith("HTTP/1.1 200 ");
   for (const connection of [...refused, batch]) connection.abort();
 });
 
@@ -271,10 +257,7 @@ test("of many batches, few lines are with the store at one time; the others wait
   await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "2097152" });
   await using held = await service.database.holdWrites();
   const sending = Array.from({ length: BATCHES }, async (_, batch) => {
-    const ids = Array.from({ length: 512 }, (__, index) => batch * 512 + index);
-    const body = ids.map((id) => `{"id":${id},"name":""}\n`).join("");
-    const headers = { "content-type": "application/x-ndjson" };
-    const response = await send(service, "POST", "/plants/batch", { body, headers });
+    const response = await sendLines(service, makeLines(batch * 512, 512));
     return (await response.text()).split('"status":200').length - 1;
   });
   await until("a block waits", () => service.store.writesWaiting >= 512);
@@ -291,9 +274,9 @@ test("of many batches, few lines are with the store at one time; the others wait
 });
 
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
-  await using service = await startService({
-    ...limits({ bodyBytesMax: 1_000_000, bodyBytesTotalMax: 1_000_000 }),
-  });
+  await using service = await startService(
+    limits({ bodyBytesMax: 1_000_000, bodyBytesTotalMax: 1_000_000 }),
+  );
   const connection = await connectRaw(service.url);
   connection.send(`${batchHead()}${chunk('{"id":1,"name":"')}`);
   for (let piece = 0; piece < 40; piece++) {

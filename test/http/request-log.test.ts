@@ -1,8 +1,8 @@
 /** What a line of the log says about a request. */
 
 import { expect, test } from "bun:test";
-import { catalogue } from "../../src/domain/errors.ts";
-import { startService, TEST_TOKEN } from "../support/service.ts";
+import { expectError } from "../support/expect.ts";
+import { bearer, startService } from "../support/service.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -12,18 +12,13 @@ test("a line says who and what, and has neither token, body nor query", async ()
     PLANTSTORE_TRUSTED_PROXIES: "127.0.0.0/8",
   });
   const body = '{"id":1,"name":"Secret fern"}';
-  await fetch(`${service.url}/plants`, {
-    method: "POST",
-    body,
+  await service.create(body, {
     headers: {
-      authorization: `Bearer ${TEST_TOKEN}`,
-      "content-type": "application/json",
       "x-forwarded-for": "192.0.2.7, 203.0.113.9",
       traceparent: `00-${TRACE}-00f067aa0ba902b7-01`,
     },
   });
-  const refused = await fetch(`${service.url}/plants?secret=1`);
-  expect((await refused.json()) as object).toMatchObject({ error: catalogue.token_missing.code });
+  await expectError(await fetch(`${service.url}/plants?secret=1`), "token_missing");
   const [created = "", missing = "", ...more] = service.logLines;
   expect(more).toEqual([]);
   expect(JSON.parse(created)).toMatchObject({
@@ -72,7 +67,7 @@ test("a client that leaves an export while a page is read is no failure of the s
   };
   const leaving = new AbortController();
   const response = await fetch(`${service.url}/plants`, {
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
+    headers: { ...bearer(), accept: "application/x-ndjson" },
     signal: leaving.signal,
   });
   await response.body?.getReader().read();

@@ -2,31 +2,33 @@
 
 import { describe, expect, test } from "bun:test";
 import { hashToken } from "../../src/auth/token.ts";
-import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { lines as makeLines } from "../support/folder.ts";
+import { catalogue } from "../../src/domain/errors.ts";
+import { lines as makeLines, parseLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import {
+  bearer,
   grantToken,
-  send,
+  sendLines,
   startService,
+  storePlants,
   TEST_TOKEN,
   type TestService,
 } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { batchHead, chunk, connectRaw, getHead, sendDeaf } from "../support/wire.ts";
 
-type End = "revoked" | "expired";
-const reasonOf: Record<End, ErrorName> = { revoked: "token_invalid", expired: "token_expired" };
-
-const endToken = async ({ store, database }: TestService, token: string, end: End = "revoked") =>
+const endToken = async ({ store, database }: TestService, token: string, end = "revoked") =>
   end === "expired"
     ? database.run("UPDATE tokens SET expires_at_ms = 1")
     : store.revokeToken(hashToken(token), Date.now());
 
 describe.concurrent("a token that is no longer good", () => {
-  test.each(["revoked", "expired"] as const)(
-    "%s, ends a batch that waits for its next line, with a last result",
-    async (how) => {
+  test.each([
+    ["revoked", "token_invalid"],
+    ["expired", "token_expired"],
+  ] as const)(
+    "%s, ends a batch that waits for its next line, with a last result: %s",
+    async (how, reason) => {
       // Longer than a test may take: it is not the body's deadline that ends it.
       await using service = await startService(limits({ readSecondsMax: 3_600 }));
       const token = await grantToken(service);
@@ -35,8 +37,8 @@ describe.concurrent("a token that is no longer good", () => {
       await connection.receive(/"line":1,"status":200/);
       await endToken(service, token, how);
       const received = await connection.receive(/"line":2,.*\r\n0\r\n\r\n$/s);
-      expect(received).toContain(`"status":401,"error":${catalogue[reasonOf[how]].code}`);
-      expect(service.logLines.join("")).toContain(`"reason":"${reasonOf[how]}"`);
+      expect(received).toContain(`"status":401,"error":${catalogue[reason].code}`);
+      expect(service.logLines.join("")).toContain(`"reason":"${reason}"`);
       connection.abort();
     },
   );
@@ -53,21 +55,14 @@ describe.concurrent("a token that is no longer good", () => {
       await Bun.sleep(1_000);
       return plants.map(() => "created" as const);
     };
-    const response = await send(service, "POST", "/plants/batch", {
-      body: makeLines(0, 3_000),
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" },
-    });
-    const results = (await response.text()).trim().split("\n");
-    expect(JSON.parse(results.at(-1) ?? "")).toMatchObject({ status: 401 });
+    const response = await sendLines(service, makeLines(0, 3_000), bearer(token));
+    expect(parseLines(await response.text()).at(-1)).toMatchObject({ status: 401 });
     expect(calls).toBe(1);
   });
 
   test("ends an export, whether its reader takes it or not", async () => {
     await using service = await startService(limits({ drainSecondsMax: 0.1 }));
-    const name = "x".repeat(100_000);
-    await service.store.createPlants(
-      Array.from({ length: 400 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
-    );
+    await storePlants(service, 400, "x".repeat(100_000));
     const token = await grantToken(service);
     const request = getHead("/plants", "Accept: application/x-ndjson").replace(TEST_TOKEN, token);
     const stalled = sendDeaf(service.url, request);

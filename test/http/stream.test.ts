@@ -6,7 +6,7 @@ import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
 import { lines as makeLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { bearer, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { batchHead, chunk, getHead, sendDeaf } from "../support/wire.ts";
 
@@ -17,24 +17,20 @@ const LINES_A_PIECE = 100;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
 
-function* pieces(count: number, padding: string): Generator<string> {
-  for (let first = 0; first < count; first += LINES_A_PIECE)
-    yield Array.from(
-      { length: LINES_A_PIECE },
-      (_, index) =>
-        `{"id":${first + index},"name":"${first + index} ${padding}","tag":"t${index % 50}"}\n`,
-    ).join("");
+function* makePieces(): Generator<Uint8Array> {
+  for (let first = 0; first < PLANTS; first += LINES_A_PIECE) {
+    const ids = Array.from({ length: LINES_A_PIECE }, (_, index) => first + index);
+    const toLine = (id: number) => `{"id":${id},"name":"${id} ${PADDING}","tag":"t${id % 50}"}\n`;
+    yield Buffer.from(ids.map(toLine).join(""));
+  }
 }
 
 /** Reads a body line by line, and keeps none of it. */
-async function countLines(
-  body: ReadableStream<Uint8Array>,
-  isGood: (line: string) => boolean,
-): Promise<number> {
+async function countLines({ body }: Response, isGood: (line: string) => boolean): Promise<number> {
   const decoder = new TextDecoder();
   let rest = "";
   let count = 0;
-  for await (const bytes of body) {
+  for await (const bytes of body as ReadableStream<Uint8Array>) {
     const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
     for (const line of lines) if (isGood(line)) count++;
@@ -43,10 +39,8 @@ async function countLines(
   return count;
 }
 
-function rssMb({ pid }: ServiceProcess, kind: "VmRSS" | "VmHWM"): number {
-  const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  return Number(new RegExp(`${kind}:\\s+(\\d+)`).exec(status)?.[1]) / 1024;
-}
+const readRssMbMax = ({ pid }: ServiceProcess): number =>
+  Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
 
 // Together, because one of them waits for the most part.
 describe.concurrent("a stream", () => {
@@ -61,46 +55,35 @@ describe.concurrent("a stream", () => {
         ...limits({ idleSecondsMax: 255 }),
       });
       const { url } = service.started;
-      const authorization = `Bearer ${TEST_TOKEN}`;
-
-      const lines = pieces(PLANTS, PADDING);
+      const pieces = makePieces();
       const stored = await fetch(`${url}/plants/batch`, {
         method: "POST",
-        headers: { authorization, "content-type": "application/x-ndjson" },
+        headers: { ...bearer(), "content-type": "application/x-ndjson" },
         body: new ReadableStream<Uint8Array>({
           pull(controller) {
-            const { done, value } = lines.next();
+            const { done, value } = pieces.next();
             if (done) controller.close();
-            else controller.enqueue(new TextEncoder().encode(value));
+            else controller.enqueue(value);
           },
         }),
       });
       expect(stored.status).toBe(200);
-      const good = await countLines(stored.body as ReadableStream<Uint8Array>, (line) =>
-        line.endsWith('"status":200}'),
-      );
-      expect(good).toBe(PLANTS);
-      expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
+      expect(await countLines(stored, (line) => line.endsWith('"status":200}'))).toBe(PLANTS);
+      expect(readRssMbMax(service)).toBeLessThan(RSS_MB_MAX);
 
       // A reader that takes nothing: the service stops making, and goes on answering others.
       const slow = sendDeaf(url, getHead("/plants", "Accept: application/x-ndjson"));
       let next = -1;
-      const exported = await fetch(`${url}/plants`, {
-        headers: { authorization, accept: "application/x-ndjson" },
-      });
+      const get = (path: string, accept: string): Promise<Response> =>
+        fetch(url + path, { headers: { ...bearer(), accept } });
+      const exported = await get("/plants", "application/x-ndjson");
       const inOrder = (line: string): boolean => (JSON.parse(line) as { id: number }).id === ++next;
-      expect(await countLines(exported.body as ReadableStream<Uint8Array>, inOrder)).toBe(PLANTS);
-      expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
+      expect(await countLines(exported, inOrder)).toBe(PLANTS);
+      expect(readRssMbMax(service)).toBeLessThan(RSS_MB_MAX);
       slow.destroy();
 
-      const spreadsheet = await fetch(`${url}/plants?tag=t7`, {
-        headers: { authorization, accept: "text/csv" },
-      });
-      expect(
-        await countLines(spreadsheet.body as ReadableStream<Uint8Array>, (line) =>
-          line.endsWith('"t7"\r'),
-        ),
-      ).toBe(PLANTS / 50);
+      const sheet = await get("/plants?tag=t7", "text/csv");
+      expect(await countLines(sheet, (line) => line.endsWith('"t7"\r'))).toBe(PLANTS / 50);
     },
   );
 
@@ -156,9 +139,9 @@ test("a client that sends all lines before it reads, and prefers the summary, ha
 });
 
 test("a client that sends all before it reads, and asks for every result, has all lines stored", async () => {
-  await using impatient = await startService({
-    ...limits({ idleSecondsMax: 8, readSecondsMax: 3, queueSecondsMax: 3 }),
-  });
+  await using impatient = await startService(
+    limits({ idleSecondsMax: 8, readSecondsMax: 3, queueSecondsMax: 3 }),
+  );
   const received = await sendThenRead(impatient, batchHead(), UNREAD_LINES + makeLines(0, 2_000));
   expect((await impatient.readPlants()).length).toBe(2_000);
   // The first results were sent before the service noticed that the client does not read.

@@ -1,85 +1,72 @@
 /** Several threads on one port, in front of one store: whichever of them answers, it is one service. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { limits } from "../support/limits.ts";
-import { send, type Sent, startService } from "../support/service.ts";
+import { getText, send, startService, startShared } from "../support/service.ts";
 
 // Elsewhere than on Linux there is one.
 const THREADS = process.platform === "linux" ? 3 : 1;
-const service = await startService({
-  PLANTSTORE_WORKERS: String(THREADS),
-  ...limits({ sampleSeconds: 0.2 }),
-});
-
-afterAll(() => service[Symbol.asyncDispose]());
+const PLANTSTORE_WORKERS = String(THREADS);
+const service = await startShared({ PLANTSTORE_WORKERS, ...limits({ sampleSeconds: 0.2 }) });
 
 /** The system chooses a thread for each connection, so each request gets one of its own. */
-const ask = (method: string, path: string, sent: Sent = {}): Promise<Response> =>
-  send(service, method, path, {
-    ...sent,
-    headers: { ...sent.headers, connection: "close", "x-request-id": "?" },
-  });
+const get = (path: string): Promise<Response> =>
+  send(service, "GET", path, { headers: { connection: "close", "x-request-id": "?" } });
 
 /** The service replaces an id that is not sane by one of its own, which begins with a prefix of the thread. */
-const threadOf = (response: Response): string =>
-  (response.headers.get("x-request-id") ?? "").replace(/-.*/, "");
+const idOf = ({ headers }: Response): string => headers.get("x-request-id") ?? "";
 
 /** Asks until every thread has answered; the system may take its time to get round. */
-async function askAll(method: string, path: string, sent?: Sent): Promise<Map<string, Response>> {
+async function getOfAll(path: string): Promise<Response[]> {
   const answers = new Map<string, Response>();
   for (let count = 0; answers.size < THREADS && count < 1_000; count++) {
-    const response = await ask(method, path, sent);
-    answers.set(threadOf(response), response);
+    const response = await get(path);
+    answers.set(idOf(response).replace(/-.*/, ""), response);
   }
   expect(answers.size).toBe(THREADS);
-  return answers;
+  return [...answers.values()];
 }
 
-async function bodiesOf(answers: Map<string, Response>): Promise<unknown[]> {
-  return Promise.all([...answers.values()].map((response) => response.json()));
+interface Activity {
+  readonly samples: readonly object[];
+  readonly failures: readonly { readonly requestId: string }[];
 }
+const readActivity = async (response: Response) => (await response.json()) as Activity;
 
 describe("whichever thread is asked", () => {
   test("it knows what all of them have counted", async () => {
     const count = async (): Promise<number> => {
-      const text = await (await ask("GET", "/metrics")).text();
+      const text = await (await get("/metrics")).text();
       const line = /^plantstore_requests_total\{method="GET",path="\/livez",status="200"\} (\d+)$/m;
       return Number(line.exec(text)?.[1] ?? 0);
     };
-    await askAll("GET", "/livez");
+    await getOfAll("/livez");
     const before = await count();
-    await Promise.all(Array.from({ length: 60 }, () => ask("GET", "/livez")));
+    await Promise.all(Array.from({ length: 60 }, () => get("/livez")));
     for (let asked = 0; asked < 6; asked++) expect(await count()).toBe(before + 60);
   });
 
   test("it tells of the same activity", async () => {
-    while ((await ask("GET", "/activity").then((r) => r.text())).includes('"samples":[]'))
-      await Bun.sleep(50);
-    const [first, ...others] = (await bodiesOf(await askAll("GET", "/activity"))) as {
-      samples: { atMs: number }[];
-    }[];
-    for (const { samples } of others) expect(samples[0]).toEqual(first?.samples[0]);
+    const isEmpty = async () => (await readActivity(await get("/activity"))).samples.length === 0;
+    while (await isEmpty()) await Bun.sleep(50);
+    const shown = await Promise.all((await getOfAll("/activity")).map(readActivity));
+    for (const { samples } of shown) expect(samples[0]).toEqual(shown[0]?.samples[0] as object);
   });
 
   test("it logs and shows what it refuses", async () => {
-    const refused = [...(await askAll("GET", "/nothing")).values()];
-    const ids = refused.map((response) => response.headers.get("x-request-id"));
-    const isLogged = (id: string | null): boolean =>
+    const ids = (await getOfAll("/nothing")).map(idOf);
+    const isLogged = (id: string): boolean =>
       service.logLines.some((line) => line.includes(`"requestId":"${id}"`));
     while (!ids.every(isLogged)) await Bun.sleep(10);
-    const { failures } = (await (await ask("GET", "/activity")).json()) as {
-      failures: { requestId: string }[];
-    };
+    const { failures } = await readActivity(await get("/activity"));
     expect(failures.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids));
   });
 });
 
 test("threads that are stopping are not ready in their metrics", async () => {
-  const stopping = await startService({
-    PLANTSTORE_WORKERS: String(THREADS),
-    PLANTSTORE_DRAIN_DELAY_SECONDS: "1",
-  });
-  const readMetrics = async () => (await send(stopping, "GET", "/metrics")).text();
+  const slowly = { PLANTSTORE_WORKERS, PLANTSTORE_DRAIN_DELAY_SECONDS: "1" };
+  const stopping = await startService(slowly);
+  const readMetrics = () => getText(stopping, "/metrics");
   expect((await send(stopping, "GET", "/readyz")).status).toBe(200);
   expect(await readMetrics()).toContain("\nplantstore_ready 1\n");
   const stopped = stopping[Symbol.asyncDispose]();

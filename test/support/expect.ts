@@ -79,29 +79,31 @@ const described = describeApi(resolveConfig({}, {}).config) as {
   >;
 };
 
-/** Any refusal of the catalogue; its message has these parts. */
+/** Any refusal of the catalogue; its message, which it returns, has these parts. */
 export async function expectError(
   response: Response,
   reason: ErrorName,
   ...says: readonly string[]
-): Promise<void> {
+): Promise<string> {
   const { error, message } = (await response.json()) as { error: number; message: string };
   const { status, code } = catalogue[reason];
-  expect([response.status, error]).toEqual([status, code]);
+  const [method = "", target = ""] = askedOf.get(response) ?? [];
+  expect([method, target, response.status, error]).toEqual([method, target, status, code]);
   for (const part of says) expect(message).toContain(part);
-  const [method = "", path = ""] = askedOf.get(response) ?? [];
+  const path = target.replace(/[?#].*/s, "");
   const [, operations] =
     Object.entries(described.paths).find(([pattern]) =>
       new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path),
     ) ?? [];
   const responses = operations?.[method.toLowerCase()]?.responses;
-  if (responses === undefined) return;
+  if (responses === undefined) return message;
   const named = responses[status]?.$ref?.replace(/.*\//, "") ?? "";
   expect([method, path, catalogue[reason].failures]).toEqual([
     method,
     path,
     expect.arrayContaining([named]),
   ]);
+  return message;
 }
 /** What an import that has created plants prints: `before`, how to take it back, and `after`. */
 export const importPrints = (before: string, after = "") => {

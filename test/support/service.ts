@@ -1,5 +1,6 @@
 /** The whole service in this process, on a free port and a database of its own. */
 
+import { afterAll } from "bun:test";
 import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
@@ -94,6 +95,13 @@ export async function startService(
   };
 }
 
+/** One service for all tests of a file. */
+export async function startShared(...given: Parameters<typeof startService>): Promise<TestService> {
+  const service = await startService(...given);
+  afterAll(() => service[Symbol.asyncDispose]());
+  return service;
+}
+
 /** Threads agree on a free port before each of them takes it. Meanwhile a client of another test may have got it. */
 async function listen<Server>(start: () => Promise<Server>, tries = 5): Promise<Server> {
   try {
@@ -125,17 +133,44 @@ export async function send(
     headers: { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers },
     ...(sent.body === undefined ? {} : { body: sent.body }),
   });
-  askedOf.set(response, [method, path.replace(/[?#].*/s, "")]);
+  askedOf.set(response, [method, path]);
   return response;
 }
 
-/** What a refusal has to look like on the wire. */
-export async function readError(
-  response: Response,
-): Promise<{ status: number; error: number; message: string }> {
-  const { error, message } = (await response.json()) as { error: number; message: string };
-  return { status: response.status, error, message };
+export const bearer = (token = TEST_TOKEN) => ({ authorization: `Bearer ${token}` });
+
+/** The body of a 200. */
+export async function getText(service: TestService, path: string): Promise<string> {
+  const response = await send(service, "GET", path);
+  if (response.status !== 200) throw new Error(`${path} answers ${response.status}`);
+  return response.text();
 }
+
+export const getJson = async <Json>(service: TestService, path: string): Promise<Json> =>
+  JSON.parse(await getText(service, path)) as Json;
+
+/** POST /plants/batch with NDJSON. */
+export const sendLines = (
+  service: TestService,
+  body: NonNullable<Sent["body"]>,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Response> =>
+  send(service, "POST", "/plants/batch", {
+    body,
+    headers: { "content-type": "application/x-ndjson", ...headers },
+  });
+
+/** Plants with ids from 0 on, in the store; `by` is whom the journal names. */
+export const storePlants = (
+  { store }: Pick<TestService, "store">,
+  count: number,
+  name = "n",
+  by?: string,
+): Promise<unknown> =>
+  store.createPlants(
+    Array.from({ length: count }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
+    by,
+  );
 
 export function sendPlant(url: string, plant: StoredPlant, token = TEST_TOKEN): Promise<Response> {
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };

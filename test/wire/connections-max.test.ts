@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { spawnService } from "../support/command.ts";
-import { makeTemporaryFolder } from "../support/folder.ts";
+import { makeWorkplace } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { connectRaw, head, HOST, type RawConnection } from "../support/wire.ts";
@@ -10,37 +10,25 @@ import { connectRaw, head, HOST, type RawConnection } from "../support/wire.ts";
 const UNFINISHED = `GET /livez HTTP/1.1\r\n${HOST}\r\n`;
 const CLIENTS = 400;
 
-async function isRefused(url: string): Promise<boolean> {
-  try {
-    await fetch(`${url}/livez`, { headers: { connection: "close" } });
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ECONNREFUSED";
-  }
-}
+const isRefused = (url: string): Promise<boolean> =>
+  fetch(`${url}/livez`, { headers: { connection: "close" } }).then(
+    () => false,
+    ({ code }: NodeJS.ErrnoException) => code === "ECONNREFUSED",
+  );
 
+const PLANTSTORE_CONNECTIONS_MAX = "20";
 const bounds: [string, Record<string, string>, string[]][] = [
-  ["PLANTSTORE_CONNECTIONS_MAX", { PLANTSTORE_CONNECTIONS_MAX: "20" }, []],
-  [
-    "PLANTSTORE_CONNECTIONS_MAX, with two threads",
-    { PLANTSTORE_CONNECTIONS_MAX: "20", PLANTSTORE_WORKERS: "2" },
-    [],
-  ],
+  ["PLANTSTORE_CONNECTIONS_MAX", { PLANTSTORE_CONNECTIONS_MAX }, []],
+  ["it with two threads", { PLANTSTORE_CONNECTIONS_MAX, PLANTSTORE_WORKERS: "2" }, []],
   ["its limit of descriptors", {}, ["sh", "-c", 'ulimit -n 300 && exec "$@"', "sh"]],
 ];
 
 test.skipIf(process.platform !== "linux").each(bounds)(
   "a service at %s refuses connections, answers those it has, and takes new ones when some are gone",
   async (_name, settings, wrapper) => {
-    using folder = makeTemporaryFolder();
-    await using service = await spawnService(
-      {
-        DATABASE_URL: `sqlite:${folder.path}/plants.db`,
-        PLANTSTORE_TOKEN: TEST_TOKEN,
-        ...settings,
-      },
-      wrapper,
-    );
+    using folder = makeWorkplace();
+    const env = { ...folder.env, PLANTSTORE_TOKEN: TEST_TOKEN, ...settings };
+    await using service = await spawnService(env, wrapper);
     const { url } = service.started;
     const first = await connectRaw(url);
     first.send(UNFINISHED);

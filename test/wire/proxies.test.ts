@@ -5,9 +5,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { spawnService } from "../support/command.ts";
 import { EventReader } from "../support/events.ts";
-import { makeTemporaryFolder } from "../support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { findFreePort } from "../support/postgres-files.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { bearer, TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { chunk, connectRaw, head } from "../support/wire.ts";
 import { until } from "../support/until.ts";
@@ -67,17 +67,15 @@ const root = join(import.meta.dir, "../..");
 async function startProxy(name: string, serviceUrl: string) {
   const { file, binary, adapt, start } = proxies[name] as Proxy;
   const folder = makeTemporaryFolder();
-  const [key, certificate] = [
-    `${folder.path}/plants.example.key`,
-    `${folder.path}/plants.example.crt`,
-  ];
+  const key = `${folder.path}/plants.example.key`;
+  const certificate = `${folder.path}/plants.example.crt`;
   const subject = ["-subj", "/CN=plants.example", "-addext", "subjectAltName=IP:127.0.0.1"];
   const request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
   const files = ["-nodes", "-days", "1", "-keyout", key, "-out", certificate];
   const made = Bun.spawnSync(["openssl", ...request, ...files, ...subject]);
   expect(made.exitCode).toBe(0);
-  const both = readFileSync(certificate, "utf8") + readFileSync(key, "utf8");
-  writeFileSync(`${folder.path}/plants.example.pem`, both);
+  const ca = readFileSync(certificate, "utf8");
+  writeFileSync(`${folder.path}/plants.example.pem`, ca + readFileSync(key, "utf8"));
   const port = findFreePort();
   const path = `${folder.path}/proxy.conf`;
   const configuration = readFileSync(join(root, "ops", file), "utf8")
@@ -90,20 +88,17 @@ async function startProxy(name: string, serviceUrl: string) {
     stderr: "pipe",
   });
   const url = `https://127.0.0.1:${port}`;
-  const tls = { ca: readFileSync(certificate, "utf8") };
-  const get = (target: string): Promise<Response> =>
-    fetch(url + target, { tls, headers: { authorization: `Bearer ${TEST_TOKEN}` } });
-  const isReady = async (): Promise<boolean> =>
-    (await get("/readyz").catch(() => undefined))?.ok === true;
+  const tls = { ca };
+  const ask = (target: string, method = "GET", accept = "*/*"): Promise<Response> =>
+    fetch(url + target, { method, tls, headers: { ...bearer(), accept } });
   await until(`${name} passes requests on`, async () => {
     if (child.exitCode !== null) throw new Error(`${name}: ${await child.stderr.text()}`);
-    return isReady();
+    return (await ask("/readyz").catch(() => undefined))?.ok === true;
   });
   return {
     url,
-    tls,
-    port,
-    get,
+    connect: () => connectRaw(url, tls),
+    ask,
     [Symbol.asyncDispose]: async () => {
       child.kill("SIGKILL");
       await child.exited;
@@ -124,17 +119,17 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
   test.skipIf(findBinary(binary) === null || Bun.which("openssl") === null)(
     "as ops/ configures it: batch, events, prefix, and an export that is cut off",
     async () => {
-      using folder = makeTemporaryFolder();
-      makeStore(`${folder.path}/plants.db`, 200_000);
+      using folder = makeWorkplace();
+      makeStore(folder.store, 200_000);
       await using service = await spawnService({
-        DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+        ...folder.env,
         PLANTSTORE_TOKEN: TEST_TOKEN,
         PLANTSTORE_TRUSTED_PROXIES: "127.0.0.1",
       });
       await using proxy = await startProxy(name, service.started.url);
 
       // A batch is answered line by line while it is being sent.
-      const batch = await connectRaw(proxy.url, proxy.tls);
+      const batch = await proxy.connect();
       const type = "Content-Type: application/x-ndjson";
       const [first, second] = [300_001, 300_002].map((id) => chunk(`{"id":${id},"name":"Fern"}\n`));
       batch.send(requestHead("POST /plants/batch HTTP/1.1", type, "Transfer-Encoding: chunked"));
@@ -147,34 +142,25 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       batch.abort();
 
       // An event arrives when it happens, over a stream that goes on.
-      await using events = new EventReader(
-        await fetch(`${proxy.url}/changes`, {
-          tls: proxy.tls,
-          headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "text/event-stream" },
-        }),
-      );
+      const stream = await proxy.ask("/changes", "GET", "text/event-stream");
+      await using events = new EventReader(stream);
       expect(await events.take(2)).toMatchObject([{ event: "created" }, { event: "created" }]);
-      const removed = await fetch(`${proxy.url}/plants/300002`, {
-        method: "DELETE",
-        tls: proxy.tls,
-        headers: { authorization: `Bearer ${TEST_TOKEN}` },
-      });
-      expect(removed.status).toBe(204);
+      expect((await proxy.ask("/plants/300002", "DELETE")).status).toBe(204);
       expect(await events.take(1)).toMatchObject([{ event: "removed" }]);
 
       // The prefix is taken away, and links stay right.
-      const page = await proxy.get("/shop/plants?limit=2");
+      const page = await proxy.ask("/shop/plants?limit=2");
       expect(page.status).toBe(200);
       expect(page.headers.get("x-request-id")).toMatch(/./);
       const [, next = ""] = /<([^>]+)>; *rel="next"/.exec(page.headers.get("link") ?? "") ?? [];
       expect(next).toStartWith("/shop/plants?");
       const target = new URL(next, `${proxy.url}/shop/plants?limit=2`);
       expect(target.pathname).toBe("/shop/plants");
-      expect((await proxy.get(target.pathname + target.search)).status).toBe(200);
-      expect((await proxy.get("/plants?limit=2")).headers.get("link")).toStartWith("</plants?");
+      expect((await proxy.ask(target.pathname + target.search)).status).toBe(200);
+      expect((await proxy.ask("/plants?limit=2")).headers.get("link")).toStartWith("</plants?");
 
       // The service dies in the middle of an export: the client can tell.
-      const reader = await connectRaw(proxy.url, proxy.tls);
+      const reader = await proxy.connect();
       const accept = "Accept: application/x-ndjson";
       reader.send(requestHead("GET /plants HTTP/1.1", accept, "Connection: close"));
       await reader.receive(/plant 1000/);
