@@ -20,9 +20,9 @@ import {
   signal,
   stopProcesses,
 } from "./processes.ts";
-import { PATIENCE_MS, until } from "./until.ts";
+import { until } from "./until.ts";
 
-export interface PostgresOptions extends DataFolderOptions {
+interface PostgresOptions extends DataFolderOptions {
   /** By the names of postgresql.conf. */
   readonly settings?: Readonly<Record<string, string>>;
 }
@@ -106,6 +106,7 @@ export class PostgresServer implements AsyncDisposable {
   readonly port: number;
   readonly dataFolder: string;
   readonly #folder: string;
+  readonly #logPath: string;
   readonly #settings: Readonly<Record<string, string>>;
   #child: Bun.Subprocess | undefined;
 
@@ -113,6 +114,7 @@ export class PostgresServer implements AsyncDisposable {
     this.port = port;
     this.dataFolder = join(folder, "data");
     this.#folder = folder;
+    this.#logPath = join(folder, "log");
     this.#settings = settings;
   }
 
@@ -137,16 +139,7 @@ export class PostgresServer implements AsyncDisposable {
 
   /** Rows of one statement, over a connection of its own; int8 is a bigint. */
   async run<Row = Record<string, unknown>>(text: string, database = "postgres"): Promise<Row[]> {
-    await using db = new SQL({
-      adapter: "postgres",
-      hostname: HOSTNAME,
-      port: this.port,
-      username: "postgres",
-      database,
-      tls: false,
-      max: 1,
-      bigint: true,
-    });
+    await using db = new SQL(this.urlOf(database), { tls: false, max: 1, bigint: true });
     return [...((await db.unsafe(text)) as Row[])];
   }
 
@@ -162,7 +155,7 @@ export class PostgresServer implements AsyncDisposable {
       ...this.#settings,
     };
     const log = openSync(this.#logPath, "a");
-    this.#child = Bun.spawn(
+    const child = Bun.spawn(
       [
         join(findPostgresBinaries(), "postgres"),
         "-D",
@@ -172,8 +165,12 @@ export class PostgresServer implements AsyncDisposable {
       { ...spawnOptions, stdin: "ignore", stdout: log, stderr: log },
     );
     closeSync(log);
-    this.#child.unref();
-    await this.#answer(this.#child);
+    child.unref();
+    this.#child = child;
+    await until("PostgreSQL answers", () => {
+      if (child.exitCode === null && child.signalCode === null) return this.#answers();
+      throw new Error(`PostgreSQL did not start:\n${this.log()}`);
+    });
   }
 
   async restart(): Promise<void> {
@@ -224,39 +221,13 @@ export class PostgresServer implements AsyncDisposable {
     return listChildren(this.pid).map(({ pid }) => pid);
   }
 
-  get #logPath(): string {
-    return join(this.#folder, "log");
+  /** As long as another server answers on the port, this one is not there yet. */
+  #answers(): Promise<boolean> {
+    return this.run("SELECT current_setting('data_directory') AS folder").then(
+      ([row]) => row?.["folder"] === this.dataFolder,
+      () => false,
+    );
   }
-
-  async #answer(child: Bun.Subprocess): Promise<void> {
-    const startedAtMs = performance.now();
-    for (;;) {
-      try {
-        const [row] = await this.run<{ folder: string }>(
-          "SELECT current_setting('data_directory') AS folder",
-        );
-        if (row?.folder === this.dataFolder) return;
-        throw new Error(`another server answers on port ${this.port}`);
-      } catch (error) {
-        const isGone = child.exitCode !== null || child.signalCode !== null;
-        if (isGone || performance.now() - startedAtMs > PATIENCE_MS) {
-          await this.kill();
-          throw new Error(`PostgreSQL did not start:\n${this.log()}`, { cause: error });
-        }
-      }
-      await Bun.sleep(10);
-    }
-  }
-}
-
-export interface PostgresPair extends AsyncDisposable {
-  readonly primary: PostgresServer;
-  /** Answers queries, but writes nothing, until it is promoted. */
-  readonly standby: PostgresServer;
-  /** Resolves when the standby receives nothing more. */
-  readonly cutOff: () => Promise<void>;
-  /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
-  readonly promote: () => Promise<void>;
 }
 
 /** Resolves when the standby has caught up and follows. */
@@ -265,7 +236,7 @@ export async function startPair({
   synchronous,
 }: {
   readonly synchronous: boolean;
-}): Promise<PostgresPair> {
+}) {
   await using started = new AsyncDisposableStack();
   // A copy of the data folder before its first start is a base backup.
   const backup = join(started.use(makeTemporaryFolder()).path, "data");
@@ -295,29 +266,27 @@ export async function startPair({
       },
     }),
   );
-  await untilFollowed(primary, synchronous ? "sync" : "async");
+  const isFollowed = `SELECT FROM pg_stat_replication
+    WHERE state = 'streaming' AND sync_state = '${synchronous ? "sync" : "async"}'`;
+  await until("the standby follows", async () => (await primary.run(isFollowed)).length > 0);
   const both = started.move();
   return {
     primary,
+    /** Answers queries, but writes nothing, until it is promoted. */
     standby,
-    cutOff: async () => {
+    /** Resolves when the standby receives nothing more. */
+    cutOff: async (): Promise<void> => {
       await standby.run("ALTER SYSTEM SET primary_conninfo = ''");
       await standby.run("SELECT pg_reload_conf()");
-      const receivers = "SELECT FROM pg_stat_wal_receiver";
-      await until(
-        "the standby receives nothing",
-        async () => (await standby.run(receivers)).length === 0,
-      );
+      const isReceiving = async (): Promise<boolean> =>
+        (await standby.run("SELECT FROM pg_stat_wal_receiver")).length > 0;
+      await until("the standby receives nothing", async () => !(await isReceiving()));
     },
-    promote: async () => {
+    /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
+    promote: async (): Promise<void> => {
       const [row] = await standby.run("SELECT pg_promote() AS promoted");
       if (row?.["promoted"] !== true) throw new Error(`it was not promoted:\n${standby.log()}`);
     },
     [Symbol.asyncDispose]: () => both.disposeAsync(),
   };
-}
-
-async function untilFollowed(primary: PostgresServer, sync: "sync" | "async"): Promise<void> {
-  const query = `SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = '${sync}'`;
-  await until("the standby follows", async () => (await primary.run(query)).length > 0);
 }
