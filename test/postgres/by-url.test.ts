@@ -2,10 +2,10 @@
 
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { startPostgres } from "../support/postgres-server.ts";
+import { sharedPostgres } from "../support/postgres-server.ts";
 
 test("PLANTSTORE_TEST_URL runs the contract suite on that server, and leaves nothing there", async () => {
-  await using server = await startPostgres({ settings: { log_statement: "ddl" } });
+  const server = await sharedPostgres();
   const child = Bun.spawn(
     [process.execPath, "test", "--timeout", "300000", "test/contract/tags.test.ts"],
     {

@@ -48,11 +48,11 @@ let databaseCount = 0;
 /** One for all tests of this process; it ends with the process. A test that kills or pauses a server starts its own. */
 export function sharedPostgres(): Promise<PostgresServer> {
   return (shared ??= startPostgres({
-    settings: { shared_buffers: "32MB", max_connections: "100" },
+    settings: { shared_buffers: "32MB", max_connections: "100", log_statement: "ddl" },
   }));
 }
 
-export interface PostgresDatabase extends AsyncDisposable {
+interface PostgresDatabase extends AsyncDisposable {
   readonly url: string;
   readonly name: string;
   readonly run: <Row = Record<string, unknown>>(statement: string) => Promise<Row[]>;
