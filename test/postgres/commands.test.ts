@@ -7,17 +7,11 @@ import { createTestDatabase } from "../support/postgres-server.ts";
 import { readFolder } from "../support/stores.ts";
 
 async function makePlace(files: Readonly<Record<string, string>> = {}) {
-  const database = await createTestDatabase();
-  const at = makeWorkplace(files);
-  return {
-    ...database,
-    at,
-    env: { DATABASE_URL: database.url },
-    async [Symbol.asyncDispose](): Promise<void> {
-      at[Symbol.dispose]();
-      await database[Symbol.asyncDispose]();
-    },
-  };
+  const stack = new AsyncDisposableStack();
+  const { url, run } = stack.use(await createTestDatabase());
+  const at = stack.use(makeWorkplace(files));
+  const dispose = (): Promise<void> => stack.disposeAsync();
+  return { url, run, at, env: { DATABASE_URL: url }, [Symbol.asyncDispose]: dispose };
 }
 
 const extremes = [
@@ -98,15 +92,11 @@ describe("a copy from one engine to the other", () => {
     });
     const back = await copy("--from", url, "--to", `sqlite:${at.file("back.db")}`);
     expect(back.verification.to).toEqual(over.verification.from);
-    const [original, returned] = await Promise.all(
-      [at.env, { DATABASE_URL: `sqlite:${at.file("back.db")}` }].map((env) =>
-        runCommand(["token", "list", "--json"], env),
-      ),
-    );
-    expect(returned?.stdout).toBe(original?.stdout as string);
-    expect(JSON.parse((await runCommand(["token", "list", "--json"], place.env)).stdout)).toEqual(
-      JSON.parse(original?.stdout as string),
-    );
+    const list = async (env: Readonly<Record<string, string>>): Promise<string> =>
+      (await runCommand(["token", "list", "--json"], env)).stdout;
+    const original = await list(at.env);
+    expect(await list({ DATABASE_URL: `sqlite:${at.file("back.db")}` })).toBe(original);
+    expect(JSON.parse(await list(place.env))).toEqual(JSON.parse(original));
     expect(token.stdout).toStartWith("pst_");
   });
 

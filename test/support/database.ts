@@ -2,9 +2,9 @@
 
 import { SQL } from "bun";
 import { Database } from "bun:sqlite";
-import { resolveConfig } from "../../src/config.ts";
+import { type Config, resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
-import type { Store, StoreLimits } from "../../src/domain/store.ts";
+import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
@@ -178,7 +178,7 @@ export type TestStore = Store & AsyncDisposable & { readonly database: TestDatab
 
 /** A store in that database, or in one of its own. Gone with the test. */
 export async function openTestStore(
-  limits: Partial<StoreLimits> = {},
+  limits: Partial<Config> = {},
   given?: TestDatabase,
 ): Promise<TestStore> {
   const database = given ?? (await openTestDatabase());
