@@ -43,6 +43,14 @@ const FOR_NOW = [...NOTHING_STORED, "store_unavailable"];
 export const isForNow = ({ status }: Pick<Response, "status">): boolean =>
   status === 503 || status === 502 || status === 504;
 
+/** Until something has happened a number of times. Only what began after the waiting did is counted. */
+interface Waiting {
+  readonly what: "acknowledged" | "unsettled";
+  left: number;
+  readonly sinceMs: number;
+  readonly resolve: () => void;
+}
+
 export class Clients implements AsyncDisposable {
   readonly ledger = new Ledger();
   readonly surroundings: Surroundings;
@@ -55,8 +63,7 @@ export class Clients implements AsyncDisposable {
   requests = 0;
   answerMsMax = 0;
   isOver = false;
-  readonly #acknowledging = new Countdowns();
-  readonly #unsettling = new Countdowns();
+  readonly #waiting = new Set<Waiting>();
   readonly #working: Promise<unknown>;
 
   constructor(length: number, surroundings: Surroundings, random: Random) {
@@ -69,13 +76,13 @@ export class Clients implements AsyncDisposable {
   /** Resolves when so many writes that are sent from now on have been acknowledged; to the time that it took. */
   async untilAcknowledged(count: number): Promise<number> {
     const startedAtMs = performance.now();
-    await this.#acknowledging.until(count);
+    await this.#until("acknowledged", count);
     return performance.now() - startedAtMs;
   }
 
   /** Resolves when the next write is refused for now, or cut off. */
   untilUnsettled(): Promise<void> {
-    return this.#unsettling.until(1);
+    return this.#until("unsettled", 1);
   }
 
   /** Resolves when everything that was sent has been answered, or never will be. */
@@ -94,17 +101,31 @@ export class Clients implements AsyncDisposable {
 
   acknowledge(sentAtMs: number): void {
     this.acknowledged++;
-    this.#acknowledging.count(sentAtMs);
+    this.#count("acknowledged", sentAtMs);
   }
 
   /** False if it is no longer worth trying again. */
   async waitToRetry(count: number): Promise<boolean> {
     this.unsettled += count;
-    this.#unsettling.count(performance.now());
+    this.#count("unsettled", performance.now());
     if (this.isOver) return false;
     await this.surroundings.untilQuiet?.();
     await Bun.sleep(RETRY_MS);
     return true;
+  }
+
+  #until(what: Waiting["what"], left: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.add({ what, left, sinceMs: performance.now(), resolve });
+    return promise;
+  }
+
+  #count(what: Waiting["what"], atMs: number): void {
+    for (const waiting of this.#waiting) {
+      if (waiting.what !== what || atMs < waiting.sinceMs || --waiting.left > 0) continue;
+      this.#waiting.delete(waiting);
+      waiting.resolve();
+    }
   }
 
   /** Undefined if no whole answer came, or a refusal for now: it may have happened, unless it was "refused". */
@@ -138,7 +159,7 @@ class Client {
   readonly #shared: Clients;
   readonly #tag: string;
   readonly #step: bigint;
-  #nextId: bigint;
+  #lastId: bigint;
   #serial = 0;
   /** What it knows for certain, and may change. */
   #plants: StoredPlant[] = [];
@@ -147,8 +168,8 @@ class Client {
   constructor(shared: Clients, nth: number, length: number) {
     this.#shared = shared;
     this.#tag = `client ${nth}`;
-    this.#nextId = (shared.surroundings.firstId ?? 0n) + BigInt(nth);
     this.#step = BigInt(length);
+    this.#lastId = (shared.surroundings.firstId ?? 0n) + BigInt(nth) - this.#step;
   }
 
   async work(): Promise<void> {
@@ -170,16 +191,10 @@ class Client {
   #chooseWrite(plant: StoredPlant | undefined, isFull: boolean): Operation {
     const { random } = this.#shared;
     if (plant === undefined || (!isFull && random.chance(50)))
-      return { kind: "create", plant: this.#makePlant(this.#takeId()) };
+      return { kind: "create", plant: this.#makeNew() };
     const { id } = plant;
     if (random.chance(60)) return { kind: "replace", plant: this.#makePlant(id), ifMatch: plant };
     return { kind: "remove", id, ...(random.chance(50) ? { ifMatch: plant } : {}) };
-  }
-
-  #takeId(): bigint {
-    const id = this.#nextId;
-    this.#nextId += this.#step;
-    return id;
   }
 
   /** No two are alike, in any part of their names. */
@@ -189,6 +204,10 @@ class Client {
     const name = `${id} ${this.#serial++}`;
     const length = nameLengthMax === 0 ? 0 : random.below(nameLengthMax);
     return { id, name: name.padEnd(length, ` ${name}`), tag: random.chance(30) ? null : this.#tag };
+  }
+
+  #makeNew(): StoredPlant {
+    return this.#makePlant((this.#lastId += this.#step));
   }
 
   /** Sends it until it is answered. */
@@ -209,27 +228,23 @@ class Client {
   /** New plants in one batch. Each is stored or not on its own. */
   async #createTogether(length: number): Promise<void> {
     const shared = this.#shared;
-    let left = Array.from({ length }, () => this.#makePlant(this.#takeId()));
+    let left = Array.from({ length }, () => this.#makeNew());
     do {
-      const sent = left.map((plant) => ({
-        plant,
-        settle: shared.ledger.begin({ kind: "create", plant }),
-      }));
+      const sent = left;
+      const settles = sent.map((plant) => shared.ledger.begin({ kind: "create", plant }));
       const sentAtMs = performance.now();
       const answer = await shared.ask(
-        (url, signal) => sendBatch(url, left, signal),
-        `a batch of ${left.length}`,
+        (url, signal) => sendBatch(url, sent, signal),
+        `a batch of ${sent.length}`,
       );
       const statuses = typeof answer === "object" ? answer : [];
-      left = [];
-      for (const [index, { plant, settle }] of sent.entries()) {
+      left = sent.filter(({ id }, index) => {
         const status = statuses[index];
-        if (status === undefined || status === 503) left.push(plant);
-        else {
-          settle({ status });
-          this.#settled(plant.id, sentAtMs);
-        }
-      }
+        if (status === undefined || status === 503) return true;
+        settles[index]?.({ status });
+        this.#settled(id, sentAtMs);
+        return false;
+      });
     } while (left.length > 0 && (await shared.waitToRetry(left.length)));
   }
 
@@ -312,7 +327,7 @@ async function sendBatch(
   plants: readonly StoredPlant[],
   signal: AbortSignal,
 ): Promise<(number | undefined)[] | Response> {
-  const statuses: (number | undefined)[] = plants.map(() => undefined);
+  let text = "";
   try {
     const response = await fetch(`${url}/plants/batch`, {
       method: "POST",
@@ -321,43 +336,12 @@ async function sendBatch(
       signal,
     });
     if (response.status !== 200) return response;
-    for await (const { line, status } of readResults(response)) statuses[line - 1] = status;
+    const decoder = new TextDecoder();
+    for await (const bytes of response.body ?? []) text += decoder.decode(bytes, { stream: true });
   } catch (error) {
     if ((error as Error).name === "TimeoutError") throw error;
   }
-  return statuses;
-}
-
-async function* readResults(response: Response): AsyncGenerator<{ line: number; status: number }> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk, { stream: true });
-    const lines = text.split("\n");
-    text = lines.pop() ?? "";
-    for (const line of lines) yield JSON.parse(line) as { line: number; status: number };
-  }
-}
-
-/** Waiting until something has happened so many times. Only what began after the waiting did is counted. */
-class Countdowns {
-  readonly #waiting = new Set<{
-    left: number;
-    readonly sinceMs: number;
-    readonly resolve: () => void;
-  }>();
-
-  until(left: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.add({ left, sinceMs: performance.now(), resolve });
-    return promise;
-  }
-
-  count(atMs: number): void {
-    for (const waiter of this.#waiting) {
-      if (atMs < waiter.sinceMs || --waiter.left > 0) continue;
-      this.#waiting.delete(waiter);
-      waiter.resolve();
-    }
-  }
+  const results = Bun.JSONL.parseChunk(text).values as { line: number; status: number }[];
+  const statuses = new Map(results.map(({ line, status }) => [line - 1, status]));
+  return plants.map((_, index) => statuses.get(index));
 }
