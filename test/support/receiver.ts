@@ -40,7 +40,7 @@ export interface Receiver extends Disposable {
 
 export function startReceiver(): Receiver {
   const received: Received[] = [];
-  const waiting = new Set<() => void>();
+  let news = Promise.withResolvers<void>();
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -49,7 +49,8 @@ export function startReceiver(): Receiver {
       const { type } = JSON.parse(body) as { type: string };
       const headers = request.headers.toJSON() as Record<string, string>;
       received.push({ id: headers["webhook-id"] ?? "", type, body, headers });
-      for (const look of waiting) look();
+      news.resolve();
+      news = Promise.withResolvers();
       return receiver.answers.shift() ?? new Response(null, { status: 204 });
     },
   });
@@ -57,16 +58,9 @@ export function startReceiver(): Receiver {
     url: `http://127.0.0.1:${server.port}/hook`,
     received,
     answers: [],
-    until: (count) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          if (received.length < count) return;
-          waiting.delete(look);
-          resolve();
-        };
-        waiting.add(look);
-        look();
-      }),
+    until: async (count) => {
+      while (received.length < count) await news.promise;
+    },
     [Symbol.dispose]: () => void server.stop(true),
   };
   return receiver;

@@ -113,18 +113,14 @@ export interface Sent {
 export const askedOf = new WeakMap<Response, readonly [method: string, path: string]>();
 
 export async function send(
-  service: TestService,
+  service: Pick<TestService, "url">,
   method: string,
   path: string,
   sent: Sent = {},
 ): Promise<Response> {
-  const type: Record<string, string> =
-    sent.body === undefined ? {} : { "content-type": "application/json" };
-  const response = await fetch(service.url + path, {
-    method,
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers },
-    ...(sent.body === undefined ? {} : { body: sent.body }),
-  });
+  const type = sent.body !== undefined && { "content-type": "application/json" };
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers };
+  const response = await fetch(service.url + path, { method, ...sent, headers });
   askedOf.set(response, [method, path.replace(/[?#].*/s, "")]);
   return response;
 }
@@ -137,13 +133,8 @@ export async function readError(
   return { status: response.status, error, message };
 }
 
-export function sendPlant(url: string, plant: StoredPlant): Promise<Response> {
-  return fetch(`${url}/plants`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-    body: toBody(plant),
-  });
-}
+export const sendPlant = (url: string, plant: StoredPlant): Promise<Response> =>
+  send({ url }, "POST", "/plants", { body: toBody(plant) });
 
 /** A new token in the store. */
 export async function grantToken(

@@ -1,16 +1,7 @@
 /** Stores as files: made, looked at and spoilt by a test. */
 
 import { Database } from "bun:sqlite";
-import {
-  closeSync,
-  cpSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-  writeSync,
-} from "node:fs";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
 import { makeTemporaryFolder } from "./folder.ts";
@@ -61,42 +52,29 @@ export function findPlant(path: string, id: bigint): StoredPlant | undefined {
 }
 
 /** What SQLite itself thinks of the file: `ok`, or everything that is wrong with it. */
-export function checkIntegrity(path: string): string {
-  return reading(path, (db) =>
-    db
-      .query<{ integrity_check: string }, []>("PRAGMA integrity_check")
-      .all()
-      .map((row) => row.integrity_check)
-      .join("\n"),
-  );
-}
+export const checkIntegrity = (path: string): string =>
+  reading(path, (db) => db.query("PRAGMA integrity_check").values().flat().join("\n"));
 
 function reading<Result>(path: string, read: (db: Database) => Result): Result {
   // Not read-only: after a crash the first to open the file has to recover its log.
-  const db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
-  try {
-    // Another process may be recovering it now.
-    db.run("PRAGMA busy_timeout = 60000");
-    return read(db);
-  } finally {
-    db.close();
-  }
+  using db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
+  // Another process may be recovering it now.
+  db.run("PRAGMA busy_timeout = 60000");
+  return read(db);
 }
 
 /** Changes a store by SQL, behind everyone's back. */
 export function alter(path: string, ...statements: string[]): void {
-  const db = new Database(path);
+  using db = new Database(path);
   for (const statement of statements) db.run(statement);
-  db.close();
 }
 
 /** Overwrites a page in the middle of the file. */
 export function damage(path: string): void {
-  const pages = Math.floor(statSync(path).size / PAGE_BYTES);
-  const descriptor = openSync(path, "r+");
-  const garbage = Buffer.alloc(PAGE_BYTES, 0xa5);
-  writeSync(descriptor, garbage, 0, PAGE_BYTES, Math.floor(pages / 2) * PAGE_BYTES);
-  closeSync(descriptor);
+  const bytes = readFileSync(path);
+  const start = Math.floor(bytes.length / PAGE_BYTES / 2) * PAGE_BYTES;
+  bytes.fill(0xa5, start, start + PAGE_BYTES);
+  writeFileSync(path, bytes, { flag: "r+" });
 }
 
 /** Overwrites bytes that are in the file once, with as many others. */
