@@ -2,7 +2,6 @@
 
 import { expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
-import type { Refusal } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { webhookActions } from "../../src/webhooks/manage.ts";
@@ -58,9 +57,7 @@ test("instances that add webhooks at the same time pass no bound, and use all of
   const { config } = resolveConfig({}, { DATABASE_URL: server.url });
   const stores = await Promise.all([1, 2, 3].map(() => openStore(server.url, config)));
   await server.run(`INSERT INTO plantstore_webhooks (name, version, record)
-    SELECT name, '', json_build_object('name', name) FROM (
-      SELECT 'kiosk-' || id AS name FROM generate_series(1, 30) AS id
-    ) AS kiosks`);
+    SELECT id, '', json_build_object('name', id::text) FROM generate_series(1, 30) AS id`);
   const add = (store: Store, name: string): Promise<unknown> =>
     webhookActions.add({ store, config }, "", { url: "https://shop.example/", name });
   const added = await Promise.allSettled(
@@ -69,10 +66,9 @@ test("instances that add webhooks at the same time pass no bound, and use all of
   const listed = await stores[0]?.listWebhooks();
   await Promise.all(stores.map((store) => store.close()));
   expect(listed).toHaveLength(32);
-  const refusals = added.flatMap((one) =>
-    one.status === "rejected" ? [(one.reason as Refusal).reason] : [],
-  );
-  expect(refusals).toEqual(Array.from({ length: 4 }, () => "webhooks_full" as const));
+  const refusals = added.filter(({ status }) => status === "rejected");
+  expect(refusals).toHaveLength(4);
+  for (const one of refusals) expect(one).toMatchObject({ reason: { reason: "webhooks_full" } });
 });
 
 test("on a server with slow syncs, 32 busy webhooks delay neither health checks nor reads", async () => {
@@ -99,11 +95,11 @@ test("on a server with slow syncs, 32 busy webhooks delay neither health checks 
   })();
   await receiver.until(32);
   for (let round = 0; round < 3; round++) {
+    // A probe is believed for a second.
+    if (round > 0) await Bun.sleep(1_000);
     for (let count = 0; count < 20; count++)
       readMs.push(await measure(() => fetch(`${url}/plants/1`, { headers })));
     readiness.push((await fetch(`${url}/readyz`)).status);
-    // A probe is believed for a second.
-    await Bun.sleep(1_000);
   }
   ending.abort();
   await load;

@@ -54,20 +54,13 @@ interface StartLine {
   readonly [fact: string]: unknown;
 }
 
-export interface ServiceProcess extends AsyncDisposable {
-  readonly pid: number;
-  readonly started: StartLine;
-  readonly kill: (signal: NodeJS.Signals) => void;
-  readonly exited: Promise<number>;
-  /** Everything on standard error; resolves when the process is gone. */
-  readonly stderr: Promise<string>;
-}
+export type ServiceProcess = Awaited<ReturnType<typeof spawnService>>;
 
 /** Starts `plantstore serve` and waits until it listens. `wrapper` is a command to run it under. */
 export async function spawnService(
   env: Readonly<Record<string, string>>,
   wrapper: readonly string[] = [],
-): Promise<ServiceProcess> {
+) {
   const child = Bun.spawn([...wrapper, ...commandOf(env), "serve"], {
     env: environment({ PORT: "0", ...env }),
     ...piped,
@@ -79,10 +72,11 @@ export async function spawnService(
   return {
     pid: child.pid,
     started: JSON.parse(firstLine) as StartLine,
-    kill: (signal) => child.kill(signal),
+    kill: (signal: NodeJS.Signals) => child.kill(signal),
     exited: child.exited,
+    /** Everything on standard error; resolves when the process is gone. */
     stderr,
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       child.kill("SIGKILL");
       await child.exited;
     },

@@ -10,7 +10,7 @@ import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
 import { createTestSchema, sharedPostgres } from "./postgres-server.ts";
-import { findPlant, readPlants } from "./stores.ts";
+import { alter, findPlant, readPlants } from "./stores.ts";
 import { until } from "./until.ts";
 
 const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
@@ -48,10 +48,8 @@ interface HeldWrites extends AsyncDisposable {
   readonly release: () => Promise<void>;
 }
 
-export function openTestDatabase(on: Engine = engine): Promise<TestDatabase> {
-  return on === "sqlite"
-    ? Promise.resolve(openSqliteDatabase())
-    : openPostgresDatabase({ serializable: on === "postgres-serializable" });
+export async function openTestDatabase(on: Engine = engine): Promise<TestDatabase> {
+  return on === "sqlite" ? openSqliteDatabase() : openPostgresDatabase(on);
 }
 
 function parseEngine(text: string): Engine {
@@ -84,12 +82,9 @@ function openSqliteDatabase(): TestDatabase {
   };
 }
 
-function run(path: string, statement: string): void {
-  using db = new Database(path, { readwrite: true, create: false });
-  // Only what is sent to the service has to be durable, and not what a test undoes between two runs.
-  db.run("PRAGMA synchronous = OFF");
-  db.run(statement);
-}
+/** Only what is sent to the service has to be durable, and not what a test undoes between two runs. */
+const run = (path: string, statement: string): void =>
+  alter(path, "PRAGMA synchronous = OFF", statement);
 
 function lockFile(path: string): HeldWrites {
   const holder = new Database(path, { readwrite: true, create: false });
@@ -100,13 +95,12 @@ function lockFile(path: string): HeldWrites {
   return { release, [Symbol.asyncDispose]: release };
 }
 
-async function openPostgresDatabase(options: {
-  readonly serializable: boolean;
-}): Promise<TestDatabase> {
+async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
   const serverUrl = process.env[URL_VARIABLE];
+  const serializable = on === "postgres-serializable";
   const database =
     serverUrl === undefined
-      ? await createTestSchema(await sharedPostgres(), options)
+      ? await createTestSchema(await sharedPostgres(), { serializable })
       : await createDatabaseOn(serverUrl);
   const { url } = database;
   const db = connect(url);

@@ -34,8 +34,4 @@ export function makeWorkplace(files: Readonly<Record<string, string>> = {}): Wor
 export const lines = (first: number, count: number): string =>
   Array.from({ length: count }, (_, index) => `{"id":${first + index},"name":"p"}\n`).join("");
 
-export const parseLines = (text: string): unknown[] =>
-  text
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line) as unknown);
+export const parseLines = (text: string): unknown[] => Bun.JSONL.parse(text);

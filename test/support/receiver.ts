@@ -29,22 +29,13 @@ export interface Received {
   readonly headers: Record<string, string>;
 }
 
-export interface Receiver extends Disposable {
-  readonly url: string;
-  readonly received: Received[];
-  /** Of the next answers; then 204. */
-  answers: (Response | Promise<Response>)[];
-  /** Resolves when it has been sent that many. */
-  readonly until: (count: number) => Promise<void>;
-}
-
-export function startReceiver(): Receiver {
+export function startReceiver() {
   const received: Received[] = [];
   let news = Promise.withResolvers<void>();
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
-    fetch: async (request) => {
+    fetch: async (request): Promise<Response> => {
       const body = await request.text();
       const { type } = JSON.parse(body) as { type: string };
       const headers = request.headers.toJSON() as Record<string, string>;
@@ -54,11 +45,13 @@ export function startReceiver(): Receiver {
       return receiver.answers.shift() ?? new Response(null, { status: 204 });
     },
   });
-  const receiver: Receiver = {
+  const receiver = {
     url: `http://127.0.0.1:${server.port}/hook`,
     received,
-    answers: [],
-    until: async (count) => {
+    /** Of the next answers; then 204. */
+    answers: [] as (Response | Promise<Response>)[],
+    /** Resolves when it has been sent that many. */
+    until: async (count: number): Promise<void> => {
       while (received.length < count) await news.promise;
     },
     [Symbol.dispose]: () => void server.stop(true),

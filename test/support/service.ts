@@ -1,8 +1,7 @@
 /** The whole service in this process, on a free port and a database of its own. */
 
 import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
-import { type Config, resolveConfig } from "../../src/config.ts";
-import type { Store } from "../../src/domain/store.ts";
+import { resolveConfig } from "../../src/config.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
@@ -10,25 +9,12 @@ import { Metrics } from "../../src/observe/metrics.ts";
 import { openServed } from "../../src/store/open.ts";
 import { startHttp } from "../../src/workers/start.ts";
 import { readLimits } from "./limits.ts";
-import { openTestDatabase, type TestDatabase } from "./database.ts";
+import { openTestDatabase } from "./database.ts";
 import { type StoredPlant, toBody } from "./plants.ts";
 
 export const TEST_TOKEN = "test-token-with-all-scopes";
 
-export interface TestService extends AsyncDisposable {
-  readonly url: string;
-  readonly config: Config;
-  readonly store: Store;
-  readonly database: TestDatabase;
-  readonly readPlants: TestDatabase["readPlants"];
-  readonly findPlant: TestDatabase["findPlant"];
-  readonly logLines: string[];
-  /** POST /plants with a good token and media type, unless `init` says otherwise. */
-  readonly create: (
-    body: string | Uint8Array | ReadableStream<Uint8Array>,
-    init?: RequestInit,
-  ) => Promise<Response>;
-}
+export type TestService = Awaited<ReturnType<typeof startService>>;
 
 interface Options {
   /** Of a test's own, instead of the one that has been built. */
@@ -40,7 +26,7 @@ interface Options {
 export async function startService(
   settings: Readonly<Record<string, string | undefined>> = {},
   options: Options = {},
-): Promise<TestService> {
+) {
   await using opened = new AsyncDisposableStack();
   const database = opened.use(await openTestDatabase());
   const { config } = resolveConfig(
@@ -79,7 +65,8 @@ export async function startService(
     readPlants: database.readPlants,
     findPlant: database.findPlant,
     logLines,
-    create: (body, init) =>
+    /** POST /plants with a good token and media type, unless `init` says otherwise. */
+    create: (body: Sent["body"] & {}, init?: RequestInit): Promise<Response> =>
       fetch(`${server.url}/plants`, {
         method: "POST",
         body,
