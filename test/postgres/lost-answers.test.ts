@@ -42,7 +42,7 @@ const put = (id: bigint, name: string, ifMatch?: string): Promise<Response> =>
 
 const remove = (id: bigint): Promise<Response> => disturbed.send("DELETE", `/plants/${id}`);
 
-const FERN_TAG = entityTagOf(formatStoredPlant({ id: 1n, name: "fern" }));
+const ETAG = entityTagOf(formatStoredPlant({ id: 1n, name: "fern" }));
 
 const create = (plant: StoredPlant): Promise<Response> => sendPlant(disturbed.service.url, plant);
 
@@ -125,14 +125,7 @@ describe.each<
   [method: string, string, () => Promise<Response>, StoredPlant[], retry: number, since: string]
 >([
   ["POST", INSERT, () => create(fern(1n)), [fern(1n)], 200, "DELETE FROM plants"],
-  [
-    "PUT",
-    CHANGE,
-    () => put(1n, "x", FERN_TAG),
-    [fern(1n, "x")],
-    412,
-    "UPDATE plants SET name = 'y'",
-  ],
+  ["PUT", CHANGE, () => put(1n, "x", ETAG), [fern(1n, "x")], 412, "UPDATE plants SET name = 'y'"],
   ["DELETE", CHANGE, () => remove(1n), [], 404, "INSERT INTO plants VALUES (1, 'y')"],
 ])("%s whose answer was cut off", (method, statement, ask, stored, retried, since) => {
   beforeEach(async () => {
@@ -188,7 +181,7 @@ test("PUT in a batch whose statement was lost, what needs no statement has its o
   const catching = disturbed.proxy.holdAnswer(CHANGE);
   const writes: Promise<Response>[] = [];
   for (const send of [
-    () => put(1n, "bracken", FERN_TAG),
+    () => put(1n, "bracken", ETAG),
     () => put(2n, "lichen", '"not-its-tag"'),
     () => put(3n, "nothing"),
     () => remove(2n),

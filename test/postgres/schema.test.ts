@@ -81,8 +81,7 @@ describe("the schema", () => {
     const clerk = `clerk_of_${database.name}`;
     await database.run(`CREATE ROLE ${clerk} LOGIN`);
     const url = database.url.replace("//postgres@", `//${clerk}@`);
-    const says = "Run plantstore migrate as a user with the CREATE privilege";
-    await expectNotOpened(url, says);
+    await expectNotOpened(url, "Run plantstore migrate as a user with the CREATE privilege");
 
     const env = { DATABASE_URL: database.url };
     const plan = await runCommand(["migrate", "--dry-run"], env);

@@ -8,7 +8,7 @@ import { limits } from "../support/limits.ts";
 import { isReplay, type StoredPlant } from "../support/plants.ts";
 import { HOSTNAME } from "../support/postgres-files.ts";
 import { startPair } from "../support/postgres-server.ts";
-import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const CALLERS = 8;
@@ -62,8 +62,7 @@ describe("while the synchronous standby hangs", () => {
   });
 
   test("a removal is not answered with 404: a primary that was replaced may lack the plant", async () => {
-    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-    const remove = (): Promise<Response> => fetch(`${url}/plants/7`, { method: "DELETE", headers });
+    const remove = (): Promise<Response> => send({ url }, "DELETE", "/plants/7");
     await expectError(await remove(), "plant_not_found");
     await pair.standby.pause();
     await expectRefusal(await remove(), "store_unavailable", "store_busy");

@@ -23,24 +23,25 @@ const NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256
 const opened = new AsyncDisposableStack();
 const folder = opened.use(makeTemporaryFolder()).path;
 
-interface Certificate {
-  /** Paths of PEM files. */
-  readonly certificate: string;
-  readonly key: string;
-}
+/** The PEM files of a certificate and its key. */
+const fileOf = (name: string, ending = "pem"): string => join(folder, `${name}.${ending}`);
 
 /** Of an authority; or, signed by one, for a user by the name, or for a server by alternative names, as `DNS:localhost`. */
-function certify(name: string, by?: Certificate, ...alternativeNames: string[]): Certificate {
-  const [certificate, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)];
-  const args = ["req", "-x509", ...NEW_KEY, "-keyout", key, "-out", certificate];
-  args.push("-subj", `/CN=${name}`);
-  if (by !== undefined) args.push("-CA", by.certificate, "-CAkey", by.key);
-  if (by !== undefined) args.push("-addext", "basicConstraints=CA:FALSE");
+function certify(name: string, by?: string, ...alternativeNames: string[]): void {
+  const args = ["-keyout", fileOf(name, "key"), "-out", fileOf(name), "-subj", `/CN=${name}`];
+  if (by !== undefined)
+    args.push(
+      "-CA",
+      fileOf(by),
+      "-CAkey",
+      fileOf(by, "key"),
+      "-addext",
+      "basicConstraints=CA:FALSE",
+    );
   if (alternativeNames.length > 0)
     args.push("-addext", `subjectAltName=${alternativeNames.join()}`);
-  const { exitCode, stderr } = Bun.spawnSync(["openssl", ...args], { stderr: "pipe" });
+  const { exitCode, stderr } = Bun.spawnSync(["openssl", "req", "-x509", ...NEW_KEY, ...args]);
   if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
-  return { certificate, key };
 }
 
 /** What waiting cannot mend is not waited for: otherwise the test would run into its time-out. */
@@ -52,18 +53,17 @@ const address = Object.values(networkInterfaces())
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
 
 let server: PostgresServer;
-let authority: Certificate;
-let stranger: Certificate;
-let keeper: Certificate;
 
 beforeAll(async () => {
   if (!hasOpenssl) return;
-  authority = certify("authority");
-  stranger = certify("stranger");
-  keeper = certify("keeper", authority);
+  certify("authority");
+  certify("stranger");
+  certify("keeper", "authority");
+  certify("another", "authority");
+  certify("forged", "stranger");
   // Not for 127.0.0.1: by that address the server is the wrong one.
   const names = ["DNS:localhost", ...(address === undefined ? [] : [`IP:${address}`])];
-  certify("server", authority, ...names);
+  certify("server", "authority", ...names);
   server = opened.use(
     await startPostgres({
       settings: {
@@ -158,12 +158,17 @@ describe.skipIf(!hasOpenssl)("a server with TLS", () => {
   test.each(cases.filter(([, , host]) => host !== undefined))(
     "sslmode=%s with the root of %p at %s: encrypted or refused: %p",
     async (sslmode, root, host, expected) => {
-      const sslrootcert = root && join(folder, `${root}.pem`);
+      const sslrootcert = root && fileOf(root);
       const url = urlOf({ sslmode, sslrootcert }, { host: host ?? "" });
       if (typeof expected === "boolean") expect(await isEncrypted(url)).toBe(expected);
       else expect(await refusalOf(url)).toMatch(expected);
     },
   );
+
+  const certified = (name: string): Readonly<Record<string, string>> => ({
+    sslcert: fileOf(name),
+    sslkey: fileOf(name, "key"),
+  });
 
   test("that lets only TLS in: reached by default, and not without it", async () => {
     expect(await isEncrypted(urlOf({}, { user: "encrypted" }))).toBe(true);
@@ -173,22 +178,22 @@ describe.skipIf(!hasOpenssl)("a server with TLS", () => {
   });
 
   test("that asks for a certificate lets in whose name is in it, and nobody else", async () => {
-    const user = "keeper";
-    const certified = { sslcert: keeper.certificate, sslkey: keeper.key };
-    expect(await isEncrypted(urlOf({ sslmode: "require", ...certified }, { user }))).toBe(true);
-    expect(await refusalOf(urlOf({ sslmode: "require" }, { user }))).toMatch(/certificate/);
-    for (const [{ certificate, key }, says] of [
-      [certify("another", authority), /certificate authentication failed/],
-      [certify("forged", stranger), /UNKNOWN_CA/i],
-    ] as const) {
-      const wrong = { sslmode: "require", sslcert: certificate, sslkey: key };
-      expect(await refusalOf(urlOf(wrong, { user }))).toMatch(says);
-    }
+    const urlWith = (certificate: string): string =>
+      urlOf({ sslmode: "require", ...certified(certificate) }, { user: "keeper" });
+    expect(await isEncrypted(urlWith("keeper"))).toBe(true);
+    expect(await refusalOf(urlOf({ sslmode: "require" }, { user: "keeper" }))).toMatch(
+      /certificate/,
+    );
+    expect(await refusalOf(urlWith("another"))).toMatch(/certificate authentication failed/);
+    expect(await refusalOf(urlWith("forged"))).toMatch(/UNKNOWN_CA/i);
   });
 
   test.each(["sslrootcert", "sslcert", "sslkey"])("%s that is not there is named", async (name) => {
-    const given = { sslcert: keeper.certificate, sslkey: keeper.key };
-    const url = urlOf({ sslmode: "require", ...given, [name]: "/nowhere/at-all.pem" });
+    const url = urlOf({
+      sslmode: "require",
+      ...certified("keeper"),
+      [name]: "/nowhere/at-all.pem",
+    });
     await refusalOf(url, new RegExp(`^${name}: /nowhere/at-all\\.pem cannot be`));
   });
 });

@@ -9,17 +9,16 @@ import { spawnService } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
 import { createTestDatabase, startPostgres } from "../support/postgres-server.ts";
 import { startReceiver } from "../support/receiver.ts";
-import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const PLANTS = 40;
 
 const settings = { PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
-const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
 
 async function addWebhook(service: string, name: string, url: string): Promise<void> {
   const body = JSON.stringify({ url, name });
-  const { status } = await fetch(`${service}/webhooks`, { method: "POST", headers, body });
+  const { status } = await send({ url: service }, "POST", "/webhooks", { body });
   expect(status).toBe(201);
 }
 
@@ -98,7 +97,7 @@ test("on a server with slow syncs, 32 busy webhooks delay neither health checks 
     // A probe is believed for a second.
     if (round > 0) await Bun.sleep(1_000);
     for (let count = 0; count < 20; count++)
-      readMs.push(await measure(() => fetch(`${url}/plants/1`, { headers })));
+      readMs.push(await measure(() => send({ url }, "GET", "/plants/1")));
     readiness.push((await fetch(`${url}/readyz`)).status);
   }
   ending.abort();

@@ -66,14 +66,12 @@ export function anyNotation(id: bigint): fc.Arbitrary<string> {
 
 /** The id over a power of ten, with more zeros behind, or without those that can go. */
 function shiftPoint(id: bigint, shift: number, zeros: number, trimmed: boolean): string {
-  const sign = id < 0n ? "-" : "";
-  const digits = `${id}`.replace("-", "") + "0".repeat(Math.max(0, -shift));
-  const fractionLength = Math.max(0, shift);
-  const padded = digits.padStart(fractionLength + 1, "0");
-  const whole = padded.slice(0, padded.length - fractionLength).replace(/^0+(?=\d)/, "");
-  const written = padded.slice(padded.length - fractionLength) + "0".repeat(zeros);
+  const digits = `${id < 0n ? -id : id}`.padStart(shift + 1, "0");
+  const padded = id === 0n ? digits : digits + "0".repeat(Math.max(0, -shift));
+  const point = padded.length - Math.max(0, shift);
+  const written = padded.slice(point) + "0".repeat(zeros);
   const fraction = trimmed ? written.replace(/0+$/, "") : written;
-  return `${sign}${whole}${fraction === "" ? "" : `.${fraction}`}`;
+  return `${id < 0n ? "-" : ""}${padded.slice(0, point)}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
 /** Any text that RFC 8259 calls a number, and most of them no int64; with many runs of zeros. */

@@ -41,15 +41,7 @@ const NOTHING_STORED: readonly (ErrorName | number)[] = ["overloaded", "store_bu
 const FOR_NOW = [...NOTHING_STORED, "store_unavailable"];
 /** 502 and 504 come from a proxy alone. */
 export const isForNow = ({ status }: Pick<Response, "status">): boolean =>
-  status === 503 || status === 502 || status === 504;
-
-/** Until something has happened a number of times. Only what began after the waiting did is counted. */
-interface Waiting {
-  readonly what: "acknowledged" | "unsettled";
-  left: number;
-  readonly sinceMs: number;
-  readonly resolve: () => void;
-}
+  [502, 503, 504].includes(status);
 
 export class Clients implements AsyncDisposable {
   readonly ledger = new Ledger();
@@ -63,7 +55,8 @@ export class Clients implements AsyncDisposable {
   requests = 0;
   answerMsMax = 0;
   isOver = false;
-  readonly #waiting = new Set<Waiting>();
+  readonly #waiting = new Set<{ left: number; sinceMs: number; resolve: () => void }>();
+  #unsettling = Promise.withResolvers<void>();
   readonly #working: Promise<unknown>;
 
   constructor(length: number, surroundings: Surroundings, random: Random) {
@@ -74,15 +67,17 @@ export class Clients implements AsyncDisposable {
   }
 
   /** Resolves when so many writes that are sent from now on have been acknowledged; to the time that it took. */
-  async untilAcknowledged(count: number): Promise<number> {
-    const startedAtMs = performance.now();
-    await this.#until("acknowledged", count);
-    return performance.now() - startedAtMs;
+  async untilAcknowledged(left: number): Promise<number> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const sinceMs = performance.now();
+    this.#waiting.add({ left, sinceMs, resolve });
+    await promise;
+    return performance.now() - sinceMs;
   }
 
   /** Resolves when the next write is refused for now, or cut off. */
   untilUnsettled(): Promise<void> {
-    return this.#until("unsettled", 1);
+    return this.#unsettling.promise;
   }
 
   /** Resolves when everything that was sent has been answered, or never will be. */
@@ -101,31 +96,22 @@ export class Clients implements AsyncDisposable {
 
   acknowledge(sentAtMs: number): void {
     this.acknowledged++;
-    this.#count("acknowledged", sentAtMs);
+    for (const waiting of this.#waiting) {
+      if (sentAtMs < waiting.sinceMs || --waiting.left > 0) continue;
+      this.#waiting.delete(waiting);
+      waiting.resolve();
+    }
   }
 
   /** False if it is no longer worth trying again. */
   async waitToRetry(count: number): Promise<boolean> {
     this.unsettled += count;
-    this.#count("unsettled", performance.now());
+    this.#unsettling.resolve();
+    this.#unsettling = Promise.withResolvers();
     if (this.isOver) return false;
     await this.surroundings.untilQuiet?.();
     await Bun.sleep(RETRY_MS);
     return true;
-  }
-
-  #until(what: Waiting["what"], left: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.add({ what, left, sinceMs: performance.now(), resolve });
-    return promise;
-  }
-
-  #count(what: Waiting["what"], atMs: number): void {
-    for (const waiting of this.#waiting) {
-      if (waiting.what !== what || atMs < waiting.sinceMs || --waiting.left > 0) continue;
-      this.#waiting.delete(waiting);
-      waiting.resolve();
-    }
   }
 
   /** Undefined if no whole answer came, or a refusal for now: it may have happened, unless it was "refused". */

@@ -13,7 +13,6 @@ import { createTestSchema, sharedPostgres } from "./postgres-server.ts";
 import { alter, findPlant, readPlants } from "./stores.ts";
 import { until } from "./until.ts";
 
-const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
 /** A server of the tester's own, in place of the one that comes with npm. Each test makes a database there. */
 const URL_VARIABLE = "PLANTSTORE_TEST_URL";
 const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
@@ -21,7 +20,9 @@ const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
 export type Engine = (typeof engines)[number];
 
 /** Over which engine the tests run. */
-export const engine: Engine = parseEngine(process.env[ENGINE_VARIABLE] ?? "sqlite");
+export const engine: Engine = (process.env["PLANTSTORE_TEST_ENGINE"] ?? "sqlite") as Engine;
+if (!engines.includes(engine))
+  throw new Error(`PLANTSTORE_TEST_ENGINE is none of ${engines.join()}`);
 
 /** How a write is refused that others hold up for too long. A server has begun with it by then, and may yet end it. */
 export const heldUp: ErrorName = engine === "sqlite" ? "store_busy" : "store_unavailable";
@@ -50,13 +51,6 @@ interface HeldWrites extends AsyncDisposable {
 
 export async function openTestDatabase(on: Engine = engine): Promise<TestDatabase> {
   return on === "sqlite" ? openSqliteDatabase() : openPostgresDatabase(on);
-}
-
-function parseEngine(text: string): Engine {
-  const found = engines.find((name) => name === text);
-  if (found === undefined)
-    throw new Error(`${ENGINE_VARIABLE}: expected ${engines.join(", ")}; got "${text}"`);
-  return found;
 }
 
 /** Nothing stays open between two calls: a connection that outlives a crash would spare the next store its recovery. */

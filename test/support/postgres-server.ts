@@ -230,13 +230,8 @@ export class PostgresServer implements AsyncDisposable {
   }
 }
 
-/** Resolves when the standby has caught up and follows. */
-export async function startPair({
-  /** Whether a commit is acknowledged only when the standby has it on disk as well. */
-  synchronous,
-}: {
-  readonly synchronous: boolean;
-}) {
+/** Synchronous: a commit is acknowledged only when the standby has it on disk too. Resolves when the standby follows. */
+export async function startPair({ synchronous }: { readonly synchronous: boolean }) {
   await using started = new AsyncDisposableStack();
   // A copy of the data folder before its first start is a base backup.
   const backup = join(started.use(makeTemporaryFolder()).path, "data");

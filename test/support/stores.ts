@@ -33,23 +33,17 @@ export function makeCrashedStore(path: string, count: number): void {
   db.close();
 }
 
+const PLANTS = "SELECT id, name, tag FROM plants";
+
 /** Every plant in the file, by a connection of the test's own. */
 export const readPlants = (path: string): StoredPlant[] =>
-  reading(path, (db) =>
-    db.query<StoredPlant, []>("SELECT id, name, tag FROM plants ORDER BY id").all(),
-  );
+  reading(path, (db) => db.query<StoredPlant, []>(`${PLANTS} ORDER BY id`).all());
 
 export const countPlants = (path: string): number =>
   reading(path, (db) => Number(db.query("SELECT count(*) FROM plants").values()[0]?.[0]));
 
-export function findPlant(path: string, id: bigint): StoredPlant | undefined {
-  return reading(
-    path,
-    (db) =>
-      db.query<StoredPlant, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?").get(id) ??
-      undefined,
-  );
-}
+export const findPlant = (path: string, id: bigint): StoredPlant | undefined =>
+  reading(path, (db) => db.query<StoredPlant, bigint>(`${PLANTS} WHERE id = ?`).all(id))[0];
 
 /** What SQLite itself thinks of the file: `ok`, or everything that is wrong with it. */
 export const checkIntegrity = (path: string): string =>
