@@ -16,31 +16,17 @@ const hasOpenssl =
   Bun.which("openssl") !== null &&
   /^OpenSSL ([3-9]|\d\d)/.test(Bun.spawnSync(["openssl", "version"]).stdout.toString());
 
-const NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -days 2".split(
-  " ",
-);
-
 const opened = new AsyncDisposableStack();
 const folder = opened.use(makeTemporaryFolder()).path;
+const fileOf = (name: string): string => join(folder, name);
 
-/** The PEM files of a certificate and its key. */
-const fileOf = (name: string, ending = "pem"): string => join(folder, `${name}.${ending}`);
-
-/** Of an authority; or, signed by one, for a user by the name, or for a server by alternative names, as `DNS:localhost`. */
-function certify(name: string, by?: string, ...alternativeNames: string[]): void {
-  const args = ["-keyout", fileOf(name, "key"), "-out", fileOf(name), "-subj", `/CN=${name}`];
-  if (by !== undefined)
-    args.push(
-      "-CA",
-      fileOf(by),
-      "-CAkey",
-      fileOf(by, "key"),
-      "-addext",
-      "basicConstraints=CA:FALSE",
-    );
-  if (alternativeNames.length > 0)
-    args.push("-addext", `subjectAltName=${alternativeNames.join()}`);
-  const { exitCode, stderr } = Bun.spawnSync(["openssl", "req", "-x509", ...NEW_KEY, ...args]);
+/** An authority; or a certificate by one, for the user of that name or for a server. */
+function certify(name: string, by = "", extension = ""): void {
+  const signed = by && ` -CA ${by}.pem -CAkey ${by}.key -addext basicConstraints=CA:FALSE`;
+  const key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -days 2";
+  const files = `-keyout ${name}.key -out ${name}.pem -subj /CN=${name}`;
+  const command = `openssl req -x509 ${key} ${files}${signed}${extension}`;
+  const { exitCode, stderr } = Bun.spawnSync(command.split(" "), { cwd: folder });
   if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
 }
 
@@ -63,7 +49,7 @@ beforeAll(async () => {
   certify("forged", "stranger");
   // Not for 127.0.0.1: by that address the server is the wrong one.
   const names = ["DNS:localhost", ...(address === undefined ? [] : [`IP:${address}`])];
-  certify("server", "authority", ...names);
+  certify("server", "authority", ` -addext subjectAltName=${names.join()}`);
   server = opened.use(
     await startPostgres({
       settings: {
@@ -82,7 +68,7 @@ beforeAll(async () => {
       ],
       prepare: (dataFolder) => {
         for (const file of ["server.pem", "server.key", "authority.pem"])
-          copyFileSync(join(folder, file), join(dataFolder, file));
+          copyFileSync(fileOf(file), join(dataFolder, file));
       },
     }),
   );
@@ -155,45 +141,40 @@ describe.skipIf(!hasOpenssl)("a server with TLS", () => {
     ["disable", "", address, false],
   ];
 
+  async function expectOutcome(url: string, expected: boolean | RegExp): Promise<void> {
+    if (typeof expected === "boolean") expect(await isEncrypted(url)).toBe(expected);
+    else expect(await refusalOf(url)).toMatch(expected);
+  }
+
   test.each(cases.filter(([, , host]) => host !== undefined))(
     "sslmode=%s with the root of %p at %s: encrypted or refused: %p",
-    async (sslmode, root, host, expected) => {
-      const sslrootcert = root && fileOf(root);
-      const url = urlOf({ sslmode, sslrootcert }, { host: host ?? "" });
-      if (typeof expected === "boolean") expect(await isEncrypted(url)).toBe(expected);
-      else expect(await refusalOf(url)).toMatch(expected);
+    (sslmode, root, host, expected) => {
+      const sslrootcert = root && fileOf(`${root}.pem`);
+      return expectOutcome(urlOf({ sslmode, sslrootcert }, { host: host ?? "" }), expected);
     },
   );
 
-  const certified = (name: string): Readonly<Record<string, string>> => ({
-    sslcert: fileOf(name),
-    sslkey: fileOf(name, "key"),
-  });
+  const certified = (name: string): Readonly<Record<string, string>> =>
+    name === "" ? {} : { sslcert: fileOf(`${name}.pem`), sslkey: fileOf(`${name}.key`) };
 
-  test("that lets only TLS in: reached by default, and not without it", async () => {
-    expect(await isEncrypted(urlOf({}, { user: "encrypted" }))).toBe(true);
-    expect(await refusalOf(urlOf({ sslmode: "disable" }, { user: "encrypted" }))).toMatch(
-      /pg_hba|no encryption/,
-    );
-  });
-
-  test("that asks for a certificate lets in whose name is in it, and nobody else", async () => {
-    const urlWith = (certificate: string): string =>
-      urlOf({ sslmode: "require", ...certified(certificate) }, { user: "keeper" });
-    expect(await isEncrypted(urlWith("keeper"))).toBe(true);
-    expect(await refusalOf(urlOf({ sslmode: "require" }, { user: "keeper" }))).toMatch(
-      /certificate/,
-    );
-    expect(await refusalOf(urlWith("another"))).toMatch(/certificate authentication failed/);
-    expect(await refusalOf(urlWith("forged"))).toMatch(/UNKNOWN_CA/i);
-  });
+  test.each<[user: string, sslmode: string, certificate: string, expected: boolean | RegExp]>([
+    // Only by TLS.
+    ["encrypted", "", "", true],
+    ["encrypted", "disable", "", /pg_hba|no encryption/],
+    // Only by a certificate with that name in it.
+    ["keeper", "require", "keeper", true],
+    ["keeper", "require", "", /certificate/],
+    ["keeper", "require", "another", /certificate authentication failed/],
+    ["keeper", "require", "forged", /UNKNOWN_CA/i],
+  ])(
+    "that lets %s in on a condition: sslmode=%s, the certificate of %p: encrypted or refused: %p",
+    (user, sslmode, certificate, expected) =>
+      expectOutcome(urlOf({ sslmode, ...certified(certificate) }, { user }), expected),
+  );
 
   test.each(["sslrootcert", "sslcert", "sslkey"])("%s that is not there is named", async (name) => {
-    const url = urlOf({
-      sslmode: "require",
-      ...certified("keeper"),
-      [name]: "/nowhere/at-all.pem",
-    });
+    const wrong = { ...certified("keeper"), [name]: "/nowhere/at-all.pem" };
+    const url = urlOf({ sslmode: "require", ...wrong });
     await refusalOf(url, new RegExp(`^${name}: /nowhere/at-all\\.pem cannot be`));
   });
 });
