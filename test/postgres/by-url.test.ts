@@ -6,24 +6,18 @@ import { sharedPostgres } from "../support/postgres-server.ts";
 
 test("PLANTSTORE_TEST_URL runs the contract suite on that server, and leaves nothing there", async () => {
   const server = await sharedPostgres();
-  const child = Bun.spawn(
+  const PLANTSTORE_TEST_URL = `${server.url}?sslmode=disable`;
+  const { exitCode, stderr } = Bun.spawnSync(
     [process.execPath, "test", "--timeout", "300000", "test/contract/tags.test.ts"],
     {
       cwd: join(import.meta.dir, "../.."),
-      env: {
-        ...process.env,
-        PLANTSTORE_TEST_ENGINE: "postgres",
-        PLANTSTORE_TEST_URL: `${server.url}?sslmode=disable`,
-      },
-      stdout: "ignore",
-      stderr: "pipe",
+      env: { ...process.env, PLANTSTORE_TEST_ENGINE: "postgres", PLANTSTORE_TEST_URL },
     },
   );
-  const said = await new Response(child.stderr).text();
-  expect(await child.exited, said).toBe(0);
+  const said = stderr.toString();
+  expect(exitCode, said).toBe(0);
   expect(said).toMatch(/^ +[1-9]\d* pass$/m);
   expect(server.log()).toContain("CREATE DATABASE plantstore_test_");
-  expect(
-    await server.run("SELECT datname FROM pg_database WHERE datname LIKE 'plantstore_test_%'"),
-  ).toEqual([]);
+  const left = "SELECT datname FROM pg_database WHERE datname LIKE 'plantstore_test_%'";
+  expect(await server.run(left)).toEqual([]);
 });

@@ -14,13 +14,11 @@ async function makePlace(files: Readonly<Record<string, string>> = {}) {
   return { url, run, at, env: { DATABASE_URL: url }, [Symbol.asyncDispose]: dispose };
 }
 
-const extremes = [
-  `{"id":-9223372036854775808,"name":"least \\"quoted\\" \\\\ {a,b}","tag":""}`,
-  `{"id":0,"name":"","tag":"NULL"}`,
-  `{"id":9007199254740993,"name":"🌵 beyond"}`,
-  `{"id":9223372036854775807,"name":"most","tag":"t"}`,
-];
-const extremesText = extremes.map((line) => `${line}\n`).join("");
+const extremes = `{"id":-9223372036854775808,"name":"least \\"quoted\\" \\\\ {a,b}","tag":""}
+{"id":0,"name":"","tag":"NULL"}
+{"id":9007199254740993,"name":"🌵 beyond"}
+{"id":9223372036854775807,"name":"most","tag":"t"}
+`;
 
 describe("on PostgreSQL", () => {
   test("a command that only reads does not create a missing store", async () => {
@@ -47,7 +45,7 @@ describe("on PostgreSQL", () => {
   });
 
   test("check says what is in it, and what is wrong with it", async () => {
-    await using place = await makePlace({ "in.ndjson": extremesText });
+    await using place = await makePlace({ "in.ndjson": extremes });
     await runCommand(["import", place.at.file("in.ndjson")], place.env);
     await runCommand(["token", "create", "--name", "till"], place.env);
     const sound = await runCommand(["check", "--json"], place.env);
@@ -78,7 +76,7 @@ describe("on PostgreSQL", () => {
 
 describe("a copy from one engine to the other", () => {
   test("and back has every plant and token, and the same checksum", async () => {
-    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 2_500) });
+    await using place = await makePlace({ "in.ndjson": extremes + lines(1, 2_500) });
     const { at, url } = place;
     const token = await runCommand(["token", "create", "--name", "till"], at.env);
     await runCommand(["token", "create", "--name", "old"], at.env);

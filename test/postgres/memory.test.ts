@@ -15,7 +15,8 @@ const HELD_BYTES_MAX = 4 * PAGE_BYTES;
 /** What the service promises to need, with a larger bound for what it holds. */
 const MEMORY_BYTES_MAX = 256 * 1024 ** 2;
 
-await using opened = new AsyncDisposableStack();
+const opened = new AsyncDisposableStack();
+afterAll(() => opened.disposeAsync());
 const database = opened.use(await createTestDatabase());
 const service = opened.use(
   await spawnService({
@@ -31,8 +32,6 @@ for (let id = 0n; id < 20n; id++) {
   const plant = { id, name: "x".repeat(PAGE_BYTES / 4), tag: null };
   expect((await sendPlant(url, plant)).status).toBe(200);
 }
-const all = opened.move();
-afterAll(() => all.disposeAsync());
 
 async function measure(path: string) {
   const text = await (await fetch(`${url}/metrics`, { headers: { authorization } })).text();

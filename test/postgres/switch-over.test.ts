@@ -16,7 +16,8 @@ const CALLS = 100;
 /** Callers create plants from 1 on. */
 const fern: StoredPlant = { id: -1n, name: "fern", tag: null };
 
-await using opened = new AsyncDisposableStack();
+const opened = new AsyncDisposableStack();
+afterAll(() => opened.disposeAsync());
 const pair = opened.use(await startPair({ synchronous: true }));
 const hosts = [pair.primary, pair.standby].map(({ port }) => `${HOSTNAME}:${port}`).join();
 
@@ -30,8 +31,6 @@ const startOnBoth = (settings: Readonly<Record<string, string>> = {}): Promise<S
 const impatient = opened.use(
   await startOnBoth(limits({ statementSecondsMax: 1, queueSecondsMax: 2 })),
 );
-const all = opened.move();
-afterAll(() => all.disposeAsync());
 
 /** Calls succeed before what happens and after it, and no caller notices it. */
 async function expectUnnoticed(url: string, happens: () => Promise<void>): Promise<void> {

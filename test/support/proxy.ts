@@ -186,21 +186,18 @@ function createStatementReader(): (bytes: Buffer) => string[] {
 
 export type DisturbedService = Awaited<ReturnType<typeof startDisturbed>>;
 
-interface DisturbedOptions {
-  /** Else the one that the tests share. */
-  readonly server?: PostgresServer;
-  readonly settings?: Readonly<Record<string, string>>;
-}
-
-export async function startDisturbed({ server, settings }: DisturbedOptions = {}) {
+/** On a server of the test's own, or on the shared one. */
+export async function startDisturbed(
+  given: { server?: PostgresServer; settings?: Readonly<Record<string, string>> } = {},
+) {
   await using started = new AsyncDisposableStack();
-  const postgres = server ?? (await sharedPostgres());
+  const postgres = given.server ?? (await sharedPostgres());
   const { name, run } = started.use(await createTestDatabase(postgres));
   const proxy = started.use(await startProxy(postgres.port));
   const service = started.use(
     await startService({
       DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}/${name}?sslmode=disable`,
-      ...settings,
+      ...given.settings,
     }),
   );
   const stack = started.move();

@@ -72,10 +72,7 @@ export function takeAnswer(
   return taken && { answer: { status, headers, body: taken.body }, rest: taken.rest };
 }
 
-interface Taken {
-  readonly body: string;
-  readonly rest: string;
-}
+type Taken = Readonly<Record<"body" | "rest", string>>;
 
 /** RFC 9112, section 6.3. */
 function takeBody(headers: Headers, rest: string, hasEnded: boolean): Taken | undefined {
