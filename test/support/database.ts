@@ -91,10 +91,10 @@ function lockFile(path: string): HeldWrites {
 
 async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
   const serverUrl = process.env[URL_VARIABLE];
-  const serializable = on === "postgres-serializable";
+  const isolation = on === "postgres-serializable" ? "serializable" : "read committed";
   const database =
     serverUrl === undefined
-      ? await createTestSchema(await sharedPostgres(), { serializable })
+      ? await createTestSchema(await sharedPostgres(), isolation)
       : await createDatabaseOn(serverUrl);
   const { url } = database;
   const db = connect(url);
@@ -106,10 +106,8 @@ async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
     readPlants: async () => [
       ...(await db<StoredPlant[]>`SELECT id, name, tag FROM plants ORDER BY id`),
     ],
-    findPlant: async (id) => {
-      const [row] = await db<StoredPlant[]>`SELECT id, name, tag FROM plants WHERE id = ${id}`;
-      return row;
-    },
+    findPlant: async (id) =>
+      (await db<StoredPlant[]>`SELECT id, name, tag FROM plants WHERE id = ${id}`)[0],
     run: async (statement) => void (await db.unsafe(statement)),
     failPlantsNamed: async (name) =>
       void (await db.unsafe(

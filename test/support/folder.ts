@@ -13,21 +13,18 @@ export function makeTemporaryFolder(): TemporaryFolder {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-export interface Workplace extends TemporaryFolder {
-  readonly file: (name: string) => string;
-  /** Where the store is. The first command that opens it makes it. */
-  readonly store: string;
-  /** What makes it the store of a command. */
-  readonly env: Readonly<Record<string, string>>;
-}
+export type Workplace = ReturnType<typeof makeWorkplace>;
 
 /** With these files, by name. */
-export function makeWorkplace(files: Readonly<Record<string, string>> = {}): Workplace {
+export function makeWorkplace(files: Readonly<Record<string, string>> = {}) {
   const folder = makeTemporaryFolder();
   const file = (name: string): string => `${folder.path}/${name}`;
   for (const [name, text] of Object.entries(files)) writeFileSync(file(name), text);
+  /** The first command that opens it makes it. */
   const store = file("plants.db");
-  return { ...folder, file, store, env: { DATABASE_URL: `sqlite:${store}` } };
+  /** What makes it the store of a command. */
+  const env = { DATABASE_URL: `sqlite:${store}` };
+  return { ...folder, file, store, env };
 }
 
 /** Plants as NDJSON, with ids from `first` on. */

@@ -67,7 +67,9 @@ export function giveToServer(folder: string): void {
 
 export const HOSTNAME = "127.0.0.1";
 
-export interface DataFolderOptions {
+export interface PostgresOptions {
+  /** By the names of postgresql.conf. */
+  readonly settings?: Readonly<Record<string, string>>;
   /** Lines of pg_hba.conf that count before those that trust everyone on this machine. */
   readonly hbaLines?: readonly string[];
   /** A data folder at rest that is moved here, in place of a new one. */
@@ -77,7 +79,7 @@ export interface DataFolderOptions {
 }
 
 /** The server owns every file that is put there, and the folder around it. */
-export async function makeDataFolder(path: string, options: DataFolderOptions): Promise<void> {
+export async function makeDataFolder(path: string, options: PostgresOptions): Promise<void> {
   giveToServer(dirname(path));
   if (options.takeOver === undefined) initialise(path);
   else renameSync(options.takeOver, path);

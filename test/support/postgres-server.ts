@@ -5,11 +5,11 @@ import { appendFileSync, closeSync, cpSync, openSync, readFileSync, writeFileSyn
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
 import {
-  type DataFolderOptions,
   findFreePort,
   findPostgresBinaries,
   HOSTNAME,
   makeDataFolder,
+  type PostgresOptions,
   spawnOptions,
 } from "./postgres-files.ts";
 import {
@@ -21,11 +21,6 @@ import {
   stopProcesses,
 } from "./processes.ts";
 import { until } from "./until.ts";
-
-interface PostgresOptions extends DataFolderOptions {
-  /** By the names of postgresql.conf. */
-  readonly settings?: Readonly<Record<string, string>>;
-}
 
 /** Resolves when the server answers. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
@@ -52,14 +47,8 @@ export function sharedPostgres(): Promise<PostgresServer> {
   }));
 }
 
-interface PostgresDatabase extends AsyncDisposable {
-  readonly url: string;
-  readonly name: string;
-  readonly run: <Row = Record<string, unknown>>(statement: string) => Promise<Row[]>;
-}
-
 /** Empty, on that server or the shared one. Dropping it ends all connections to it. */
-export async function createTestDatabase(on?: PostgresServer): Promise<PostgresDatabase> {
+export async function createTestDatabase(on?: PostgresServer) {
   const server = on ?? (await sharedPostgres());
   const name = `test_${++databaseCount}`;
   // After a file copy, which is no faster, dropping takes twenty times as long.
@@ -67,8 +56,8 @@ export async function createTestDatabase(on?: PostgresServer): Promise<PostgresD
   return {
     url: server.urlOf(name),
     name,
-    run: (statement) => server.run(statement, name),
-    async [Symbol.asyncDispose]() {
+    run: <Row = Record<string, unknown>>(statement: string) => server.run<Row>(statement, name),
+    async [Symbol.asyncDispose](): Promise<void> {
       await server.run(`DROP DATABASE ${name} WITH (FORCE)`);
     },
   };
@@ -80,10 +69,9 @@ export async function createTestDatabase(on?: PostgresServer): Promise<PostgresD
  */
 export async function createTestSchema(
   server: PostgresServer,
-  { serializable = false } = {},
+  isolation: "serializable" | "read committed",
 ): Promise<AsyncDisposable & { readonly url: string }> {
   const name = `test_${++databaseCount}`;
-  const isolation = serializable ? "serializable" : "read committed";
   await server.run(`DO $$ BEGIN
     CREATE ROLE ${name} SUPERUSER LOGIN;
     ALTER ROLE ${name} SET default_transaction_isolation TO '${isolation}';

@@ -29,18 +29,15 @@ export async function startService(
 ) {
   await using opened = new AsyncDisposableStack();
   const database = opened.use(await openTestDatabase());
-  const { config } = resolveConfig(
-    {},
-    {
-      PORT: "0",
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-      DATABASE_URL: database.url,
-      PLANTSTORE_LOG_LEVEL: "debug",
-      PLANTSTORE_WORKERS: process.env["PLANTSTORE_TEST_WORKERS"] ?? "1",
-      ...settings,
-    },
-    readLimits(settings),
-  );
+  const environment = {
+    PORT: "0",
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    DATABASE_URL: database.url,
+    PLANTSTORE_LOG_LEVEL: "debug",
+    PLANTSTORE_WORKERS: process.env["PLANTSTORE_TEST_WORKERS"] ?? "1",
+    ...settings,
+  };
+  const { config } = resolveConfig({}, environment, readLimits(settings));
   const logLines: string[] = [];
   const metrics = new Metrics();
   const served = await openServed(
