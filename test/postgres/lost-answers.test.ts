@@ -5,6 +5,7 @@
 
 import { SQL } from "bun";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import type { Config } from "../../src/config.ts";
 import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
 import { expectRefusal, rejectionOf } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
@@ -20,14 +21,12 @@ const CHANGE = "WITH wanted";
 /** Until then a lost statement may still be executed, so its write is not answered before. */
 const STATEMENT_MS = 600;
 
+const startWith = (given: Partial<Config>): Promise<DisturbedService> =>
+  startDisturbed({ settings: { PLANTSTORE_WRITE_CONNECTIONS: "1", ...limits(given) } });
+
 let disturbed: DisturbedService;
 beforeAll(async () => {
-  disturbed = await startDisturbed({
-    settings: {
-      PLANTSTORE_WRITE_CONNECTIONS: "1",
-      ...limits({ statementSecondsMax: STATEMENT_MS / 1_000 }),
-    },
-  });
+  disturbed = await startWith({ statementSecondsMax: STATEMENT_MS / 1_000 });
 });
 afterAll(() => disturbed[Symbol.asyncDispose]());
 beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
@@ -90,12 +89,8 @@ describe("POST /plants", () => {
 
   test("still queued when a connection is lost, creates go on to the next one, and do not wait for the lost one", async () => {
     // Long enough for all the others, on a busy machine too.
-    await using slow = await startDisturbed({
-      settings: {
-        PLANTSTORE_WRITE_CONNECTIONS: "1",
-        ...limits({ statementSecondsMax: 4, queueSecondsMax: 200, idleSecondsMax: 255 }),
-      },
-    });
+    const patient = { statementSecondsMax: 4, queueSecondsMax: 200, idleSecondsMax: 255 };
+    await using slow = await startWith(patient);
     const createSlow = (plant: StoredPlant): Promise<Response> =>
       sendPlant(slow.service.url, plant);
     const sendLost = (): Promise<Response> => createSlow(fern(1_000n));

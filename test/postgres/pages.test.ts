@@ -1,6 +1,6 @@
 /** Pages of plants on PostgreSQL: their ends, and what they leave to others. */
 
-import { describe, expect, spyOn, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -32,71 +32,69 @@ async function measurePages(store: Store, query: PlantQuery): Promise<number[]> 
   return lengths;
 }
 
-describe("pages", () => {
-  test("of exactly the limit, and of exactly as many as a search looks at, have no page behind them", async () => {
-    const plants = [...makePlants(2_999, "Fern"), { id: 2_999n, name: "Rose", tag: undefined }];
-    await using database = await openTestDatabase("postgres");
-    await using store = await openTestStore(patient, database);
-    await store.createPlants(plants);
-    for (const [asked, lengths] of [
-      [{}, [1_000, 1_000, 1_000]],
-      [{ tag: "few", limit: 100 }, [100]],
-      [{ name: "rose" }, [1]],
-      [{ name: "rose", order: "desc" }, [1]],
-      [{ name: "moss" }, [0]],
-      [{ name: "fern" }, [1_000, 1_000, 999]],
-    ] as [Partial<PlantQuery>, number[]][])
-      // A search is bounded in time as well: on a busy machine its pages may end early.
-      await until(`pages of ${JSON.stringify(asked)} have ${lengths.join()} plants`, async () =>
-        Bun.deepEquals(await measurePages(store, { ...everything, ...asked }), lengths),
-      );
-    // Many searches leave connections and time for the rest.
-    let found = 0;
-    const searches = Array.from({ length: 100 }, () =>
-      store.listPlants({ ...everything, name: "fern" }).finally(() => found++),
+test("pages of exactly the limit, and of exactly as many as a search looks at, have no page behind them", async () => {
+  const plants = [...makePlants(2_999, "Fern"), { id: 2_999n, name: "Rose", tag: undefined }];
+  await using database = await openTestDatabase("postgres");
+  await using store = await openTestStore(patient, database);
+  await store.createPlants(plants);
+  for (const [asked, lengths] of [
+    [{}, [1_000, 1_000, 1_000]],
+    [{ tag: "few", limit: 100 }, [100]],
+    [{ name: "rose" }, [1]],
+    [{ name: "rose", order: "desc" }, [1]],
+    [{ name: "moss" }, [0]],
+    [{ name: "fern" }, [1_000, 1_000, 999]],
+  ] as [Partial<PlantQuery>, number[]][])
+    // A search is bounded in time as well: on a busy machine its pages may end early.
+    await until(`pages of ${JSON.stringify(asked)} have ${lengths.join()} plants`, async () =>
+      Bun.deepEquals(await measurePages(store, { ...everything, ...asked }), lengths),
     );
-    expect(await store.findPlant(1n)).toEqual(plants[1]);
-    expect(found).toBeLessThan(50);
-    await Promise.all(searches);
-    // So do large pages, while there are writes.
-    const creating = store.createPlant({ id: 5_000n, name: "Fern", tag: undefined });
-    const pages = { left: 20 };
-    const reading = Array.from({ length: pages.left }, () =>
-      store.listPlants(everything).finally(() => pages.left--),
-    );
-    let connectionsMax = 0;
-    for (; pages.left > 0; await new Promise(setImmediate)) {
-      const { connectionsInUse = 0 } = store.readFigures();
-      connectionsMax = Math.max(connectionsMax, connectionsInUse);
-    }
-    // One writes, and two read.
-    expect(connectionsMax).toBeLessThanOrEqual(3);
-    await Promise.all([creating, ...reading]);
-  });
+  // Many searches leave connections and time for the rest.
+  let found = 0;
+  const searches = Array.from({ length: 100 }, () =>
+    store.listPlants({ ...everything, name: "fern" }).finally(() => found++),
+  );
+  expect(await store.findPlant(1n)).toEqual(plants[1]);
+  expect(found).toBeLessThan(50);
+  await Promise.all(searches);
+  // So do large pages, while there are writes.
+  const creating = store.createPlant({ id: 5_000n, name: "Fern", tag: undefined });
+  const pages = { left: 20 };
+  const reading = Array.from({ length: pages.left }, () =>
+    store.listPlants(everything).finally(() => pages.left--),
+  );
+  let connectionsMax = 0;
+  for (; pages.left > 0; await new Promise(setImmediate)) {
+    const { connectionsInUse = 0 } = store.readFigures();
+    connectionsMax = Math.max(connectionsMax, connectionsInUse);
+  }
+  // One writes, and two read.
+  expect(connectionsMax).toBeLessThanOrEqual(3);
+  await Promise.all([creating, ...reading]);
+});
 
-  test("of a search through names that are expensive to fold give way to other requests, and end in time", async () => {
-    // Each letter has to be composed with its marks.
-    await using database = await openTestDatabase("postgres");
-    await using store = await openTestStore(patient, database);
-    await store.createPlants(makePlants(2_000, "a\u0323\u0302".repeat(300)));
-    // A millisecond passes whenever the time is read: the search does so between its rows.
-    let nowMs = 0;
-    using clock = spyOn(performance, "now").mockImplementation(() => ++nowMs);
-    const search = { isOver: false };
-    const searching = store
-      .listPlants({ ...everything, name: "rose" })
-      .finally(() => (search.isOver = true));
-    let longestMs = 0;
-    for (let lastMs = nowMs; !search.isOver; lastMs = nowMs) {
-      await new Promise(setImmediate);
-      longestMs = Math.max(longestMs, nowMs - lastMs);
-    }
-    expect(clock).toHaveBeenCalled();
-    expect(longestMs).toBeLessThan(20);
-    const { plants: found, next } = await searching;
-    expect(found).toEqual([]);
-    expect(next).toBeDefined();
-  });
+test("pages of a search through names that are expensive to fold give way to other requests, and end in time", async () => {
+  // Each letter has to be composed with its marks.
+  await using database = await openTestDatabase("postgres");
+  await using store = await openTestStore(patient, database);
+  await store.createPlants(makePlants(2_000, "a\u0323\u0302".repeat(300)));
+  // A millisecond passes whenever the time is read: the search does so between its rows.
+  let nowMs = 0;
+  using clock = spyOn(performance, "now").mockImplementation(() => ++nowMs);
+  const search = { isOver: false };
+  const searching = store
+    .listPlants({ ...everything, name: "rose" })
+    .finally(() => (search.isOver = true));
+  let longestMs = 0;
+  for (let lastMs = nowMs; !search.isOver; lastMs = nowMs) {
+    await new Promise(setImmediate);
+    longestMs = Math.max(longestMs, nowMs - lastMs);
+  }
+  expect(clock).toHaveBeenCalled();
+  expect(longestMs).toBeLessThan(20);
+  const { plants: found, next } = await searching;
+  expect(found).toEqual([]);
+  expect(next).toBeDefined();
 });
 
 test("a page whose first plant is removed while it is read does not begin again", async () => {

@@ -54,9 +54,8 @@ describe("a create that the server fails", () => {
     codes: readonly string[],
     expectFailure: (disturbed: DisturbedService, plant: StoredPlant) => Promise<void>,
   ): Promise<void> {
-    await using disturbed = await startDisturbed({
-      settings: limits({ statementSecondsMax: 0.2 }),
-    });
+    const settings = limits({ statementSecondsMax: 0.2 });
+    await using disturbed = await startDisturbed({ settings });
     await disturbed.run("CREATE SEQUENCE attempts");
     for (const [index, code] of codes.entries()) {
       await disturbed.run(`ALTER SEQUENCE attempts RESTART;
@@ -115,9 +114,8 @@ test("a database that was dropped is refused for now, and its name alone is not 
 });
 
 test("a queue that fills while the server is away refuses further writes at once", async () => {
-  await using disturbed = await startDisturbed({
-    settings: limits({ ...patience, queueLengthMax: 10 }),
-  });
+  const settings = limits({ ...patience, queueLengthMax: 10 });
+  await using disturbed = await startDisturbed({ settings });
   const { url } = disturbed.service;
   const waiting: Promise<Response>[] = [];
   const held = [];

@@ -99,18 +99,15 @@ describe("the schema", () => {
     expect(served.stderr).toContain("plantstore_tokens");
 
     await database.run(`${grant} plantstore_tokens TO ${clerk}`);
-    const store = await openStore(url, config);
-    try {
-      expect(await store.createPlant({ id: 1n, name: "Fern" })).toBe("created");
-      await store.replacePlant({ id: 1n, name: "other" }, {});
-      await store.removePlant(1n, {});
-      const all = { after: 0, limit: 9, id: undefined, types: undefined };
-      expect((await store.readChanges(all)).changes).toHaveLength(3);
-      await store.probe();
-      expect(await makeFirstToken(store)).toStartWith("pst_");
-    } finally {
-      await store.close();
-    }
+    await using opened = new AsyncDisposableStack();
+    const store = opened.adopt(await openStore(url, config), (one) => one.close());
+    expect(await store.createPlant({ id: 1n, name: "Fern" })).toBe("created");
+    await store.replacePlant({ id: 1n, name: "other" }, {});
+    await store.removePlant(1n, {});
+    const all = { after: 0, limit: 9, id: undefined, types: undefined };
+    expect((await store.readChanges(all)).changes).toHaveLength(3);
+    await store.probe();
+    expect(await makeFirstToken(store)).toStartWith("pst_");
   });
 });
 

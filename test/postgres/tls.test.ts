@@ -89,17 +89,14 @@ function urlOf(
 
 /** Opens a store there and writes. Whether by TLS, the server has to know. */
 async function isEncrypted(url: string, on = server): Promise<boolean> {
-  const store = await openStore(url, config);
-  try {
-    await store.probe();
-    const rows = await on.run<{ ssl: boolean }>(
-      "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'",
-    );
-    expect(rows.length).toBeGreaterThan(0);
-    return rows.every(({ ssl }) => ssl);
-  } finally {
-    await store.close();
-  }
+  await using stack = new AsyncDisposableStack();
+  const store = stack.adopt(await openStore(url, config), (one) => one.close());
+  await store.probe();
+  const rows = await on.run<{ ssl: boolean }>(
+    "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'",
+  );
+  expect(rows.length).toBeGreaterThan(0);
+  return rows.every(({ ssl }) => ssl);
 }
 
 /** The sentence, which comes at once. */

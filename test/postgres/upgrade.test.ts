@@ -39,22 +39,20 @@ describe.each(versions)("a database of schema %d", (version) => {
     await using database = await createTestDatabase();
     await database.run(readStatements(version) + STORED);
     const changes: SchemaChange[] = [];
-    const store = await openStore(database.url, config, (change) => changes.push(change));
-    try {
-      expect(changes.map(({ from, to }) => [from, to])).toEqual(
-        version === steps.length ? [] : [[version, steps.length]],
-      );
-      expect(await store.createPlant({ id: 2n, name: "Fern", tag: "shade" })).toBe("created");
-      const { plants } = await store.listPlants(everything);
-      expect(plants.map(({ id, name, tag }) => [id, name, tag])).toEqual([
-        [-(2n ** 63n), "", ""],
-        [2n, "Fern", "shade"],
-        [2n ** 63n - 1n, "Größte 🌱", undefined],
-      ]);
-      expect((await store.findToken(HASH))?.name).toBe("till");
-    } finally {
-      await store.close();
-    }
+    await using opened = new AsyncDisposableStack();
+    const opening = openStore(database.url, config, (change) => changes.push(change));
+    const store = opened.adopt(await opening, (one) => one.close());
+    expect(changes.map(({ from, to }) => [from, to])).toEqual(
+      version === steps.length ? [] : [[version, steps.length]],
+    );
+    expect(await store.createPlant({ id: 2n, name: "Fern", tag: "shade" })).toBe("created");
+    const { plants } = await store.listPlants(everything);
+    expect(plants.map(({ id, name, tag }) => [id, name, tag])).toEqual([
+      [-(2n ** 63n), "", ""],
+      [2n, "Fern", "shade"],
+      [2n ** 63n - 1n, "Größte 🌱", undefined],
+    ]);
+    expect((await store.findToken(HASH))?.name).toBe("till");
     const checked = await runCommand(["check"], { DATABASE_URL: database.url });
     expect(checked.exitCode).toBe(0);
   });
