@@ -7,13 +7,10 @@ import { sharedPostgres } from "../support/postgres-server.ts";
 test("PLANTSTORE_TEST_URL runs the contract suite on that server, and leaves nothing there", async () => {
   const server = await sharedPostgres();
   const PLANTSTORE_TEST_URL = `${server.url}?sslmode=disable`;
-  const { exitCode, stderr } = Bun.spawnSync(
-    [process.execPath, "test", "--timeout", "300000", "test/contract/tags.test.ts"],
-    {
-      cwd: join(import.meta.dir, "../.."),
-      env: { ...process.env, PLANTSTORE_TEST_ENGINE: "postgres", PLANTSTORE_TEST_URL },
-    },
-  );
+  const command = [process.execPath, "test", "--timeout", "300000", "test/contract/tags.test.ts"];
+  const env = { ...process.env, PLANTSTORE_TEST_ENGINE: "postgres", PLANTSTORE_TEST_URL };
+  const cwd = join(import.meta.dir, "../..");
+  const { exitCode, stderr } = Bun.spawnSync(command, { cwd, env });
   const said = stderr.toString();
   expect(exitCode, said).toBe(0);
   expect(said).toMatch(/^ +[1-9]\d* pass$/m);

@@ -31,9 +31,8 @@ describe("on PostgreSQL", () => {
     const args = ["copy", "--from", place.url, "--to", `sqlite:${place.at.file("to.db")}`];
     expect(await runCommand(args)).toMatchObject({ exitCode: 1 });
     expect(readFolder(place.at.path)).toEqual({});
-    expect(
-      await place.run("SELECT 1 FROM information_schema.tables WHERE table_schema = 'public'"),
-    ).toEqual([]);
+    const tables = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'public'";
+    expect(await place.run(tables)).toEqual([]);
   });
 
   test("serve makes no first token, because nothing would show it, and says how to make one", async () => {

@@ -3,9 +3,7 @@
 const SEED_VARIABLE = "PLANTSTORE_TEST_SEED";
 
 /** A new one for each run, unless the environment gives it. */
-export const seed: number = Number(
-  process.env[SEED_VARIABLE] ?? Math.trunc(Math.random() * 2 ** 31),
-);
+export const seed = Number(process.env[SEED_VARIABLE] ?? Math.trunc(Math.random() * 2 ** 31));
 
 export type Random = ReturnType<typeof createRandom>;
 
