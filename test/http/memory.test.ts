@@ -55,11 +55,13 @@ const untilServed = (service: TestService, count: number, method: string, path: 
     return Number.parseInt(behind, 10) >= count;
   });
 
+async function readHeld(service: TestService): Promise<number> {
+  const metrics = await getText(service, "/metrics");
+  return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]);
+}
+
 const untilHeld = (service: TestService, bytes: number): Promise<void> =>
-  until(`${bytes} bytes are held`, async () => {
-    const metrics = await getText(service, "/metrics");
-    return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]) >= bytes;
-  });
+  until(`${bytes} bytes are held`, async () => (await readHeld(service)) >= bytes);
 
 /** Asks until there is room. */
 async function getWhenServed(service: TestService, path: string, headers = {}): Promise<string> {

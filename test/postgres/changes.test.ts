@@ -16,24 +16,17 @@ import { createTestDatabase } from "../support/postgres-server.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
+const { config } = resolveConfig({}, {});
+
 async function makeScene() {
-  await using made = new AsyncDisposableStack();
-  const { url } = made.use(await createTestDatabase());
-  const { config } = resolveConfig({}, { DATABASE_URL: url });
-  const stack = made.move();
+  const stack = new AsyncDisposableStack();
+  const { url } = stack.use(await createTestDatabase());
   return {
     url,
-    open: async (): Promise<Store> => {
-      const store = await openStore(url, config);
-      stack.defer(() => store.close());
-      return store;
-    },
+    open: async (): Promise<Store> =>
+      stack.adopt(await openStore(url, config), (store) => store.close()),
     /** A session of its own, which may hold a transaction open. */
-    connect: (): SQL => {
-      const db = new SQL(url, { max: 1 });
-      stack.defer(() => db.close());
-      return db;
-    },
+    connect: (): SQL => stack.use(new SQL(url, { max: 1 })),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
@@ -129,7 +122,6 @@ async function readWatched(
   url: string,
   onRows: (rows: readonly object[], connection: Connection) => unknown,
 ): Promise<ChangePage> {
-  const { config } = resolveConfig({}, { DATABASE_URL: url });
   return onServer(parsePostgresUrl(url), config, async (connection) => {
     const newest = await numberBlocks(connection);
     const watched = Object.create(connection) as Connection;

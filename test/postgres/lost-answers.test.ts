@@ -5,9 +5,8 @@
 
 import { SQL } from "bun";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import type { Refusal } from "../../src/domain/errors.ts";
+import type { Config } from "../../src/config.ts";
 import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
-import type { Store } from "../../src/domain/store.ts";
 import { expectRefusal, rejectionOf } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { isReplay, makePlants, type StoredPlant } from "../support/plants.ts";
@@ -22,14 +21,12 @@ const CHANGE = "WITH wanted";
 /** Until then a lost statement may still be executed, so its write is not answered before. */
 const STATEMENT_MS = 600;
 
+const startWith = (given: Partial<Config>): Promise<DisturbedService> =>
+  startDisturbed({ settings: { PLANTSTORE_WRITE_CONNECTIONS: "1", ...limits(given) } });
+
 let disturbed: DisturbedService;
 beforeAll(async () => {
-  disturbed = await startDisturbed({
-    settings: {
-      PLANTSTORE_WRITE_CONNECTIONS: "1",
-      ...limits({ statementSecondsMax: STATEMENT_MS / 1_000 }),
-    },
-  });
+  disturbed = await startWith({ statementSecondsMax: STATEMENT_MS / 1_000 });
 });
 afterAll(() => disturbed[Symbol.asyncDispose]());
 beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
@@ -44,9 +41,23 @@ const put = (id: bigint, name: string, ifMatch?: string): Promise<Response> =>
 
 const remove = (id: bigint): Promise<Response> => disturbed.send("DELETE", `/plants/${id}`);
 
-const FERN_TAG = entityTagOf(formatStoredPlant({ id: 1n, name: "fern" }));
+const ETAG = entityTagOf(formatStoredPlant({ id: 1n, name: "fern" }));
 
 const create = (plant: StoredPlant): Promise<Response> => sendPlant(disturbed.service.url, plant);
+
+type Caught = Awaited<ReturnType<DisturbedService["proxy"]["holdStatement"]>>;
+
+/** Sends a request, and holds back its statement or the answer to it. */
+async function intercept(
+  hold: "holdStatement" | "holdAnswer",
+  statement: string,
+  send: () => Promise<Response>,
+  { proxy } = disturbed,
+): Promise<{ readonly response: Promise<Response>; readonly caught: Caught }> {
+  const catching = proxy[hold](statement);
+  const response = send();
+  return { response, caught: await catching };
+}
 
 /** Sends a write whose statement is executed, and whose answer is lost after `meanwhile`. */
 async function loseAnswer(
@@ -54,10 +65,7 @@ async function loseAnswer(
   send: () => Promise<Response>,
   meanwhile: () => Promise<unknown> = () => Promise.resolve(),
 ): Promise<Response> {
-  const catching = disturbed.proxy.holdAnswer(statement);
-  const response = send();
-  const caught = await catching;
-  await caught.whole;
+  const { response, caught } = await intercept("holdAnswer", statement, send);
   await meanwhile();
   caught.cut();
   return response;
@@ -67,11 +75,8 @@ describe("POST /plants", () => {
   const plants = makePlants(60, (index) => fern(BigInt(index), `fern ${index}`));
 
   test("cut off on its way there, it is refused for now and not sent again; the client's retry creates it", async () => {
-    const catching = disturbed.proxy.holdStatement(INSERT);
     const startedAtMs = performance.now();
-    const response = create(fern(1n));
-    const caught = await catching;
-    await caught.whole;
+    const { response, caught } = await intercept("holdStatement", INSERT, () => create(fern(1n)));
     caught.cut();
     await expectRefusal(await response, "store_unavailable");
     // Until then the server might still run the statement.
@@ -84,18 +89,12 @@ describe("POST /plants", () => {
 
   test("still queued when a connection is lost, creates go on to the next one, and do not wait for the lost one", async () => {
     // Long enough for all the others, on a busy machine too.
-    await using slow = await startDisturbed({
-      settings: {
-        PLANTSTORE_WRITE_CONNECTIONS: "1",
-        ...limits({ statementSecondsMax: 4, queueSecondsMax: 200, idleSecondsMax: 255 }),
-      },
-    });
+    const patient = { statementSecondsMax: 4, queueSecondsMax: 200, idleSecondsMax: 255 };
+    await using slow = await startWith(patient);
     const createSlow = (plant: StoredPlant): Promise<Response> =>
       sendPlant(slow.service.url, plant);
-    const catching = slow.proxy.holdAnswer(INSERT);
-    const lost = createSlow(fern(1_000n));
-    const caught = await catching;
-    await caught.whole;
+    const sendLost = (): Promise<Response> => createSlow(fern(1_000n));
+    const { response: lost, caught } = await intercept("holdAnswer", INSERT, sendLost, slow);
     const queued = plants.map(createSlow);
     // A write about the same plant as the lost one waits for its end.
     const same = createSlow(fern(1_000n));
@@ -121,14 +120,7 @@ describe.each<
   [method: string, string, () => Promise<Response>, StoredPlant[], retry: number, since: string]
 >([
   ["POST", INSERT, () => create(fern(1n)), [fern(1n)], 200, "DELETE FROM plants"],
-  [
-    "PUT",
-    CHANGE,
-    () => put(1n, "x", FERN_TAG),
-    [fern(1n, "x")],
-    412,
-    "UPDATE plants SET name = 'y'",
-  ],
+  ["PUT", CHANGE, () => put(1n, "x", ETAG), [fern(1n, "x")], 412, "UPDATE plants SET name = 'y'"],
   ["DELETE", CHANGE, () => remove(1n), [], 404, "INSERT INTO plants VALUES (1, 'y')"],
 ])("%s whose answer was cut off", (method, statement, ask, stored, retried, since) => {
   beforeEach(async () => {
@@ -153,47 +145,38 @@ test("a batch about long plants is compared at the server, which does not send t
   await disturbed.run(
     "INSERT INTO plants SELECT i, repeat('x', 1000000) FROM generate_series(1, 20) i",
   );
-  const catching = disturbed.proxy.holdAnswer("FOR KEY SHARE");
   const lines = Array.from({ length: 20 }, (_, index) => ({ id: index + 1, name: "fern" }));
-  const response = disturbed.send("POST", "/plants/batch", { body: JSON.stringify(lines) });
-  const caught = await catching;
-  await caught.whole;
+  const { response, caught } = await intercept("holdAnswer", "FOR KEY SHARE", () =>
+    disturbed.send("POST", "/plants/batch", { body: JSON.stringify(lines) }),
+  );
   expect(caught.bytes()).toBeLessThan(10_000);
   caught.release();
   const results = (await (await response).json()) as { readonly status: number }[];
   expect(results.map(({ status }) => status)).toEqual(lines.map(() => 409));
 });
 
-describe("GET /plants", () => {
-  test("many at a time share the read connections; when those are lost, all are read again", async () => {
-    await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
-    const catching = disturbed.proxy.holdAnswer("SELECT id, CASE");
-    const list = (): Promise<Response> => disturbed.send("GET", "/plants?limit=100");
-    const first = list();
-    const caught = await catching;
-    await caught.whole;
-    const { writeConnections, readConnections } = disturbed.service.config;
-    const pages = [first, ...Array.from({ length: readConnections * 4 }, list)];
-    // All but the one that is held back are answered, or share its connection.
-    await Promise.all(pages.slice(1, readConnections));
-    expect(disturbed.proxy.connections()).toBeLessThan(writeConnections + readConnections + 2);
-    disturbed.proxy.cut();
-    for (const page of await Promise.all(pages))
-      expect(await page.json()).toEqual([{ id: 1, name: "fern" }]);
-  });
+test("GET /plants: many at a time share the read connections; when those are lost, all are read again", async () => {
+  await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
+  const list = (): Promise<Response> => disturbed.send("GET", "/plants?limit=100");
+  const { response: first } = await intercept("holdAnswer", "SELECT id, CASE", list);
+  const { writeConnections, readConnections } = disturbed.service.config;
+  const pages = [first, ...Array.from({ length: readConnections * 4 }, list)];
+  // All but the one that is held back are answered, or share its connection.
+  await Promise.all(pages.slice(1, readConnections));
+  expect(disturbed.proxy.connections()).toBeLessThan(writeConnections + readConnections + 2);
+  disturbed.proxy.cut();
+  for (const page of await Promise.all(pages))
+    expect(await page.json()).toEqual([{ id: 1, name: "fern" }]);
 });
 
 test("PUT in a batch whose statement was lost, what needs no statement has its own outcome, and so has the next statement", async () => {
   await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'moss', NULL)");
   // The write connection is busy, so the others are one batch.
-  const holding = disturbed.proxy.holdAnswer(INSERT);
-  const first = create(fern(9n));
-  const held = await holding;
-  await held.whole;
+  const held = await intercept("holdAnswer", INSERT, () => create(fern(9n)));
   const catching = disturbed.proxy.holdAnswer(CHANGE);
   const writes: Promise<Response>[] = [];
   for (const send of [
-    () => put(1n, "bracken", FERN_TAG),
+    () => put(1n, "bracken", ETAG),
     () => put(2n, "lichen", '"not-its-tag"'),
     () => put(3n, "nothing"),
     () => remove(2n),
@@ -204,11 +187,9 @@ test("PUT in a batch whose statement was lost, what needs no statement has its o
       () => disturbed.service.store.writesWaiting === 1 + writes.length,
     );
   }
-  held.release();
-  expect((await first).status).toBe(200);
-  const caught = await catching;
-  await caught.whole;
-  caught.cut();
+  held.caught.release();
+  expect((await held.response).status).toBe(200);
+  (await catching).cut();
   const statuses = (await Promise.all(writes)).map(({ status }) => status);
   expect(statuses).toEqual([503, 412, 404, 204]);
   expect(await disturbed.readPlants()).toEqual([fern(1n, "bracken"), fern(9n)]);
@@ -231,107 +212,72 @@ test("a webhook that was stored, and the answer cut off, is shown with its secre
   expect((await removeIt()).status).toBe(404);
 });
 
-type Caught = Awaited<ReturnType<DisturbedService["proxy"]["holdStatement"]>>;
+/** A write that is given up, and what is done since: it is repeated, and undone. */
+const undoings = [
+  {
+    late: "bring a plant back that was created by a retry and removed since",
+    before: [],
+    statement: INSERT,
+    write: (id: bigint) => create(fern(id)),
+    undo: remove,
+    undone: 204,
+    begin: (id: bigint) => disturbed.service.store.createPlant({ id, name: "fern" }),
+    blocker: "INSERT INTO plants VALUES (1, 'held', NULL)",
+  },
+  {
+    late: "make a change that others have undone since",
+    before: [fern(1n), fern(2n)],
+    statement: CHANGE,
+    write: (id: bigint) => put(id, "bracken"),
+    undo: (id: bigint) => put(id, "fern"),
+    undone: 200,
+    begin: (id: bigint) => disturbed.service.store.replacePlant({ id, name: "bracken" }, {}),
+    blocker: "SELECT FROM plants WHERE id = 1 FOR UPDATE",
+  },
+];
 
-describe("a statement that was held up on its way", () => {
-  for (const [kind, loseTime] of [
-    ["and given up", () => undefined],
-    ["and whose connection was lost", (caught: Caught) => caught.cutClient()],
-  ] as const) {
-    test(`${kind}, does not bring a plant back that was created by a retry and removed since`, async () => {
-      const caught = disturbed.proxy.holdStatement(INSERT);
-      const created = create(fern(1n));
-      const connection = await caught;
-      await connection.whole;
-      loseTime(connection);
-      expect((await created).status).toBe(503);
-      expect((await create(fern(1n))).status).toBe(200);
-      expect((await remove(1n)).status).toBe(204);
-      connection.release();
-      await connection.served;
-      expect(await disturbed.readPlants()).toEqual([]);
-    });
-
-    test(`${kind}, does not make a change that others have undone since`, async () => {
-      await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
-      const caught = disturbed.proxy.holdStatement(CHANGE);
-      const replaced = put(1n, "bracken");
-      const connection = await caught;
-      await connection.whole;
-      loseTime(connection);
-      expect((await replaced).status).toBe(503);
-      expect((await put(1n, "bracken")).status).toBe(200);
-      expect((await put(1n, "fern")).status).toBe(200);
-      connection.release();
-      await connection.served;
-      expect(await disturbed.readPlants()).toEqual([fern(1n)]);
-    });
-  }
-});
-
-/** A transaction that has touched a plant and does not end until it is released. */
-async function hold(statement: string): Promise<AsyncDisposable> {
-  const db = new SQL((await sharedPostgres()).urlOf(disturbed.database), { max: 1, tls: false });
-  await db.unsafe("BEGIN");
-  await db.unsafe(statement);
-  return {
-    async [Symbol.asyncDispose]() {
-      await db.unsafe("ROLLBACK");
-      await db.close();
-      // Statements that waited for it are done when nothing is under way any more.
-      await until("no statement is under way", async () => (await countActive()) === 0);
-    },
-  };
-}
-
-async function countActive(): Promise<number> {
-  const rows = await disturbed.run(
-    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()",
-  );
-  return rows.length;
-}
-
-/** Asked for in one tick, they share a statement. */
-async function refusalsOf(...writes: Promise<unknown>[]): Promise<unknown[]> {
-  const refusals = await Promise.all(writes.map(rejectionOf));
-  return refusals.map((refusal) => (refusal as Refusal).reason);
-}
-
-/** After a commit of two writes, the next two share a commit. */
-const expectTwo = (store: Store): Promise<unknown> =>
-  store.createPlants([8n, 9n].map((id) => ({ id, name: "primer", tag: undefined })));
-
-describe("a statement that has begun and waits for another transaction", () => {
-  const unavailable = ["store_unavailable", "store_unavailable"];
-
-  test("does not bring a plant back that was created by another request and removed since", async () => {
-    const { store } = disturbed.service;
-    await expectTwo(store);
-    {
-      await using held = new AsyncDisposableStack();
-      held.use(await hold("INSERT INTO plants VALUES (1, 'held', NULL)"));
-      const writes = [1n, 2n].map((id) => store.createPlant({ id, name: "fern", tag: undefined }));
-      expect(await refusalsOf(...writes)).toEqual(unavailable);
-      expect((await create(fern(2n))).status).toBe(200);
-      expect((await remove(2n)).status).toBe(204);
-    }
-    expect(await disturbed.readPlants()).not.toContainEqual(fern(2n));
+describe.each(undoings)("does not $late:", ({ before, statement, write, undo, ...more }) => {
+  beforeEach(async () => {
+    for (const plant of before) expect((await create(plant)).status).toBe(200);
   });
 
-  test("does not make a change that others have undone since", async () => {
-    const { store } = disturbed.service;
-    await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'fern', NULL)");
-    await expectTwo(store);
-    {
-      await using held = new AsyncDisposableStack();
-      held.use(await hold("SELECT FROM plants WHERE id = 1 FOR UPDATE"));
-      const writes = [1n, 2n].map((id) =>
-        store.replacePlant({ id, name: "bracken", tag: undefined }, {}),
+  async function redo(id: bigint): Promise<void> {
+    expect((await write(id)).status).toBe(200);
+    expect((await undo(id)).status).toBe(more.undone);
+  }
+
+  test.each([
+    ["was given up", () => undefined],
+    ["lost its connection", (caught: Caught) => caught.cutClient()],
+  ])("a statement that was held up on its way, and %s", async (_, loseTime) => {
+    const { response, caught } = await intercept("holdStatement", statement, () => write(1n));
+    loseTime(caught);
+    expect((await response).status).toBe(503);
+    await redo(1n);
+    caught.release();
+    await caught.served;
+    expect(await disturbed.readPlants()).toEqual(before);
+  });
+
+  test("a statement that has begun and waits for another transaction", async () => {
+    // After a commit of two writes, the next two share a commit.
+    const primers = [8n, 9n].map((id) => ({ id, name: "primer", tag: undefined }));
+    await disturbed.service.store.createPlants(primers);
+    await using db = new SQL((await sharedPostgres()).urlOf(disturbed.database), { max: 1 });
+    await db.unsafe(`BEGIN; ${more.blocker}`);
+    // Asked for in one tick, they share a statement.
+    const writes = [1n, 2n].map((id) => rejectionOf(more.begin(id)));
+    for (const refusal of await Promise.all(writes))
+      expect(refusal).toMatchObject({ reason: "store_unavailable" });
+    await redo(2n);
+    await db.unsafe("ROLLBACK");
+    await until("the statement that waited is done", async () => {
+      const active = await disturbed.run(
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()",
       );
-      expect(await refusalsOf(...writes)).toEqual(unavailable);
-      expect((await put(2n, "bracken")).status).toBe(200);
-      expect((await put(2n, "fern")).status).toBe(200);
-    }
-    expect(await disturbed.readPlants()).toContainEqual(fern(2n));
+      return active.length === 0;
+    });
+    const isSecond = ({ id }: StoredPlant): boolean => id === 2n;
+    expect((await disturbed.readPlants()).filter(isSecond)).toEqual(before.filter(isSecond));
   });
 });

@@ -4,7 +4,7 @@ import { afterAll, expect, test } from "bun:test";
 import { spawnService } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
 
@@ -15,7 +15,8 @@ const HELD_BYTES_MAX = 4 * PAGE_BYTES;
 /** What the service promises to need, with a larger bound for what it holds. */
 const MEMORY_BYTES_MAX = 256 * 1024 ** 2;
 
-await using opened = new AsyncDisposableStack();
+const opened = new AsyncDisposableStack();
+afterAll(() => opened.disposeAsync());
 const database = opened.use(await createTestDatabase());
 const service = opened.use(
   await spawnService({
@@ -27,13 +28,10 @@ const service = opened.use(
 );
 const { url } = service.started;
 const authorization = `Bearer ${TEST_TOKEN}`;
-for (let id = 0; id < 20; id++) {
-  const body = JSON.stringify({ id, name: "x".repeat(PAGE_BYTES / 4) });
-  const headers = { authorization, "content-type": "application/json" };
-  expect((await fetch(`${url}/plants`, { method: "POST", headers, body })).status).toBe(200);
+for (let id = 0n; id < 20n; id++) {
+  const plant = { id, name: "x".repeat(PAGE_BYTES / 4), tag: null };
+  expect((await sendPlant(url, plant)).status).toBe(200);
 }
-const all = opened.move();
-afterAll(() => all.disposeAsync());
 
 async function measure(path: string) {
   const text = await (await fetch(`${url}/metrics`, { headers: { authorization } })).text();

@@ -15,40 +15,46 @@ import { until } from "../support/until.ts";
 let server: PostgresServer;
 let disturbed: DisturbedService;
 let url: string;
+const opened = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  server = await startPostgres({ settings: { max_connections: "20", shared_buffers: "16MB" } });
-  disturbed = await startDisturbed({
-    server,
-    settings: { ...limits({ statementSecondsMax: 1, queueSecondsMax: 2 }) },
-  });
+  const small = { max_connections: "20", shared_buffers: "16MB" };
+  server = opened.use(await startPostgres({ settings: small }));
+  const settings = limits({ statementSecondsMax: 1, queueSecondsMax: 2 });
+  disturbed = opened.use(await startDisturbed({ server, settings }));
   ({ url } = disturbed.service);
 });
-afterAll(async () => {
-  await disturbed[Symbol.asyncDispose]();
-  await server[Symbol.asyncDispose]();
-});
+afterAll(() => opened.disposeAsync());
 beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
 
 afterEach(async () => {
   // Backends whose client is gone notice it a little later.
   const { writeConnections, readConnections } = disturbed.service.config;
   const countMax = writeConnections + readConnections + 2;
-  await until(
-    "lost connections are gone",
-    async () => (await disturbed.countConnections()) <= countMax,
-  );
+  await until("lost connections are gone", async () => (await countConnections()) <= countMax);
 });
+
+const countConnections = async (): Promise<number> => {
+  const rows = await disturbed.run(
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'plantstore'",
+  );
+  return rows.length;
+};
 
 const fern = (index: number): StoredPlant => ({ id: BigInt(index), name: `${index}`, tag: null });
 
 const readinessIs = (status: 200 | 503): Promise<void> =>
   until(`/readyz answers ${status}`, async () => (await fetch(`${url}/readyz`)).status === status);
 
-const startLoad = (): Clients =>
-  new Clients(4, { findUrl: () => url, createsOnly: true, firstId: 1_000n }, createRandom());
-
-async function expectRecovery(load: Clients): Promise<void> {
+/** Everything is refused for now, until it is mended. */
+async function expectRefusedUntil(mend: () => unknown): Promise<void> {
+  disturbed.proxy.cut();
+  await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
+  expect((await fetch(`${url}/readyz`)).status).toBe(503);
+  const creates = { findUrl: () => url, createsOnly: true, firstId: 1_000n };
+  await using load = new Clients(4, creates, createRandom());
+  await mend();
   await load.untilAcknowledged(50);
   await load.stop();
   const stored = await disturbed.readPlants();
@@ -87,10 +93,10 @@ describe("a server that stops answering", () => {
 
   test("but is only slow to reach: everything is done, slowly", async () => {
     disturbed.proxy.cut();
-    disturbed.proxy.delay(100);
+    disturbed.proxy.delayMs = 100;
     const plants = makePlants(50, fern);
     const responses = await Promise.all(plants.map((plant) => sendPlant(url, plant)));
-    disturbed.proxy.delay(0);
+    disturbed.proxy.delayMs = 0;
     expect(responses.map(({ status }) => status)).toEqual(plants.map(() => 200));
     expect(await disturbed.readPlants()).toEqual(plants);
   });
@@ -109,40 +115,24 @@ describe("a server that lets nobody in", () => {
       if (!isIn) break;
       others.defer(() => other.close());
     }
-    disturbed.proxy.cut();
-    await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
-    await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
-    expect((await fetch(`${url}/readyz`)).status).toBe(503);
-    const load = startLoad();
-    await others.disposeAsync();
-    await expectRecovery(load);
+    await expectRefusedUntil(() => others.disposeAsync());
   });
 
   test("because nobody listens: refused for now, until somebody does", async () => {
-    disturbed.proxy.refuse(true);
-    disturbed.proxy.cut();
-    await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
-    expect((await fetch(`${url}/readyz`)).status).toBe(503);
-    const load = startLoad();
-    disturbed.proxy.refuse(false);
-    await expectRecovery(load);
+    disturbed.proxy.isRefusing = true;
+    await expectRefusedUntil(() => (disturbed.proxy.isRefusing = false));
   });
 
   test("but takes no writes any more: refused for now, until it does", async () => {
-    const { database } = disturbed;
-    await server.run(`ALTER DATABASE ${database} SET default_transaction_read_only TO on`);
-    disturbed.proxy.cut();
-    await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
-    // What it has may be old: it was told to take no writes because another server does.
-    await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
-    expect((await fetch(`${url}/readyz`)).status).toBe(503);
-    await server.run(`ALTER DATABASE ${database} RESET default_transaction_read_only`);
-    await expectRecovery(startLoad());
+    const alter = `ALTER DATABASE ${disturbed.database}`;
+    await server.run(`${alter} SET default_transaction_read_only TO on`);
+    // Reads too: what it has may be old, and another server takes the writes.
+    await expectRefusedUntil(() => server.run(`${alter} RESET default_transaction_read_only`));
   });
 });
 
 test("a service that has stopped holds no connection", async () => {
-  await disturbed.stop();
-  await until("no connection is left", async () => (await disturbed.countConnections()) === 0);
+  await disturbed.service[Symbol.asyncDispose]();
+  await until("no connection is left", async () => (await countConnections()) === 0);
   expect(disturbed.proxy.connections()).toBe(0);
 });

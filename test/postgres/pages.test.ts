@@ -1,46 +1,26 @@
 /** Pages of plants on PostgreSQL: their ends, and what they leave to others. */
 
-import { describe, expect, spyOn, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { openStore } from "../../src/store/open.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";
 import { listPlants } from "../../src/store/postgres/read.ts";
 import { parsePostgresUrl } from "../../src/domain/store-url.ts";
-import { openTestDatabase } from "../support/database.ts";
+import { openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { everything } from "../support/plants.ts";
 import { until } from "../support/until.ts";
 
 const { config } = resolveConfig({}, {});
 
-const everything: PlantQuery = {
-  after: undefined,
-  limit: 1_000,
-  tag: undefined,
-  name: undefined,
-  order: "asc",
-};
-
 const makePlants = (length: number, name: string): Plant[] =>
   Array.from({ length }, (_, id) => ({ id: BigInt(id), name, tag: id < 100 ? "few" : undefined }));
 
-async function openWith(plants: readonly Plant[]): Promise<AsyncDisposable & { store: Store }> {
-  const database = await openTestDatabase("postgres");
-  // However slow the machine is: a hundred searches queue up.
-  const patient = { queueSecondsMax: 120, statementSecondsMax: 60 };
-  const store = await openStore(database.url, { ...config, ...patient, scanRowsMax: 3_000 });
-  await store.createPlants(plants);
-  return {
-    store,
-    async [Symbol.asyncDispose]() {
-      await store.close();
-      await database[Symbol.asyncDispose]();
-    },
-  };
-}
+/** However slow the machine is: a hundred searches queue up. */
+const patient = { queueSecondsMax: 120, statementSecondsMax: 60, scanRowsMax: 3_000 };
 
 /** How many plants each page has, to the last one. */
 async function measurePages(store: Store, query: PlantQuery): Promise<number[]> {
@@ -52,76 +32,77 @@ async function measurePages(store: Store, query: PlantQuery): Promise<number[]> 
   return lengths;
 }
 
-describe("pages", () => {
-  test("of exactly the limit, and of exactly as many as a search looks at, have no page behind them", async () => {
-    const plants = [...makePlants(2_999, "Fern"), { id: 2_999n, name: "Rose", tag: undefined }];
-    await using opened = await openWith(plants);
-    const { store } = opened;
-    for (const [asked, lengths] of [
-      [{}, [1_000, 1_000, 1_000]],
-      [{ tag: "few", limit: 100 }, [100]],
-      [{ name: "rose" }, [1]],
-      [{ name: "rose", order: "desc" }, [1]],
-      [{ name: "moss" }, [0]],
-      [{ name: "fern" }, [1_000, 1_000, 999]],
-    ] as [Partial<PlantQuery>, number[]][])
-      // A search is bounded in time as well: on a busy machine its pages may end early.
-      await until(`pages of ${JSON.stringify(asked)} have ${lengths.join()} plants`, async () =>
-        Bun.deepEquals(await measurePages(store, { ...everything, ...asked }), lengths),
-      );
-    // Many searches leave connections and time for the rest.
-    let found = 0;
-    const searches = Array.from({ length: 100 }, () =>
-      store.listPlants({ ...everything, name: "fern" }).finally(() => found++),
+test("pages of exactly the limit, and of exactly as many as a search looks at, have no page behind them", async () => {
+  const plants = [...makePlants(2_999, "Fern"), { id: 2_999n, name: "Rose", tag: undefined }];
+  await using database = await openTestDatabase("postgres");
+  await using store = await openTestStore(patient, database);
+  await store.createPlants(plants);
+  for (const [asked, lengths] of [
+    [{}, [1_000, 1_000, 1_000]],
+    [{ tag: "few", limit: 100 }, [100]],
+    [{ name: "rose" }, [1]],
+    [{ name: "rose", order: "desc" }, [1]],
+    [{ name: "moss" }, [0]],
+    [{ name: "fern" }, [1_000, 1_000, 999]],
+  ] as [Partial<PlantQuery>, number[]][])
+    // A search is bounded in time as well: on a busy machine its pages may end early.
+    await until(`pages of ${JSON.stringify(asked)} have ${lengths.join()} plants`, async () =>
+      Bun.deepEquals(await measurePages(store, { ...everything, ...asked }), lengths),
     );
-    expect(await store.findPlant(1n)).toEqual(plants[1]);
-    expect(found).toBeLessThan(50);
-    await Promise.all(searches);
-    // So do large pages, while there are writes.
-    const creating = store.createPlant({ id: 5_000n, name: "Fern", tag: undefined });
-    const pages = { left: 20 };
-    const reading = Array.from({ length: pages.left }, () =>
-      store.listPlants(everything).finally(() => pages.left--),
-    );
-    let connectionsMax = 0;
-    for (; pages.left > 0; await new Promise(setImmediate)) {
-      const { connectionsInUse = 0 } = store.readFigures();
-      connectionsMax = Math.max(connectionsMax, connectionsInUse);
-    }
-    // One writes, and two read.
-    expect(connectionsMax).toBeLessThanOrEqual(3);
-    await Promise.all([creating, ...reading]);
-  });
+  // Many searches leave connections and time for the rest.
+  let found = 0;
+  const searches = Array.from({ length: 100 }, () =>
+    store.listPlants({ ...everything, name: "fern" }).finally(() => found++),
+  );
+  expect(await store.findPlant(1n)).toEqual(plants[1]);
+  expect(found).toBeLessThan(50);
+  await Promise.all(searches);
+  // So do large pages, while there are writes.
+  const creating = store.createPlant({ id: 5_000n, name: "Fern", tag: undefined });
+  const pages = { left: 20 };
+  const reading = Array.from({ length: pages.left }, () =>
+    store.listPlants(everything).finally(() => pages.left--),
+  );
+  let connectionsMax = 0;
+  for (; pages.left > 0; await new Promise(setImmediate)) {
+    const { connectionsInUse = 0 } = store.readFigures();
+    connectionsMax = Math.max(connectionsMax, connectionsInUse);
+  }
+  // One writes, and two read.
+  expect(connectionsMax).toBeLessThanOrEqual(3);
+  await Promise.all([creating, ...reading]);
+});
 
-  test("of a search through names that are expensive to fold give way to other requests, and end in time", async () => {
-    // Each letter has to be composed with its marks.
-    await using opened = await openWith(makePlants(2_000, "a\u0323\u0302".repeat(300)));
-    // A millisecond passes whenever the time is read: the search does so between its rows.
-    let nowMs = 0;
-    using _clock = spyOn(performance, "now").mockImplementation(() => ++nowMs);
-    const search = { isOver: false };
-    const searching = opened.store
-      .listPlants({ ...everything, name: "rose" })
-      .finally(() => (search.isOver = true));
-    let longestMs = 0;
-    for (let lastMs = nowMs; !search.isOver; lastMs = nowMs) {
-      await new Promise(setImmediate);
-      longestMs = Math.max(longestMs, nowMs - lastMs);
-    }
-    expect(longestMs).toBeLessThan(20);
-    const { plants: found, next } = await searching;
-    expect(found).toEqual([]);
-    expect(next).toBeDefined();
-  });
+test("pages of a search through names that are expensive to fold give way to other requests, and end in time", async () => {
+  // Each letter has to be composed with its marks.
+  await using database = await openTestDatabase("postgres");
+  await using store = await openTestStore(patient, database);
+  await store.createPlants(makePlants(2_000, "a\u0323\u0302".repeat(300)));
+  // A millisecond passes whenever the time is read: the search does so between its rows.
+  let nowMs = 0;
+  using clock = spyOn(performance, "now").mockImplementation(() => ++nowMs);
+  const search = { isOver: false };
+  const searching = store
+    .listPlants({ ...everything, name: "rose" })
+    .finally(() => (search.isOver = true));
+  let longestMs = 0;
+  for (let lastMs = nowMs; !search.isOver; lastMs = nowMs) {
+    await new Promise(setImmediate);
+    longestMs = Math.max(longestMs, nowMs - lastMs);
+  }
+  expect(clock).toHaveBeenCalled();
+  expect(longestMs).toBeLessThan(20);
+  const { plants: found, next } = await searching;
+  expect(found).toEqual([]);
+  expect(next).toBeDefined();
 });
 
 test("a page whose first plant is removed while it is read does not begin again", async () => {
   await using database = await openTestDatabase("postgres");
-  const store = await openStore(database.url, config);
+  await using store = await openTestStore({}, database);
   // Long ones are read by a second statement, a few at a time.
   const long = (id: bigint): Plant => ({ id, name: "a".repeat(900_000), tag: undefined });
   await store.createPlants([1n, 2n, 3n, 4n, 5n, 6n].map(long));
-  await store.close();
   const query = { ...everything, after: 1n, limit: 2 };
   const { plants } = await onServer(parsePostgresUrl(database.url), config, (connection) => {
     const watched = Object.create(connection) as Connection;
@@ -137,8 +118,7 @@ test("a page whose first plant is removed while it is read does not begin again"
 
 test("a page that gets no connection in time is refused while it would still have time to be read", async () => {
   await using database = await openTestDatabase("postgres");
-  const few = { ...config, readConnections: 1, queueSecondsMax: 1 };
-  const store = await openStore(database.url, few);
+  await using store = await openTestStore({ readConnections: 1, queueSecondsMax: 1 }, database);
   await database.run("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE");
   const refused: number[] = [];
   const read = async (_: unknown, index: number): Promise<void> => {
@@ -149,5 +129,4 @@ test("a page that gets no connection in time is refused while it would still hav
   await Promise.all(Array.from({ length: 9 }).map(read));
   expect(refused[0]).toBe(8);
   await database.run("ROLLBACK");
-  await store.close();
 });

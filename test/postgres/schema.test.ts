@@ -9,11 +9,7 @@ import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { FURTHER_STEP } from "../support/limits.ts";
-import {
-  createTestDatabase,
-  type PostgresDatabase,
-  sharedPostgres,
-} from "../support/postgres-server.ts";
+import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
 const { config } = resolveConfig({}, {});
 
@@ -26,23 +22,6 @@ async function expectNotOpened(url: string, says: string): Promise<void> {
   const error = await rejectionOf(openStore(url, { ...config, queueSecondsMax: 3_600 }));
   expect(error).toBeInstanceOf(StoreOpenError);
   expect((error as Error).message).toContain(says);
-}
-
-/** A user who may do what is granted, and nothing else. */
-async function makeClerk({ url, run }: PostgresDatabase) {
-  const name = `clerk_${Date.now()}`;
-  await run(`CREATE ROLE ${name} LOGIN`);
-  return {
-    url: url.replace("//postgres@", `//${name}@`),
-    grant: async (to: string): Promise<void> => {
-      await run(`GRANT SELECT, INSERT, UPDATE, DELETE ON ${to} TO ${name}`);
-      await run(`GRANT SELECT ON plantstore_version TO ${name}`);
-    },
-    async [Symbol.asyncDispose]() {
-      await run(`DROP OWNED BY ${name}`);
-      await run(`DROP ROLE ${name}`);
-    },
-  };
 }
 
 const tables = `SELECT table_name AS name FROM information_schema.tables
@@ -75,9 +54,8 @@ describe("the schema", () => {
     await database.run("DROP TABLE plantstore_webhooks");
     await database.run("UPDATE plantstore_version SET version = 0");
     await openAndClose(database.url);
-    expect(await runCommand(["check"], { DATABASE_URL: database.url })).toMatchObject({
-      exitCode: 0,
-    });
+    const checked = await runCommand(["check"], { DATABASE_URL: database.url });
+    expect(checked.exitCode).toBe(0);
   });
 
   test("is migrated by its own command, once, and the change is announced first", async () => {
@@ -98,22 +76,12 @@ describe("the schema", () => {
     ]);
   });
 
-  test("without a grant on the tokens, the service ends with the reason", async () => {
+  test("can be made apart, for a user who may not; without a grant on the tokens, the service ends with the reason", async () => {
     await using database = await createTestDatabase();
-    await openAndClose(database.url);
-    await using clerk = await makeClerk(database);
-    await clerk.grant("plants, plantstore_changes, plantstore_marks");
-    const env = { DATABASE_URL: clerk.url, PORT: "0" };
-    const { exitCode, stdout, stderr } = await runCommand(["serve"], env);
-    expect([exitCode, stdout]).toEqual([1, ""]);
-    expect(stderr).toContain("plantstore_tokens");
-  });
-
-  test("can be made apart, for a user who may not", async () => {
-    await using database = await createTestDatabase();
-    await using clerk = await makeClerk(database);
-    const says = "Run plantstore migrate as a user with the CREATE privilege";
-    await expectNotOpened(clerk.url, says);
+    const clerk = `clerk_of_${database.name}`;
+    await database.run(`CREATE ROLE ${clerk} LOGIN`);
+    const url = database.url.replace("//postgres@", `//${clerk}@`);
+    await expectNotOpened(url, "Run plantstore migrate as a user with the CREATE privilege");
 
     const env = { DATABASE_URL: database.url };
     const plan = await runCommand(["migrate", "--dry-run"], env);
@@ -123,19 +91,23 @@ describe("the schema", () => {
     expect((await runCommand(["migrate", "--dry-run"], env)).stdout).toContain("Nothing to do");
     expect((await runCommand(["migrate"], env)).stdout).toContain("is up to date");
 
-    await clerk.grant("plants, plantstore_changes, plantstore_tokens, plantstore_marks");
-    const store = await openStore(clerk.url, config);
-    try {
-      expect(await store.createPlant(plant(1n))).toBe("created");
-      await store.replacePlant({ ...plant(1n), name: "other" }, {});
-      await store.removePlant(1n, {});
-      const all = { after: 0, limit: 9, id: undefined, types: undefined };
-      expect((await store.readChanges(all)).changes).toHaveLength(3);
-      await store.probe();
-      expect(await makeFirstToken(store)).toStartWith("pst_");
-    } finally {
-      await store.close();
-    }
+    const grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON";
+    await database.run(`${grant} plants, plantstore_changes, plantstore_marks TO ${clerk}`);
+    await database.run(`GRANT SELECT ON plantstore_version TO ${clerk}`);
+    const served = await runCommand(["serve"], { DATABASE_URL: url, PORT: "0" });
+    expect(served).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(served.stderr).toContain("plantstore_tokens");
+
+    await database.run(`${grant} plantstore_tokens TO ${clerk}`);
+    await using opened = new AsyncDisposableStack();
+    const store = opened.adopt(await openStore(url, config), (one) => one.close());
+    expect(await store.createPlant({ id: 1n, name: "Fern" })).toBe("created");
+    await store.replacePlant({ id: 1n, name: "other" }, {});
+    await store.removePlant(1n, {});
+    const all = { after: 0, limit: 9, id: undefined, types: undefined };
+    expect((await store.readChanges(all)).changes).toHaveLength(3);
+    await store.probe();
+    expect(await makeFirstToken(store)).toStartWith("pst_");
   });
 });
 
@@ -149,11 +121,7 @@ describe("a server is refused", () => {
   test("whose database cannot hold every name, or is not there", async () => {
     const server = await sharedPostgres();
     await server.run(`CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
-    try {
-      await expectNotOpened(server.urlOf("latin"), "LATIN1");
-    } finally {
-      await server.run("DROP DATABASE latin WITH (FORCE)");
-    }
+    await expectNotOpened(server.urlOf("latin"), "LATIN1");
     await expectNotOpened(server.urlOf("nowhere"), 'database "nowhere" does not exist');
   });
 });
@@ -177,5 +145,3 @@ test("tokens, however many, are stored by one statement and touched by one: a he
   expect(used).toEqual(tokens.map(() => 2));
   await store.close();
 });
-
-const plant = (id: bigint) => ({ id, name: "Fern", tag: undefined });

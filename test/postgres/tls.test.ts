@@ -1,7 +1,7 @@
 /** Who is believed to be the server, and who the server believes us to be. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { copyFileSync, writeFileSync } from "node:fs";
+import { copyFileSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { resolveConfig } from "../../src/config.ts";
@@ -11,47 +11,23 @@ import { rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { type PostgresServer, sharedPostgres, startPostgres } from "../support/postgres-server.ts";
 
-const hasOpenssl = Bun.which("openssl") !== null;
+/** LibreSSL, and OpenSSL before 3, cannot make and sign a certificate by one command. */
+const hasOpenssl =
+  Bun.which("openssl") !== null &&
+  /^OpenSSL ([3-9]|\d\d)/.test(Bun.spawnSync(["openssl", "version"]).stdout.toString());
 
-const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-sha256"];
+const opened = new AsyncDisposableStack();
+const folder = opened.use(makeTemporaryFolder()).path;
+const fileOf = (name: string): string => join(folder, name);
 
-interface Certificate {
-  /** Paths of PEM files. */
-  readonly certificate: string;
-  readonly key: string;
-}
-
-class Authority {
-  readonly certificate: string;
-  readonly #folder: string;
-  readonly #key: string;
-
-  constructor(folder: string, name: string) {
-    this.#folder = folder;
-    this.certificate = join(folder, `${name}.pem`);
-    this.#key = join(folder, `${name}.key`);
-    const made = ["-keyout", this.#key, "-out", this.certificate];
-    openssl("req", "-x509", ...NEW_KEY, ...made, "-subj", `/CN=${name}`, "-days", "2");
-  }
-
-  /** For a user by the name, or for a server by the alternative names, as in `DNS:localhost`. */
-  certify(name: string, alternativeNames: readonly string[] = []): Certificate {
-    const path = (ending: string): string => join(this.#folder, `${name}.${ending}`);
-    const [certificate, key] = [path("pem"), path("key")];
-    const [request, extensions] = [path("csr"), path("ext")];
-    openssl("req", ...NEW_KEY, "-keyout", key, "-out", request, "-subj", `/CN=${name}`);
-    const lines = alternativeNames.length === 0 ? "" : `subjectAltName=${alternativeNames.join()}`;
-    writeFileSync(extensions, `basicConstraints=CA:FALSE\n${lines}\n`);
-    const signed = ["-in", request, "-out", certificate, "-extfile", extensions, "-days", "2"];
-    const by = ["-CA", this.certificate, "-CAkey", this.#key, "-CAcreateserial", "-sha256"];
-    openssl("x509", "-req", ...signed, ...by);
-    return { certificate, key };
-  }
-}
-
-function openssl(...args: readonly string[]): void {
-  const { exitCode, stderr } = Bun.spawnSync(["openssl", ...args], { stderr: "pipe" });
-  if (exitCode !== 0) throw new Error(`openssl ${args[0]}: ${stderr.toString()}`);
+/** An authority; or a certificate by one, for the user of that name or for a server. */
+function certify(name: string, by = "", extension = ""): void {
+  const signed = by && ` -CA ${by}.pem -CAkey ${by}.key -addext basicConstraints=CA:FALSE`;
+  const key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -days 2";
+  const files = `-keyout ${name}.key -out ${name}.pem -subj /CN=${name}`;
+  const command = `openssl req -x509 ${key} ${files}${signed}${extension}`;
+  const { exitCode, stderr } = Bun.spawnSync(command.split(" "), { cwd: folder });
+  if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
 }
 
 /** What waiting cannot mend is not waited for: otherwise the test would run into its time-out. */
@@ -62,21 +38,18 @@ const address = Object.values(networkInterfaces())
   .flatMap((found) => found ?? [])
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
 
-const opened = new AsyncDisposableStack();
 let server: PostgresServer;
-let authority: Authority;
-let stranger: Authority;
-let keeper: Certificate;
 
 beforeAll(async () => {
   if (!hasOpenssl) return;
-  const folder = opened.use(makeTemporaryFolder()).path;
-  authority = new Authority(folder, "authority");
-  stranger = new Authority(folder, "stranger");
-  keeper = authority.certify("keeper");
+  certify("authority");
+  certify("stranger");
+  certify("keeper", "authority");
+  certify("another", "authority");
+  certify("forged", "stranger");
   // Not for 127.0.0.1: by that address the server is the wrong one.
   const names = ["DNS:localhost", ...(address === undefined ? [] : [`IP:${address}`])];
-  const certified = authority.certify("server", names);
+  certify("server", "authority", ` -addext subjectAltName=${names.join()}`);
   server = opened.use(
     await startPostgres({
       settings: {
@@ -94,9 +67,8 @@ beforeAll(async () => {
         "host all all all trust",
       ],
       prepare: (dataFolder) => {
-        copyFileSync(certified.certificate, join(dataFolder, "server.pem"));
-        copyFileSync(certified.key, join(dataFolder, "server.key"));
-        copyFileSync(authority.certificate, join(dataFolder, "authority.pem"));
+        for (const file of ["server.pem", "server.key", "authority.pem"])
+          copyFileSync(fileOf(file), join(dataFolder, file));
       },
     }),
   );
@@ -105,112 +77,109 @@ beforeAll(async () => {
 });
 afterAll(() => opened.disposeAsync());
 
-const urlOf = (
+/** A parameter that is empty is not given. */
+function urlOf(
   parameters: Readonly<Record<string, string>>,
   { user = "postgres", host = "localhost", port = server.port } = {},
-): string =>
-  `postgres://${user}@${host}:${port}/postgres?${new URLSearchParams({ ...parameters, application_name: "tls" }).toString()}`;
+): string {
+  const given = Object.entries(parameters).filter(([, value]) => value !== "");
+  const query = new URLSearchParams([...given, ["application_name", "tls"]]);
+  return `postgres://${user}@${host}:${port}/postgres?${query.toString()}`;
+}
 
 /** Opens a store there and writes. Whether by TLS, the server has to know. */
 async function isEncrypted(url: string, on = server): Promise<boolean> {
-  const store = await openStore(url, config);
-  try {
-    await store.probe();
-    const rows = await on.run<{ ssl: boolean }>(
-      "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'",
-    );
-    expect(rows.length).toBeGreaterThan(0);
-    return rows.every(({ ssl }) => ssl);
-  } finally {
-    await store.close();
-  }
+  await using stack = new AsyncDisposableStack();
+  const store = stack.adopt(await openStore(url, config), (one) => one.close());
+  await store.probe();
+  const rows = await on.run<{ ssl: boolean }>(
+    "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'",
+  );
+  expect(rows.length).toBeGreaterThan(0);
+  return rows.every(({ ssl }) => ssl);
 }
 
 /** The sentence, which comes at once. */
-async function refusalOf(url: string): Promise<string> {
+async function refusalOf(
+  url: string,
+  form = /^postgres:\/\/[^ ]+ cannot be opened: .+\.$/,
+): Promise<string> {
   const error = await rejectionOf(openStore(url, config));
   expect(error).toBeInstanceOf(StoreOpenError);
   const { message } = error as StoreOpenError;
-  expect(message).toMatch(/^postgres:\/\/[^ ]+ cannot be opened: .+\.$/);
+  expect(message).toMatch(form);
   return message;
 }
 
 const UNTRUSTED = /certificate|self.signed|issuer|verif/i;
 
 describe.skipIf(!hasOpenssl)("a server with TLS", () => {
-  type Root = "authority" | "stranger" | undefined;
-  const cases: [sslmode: string, Root, host: string | undefined, boolean | RegExp][] = [
-    ["disable", undefined, "localhost", false],
-    ["prefer", undefined, "localhost", true],
-    ["require", undefined, "localhost", true],
-    ["", undefined, "localhost", true],
+  const cases: [sslmode: string, root: string, host: string | undefined, boolean | RegExp][] = [
+    ["disable", "", "localhost", false],
+    ["prefer", "", "localhost", true],
+    ["require", "", "localhost", true],
+    ["", "", "localhost", true],
     ["require", "authority", "localhost", true],
     ["verify-ca", "authority", "localhost", true],
     ["verify-full", "authority", "localhost", true],
     ["require", "stranger", "localhost", UNTRUSTED],
     ["verify-ca", "stranger", "localhost", UNTRUSTED],
     ["verify-full", "stranger", "localhost", UNTRUSTED],
-    ["verify-ca", undefined, "localhost", UNTRUSTED],
-    ["verify-full", undefined, "localhost", UNTRUSTED],
+    ["verify-ca", "", "localhost", UNTRUSTED],
+    ["verify-full", "", "localhost", UNTRUSTED],
     // Its certificate lacks this name.
     ["require", "authority", "127.0.0.1", true],
     ["verify-ca", "authority", "127.0.0.1", true],
     ["verify-full", "authority", "127.0.0.1", /127\.0\.0\.1.*(altname|host|match|identity|valid)/i],
     // On another machine it is verified unless that is turned off.
-    ["", undefined, address, UNTRUSTED],
+    ["", "", address, UNTRUSTED],
     ["", "authority", address, true],
     ["", "stranger", address, UNTRUSTED],
-    ["disable", undefined, address, false],
+    ["disable", "", address, false],
   ];
+
+  async function expectOutcome(url: string, expected: boolean | RegExp): Promise<void> {
+    if (typeof expected === "boolean") expect(await isEncrypted(url)).toBe(expected);
+    else expect(await refusalOf(url)).toMatch(expected);
+  }
 
   test.each(cases.filter(([, , host]) => host !== undefined))(
     "sslmode=%s with the root of %p at %s: encrypted or refused: %p",
-    async (sslmode, root, host, expected) => {
-      const { certificate = "" } = (root && { authority, stranger }[root]) ?? {};
-      const parameters = {
-        ...(sslmode === "" ? {} : { sslmode }),
-        ...(root === undefined ? {} : { sslrootcert: certificate }),
-      };
-      const url = urlOf(parameters, { host: host ?? "" });
-      if (typeof expected === "boolean") expect(await isEncrypted(url)).toBe(expected);
-      else expect(await refusalOf(url)).toMatch(expected);
+    (sslmode, root, host, expected) => {
+      const sslrootcert = root && fileOf(`${root}.pem`);
+      return expectOutcome(urlOf({ sslmode, sslrootcert }, { host: host ?? "" }), expected);
     },
   );
 
-  test("that lets only TLS in: reached by default, and not without it", async () => {
-    expect(await isEncrypted(urlOf({}, { user: "encrypted" }))).toBe(true);
-    expect(await refusalOf(urlOf({ sslmode: "disable" }, { user: "encrypted" }))).toMatch(
-      /pg_hba|no encryption/,
-    );
-  });
+  const certified = (name: string): Readonly<Record<string, string>> =>
+    name === "" ? {} : { sslcert: fileOf(`${name}.pem`), sslkey: fileOf(`${name}.key`) };
 
-  test("that asks for a certificate lets in whose name is in it, and nobody else", async () => {
-    const user = "keeper";
-    const certified = { sslcert: keeper.certificate, sslkey: keeper.key };
-    expect(await isEncrypted(urlOf({ sslmode: "require", ...certified }, { user }))).toBe(true);
-    expect(await refusalOf(urlOf({ sslmode: "require" }, { user }))).toMatch(/certificate/);
-    for (const [{ certificate, key }, says] of [
-      [authority.certify("another"), /certificate authentication failed/],
-      [stranger.certify("forged"), /UNKNOWN_CA/i],
-    ] as const) {
-      const wrong = { sslmode: "require", sslcert: certificate, sslkey: key };
-      expect(await refusalOf(urlOf(wrong, { user }))).toMatch(says);
-    }
-  });
+  test.each<[user: string, sslmode: string, certificate: string, expected: boolean | RegExp]>([
+    // Only by TLS.
+    ["encrypted", "", "", true],
+    ["encrypted", "disable", "", /pg_hba|no encryption/],
+    // Only by a certificate with that name in it.
+    ["keeper", "require", "keeper", true],
+    ["keeper", "require", "", /certificate/],
+    ["keeper", "require", "another", /certificate authentication failed/],
+    ["keeper", "require", "forged", /UNKNOWN_CA/i],
+  ])(
+    "that lets %s in on a condition: sslmode=%s, the certificate of %p: encrypted or refused: %p",
+    (user, sslmode, certificate, expected) =>
+      expectOutcome(urlOf({ sslmode, ...certified(certificate) }, { user }), expected),
+  );
 
   test.each(["sslrootcert", "sslcert", "sslkey"])("%s that is not there is named", async (name) => {
-    const given = { sslcert: keeper.certificate, sslkey: keeper.key };
-    const url = urlOf({ sslmode: "require", ...given, [name]: "/nowhere/at-all.pem" });
-    const error = await rejectionOf(openStore(url, config));
-    expect(error).toBeInstanceOf(StoreOpenError);
-    expect((error as StoreOpenError).message).toStartWith(`${name}: /nowhere/at-all.pem cannot be`);
+    const wrong = { ...certified("keeper"), [name]: "/nowhere/at-all.pem" };
+    const url = urlOf({ sslmode: "require", ...wrong });
+    await refusalOf(url, new RegExp(`^${name}: /nowhere/at-all\\.pem cannot be`));
   });
 });
 
 describe("a server without TLS", () => {
   test.each(["disable", "prefer", ""])("sslmode=%s: used as it is", async (sslmode) => {
     const plain = await sharedPostgres();
-    const url = urlOf(sslmode === "" ? {} : { sslmode }, { host: "127.0.0.1", port: plain.port });
+    const url = urlOf({ sslmode }, { host: "127.0.0.1", port: plain.port });
     expect(await isEncrypted(url, plain)).toBe(false);
   });
 
@@ -232,8 +201,7 @@ describe("a server without TLS", () => {
         },
       },
     });
-    const parameters: Record<string, string> = sslmode === "" ? {} : { sslmode };
-    expect(await refusalOf(urlOf(parameters, { host, port: listener.port }))).toMatch(/TLS|SSL/);
+    expect(await refusalOf(urlOf({ sslmode }, { host, port: listener.port }))).toMatch(/TLS|SSL/);
     // The question for TLS, and nothing of who asks.
     expect(received).toBe(8);
   });

@@ -8,6 +8,7 @@ import type { SchemaChange } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { listStatements, steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
+import { everything } from "../support/plants.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
 
 const { config } = resolveConfig({}, {});
@@ -38,31 +39,21 @@ describe.each(versions)("a database of schema %d", (version) => {
     await using database = await createTestDatabase();
     await database.run(readStatements(version) + STORED);
     const changes: SchemaChange[] = [];
-    const store = await openStore(database.url, config, (change) => changes.push(change));
-    try {
-      expect(changes.map(({ from, to }) => [from, to])).toEqual(
-        version === steps.length ? [] : [[version, steps.length]],
-      );
-      expect(await store.createPlant({ id: 2n, name: "Fern", tag: "shade" })).toBe("created");
-      const { plants } = await store.listPlants({
-        after: undefined,
-        limit: 10,
-        tag: undefined,
-        name: undefined,
-        order: "asc",
-      });
-      expect(plants.map(({ id, name, tag }) => [id, name, tag])).toEqual([
-        [-(2n ** 63n), "", ""],
-        [2n, "Fern", "shade"],
-        [2n ** 63n - 1n, "Größte 🌱", undefined],
-      ]);
-      const token = await store.findToken(HASH);
-      expect(token?.name).toBe("till");
-    } finally {
-      await store.close();
-    }
-    expect(await runCommand(["check"], { DATABASE_URL: database.url })).toMatchObject({
-      exitCode: 0,
-    });
+    await using opened = new AsyncDisposableStack();
+    const opening = openStore(database.url, config, (change) => changes.push(change));
+    const store = opened.adopt(await opening, (one) => one.close());
+    expect(changes.map(({ from, to }) => [from, to])).toEqual(
+      version === steps.length ? [] : [[version, steps.length]],
+    );
+    expect(await store.createPlant({ id: 2n, name: "Fern", tag: "shade" })).toBe("created");
+    const { plants } = await store.listPlants(everything);
+    expect(plants.map(({ id, name, tag }) => [id, name, tag])).toEqual([
+      [-(2n ** 63n), "", ""],
+      [2n, "Fern", "shade"],
+      [2n ** 63n - 1n, "Größte 🌱", undefined],
+    ]);
+    expect((await store.findToken(HASH))?.name).toBe("till");
+    const checked = await runCommand(["check"], { DATABASE_URL: database.url });
+    expect(checked.exitCode).toBe(0);
   });
 });

@@ -58,17 +58,14 @@ const good: [url: string, Partial<Target>][] = [
   ["postgres://ada@db?sslrootcert=/etc/ca.pem", { rootCertificate: "/etc/ca.pem" }],
   ["postgres://ada@db?sslcert=a%20b.pem&sslkey=/k", { certificate: "a b.pem", key: "/k" }],
   ["postgres://ada@db?application_name=north%201", { applicationName: "north 1" }],
-  ...[1, 9, 10, 59, 60].map((seconds): [string, Partial<Target>] => [
+  ...["1", "9", "10", "59", "60", "007"].map((seconds): [string, Partial<Target>] => [
     `postgres://ada@db?connect_timeout=${seconds}`,
-    { connectSeconds: seconds },
+    { connectSeconds: Number(seconds) },
   ]),
-  ["postgres://ada@db?connect_timeout=007", { connectSeconds: 7 }],
   ["postgres://ada@db?prepare=true", { prepare: true }],
   ["postgres://ada@db?prepare=false", { prepare: false }],
-  ...["read-write", "primary"].map((attributes): [string, Partial<Target>] => [
-    `postgres://ada@db?target_session_attrs=${attributes}`,
-    {},
-  ]),
+  ["postgres://ada@db?target_session_attrs=read-write", {}],
+  ["postgres://ada@db?target_session_attrs=primary", {}],
 ];
 
 /** Behind `postgres://`, by what is said of them. */
@@ -137,19 +134,15 @@ test.each(["a.db", "/a/b.db", "a///b.db"])("sqlite:%s is that path", (path) => {
 });
 
 describe("a host", () => {
-  test.each([
-    ["localhost", true],
-    ["127.0.0.1", true],
-    ["127.8.9.1", true],
-    ["::1", true],
-    ["/var/run/postgresql", true],
-    ["127.0.0.1.example", false],
-    ["localhost.example", false],
-    ["mylocalhost", false],
-    ["10.0.0.1", false],
-    ["::2", false],
-    ["db", false],
-  ])("%s is on this machine: %p", (name, is) => expect(isLocal({ name, port: 5432 })).toBe(is));
+  test.each(["localhost", "127.0.0.1", "127.8.9.1", "::1", "/var/run/postgresql"])(
+    "%s is on this machine",
+    (name) => expect(isLocal({ name, port: 5432 })).toBe(true),
+  );
+
+  test.each(["127.0.0.1.example", "localhost.example", "mylocalhost", "10.0.0.1", "::2", "db"])(
+    "%s is elsewhere",
+    (name) => expect(isLocal({ name, port: 5432 })).toBe(false),
+  );
 
   test("that is a folder has a socket by its port", () => {
     expect(findSocketPath({ name: "/run/pg", port: 6543 })).toBe("/run/pg/.s.PGSQL.6543");
@@ -160,41 +153,29 @@ describe("a host", () => {
 describe("a URL that is shown", () => {
   test.each([
     ["postgres://ada:secret@db:5432/plants", "postgres://ada:********@db:5432/plants"],
-    [
-      "postgresql://ada:secret@one,two/plants?sslmode=require",
-      "postgresql://ada:********@one,two/plants?sslmode=require",
-    ],
+    ["postgresql://ada:secret@a,b?prepare=true", "postgresql://ada:********@a,b?prepare=true"],
     ["postgres://ada:se:secret@db", "postgres://ada:********@db"],
-    ["postgres://ada@db/plants", "postgres://ada@db/plants"],
-    ["postgres://ada@[::1]:5432/plants", "postgres://ada@[::1]:5432/plants"],
-    ["sqlite:./plants.db", "sqlite:./plants.db"],
-    [
-      "postgres://ada@db?application_name=a://b:c@d",
-      "postgres://ada@db?application_name=a://b:c@d",
-    ],
     [" postgres://ada:secret@db", "********"],
   ])("%s as %s", (url, shown) => expect(maskStoreUrl(url)).toBe(shown));
 
   test.each([
+    "postgres://ada@db/plants",
+    "postgres://ada@[::1]:5432/plants",
+    "sqlite:./plants.db",
+    "postgres://ada@db?application_name=a://b:c@d",
+  ])("%s as it is", (url) => expect(maskStoreUrl(url)).toBe(url));
+
+  const malformed =
+    "postgres://ada:sec@secret@db postgres://ada:1/secret@db postgres://ada:1?secret@db postgres://ada:1#secret@db " +
+    "postgres://ada:secret postgres://ada:secret/plants ada:secret@db/plants postgres:ada:secret@db postgres:/ada:secret@db " +
+    'POSTGRES://ada:secret@db "postgres://ada:secret@db" postgresql+asyncpg://ada:secret@db mysql2://ada:secret@db ' +
+    "jdbc:postgresql://db/plants?user=ada&password=secret postgres://db/plants?PASSWORD=secret&user=ada " +
+    "postgres://db/plants?sslpassword=secret";
+  test.each([
     ...bad.map(([url]) => url),
-    "postgres://ada:sec@secret@db",
-    "postgres://ada:1/secret@db",
-    "postgres://ada:1?secret@db",
-    "postgres://ada:1#secret@db",
+    ...malformed.split(" "),
     "postgres://ada:1\nsecret@db",
-    "postgres://ada:secret",
-    "postgres://ada:secret/plants",
-    "ada:secret@db/plants",
-    "postgres:ada:secret@db",
-    "postgres:/ada:secret@db",
-    "POSTGRES://ada:secret@db",
     " postgres://ada:secret@db",
-    '"postgres://ada:secret@db"',
-    "postgresql+asyncpg://ada:secret@db",
-    "mysql2://ada:secret@db",
-    "jdbc:postgresql://db/plants?user=ada&password=secret",
-    "postgres://db/plants?PASSWORD=secret&user=ada",
-    "postgres://db/plants?sslpassword=secret",
     "host=db user=ada password=secret dbname=plants",
   ])("%j without its secret, however malformed", (url) => {
     expect(maskStoreUrl(url)).not.toContain("secret");

@@ -28,21 +28,18 @@ export class Callers implements AsyncDisposable {
   }
 
   private async work(): Promise<void> {
+    const { client } = this;
     while (!this.isOver) {
       const id = this.nextId++;
       try {
-        await this.live(id);
+        await client.create({ id, name: "new" });
+        const { etag } = await client.get(id);
+        const replaced = await client.replace({ id, name: "replaced" }, { ifMatch: etag });
+        await client.remove(id, { ifMatch: replaced.etag });
+        this.calls += 4;
       } catch (error) {
         this.errors.push(`a call for ${id} failed: ${(error as Error).message}`);
       }
     }
-  }
-
-  private async live(id: bigint): Promise<void> {
-    await this.client.create({ id, name: "new" });
-    const { etag } = await this.client.get(id);
-    const replaced = await this.client.replace({ id, name: "replaced" }, { ifMatch: etag });
-    await this.client.remove(id, { ifMatch: replaced.etag });
-    this.calls += 4;
   }
 }

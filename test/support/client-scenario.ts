@@ -74,11 +74,8 @@ export async function useClient(
   check("listPage", page, { plants: [plantAt(1n), plantAt(2n)], next: FIRST + 2n });
   const named = [249n, ...Array.from({ length: 10 }, (_, index) => 2_490n + BigInt(index))];
   const found = await idsOf(client.list({ name: "PLANT 249" }));
-  check(
-    "list",
-    found,
-    named.map((index) => FIRST + index),
-  );
+  const indexes = found.map((id) => id - FIRST);
+  check("list", indexes, named);
   const last = FIRST + 2_499n;
   check("resumed list", await idsOf(client.list({ after: last - 2n })), [last - 1n, last]);
   check("resumed export", await idsOf(client.export({ after: last - 1n })), [last]);
@@ -96,16 +93,13 @@ export async function useClient(
   check("countPlants", count, { count: 154, exact: true });
 
   const changes = await collect(client.changes({ id: FIRST }));
-  check(
-    "changes",
-    changes.map(({ type, id, before }) => [type, id, before?.name]),
-    [
-      ["created", FIRST, undefined],
-      ["replaced", FIRST, rose.name],
-      ["removed", FIRST, "Rosa"],
-      ["created", FIRST, undefined],
-    ],
-  );
+  const history = changes.map(({ type, id, before }) => [type, id, before?.name ?? ""]);
+  check("changes", history, [
+    ["created", FIRST, ""],
+    ["replaced", FIRST, rose.name],
+    ["removed", FIRST, "Rosa"],
+    ["created", FIRST, ""],
+  ]);
   const types = ["removed"] as const;
   // A page may end early, and say so.
   let removals = await client.listChangePage({ types });
@@ -144,11 +138,8 @@ export async function useClient(
   await refuses(client.createToken({ name: "till", scopes }), 409, "token_name_taken");
   await client.revokeToken(made.id);
   const tokens = await collect(client.listTokens());
-  check(
-    "listTokens",
-    tokens.map(({ name, revoked }) => [name, revoked !== null]),
-    [["till", true]],
-  );
+  const revoked = tokens.map((one) => [one.name, one.revoked !== null]);
+  check("listTokens", revoked, [["till", true]]);
   check("listTokenPage", await client.listTokenPage({ after: made.id, limit: 1 }), { tokens: [] });
 
   const hook = await client.addWebhook({ url: "https://shop.invalid/plants", types });

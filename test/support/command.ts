@@ -34,29 +34,16 @@ export async function runCommand(
   env: Readonly<Record<string, string>> = {},
   { stdin = null as Blob | null, wrapper = [] as readonly string[], cwd = process.cwd() } = {},
 ): Promise<Finished> {
-  const child = Bun.spawn([...wrapper, ...commandOf(env), ...args], {
-    cwd,
-    env: environment(env),
-    stdin,
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  return finish(child);
+  const command = [...wrapper, ...commandOf(env), ...args];
+  return finish(Bun.spawn(command, { cwd, env: environment(env), stdin, ...piped }));
 }
 
-interface Running {
-  readonly stdout: ReadableStream<Uint8Array>;
-  readonly stderr: ReadableStream<Uint8Array>;
-  readonly exited: Promise<number>;
-}
+const piped = { stdout: "pipe", stderr: "pipe" } as const;
 
-async function finish(child: Running): Promise<Finished> {
-  const [stdout, stderr, exitCode] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-    child.exited,
-  ]);
-  return { exitCode, stdout, stderr };
+async function finish(child: Bun.ReadableSubprocess): Promise<Finished> {
+  const { stdout, stderr, exited } = child;
+  const [out, error, exitCode] = await Promise.all([stdout.text(), stderr.text(), exited]);
+  return { exitCode, stdout: out, stderr: error };
 }
 
 /** The line that the service prints to standard output when it listens. */
@@ -67,36 +54,29 @@ interface StartLine {
   readonly [fact: string]: unknown;
 }
 
-export interface ServiceProcess extends AsyncDisposable {
-  readonly pid: number;
-  readonly started: StartLine;
-  readonly kill: (signal: NodeJS.Signals) => void;
-  readonly exited: Promise<number>;
-  /** Everything on standard error; resolves when the process is gone. */
-  readonly stderr: Promise<string>;
-}
+export type ServiceProcess = Awaited<ReturnType<typeof spawnService>>;
 
 /** Starts `plantstore serve` and waits until it listens. `wrapper` is a command to run it under. */
 export async function spawnService(
   env: Readonly<Record<string, string>>,
   wrapper: readonly string[] = [],
-): Promise<ServiceProcess> {
+) {
   const child = Bun.spawn([...wrapper, ...commandOf(env), "serve"], {
     env: environment({ PORT: "0", ...env }),
-    stdout: "pipe",
-    stderr: "pipe",
+    ...piped,
   });
-  const stderr = new Response(child.stderr).text();
+  const stderr = child.stderr.text();
   const firstLine = await readLine(child.stdout);
   if (firstLine === undefined)
     throw new Error(`the service did not start (exit ${await child.exited}): ${await stderr}`);
   return {
     pid: child.pid,
     started: JSON.parse(firstLine) as StartLine,
-    kill: (signal) => child.kill(signal),
+    kill: (signal: NodeJS.Signals) => child.kill(signal),
     exited: child.exited,
+    /** Everything on standard error; resolves when the process is gone. */
     stderr,
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       child.kill("SIGKILL");
       await child.exited;
     },
@@ -113,45 +93,33 @@ async function readLine(stream: ReadableStream<Uint8Array>): Promise<string | un
   return undefined;
 }
 
-export interface RunningCommand {
-  readonly pid: number;
-  /** Resolves when it has been handed over. */
-  readonly write: (text: string | Uint8Array) => Promise<void>;
-  readonly end: () => Promise<void>;
-  readonly kill: (signal: NodeJS.Signals) => void;
-  /** What it has said so far. */
-  readonly stderr: () => string;
-  readonly finished: Promise<Finished>;
-}
-
-export function startCommand(
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): RunningCommand {
+export function startCommand(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
   const child = Bun.spawn([...commandOf(env), ...args], {
     env: environment(env),
     stdin: "pipe",
-    stdout: "pipe",
-    stderr: "pipe",
+    ...piped,
   });
-  const [watched, whole] = child.stderr.tee();
   const decoder = new TextDecoder();
-  let said = "";
-  void (async () => {
-    for await (const bytes of watched) said += decoder.decode(bytes, { stream: true });
-  })();
+  let stderr = "";
+  const watch = async (): Promise<Finished> => {
+    const output = child.stdout.text();
+    for await (const bytes of child.stderr) stderr += decoder.decode(bytes, { stream: true });
+    return { exitCode: await child.exited, stdout: await output, stderr };
+  };
   return {
     pid: child.pid,
-    stderr: () => said,
-    write: async (text) => {
+    /** What it has said so far. */
+    stderr: () => stderr,
+    /** Resolves when it has been handed over. */
+    write: async (text: string | Uint8Array): Promise<void> => {
       await child.stdin.write(text);
       await child.stdin.flush();
     },
-    end: async () => {
+    end: async (): Promise<void> => {
       await child.stdin.end();
     },
-    kill: (signal) => child.kill(signal),
-    finished: finish({ stdout: child.stdout, stderr: whole, exited: child.exited }),
+    kill: (signal: NodeJS.Signals) => child.kill(signal),
+    finished: watch(),
   };
 }
 
@@ -184,13 +152,6 @@ export async function runOnTerminal(
 export const runScript = (
   script: string,
   env: Readonly<Record<string, string>>,
-  cwd?: string,
+  cwd = process.cwd(),
 ): Promise<Finished> =>
-  finish(
-    Bun.spawn(["bash", "-c", script, launcher], {
-      ...(cwd === undefined ? {} : { cwd }),
-      env: environment(env),
-      stdout: "pipe",
-      stderr: "pipe",
-    }),
-  );
+  finish(Bun.spawn(["bash", "-c", script, launcher], { cwd, env: environment(env), ...piped }));

@@ -2,18 +2,17 @@
 
 import { SQL } from "bun";
 import { Database } from "bun:sqlite";
-import { resolveConfig } from "../../src/config.ts";
+import { type Config, resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
-import type { Store, StoreLimits } from "../../src/domain/store.ts";
+import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
 import { createTestSchema, sharedPostgres } from "./postgres-server.ts";
-import { findPlant, readPlants } from "./stores.ts";
+import { alter, findPlant, readPlants } from "./stores.ts";
 import { until } from "./until.ts";
 
-const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
 /** A server of the tester's own, in place of the one that comes with npm. Each test makes a database there. */
 const URL_VARIABLE = "PLANTSTORE_TEST_URL";
 const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
@@ -21,7 +20,9 @@ const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
 export type Engine = (typeof engines)[number];
 
 /** Over which engine the tests run. */
-export const engine: Engine = parseEngine(process.env[ENGINE_VARIABLE] ?? "sqlite");
+export const engine: Engine = (process.env["PLANTSTORE_TEST_ENGINE"] ?? "sqlite") as Engine;
+if (!engines.includes(engine))
+  throw new Error(`PLANTSTORE_TEST_ENGINE is none of ${engines.join()}`);
 
 /** How a write is refused that others hold up for too long. A server has begun with it by then, and may yet end it. */
 export const heldUp: ErrorName = engine === "sqlite" ? "store_busy" : "store_unavailable";
@@ -48,17 +49,8 @@ interface HeldWrites extends AsyncDisposable {
   readonly release: () => Promise<void>;
 }
 
-export function openTestDatabase(on: Engine = engine): Promise<TestDatabase> {
-  return on === "sqlite"
-    ? Promise.resolve(openSqliteDatabase())
-    : openPostgresDatabase({ serializable: on === "postgres-serializable" });
-}
-
-function parseEngine(text: string): Engine {
-  const found = engines.find((name) => name === text);
-  if (found === undefined)
-    throw new Error(`${ENGINE_VARIABLE}: expected ${engines.join(", ")}; got "${text}"`);
-  return found;
+export async function openTestDatabase(on: Engine = engine): Promise<TestDatabase> {
+  return on === "sqlite" ? openSqliteDatabase() : openPostgresDatabase(on);
 }
 
 /** Nothing stays open between two calls: a connection that outlives a crash would spare the next store its recovery. */
@@ -84,12 +76,9 @@ function openSqliteDatabase(): TestDatabase {
   };
 }
 
-function run(path: string, statement: string): void {
-  using db = new Database(path, { readwrite: true, create: false });
-  // Only what is sent to the service has to be durable, and not what a test undoes between two runs.
-  db.run("PRAGMA synchronous = OFF");
-  db.run(statement);
-}
+/** Only what is sent to the service has to be durable, and not what a test undoes between two runs. */
+const run = (path: string, statement: string): void =>
+  alter(path, "PRAGMA synchronous = OFF", statement);
 
 function lockFile(path: string): HeldWrites {
   const holder = new Database(path, { readwrite: true, create: false });
@@ -100,13 +89,12 @@ function lockFile(path: string): HeldWrites {
   return { release, [Symbol.asyncDispose]: release };
 }
 
-async function openPostgresDatabase(options: {
-  readonly serializable: boolean;
-}): Promise<TestDatabase> {
+async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
   const serverUrl = process.env[URL_VARIABLE];
+  const isolation = on === "postgres-serializable" ? "serializable" : "read committed";
   const database =
     serverUrl === undefined
-      ? await createTestSchema(await sharedPostgres(), options)
+      ? await createTestSchema(await sharedPostgres(), isolation)
       : await createDatabaseOn(serverUrl);
   const { url } = database;
   const db = connect(url);
@@ -118,10 +106,8 @@ async function openPostgresDatabase(options: {
     readPlants: async () => [
       ...(await db<StoredPlant[]>`SELECT id, name, tag FROM plants ORDER BY id`),
     ],
-    findPlant: async (id) => {
-      const [row] = await db<StoredPlant[]>`SELECT id, name, tag FROM plants WHERE id = ${id}`;
-      return row;
-    },
+    findPlant: async (id) =>
+      (await db<StoredPlant[]>`SELECT id, name, tag FROM plants WHERE id = ${id}`)[0],
     run: async (statement) => void (await db.unsafe(statement)),
     failPlantsNamed: async (name) =>
       void (await db.unsafe(
@@ -178,7 +164,7 @@ export type TestStore = Store & AsyncDisposable & { readonly database: TestDatab
 
 /** A store in that database, or in one of its own. Gone with the test. */
 export async function openTestStore(
-  limits: Partial<StoreLimits> = {},
+  limits: Partial<Config> = {},
   given?: TestDatabase,
 ): Promise<TestStore> {
   const database = given ?? (await openTestDatabase());

@@ -46,15 +46,12 @@ export class EventReader implements AsyncDisposable {
       }
       const block = this.text.slice(0, end);
       this.text = this.text.slice(end + 2);
-      const fields = new Map<string, string>();
-      for (const line of block.split("\n")) {
-        if (line.startsWith(":")) this.comments++;
-        else fields.set(line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2));
-      }
-      this.lastEventId = fields.get("id") ?? this.lastEventId;
-      const data = fields.get("data");
-      if (data !== undefined)
-        return { id: this.lastEventId, event: fields.get("event") ?? "message", data };
+      this.comments += block.match(/^:/gm)?.length ?? 0;
+      const [id, data, event = "message"] = ["id", "data", "event"].map(
+        (name) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1],
+      );
+      this.lastEventId = id ?? this.lastEventId;
+      if (data !== undefined) return { id: this.lastEventId, event, data };
     }
   }
 

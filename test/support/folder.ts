@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Finished, runCommand } from "./command.ts";
+import { runCommand } from "./command.ts";
 
 export interface TemporaryFolder extends Disposable {
   readonly path: string;
@@ -14,23 +14,18 @@ export function makeTemporaryFolder(): TemporaryFolder {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-export interface Workplace extends TemporaryFolder {
-  readonly file: (name: string) => string;
-  /** Where the store is. The first command that opens it makes it. */
-  readonly store: string;
-  /** What makes it the store of a command. */
-  readonly env: Readonly<Record<string, string>>;
-  /** A command on the store, in the folder: names of its files are paths. */
-  readonly run: (...args: readonly string[]) => Promise<Finished>;
-}
+export type Workplace = ReturnType<typeof makeWorkplace>;
 
 /** With these files, by name. */
-export function makeWorkplace(files: Readonly<Record<string, string>> = {}): Workplace {
+export function makeWorkplace(files: Readonly<Record<string, string>> = {}) {
   const folder = makeTemporaryFolder();
   const file = (name: string): string => `${folder.path}/${name}`;
   for (const [name, text] of Object.entries(files)) writeFileSync(file(name), text);
+  /** The first command that opens it makes it. */
   const store = file("plants.db");
+  /** What makes it the store of a command. */
   const env = { DATABASE_URL: `sqlite:${store}` };
+  /** A command on the store, in the folder: names of its files are paths. */
   const run = (...args: readonly string[]) => runCommand(args, env, { cwd: folder.path });
   return { ...folder, file, store, env, run };
 }
@@ -39,8 +34,4 @@ export function makeWorkplace(files: Readonly<Record<string, string>> = {}): Wor
 export const lines = (first: number, count: number): string =>
   Array.from({ length: count }, (_, index) => `{"id":${first + index},"name":"p"}\n`).join("");
 
-export const parseLines = (text: string): unknown[] =>
-  text
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line) as unknown);
+export const parseLines = (text: string): unknown[] => Bun.JSONL.parse(text);

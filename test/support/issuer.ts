@@ -4,37 +4,19 @@ import { exportJWK, generateKeyPair, type JWK, type JWTHeaderParameters, SignJWT
 
 export const AUDIENCE = "https://plants.example";
 
-export interface SigningKey {
-  readonly alg: string;
-  readonly privateKey: CryptoKey;
-  readonly publicJwk: JWK;
-}
-
-export async function makeKey(kid: string, alg = "ES256"): Promise<SigningKey> {
+export async function makeKey(kid: string, alg = "ES256") {
   const { privateKey, publicKey } = await generateKeyPair(alg, { extractable: true });
-  return { alg, privateKey, publicJwk: { ...(await exportJWK(publicKey)), kid, alg, use: "sig" } };
+  const publicJwk: JWK = { ...(await exportJWK(publicKey)), kid, alg, use: "sig" };
+  return { alg, privateKey, publicJwk };
 }
 
-export interface Issuer extends AsyncDisposable {
-  readonly url: string;
-  /** What its documents are; a Response, or a promise of one, replaces a document. */
-  readonly documents: { discovery: unknown; keys: unknown };
-  /** The paths of the requests that it got. */
-  readonly asked: string[];
-  readonly key: SigningKey;
-  /** For a service of a test. */
-  readonly settings: Readonly<Record<string, string>>;
-  /** A token with sound claims, except for those given; undefined leaves one out. */
-  readonly sign: (
-    claims?: Readonly<Record<string, unknown>>,
-    header?: Readonly<Record<string, unknown>>,
-    key?: SigningKey,
-  ) => Promise<string>;
-}
+export type Issuer = Awaited<ReturnType<typeof startIssuer>>;
+
+type Members = Readonly<Record<string, unknown>>;
 
 export const secondsFromNow = (seconds: number): number => Math.floor(Date.now() / 1000) + seconds;
 
-export async function startIssuer(port = 0): Promise<Issuer> {
+export async function startIssuer(port = 0) {
   const key = await makeKey("first");
   const asked: string[] = [];
   const server = Bun.serve({
@@ -50,17 +32,20 @@ export async function startIssuer(port = 0): Promise<Issuer> {
     },
   });
   const url = `http://127.0.0.1:${server.port}`;
-  const documents: Issuer["documents"] = {
+  /** What its documents are; a Response, or a promise of one, replaces a document. */
+  const documents: { discovery: unknown; keys: unknown } = {
     discovery: { issuer: url, jwks_uri: `${url}/keys` },
     keys: { keys: [key.publicJwk] },
   };
   return {
     url,
     documents,
+    /** The paths of the requests that it got. */
     asked,
     key,
     settings: { PLANTSTORE_JWT_ISSUER: url, PLANTSTORE_JWT_AUDIENCE: AUDIENCE },
-    sign: (claims, header, signingKey = key) => {
+    /** A token with sound claims, except for those given; undefined leaves one out. */
+    sign: (claims: Members = {}, header: Members = {}, signingKey = key): Promise<string> => {
       const { alg, privateKey, publicJwk } = signingKey;
       const payload = {
         iss: url,

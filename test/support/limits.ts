@@ -11,16 +11,13 @@ export const limits = (given: Partial<Config>): Record<string, string> => ({
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-const STEP_VARIABLE = "TEST_STEP";
+export const STEP_VARIABLE = "TEST_STEP";
 
 /** One more step of the schema, for a command alone: the threads of a service do not have it. */
 export const FURTHER_STEP = { [STEP_VARIABLE]: "CREATE TABLE IF NOT EXISTS shelves (id int)" };
 
 export const hasLimits = (environment: Environment): boolean =>
   VARIABLE in environment || STEP_VARIABLE in environment;
-
-export const readStep = (environment: Environment): string | undefined =>
-  environment[STEP_VARIABLE];
 
 /** Deadlines that a busy machine keeps too. A test about a deadline has its own. */
 const patient = { queueSecondsMax: 30, statementSecondsMax: 15, countSecondsMax: 60 };

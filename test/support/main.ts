@@ -3,10 +3,10 @@
 import { injected } from "../../src/cli/program.ts";
 import { steps } from "../../src/store/postgres/schema.ts";
 import { migrations } from "../../src/store/sqlite/database.ts";
-import { readLimits, readStep } from "./limits.ts";
+import { readLimits, STEP_VARIABLE } from "./limits.ts";
 
 Object.assign(injected, readLimits(process.env));
-const step = readStep(process.env);
+const step = process.env[STEP_VARIABLE];
 if (step !== undefined) {
   (migrations as string[]).push(step);
   (steps as string[][]).push([step]);

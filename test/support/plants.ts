@@ -3,7 +3,7 @@
 import { type Change, findChanges } from "../../client/changes.ts";
 import type { ChangePage } from "../../src/domain/change.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { createPage, type PlantPage } from "../../src/domain/page.ts";
+import { createPage, type PlantPage, type PlantQuery } from "../../src/domain/page.ts";
 import type { ListedPlant, Plant } from "../../src/domain/plant.ts";
 
 export interface StoredPlant {
@@ -11,6 +11,15 @@ export interface StoredPlant {
   readonly name: string;
   readonly tag: string | null;
 }
+
+/** The first page of all plants. */
+export const everything: PlantQuery = {
+  after: undefined,
+  limit: 1_000,
+  tag: undefined,
+  name: undefined,
+  order: "asc",
+};
 
 /** The changes of a page, as a client reads them. */
 export const changesIn = ({ changes }: Pick<ChangePage, "changes">): Change[] =>

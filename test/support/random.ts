@@ -3,21 +3,12 @@
 const SEED_VARIABLE = "PLANTSTORE_TEST_SEED";
 
 /** A new one for each run, unless the environment gives it. */
-export const seed: number = Number(
-  process.env[SEED_VARIABLE] ?? Math.trunc(Math.random() * 2 ** 31),
-);
+export const seed = Number(process.env[SEED_VARIABLE] ?? Math.trunc(Math.random() * 2 ** 31));
 
-export interface Random {
-  /** An integer from 0 to one less than `count`. */
-  readonly below: (count: number) => number;
-  /** True in so many of a hundred cases. */
-  readonly chance: (percent: number) => boolean;
-  readonly int64: () => bigint;
-  readonly pick: <Item>(items: readonly Item[]) => Item;
-}
+export type Random = ReturnType<typeof createRandom>;
 
 /** Mulberry32: small, and good enough to choose test data with. */
-export function createRandom(from: number = seed): Random {
+export function createRandom(from: number = seed) {
   let state = from | 0;
   const next = (): number => {
     state = (state + 0x6d2b79f5) | 0;
@@ -25,12 +16,12 @@ export function createRandom(from: number = seed): Random {
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
+  /** An integer from 0 to one less than `count`. */
   const below = (count: number): number => Math.floor(next() * count);
-  const bits32 = (): bigint => BigInt(below(2 ** 32));
   return {
     below,
-    chance: (percent) => next() * 100 < percent,
-    int64: () => BigInt.asIntN(64, (bits32() << 32n) | bits32()),
+    /** True in so many of a hundred cases. */
+    chance: (percent: number) => next() * 100 < percent,
     pick: <Item>(items: readonly Item[]) => items[below(items.length)] as Item,
   };
 }

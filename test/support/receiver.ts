@@ -29,44 +29,31 @@ export interface Received {
   readonly headers: Record<string, string>;
 }
 
-export interface Receiver extends Disposable {
-  readonly url: string;
-  readonly received: Received[];
-  /** Of the next answers; then 204. */
-  answers: (Response | Promise<Response>)[];
-  /** Resolves when it has been sent that many. */
-  readonly until: (count: number) => Promise<void>;
-}
-
-export function startReceiver(): Receiver {
+export function startReceiver() {
   const received: Received[] = [];
-  const waiting = new Set<() => void>();
+  let news = Promise.withResolvers<void>();
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
-    fetch: async (request) => {
+    fetch: async (request): Promise<Response> => {
       const body = await request.text();
       const { type } = JSON.parse(body) as { type: string };
       const headers = request.headers.toJSON() as Record<string, string>;
       received.push({ id: headers["webhook-id"] ?? "", type, body, headers });
-      for (const look of waiting) look();
+      news.resolve();
+      news = Promise.withResolvers();
       return receiver.answers.shift() ?? new Response(null, { status: 204 });
     },
   });
-  const receiver: Receiver = {
+  const receiver = {
     url: `http://127.0.0.1:${server.port}/hook`,
     received,
-    answers: [],
-    until: (count) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          if (received.length < count) return;
-          waiting.delete(look);
-          resolve();
-        };
-        waiting.add(look);
-        look();
-      }),
+    /** Of the next answers; then 204. */
+    answers: [] as (Response | Promise<Response>)[],
+    /** Resolves when it has been sent that many. */
+    until: async (count: number): Promise<void> => {
+      while (received.length < count) await news.promise;
+    },
     [Symbol.dispose]: () => void server.stop(true),
   };
   return receiver;

@@ -2,8 +2,7 @@
 
 import { afterAll } from "bun:test";
 import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
-import { type Config, resolveConfig } from "../../src/config.ts";
-import type { Store } from "../../src/domain/store.ts";
+import { resolveConfig } from "../../src/config.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
@@ -11,25 +10,12 @@ import { Metrics } from "../../src/observe/metrics.ts";
 import { openServed } from "../../src/store/open.ts";
 import { startHttp } from "../../src/workers/start.ts";
 import { readLimits } from "./limits.ts";
-import { openTestDatabase, type TestDatabase } from "./database.ts";
+import { openTestDatabase } from "./database.ts";
 import { type StoredPlant, toBody } from "./plants.ts";
 
 export const TEST_TOKEN = "test-token-with-all-scopes";
 
-export interface TestService extends AsyncDisposable {
-  readonly url: string;
-  readonly config: Config;
-  readonly store: Store;
-  readonly database: TestDatabase;
-  readonly readPlants: TestDatabase["readPlants"];
-  readonly findPlant: TestDatabase["findPlant"];
-  readonly logLines: string[];
-  /** POST /plants with a good token and media type, unless `init` says otherwise. */
-  readonly create: (
-    body: string | Uint8Array | ReadableStream<Uint8Array>,
-    init?: RequestInit,
-  ) => Promise<Response>;
-}
+export type TestService = Awaited<ReturnType<typeof startService>>;
 
 interface Options {
   /** Of a test's own, instead of the one that has been built. */
@@ -41,21 +27,18 @@ interface Options {
 export async function startService(
   settings: Readonly<Record<string, string | undefined>> = {},
   options: Options = {},
-): Promise<TestService> {
+) {
   await using opened = new AsyncDisposableStack();
   const database = opened.use(await openTestDatabase());
-  const { config } = resolveConfig(
-    {},
-    {
-      PORT: "0",
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-      DATABASE_URL: database.url,
-      PLANTSTORE_LOG_LEVEL: "debug",
-      PLANTSTORE_WORKERS: process.env["PLANTSTORE_TEST_WORKERS"] ?? "1",
-      ...settings,
-    },
-    readLimits(settings),
-  );
+  const environment = {
+    PORT: "0",
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    DATABASE_URL: database.url,
+    PLANTSTORE_LOG_LEVEL: "debug",
+    PLANTSTORE_WORKERS: process.env["PLANTSTORE_TEST_WORKERS"] ?? "1",
+    ...settings,
+  };
+  const { config } = resolveConfig({}, environment, readLimits(settings));
   const logLines: string[] = [];
   const metrics = new Metrics();
   const served = await openServed(
@@ -80,7 +63,8 @@ export async function startService(
     readPlants: database.readPlants,
     findPlant: database.findPlant,
     logLines,
-    create: (body, init) =>
+    /** POST /plants with a good token and media type, unless `init` says otherwise. */
+    create: (body: Sent["body"] & {}, init?: RequestInit): Promise<Response> =>
       fetch(`${server.url}/plants`, {
         method: "POST",
         body,
@@ -121,19 +105,15 @@ export interface Sent {
 export const askedOf = new WeakMap<Response, readonly [method: string, path: string]>();
 
 export async function send(
-  service: TestService,
+  service: Pick<TestService, "url">,
   method: string,
   path: string,
   sent: Sent = {},
 ): Promise<Response> {
-  const type: Record<string, string> =
-    sent.body === undefined ? {} : { "content-type": "application/json" };
-  const response = await fetch(service.url + path, {
-    method,
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers },
-    ...(sent.body === undefined ? {} : { body: sent.body }),
-  });
-  askedOf.set(response, [method, path]);
+  const type = sent.body !== undefined && { "content-type": "application/json" };
+  const headers = { ...bearer(), ...type, ...sent.headers };
+  const response = await fetch(service.url + path, { method, ...sent, headers });
+  askedOf.set(response, [method, path.replace(/[?#].*/s, "")]);
   return response;
 }
 
@@ -172,10 +152,8 @@ export const storePlants = (
     by,
   );
 
-export function sendPlant(url: string, plant: StoredPlant, token = TEST_TOKEN): Promise<Response> {
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  return fetch(`${url}/plants`, { method: "POST", headers, body: toBody(plant) });
-}
+export const sendPlant = (url: string, plant: StoredPlant, token?: string): Promise<Response> =>
+  send({ url }, "POST", "/plants", { body: toBody(plant), headers: bearer(token) });
 
 /** A new token in the store. */
 export async function grantToken(

@@ -1,16 +1,7 @@
 /** Stores as files: made, looked at and spoilt by a test. */
 
 import { Database } from "bun:sqlite";
-import {
-  closeSync,
-  cpSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-  writeSync,
-} from "node:fs";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
 import { makeTemporaryFolder } from "./folder.ts";
@@ -42,61 +33,42 @@ export function makeCrashedStore(path: string, count: number): void {
   db.close();
 }
 
+const PLANTS = "SELECT id, name, tag FROM plants";
+
 /** Every plant in the file, by a connection of the test's own. */
 export const readPlants = (path: string): StoredPlant[] =>
-  reading(path, (db) =>
-    db.query<StoredPlant, []>("SELECT id, name, tag FROM plants ORDER BY id").all(),
-  );
+  reading(path, (db) => db.query<StoredPlant, []>(`${PLANTS} ORDER BY id`).all());
 
 export const countPlants = (path: string): number =>
   reading(path, (db) => Number(db.query("SELECT count(*) FROM plants").values()[0]?.[0]));
 
-export function findPlant(path: string, id: bigint): StoredPlant | undefined {
-  return reading(
-    path,
-    (db) =>
-      db.query<StoredPlant, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?").get(id) ??
-      undefined,
-  );
-}
+export const findPlant = (path: string, id: bigint): StoredPlant | undefined =>
+  reading(path, (db) => db.query<StoredPlant, bigint>(`${PLANTS} WHERE id = ?`).all(id))[0];
 
 /** What SQLite itself thinks of the file: `ok`, or everything that is wrong with it. */
-export function checkIntegrity(path: string): string {
-  return reading(path, (db) =>
-    db
-      .query<{ integrity_check: string }, []>("PRAGMA integrity_check")
-      .all()
-      .map((row) => row.integrity_check)
-      .join("\n"),
-  );
-}
+export const checkIntegrity = (path: string): string =>
+  reading(path, (db) => db.query("PRAGMA integrity_check").values().flat().join("\n"));
 
 function reading<Result>(path: string, read: (db: Database) => Result): Result {
   // Not read-only: after a crash the first to open the file has to recover its log.
-  const db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
-  try {
-    // Another process may be recovering it now.
-    db.run("PRAGMA busy_timeout = 60000");
-    return read(db);
-  } finally {
-    db.close();
-  }
+  using db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
+  // Another process may be recovering it now.
+  db.run("PRAGMA busy_timeout = 60000");
+  return read(db);
 }
 
 /** Changes a store by SQL, behind everyone's back. */
 export function alter(path: string, ...statements: string[]): void {
-  const db = new Database(path);
+  using db = new Database(path);
   for (const statement of statements) db.run(statement);
-  db.close();
 }
 
 /** Overwrites a page in the middle of the file. */
 export function damage(path: string): void {
-  const pages = Math.floor(statSync(path).size / PAGE_BYTES);
-  const descriptor = openSync(path, "r+");
-  const garbage = Buffer.alloc(PAGE_BYTES, 0xa5);
-  writeSync(descriptor, garbage, 0, PAGE_BYTES, Math.floor(pages / 2) * PAGE_BYTES);
-  closeSync(descriptor);
+  const bytes = readFileSync(path);
+  const start = Math.floor(bytes.length / PAGE_BYTES / 2) * PAGE_BYTES;
+  bytes.fill(0xa5, start, start + PAGE_BYTES);
+  writeFileSync(path, bytes, { flag: "r+" });
 }
 
 /** Overwrites bytes that are in the file once, with as many others. */
@@ -109,11 +81,8 @@ export function overwrite(path: string, from: string, to: string): void {
 /** Every file of a folder, by name, with a hash of its content. */
 export function readFolder(path: string): Record<string, string> {
   const files = readdirSync(path, { withFileTypes: true }).filter((entry) => entry.isFile());
-  return Object.fromEntries(
-    files
-      .map(({ name }) => [name, Bun.hash(readFileSync(join(path, name))).toString(16)])
-      .toSorted(([one = ""], [other = ""]) => one.localeCompare(other)),
-  );
+  const hashOf = (name: string): string => Bun.hash(readFileSync(join(path, name))).toString(16);
+  return Object.fromEntries(files.map(({ name }) => [name, hashOf(name)]));
 }
 
 /** Plants of the test's own in a store, which is made if it is not there. */

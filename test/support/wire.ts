@@ -72,10 +72,7 @@ export function takeAnswer(
   return taken && { answer: { status, headers, body: taken.body }, rest: taken.rest };
 }
 
-interface Taken {
-  readonly body: string;
-  readonly rest: string;
-}
+type Taken = Readonly<Record<"body" | "rest", string>>;
 
 /** RFC 9112, section 6.3. */
 function takeBody(headers: Headers, rest: string, hasEnded: boolean): Taken | undefined {
@@ -154,39 +151,28 @@ export async function expectStored(service: TestService, ids: readonly number[])
 export const expectNothingStored = (service: TestService): Promise<void> =>
   expectStored(service, []);
 
-export interface RawConnection {
-  readonly send: (bytes: string | Uint8Array) => void;
-  /** Takes the answer off what is received; undefined if the connection ends before. One request at a time. */
-  readonly ask: (request: string | Uint8Array) => Promise<WireAnswer | undefined>;
-  readonly isOpen: () => boolean;
-  /** Everything received so far. */
-  readonly received: () => string;
-  /** Resolves to everything received, when the other side has closed the connection. */
-  readonly closed: Promise<string>;
-  /** Resolves when the text received matches; rejects if the connection ends before. */
-  readonly receive: (pattern: RegExp) => Promise<string>;
-  /** Ends without a goodbye, as a client that crashed. */
-  readonly abort: () => void;
-}
+export type RawConnection = Awaited<ReturnType<typeof connectRaw>>;
 
-export async function connectRaw(
-  url: string,
-  tls?: { readonly ca: string },
-): Promise<RawConnection> {
+export async function connectRaw(url: string, tls?: { readonly ca: string }) {
   const { hostname, port } = new URL(url);
   let text = "";
   let unsent: Uint8Array = Buffer.alloc(0);
   let isOpen = true;
-  const waiting = new Set<() => void>();
+  /** Resolves at the next bytes, or at the end. */
+  let news = Promise.withResolvers<void>();
   const { promise: closed, resolve: onClosed } = Promise.withResolvers<string>();
   const ready = Promise.withResolvers<void>();
   const write = (to: Socket): void => {
     unsent = unsent.subarray(Math.max(0, to.write(unsent)));
   };
+  const tell = (): void => {
+    news.resolve();
+    news = Promise.withResolvers();
+  };
   const end = (): void => {
     isOpen = false;
     onClosed(text);
-    for (const check of waiting) check();
+    tell();
   };
   const socket: Socket = await Bun.connect({
     hostname,
@@ -195,7 +181,7 @@ export async function connectRaw(
     socket: {
       data(_socket, bytes) {
         text += bytes.toString("latin1");
-        for (const check of waiting) check();
+        tell();
       },
       drain: write,
       handshake: () => ready.resolve(),
@@ -215,39 +201,35 @@ export async function connectRaw(
     // 100 Continue.
     return taken.answer.status < 200 ? take(toHead) : taken.answer;
   };
+  /** Undefined if the connection ends before. */
+  const find = async <Found>(look: () => Found | undefined): Promise<Found | undefined> => {
+    for (;;) {
+      const found = look();
+      if (found !== undefined || !isOpen) return found;
+      await news.promise;
+    }
+  };
   return {
     send,
-    ask: (request) =>
-      new Promise((resolve, reject) => {
-        if (!isOpen) return resolve(undefined);
-        const toHead = Buffer.from(request).toString("latin1", 0, 5) === "HEAD ";
-        const check = (): void => {
-          try {
-            const answer = take(toHead);
-            if (answer === undefined && isOpen) return;
-            resolve(answer);
-          } catch (error) {
-            reject(error);
-          }
-          waiting.delete(check);
-        };
-        waiting.add(check);
-        send(request);
-      }),
+    /** Takes the answer off what is received; undefined if the connection ends before. One request at a time. */
+    ask: async (request: string | Uint8Array): Promise<WireAnswer | undefined> => {
+      if (!isOpen) return undefined;
+      const toHead = Buffer.from(request).toString("latin1", 0, 5) === "HEAD ";
+      send(request);
+      return find(() => take(toHead));
+    },
     isOpen: () => isOpen,
+    /** Everything received so far. */
     received: () => text,
+    /** Resolves to everything received, when the other side has closed the connection. */
     closed,
-    receive: (pattern) =>
-      new Promise((resolve, reject) => {
-        void closed.then(() => reject(new Error(`closed before ${pattern} came: ${text}`)));
-        const check = (): void => {
-          if (!pattern.test(text)) return;
-          waiting.delete(check);
-          resolve(text);
-        };
-        waiting.add(check);
-        check();
-      }),
+    /** Resolves when the text received matches; rejects if the connection ends before. */
+    receive: async (pattern: RegExp): Promise<string> => {
+      const found = await find(() => (pattern.test(text) ? text : undefined));
+      if (found === undefined) throw new Error(`closed before ${pattern} came: ${text}`);
+      return found;
+    },
+    /** Ends without a goodbye, as a client that crashed. */
     abort: () => socket.terminate(),
   };
 }
