@@ -2,14 +2,8 @@
 
 import { expect } from "bun:test";
 import type { Route } from "playwright-core";
-import {
-  change,
-  createToken,
-  describeInBrowser,
-  startJourneys,
-  storePlants,
-} from "../support/browser.ts";
-import { send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
+import { grantToken, send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const annas = new WeakMap<TestService, string>();
@@ -22,7 +16,7 @@ async function asAnna(service: TestService, method: string, path: string, body?:
 }
 
 const { it } = await startJourneys({}, async (service) => {
-  annas.set(service, await createToken(service, { name: "Anna Müller" }));
+  annas.set(service, await grantToken(service, undefined, { name: "Anna Müller" }));
   await storePlants(service, 80, (at) => ({ id: 101 + at, name: `Plant ${101 + at}`, tag: "a" }));
 });
 const untouched = await startJourneys({}, (service) =>

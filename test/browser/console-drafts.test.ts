@@ -1,13 +1,7 @@
 /** What someone typed and did not save: it is still there after Esc, another row, a reload and a lost token. */
 
 import { expect } from "bun:test";
-import {
-  change,
-  createToken,
-  describeInBrowser,
-  revoke,
-  startJourneys,
-} from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const { it, test } = await startJourneys({}, async ({ url }) => {
@@ -39,12 +33,11 @@ describeInBrowser("an edit that is not saved", () => {
   });
 
   it("stays when the token ends, and is there after signing in again", async (visit) => {
-    const token = await createToken(visit.service, { name: "short-lived" });
-    const { user, service, announceFailure } = await visit.open({ token, at: "#/plants/2" });
-    announceFailure("/changes", "failed");
-    announceFailure("/changes", 401);
+    const as = { name: "short-lived" };
+    const { user, announceFailure } = await visit.open({ as, at: "#/plants/2" });
+    announceFailure("/changes", "failed", 401);
     await user.edit("Ulmus");
-    await revoke(service, "short-lived");
+    await visit.revoke("short-lived");
     await user.see({ heading: "Sign in" });
     await user.signIn(TEST_TOKEN);
     expect(await user.field("Name").inputValue()).toBe("Ulmus");

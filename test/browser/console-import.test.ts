@@ -3,13 +3,7 @@
 import { expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page, Route } from "playwright-core";
-import {
-  change,
-  createToken,
-  describeInBrowser,
-  revoke,
-  startJourneys,
-} from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { send, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
@@ -31,13 +25,13 @@ describeInBrowser("an import", () => {
     const { page, user, service } = await visit.open({ at: "#/import" });
     await service.create('{"id":5,"name":"Mint"}');
     await user.chooseFile("wrong.csv", "id,name\n6,Basil\n7,Thyme\n5,Mint\n");
-    await user.startImport({ text: "Import complete" });
+    await user.click("Start import", { text: "Import complete" });
     await change(service, 7, { name: "Lemon thyme" });
     await user.click("Undo this import");
     const inDialog = user.within(page.getByRole("dialog", { name: "Undo “wrong.csv”?" }));
     await inDialog.see({ text: "1 plant will be as before. 1 changed since", cell: "Basil" });
     await inDialog.click("Undo 1 plant");
-    await page.getByText("Undone: 1 plant. 1 plant skipped.").first().waitFor();
+    await user.see({ firstText: "Undone: 1 plant. 1 plant skipped." });
     expect((await service.readPlants()).map(({ name }) => name)).toEqual(["Mint", "Lemon thyme"]);
   });
 
@@ -52,24 +46,23 @@ describeInBrowser("an import", () => {
     for (const [label, heading] of Object.entries({ Id: "Nr", Name: "Plant", Tag: "Type" }))
       expect(await user.field(label).inputValue()).toBe(heading);
     await user.see({ cell: ["9007199254740993", "=Sage"] });
-    await page.getByRole("cell", { name: 'The id is not a whole number: "x".' }).first().waitFor();
+    await user.see({ firstCell: 'The id is not a whole number: "x".' });
 
-    await user.startImport({ text: "2 of 6 rows were refused" });
+    await user.click("Start import", { text: "2 of 6 rows were refused" });
     expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
     expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
     expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
-    const download = await user.saveFile(page.getByRole("button", { name: "Download all 2" }));
-    expect(download.suggestedFilename()).toBe("refused.csv");
-    const refused = await Bun.file(await download.path()).text();
-    expect(refused).toStartWith(
-      'line;reason;Nr;Plant;Type;Pot\n6;"The id is not a whole number: ""x"".";x;Broken;herb;9\n' +
+    const saved = await user.saveFile(page.getByRole("button", { name: "Download all 2" }));
+    expect(saved.name).toBe("refused.csv");
+    expect(saved.text).toBe(
+      '\ufeffline;reason;Nr;Plant;Type;Pot\n6;"The id is not a whole number: ""x"".";x;Broken;herb;9\n' +
         '7;"Two rows have this id: 2 and 7. The first one counts.";1;Other;herb;9\n',
     );
 
     // It can be corrected and imported as it is.
-    await user.chooseAnother("refused.csv", refused.replace("x;Broken", "6;Mended"));
+    await user.chooseAnother("refused.csv", saved.text.replace("x;Broken", "6;Mended"));
     expect(await user.field("Id").inputValue()).toBe("Nr");
-    await user.startImport({ text: "1 of 2 rows was refused" });
+    await user.click("Start import", { text: "1 of 2 rows was refused" });
     expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
   });
 
@@ -100,7 +93,7 @@ describeInBrowser("an import", () => {
       await user.follow("Import");
       if (isUpdating)
         await service.store.replacePlant({ id: idOf(6), name: "Changed since", tag: "a" }, {});
-      await user.startImport({ text: / of 14 rows were refused/ });
+      await user.click("Start import", { text: / of 14 rows were refused/ });
       expect(await readFigures(page)).toEqual(isUpdating ? [2, 3, 1, 8] : foreseen);
       if (isUpdating) await user.see({ cell: /was changed since it was compared/ });
       for (const [at, name] of [
@@ -117,11 +110,10 @@ describeInBrowser("an import", () => {
   test("asks about rows without a name", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
     await user.chooseFile("nameless.csv", "id,name\n941,\n942,Mint\n");
-    await page.getByRole("cell", { name: "The name is missing." }).first().waitFor();
-    await user.figure("To add", "1");
+    await user.see({ firstCell: "The name is missing.", figure: "To add 1" });
     await page.getByLabel("Import rows without a name too").check();
-    await user.figure("To add", "2");
-    await user.startImport({ text: "Import complete" });
+    await user.see({ figure: "To add 2" });
+    await user.click("Start import", { text: "Import complete" });
     expect(await service.findPlant(941n)).toMatchObject({ name: "" });
   });
 
@@ -136,14 +128,13 @@ describeInBrowser("an import", () => {
         await answer(route);
       });
       await user.chooseFile("cancelled.ndjson", file);
-      await user.startImport();
+      await user.click("Start import");
       await sent.promise;
       await user.click("Cancel");
       cancelled.resolve();
     };
     await cancel('{"id":63,"name":"Box"}\n{"id":64,"name":"Yew"}\n', (route) => route.fallback());
-    await user.see({ text: /Import (cancelled|complete)/ });
-    await user.figure("Added", "2");
+    await user.see({ text: /Import (cancelled|complete)/, figure: "Added 2" });
     await user.click("Another file");
 
     await cancel('{"id":62,"name":"Box"}\nnone\n', () => undefined);
@@ -165,8 +156,7 @@ describeInBrowser("an import", () => {
       ["excel.csv", latin1("sep=;\nid;name\n82;Blüte\n"), 82n, "Blüte", "1", "Windows-1252"],
     ] as const) {
       await user.chooseFile(file, content, { cell: name, text: said });
-      await user.startImport({ text: "Import complete" });
-      await user.figure("Added", added);
+      await user.click("Start import", { text: "Import complete", figure: `Added ${added}` });
       expect(await service.findPlant(id)).toMatchObject({ name });
       await user.click("Another file");
     }
@@ -174,14 +164,14 @@ describeInBrowser("an import", () => {
 
     // A spreadsheet has shortened these ids.
     await user.chooseFile("barcodes.csv", "id,name\n4.00638E+12,Rose\n", { cell: /as text/ });
-    await user.startImport({ text: "Nothing was stored." });
+    await user.click("Start import", { text: "Nothing was stored." });
     expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
   });
 
   it("asks for a column that it cannot guess, and reads a file another way", async (visit) => {
     const { page, user } = await visit.open({ at: "#/import" });
     await user.chooseFile("odd.csv", "code,what\n31,Heather\n");
-    await page.getByText("Which column is it?").first().waitFor();
+    await user.see({ firstText: "Which column is it?" });
     expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
     await user.field("Id").selectOption("code");
     await user.field("Name").selectOption("what");
@@ -205,7 +195,7 @@ describeInBrowser("an import", () => {
     await user.goTo("#/plants");
     await page.evaluate(`navigator.clipboard.writeText("73\\tPasted\\tfern\\n74\\tMore\\t\\n")`);
     await user.press("ControlOrMeta+v", { cell: "Pasted" });
-    await user.startImport({ text: "Import complete" });
+    await user.click("Start import", { text: "Import complete" });
     expect(await service.findPlant(73n)).toMatchObject({ name: "Pasted" });
   });
 
@@ -225,7 +215,7 @@ describeInBrowser("an import", () => {
     await comparing.and(page.locator("[value^='0.']")).waitFor();
     seen.resolve();
     await page.context().unroute("**/plants?*");
-    await user.figure("To add", "29,970");
+    await user.see({ figure: "To add 29,970" });
     await page.evaluate(`
       window.longestMs = 0;
       window.startedAtMs = performance.now();
@@ -238,7 +228,7 @@ describeInBrowser("an import", () => {
       };
       requestAnimationFrame(watch);`);
     // Waiting for a selector scans nothing: a scan would keep the page busy.
-    await user.startImport();
+    await user.click("Start import");
     await page.waitForSelector("text=/rows per second/");
     await page.getByRole("link", { name: "Plants", exact: true }).click();
     await page.waitForSelector("h1:text('Plants')");
@@ -252,8 +242,7 @@ describeInBrowser("an import", () => {
 
   it("resumes after lost answers and a busy store", async (visit) => {
     const { page, user, service, announceFailure } = await visit.open({ at: "#/import" });
-    announceFailure("/plants/batch", "failed");
-    announceFailure("/plants/batch", 503);
+    announceFailure("/plants/batch", "failed", 503);
     const busy = { status: 503, json: { error: 5002, message: "busy" } };
     let count = 0;
     await page.context().route("**/plants/batch*", async (route) => {
@@ -267,14 +256,14 @@ describeInBrowser("an import", () => {
         window.isRetrySeen ||= document.body.innerText.includes("Trying again; nothing is lost");
       }).observe(document.body, { subtree: true, childList: true, characterData: true })`);
     await user.chooseFile("again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
-    await user.startImport({ text: "Import complete" });
+    await user.click("Start import", { text: "Import complete" });
     expect(await page.evaluate<boolean>("window.isRetrySeen")).toBe(true);
     expect(count).toBeGreaterThanOrEqual(3);
     expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
   });
 
   it("stops where its token ends, and is begun again from there", async (visit) => {
-    const token = await createToken(visit.service, { name: "brief" });
+    const token = await visit.createToken({ name: "brief" });
     const { page, user, service, announceFailure } = await visit.open({ at: "#/import", token });
     // Without a feed, the import is the first to hear of it, and then the list.
     await page.route("**/changes*", (route) => route.fulfill({ status: 410 }));
@@ -283,12 +272,12 @@ describeInBrowser("an import", () => {
     announceFailure("/plants/batch", 401);
     announceFailure("/plants", 401);
     await user.chooseFile("later.ndjson", '{"id":51,"name":"Elm"}\n', { cell: "Elm" });
-    await revoke(service, "brief");
+    await visit.revoke("brief");
     // The service forgets what it knows of a token after a while.
     const headers = { authorization: `Bearer ${token}` };
     const isRefused = async () => !(await send(service, "GET", "/token", { headers })).ok;
     await until("the token is refused", isRefused);
-    await user.startImport({ heading: "Sign in" });
+    await user.click("Start import", { heading: "Sign in" });
     await user.signIn(TEST_TOKEN);
     await user.click("Import again", { text: "Import complete" });
     expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
@@ -303,22 +292,20 @@ describeInBrowser("an import", () => {
     await page.locator("#import-file").setInputFiles(path);
     await user.see({ cell: "Yew" });
     await rm(path);
-    await user.startImport({ text: "The file can no longer be read." });
+    await user.click("Start import", { text: "The file can no longer be read." });
     await user.chooseAnother("another.csv", text);
-    await user.startImport({ text: /^1 row in / });
+    await user.click("Start import", { text: /^1 row in / });
   });
-});
 
-describeInBrowser("a running import", () => {
-  it("is seen on every page and in a second tab, which hear of its end", async (visit) => {
+  it("that runs is seen on every page and in a second tab, which hear of its end", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
     const release = await user.hold("**/plants/batch*");
-    const stranger = await createToken(service, { name: "stranger" });
+    const stranger = await visit.createToken({ name: "stranger" });
     const [second, third] = [await user.openTab(service.url), await user.openTab(service.url)];
     await second.signIn(TEST_TOKEN);
     await third.signIn(stranger);
     await user.chooseFile("shared.ndjson", '{"id":91,"name":"Box"}\nnone\n');
-    await user.startImport();
+    await user.click("Start import");
     for (const link of ["Plants", "Changes", "Health"]) {
       await page.getByRole("link", { name: link, exact: true }).click();
       await user.see({ progressbar: "Import of shared.ndjson" });
@@ -338,7 +325,7 @@ describeInBrowser("a running import", () => {
     await page.context().unrouteAll();
     await page.context().route("**/plants/batch*", () => undefined);
     await user.chooseFile("closed.ndjson", '{"id":92,"name":"Box"}\n');
-    await user.startImport();
+    await user.click("Start import");
     await second.see({ text: "Importing closed.ndjson…" });
     page.once("dialog", (dialog) => void dialog.accept());
     await page.goto("about:blank");

@@ -12,10 +12,7 @@ const provider = await startProvider(`http://127.0.0.1:${port}/`);
 const service = await startConsole({ PORT: String(port), ...provider.settings });
 await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });
 
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-  await provider[Symbol.asyncDispose]();
-});
+afterAll(() => Promise.all([service, provider].map((each) => each[Symbol.asyncDispose]())));
 
 const { host } = new URL(provider.url);
 const open = (at = "") => openConsole(service, { token: null, at, otherOrigin: provider.url });

@@ -40,7 +40,8 @@ const hints = new Map<DecodeHintType, unknown>([
 /** What a scanner reads from the picture of an element. */
 async function read(page: Page, element: Locator): Promise<string> {
   const png = (await element.screenshot()).toString("base64");
-  const [width, height, greys] = await page.evaluate<[number, number, number[]]>(`(async () => {
+  // As text, of which 1 is white: the browser hands over a long list slowly.
+  const [width, height, bits] = await page.evaluate<[number, number, string]>(`(async () => {
     const image = new Image();
     image.src = "data:image/png;base64,${png}";
     await image.decode();
@@ -48,9 +49,10 @@ async function read(page: Page, element: Locator): Promise<string> {
     const context = canvas.getContext("2d");
     context.drawImage(image, 0, 0);
     const { data, width, height } = context.getImageData(0, 0, image.width, image.height);
-    return [width, height, Array.from({ length: width * height }, (_, at) => data[at * 4] > 127 ? 255 : 0)];
+    return [width, height, Array.from({ length: width * height }, (_, at) => data[at * 4] > 127 ? 1 : 0).join("")];
   })()`);
-  const source = new RGBLuminanceSource(Uint8ClampedArray.from(greys), width, height);
+  const greys = Uint8ClampedArray.from(bits, (bit) => Number(bit) * 255);
+  const source = new RGBLuminanceSource(greys, width, height);
   const picture = new BinaryBitmap(new HybridBinarizer(source));
   return new MultiFormatReader().decode(picture, hints).getText();
 }

@@ -1,13 +1,12 @@
 /** What operators do in the console: tokens, webhooks, and health. */
 
 import { expect } from "bun:test";
-import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
-import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
+import { describeInBrowser, startJourneys } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { send } from "../support/service.ts";
-import type { Seen, User } from "../support/steps.ts";
+import type { Seen } from "../support/steps.ts";
 
 const backups = {
   everyMs: 900_000,
@@ -21,16 +20,13 @@ const backups = {
     return Date.now() - 120_000;
   },
 };
-const { it, test } = await startJourneys(
-  { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },
-  undefined,
-  { backups },
-);
+const settings = { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) };
+const { it, test } = await startJourneys(settings, undefined, { backups });
 
 describeInBrowser("tokens in the console", () => {
   it("are made, shown once and revoked", async (visit) => {
-    const token = await createToken(visit.service, { name: "admin" });
-    const { page, user, service, announceFailure } = await visit.open({ token, at: "#/tokens" });
+    const as = { name: "admin" };
+    const { page, user, service, announceFailure } = await visit.open({ as, at: "#/tokens" });
     const name = "Anna Müller";
     await user.click("New token", { dialog: "New token" });
     announceFailure("/tokens", 400);
@@ -99,18 +95,16 @@ describeInBrowser("tokens in the console", () => {
   });
 
   test("and health are for those who may manage tokens; for others there is a way to what they may do", async (visit) => {
-    const openAs = async (name: string, scope: Scope, at = ""): Promise<User> => {
-      const token = await createToken(visit.service, { name, scopes: [scope] });
-      return (await visit.open({ token, at })).user;
-    };
-    const reader = await openAs("reader", "plants:read", "#/tokens");
+    const readOnly = { name: "reader", scopes: ["plants:read"] as const };
+    const { user: reader } = await visit.open({ as: readOnly, at: "#/tokens" });
     await reader.see({ heading: "Not allowed with this token" });
     for (const name of ["Tokens", "Health"])
       expect(await reader.page.getByRole("navigation").getByText(name).count()).toBe(0);
     await reader.click("Signed in as reader");
     await reader.follow("Health of the store", { heading: "Health" });
 
-    const manager = await openAs("manager", "tokens:manage");
+    const managing = { name: "manager", scopes: ["tokens:manage"] as const };
+    const { user: manager } = await visit.open({ as: managing });
     await manager.follow("Go to Tokens", { heading: /^Tokens$/ });
     await manager.click("Signed in as manager");
     await manager.page.locator(".facts", { hasText: "Manage tokens" }).waitFor();
@@ -140,7 +134,7 @@ describeInBrowser("in the console,", () => {
     await page.locator("summary", { hasText: "503" }).click();
     await page.locator("details", { hasText: /test: 503 after .* ms no/ }).waitFor();
     await choose("Pause");
-    await page.getByText("Paused").first().waitFor();
+    await user.see({ firstText: "Paused" });
     await choose("Resume", { text: "Active" });
     await choose("Send changes again");
     announceFailure("/replay", 400);

@@ -6,9 +6,8 @@ import { makeWorkplace } from "../support/folder.ts";
 import { sendPlant } from "../support/service.ts";
 
 describeInBrowser("a service that is stopped and started again", () => {
-  test.each(looks)(
-    "is missed, and found again, by the list, a form and an undo: %s",
-    async (_name, look) => {
+  for (const [name, look] of looks)
+    test(`is missed, and found again, by the list, a form and an undo: ${name}`, async () => {
       using workplace = makeWorkplace();
       let service = await startConsole(workplace.env);
       const { port } = new URL(service.url);
@@ -44,6 +43,5 @@ describeInBrowser("a service that is stopped and started again", () => {
       await user.click("Try again", { toast: "Restored “Rosemary”" });
       expect((await service.store.findPlant(3n))?.name).toBe("Rosemary");
       await service[Symbol.asyncDispose]();
-    },
-  );
+    });
 });

@@ -2,13 +2,7 @@
 
 import { expect } from "bun:test";
 import type { Request } from "playwright-core";
-import {
-  change,
-  createToken,
-  describeInBrowser,
-  startJourneys,
-  storePlants,
-} from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
 import { sendPlant, type TestService } from "../support/service.ts";
 import type { Seen, User } from "../support/steps.ts";
 import { until } from "../support/until.ts";
@@ -39,8 +33,7 @@ async function setTag(user: User, tag: string, seen: Seen): Promise<void> {
 
 async function exportSelected(user: User): Promise<string> {
   await user.click("Export the selection");
-  const file = await user.saveFile(user.page.getByRole("button", { name: /as NDJSON/ }));
-  return Bun.file(await file.path()).text();
+  return (await user.saveFile(user.page.getByRole("button", { name: /as NDJSON/ }))).text;
 }
 
 const tagsOf = (service: TestService, ...ids: readonly number[]): Promise<unknown[]> =>
@@ -214,7 +207,7 @@ describeInBrowser("a job on several plants", () => {
   });
 
   test("ends with its person, and the next one does not hear of it", async (visit) => {
-    const next = await createToken(visit.service, { name: "next" });
+    const next = await visit.createToken({ name: "next" });
     const { page, user } = await visit.open({ at: "#/plants?tag=many" });
     const held: Request[] = [];
     page.on("request", (request) => {

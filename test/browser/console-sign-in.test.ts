@@ -1,13 +1,7 @@
 /** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
 
 import { expect } from "bun:test";
-import {
-  createToken,
-  describeInBrowser,
-  revoke,
-  startJourneys,
-  type TestPage,
-} from "../support/browser.ts";
+import { describeInBrowser, startJourneys, type TestPage } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const { it, test } = await startJourneys({}, ({ url }) =>
@@ -27,7 +21,7 @@ describeInBrowser("signing in to the console", () => {
   });
 
   it("explains a wrong token, an expired one and an empty field, and lets none in", async (visit) => {
-    const { page, user, service, announceFailure } = await visit.open({ token: null });
+    const { page, user, announceFailure } = await visit.open({ token: null });
     announceFailure("/token", 401);
     // Staff have no command line.
     await user.see({ text: "Ask the person who runs the store" });
@@ -36,7 +30,7 @@ describeInBrowser("signing in to the console", () => {
     for (const [token, fault] of [
       ["", "Paste a token"],
       ["pst_mistyped", "not accepted"],
-      [await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }), "has expired"],
+      [await visit.createToken({ name: "old", expiresAtMs: Date.now() - 1000 }), "has expired"],
       ["two words", "not a token"],
     ] as const) {
       await field.fill(token);
@@ -49,9 +43,8 @@ describeInBrowser("signing in to the console", () => {
 
   test("with a pasted token needs no further click", async (visit) => {
     const { page, user } = await visit.open({ token: null });
-    await page.evaluate(
-      `navigator.clipboard.writeText(" 'Authorization: Bearer ${TEST_TOKEN}' \\\\\\n")`,
-    );
+    const header = `" 'Authorization: Bearer ${TEST_TOKEN}' \\\\\\n"`;
+    await page.evaluate(`navigator.clipboard.writeText(${header})`);
     await page.getByLabel("Token").focus();
     await user.press("ControlOrMeta+v", { row: "Rose" });
   });
@@ -77,7 +70,7 @@ describeInBrowser("signing in to the console", () => {
   });
 
   it("by a link can be for the device, and asks whom to continue as if someone is signed in", async (visit) => {
-    const anna = await createToken(visit.service, { name: "Anna Müller" });
+    const anna = await visit.createToken({ name: "Anna Müller" });
     const { page, user } = await visit.open({ token: null, at: `#token=${TEST_TOKEN}` });
     await page.getByLabel("Stay signed in on this device").check();
     await user.click(/^Continue as/);
@@ -114,8 +107,8 @@ describeInBrowser("signing in to the console", () => {
 
 describeInBrowser("a token that may not do everything", () => {
   it("offers no adding, changing or importing where it may only read", async (visit) => {
-    const token = await createToken(visit.service, { name: "window", scopes: ["plants:read"] });
-    const { page, user } = await visit.open({ token });
+    const as = { name: "window", scopes: ["plants:read"] as const };
+    const { page, user } = await visit.open({ as });
     await user.openRow("Rose", { shown: "Rose" });
     for (const name of ["Add plant", "Edit", "Delete", "Import"])
       expect(await page.getByText(name, { exact: true }).count()).toBe(0);
@@ -127,8 +120,8 @@ describeInBrowser("a token that may not do everything", () => {
   });
 
   it("offers a form and no list where it may only write", async (visit) => {
-    const token = await createToken(visit.service, { name: "till", scopes: ["plants:write"] });
-    const { page, user, service, announceFailure } = await visit.open({ token });
+    const as = { name: "till", scopes: ["plants:write"] as const };
+    const { page, user, service, announceFailure } = await visit.open({ as });
     announceFailure("/plants", 409);
     expect(await page.getByRole("grid").count()).toBe(0);
     for (const name of ["Changes", "Health"])
@@ -143,19 +136,18 @@ describeInBrowser("a token that may not do everything", () => {
 
 /** The list follows the changes, so it notices by itself: the stream is cut off, and the next one refused. */
 async function untilSignedOut({ user, announceFailure }: TestPage, reason: string): Promise<void> {
-  announceFailure("/changes", "failed");
-  announceFailure("/changes", 401);
+  announceFailure("/changes", "failed", 401);
   await user.see({ heading: "Sign in", text: reason });
 }
 
 describeInBrowser("a token that ends while somebody works", () => {
   it("by being revoked leads back to signing in, and from there to the same view", async (visit) => {
-    const token = await createToken(visit.service, { name: "lost phone" });
+    const token = await visit.createToken({ name: "lost phone" });
     const view = await visit.open({ token: null, at: "#/plants?tag=shrub" });
     const { page, user } = view;
     await page.getByLabel("Stay signed in on this device").check();
     await user.signIn(token, { row: "Rose" });
-    await revoke(visit.service, "lost phone");
+    await visit.revoke("lost phone");
     await untilSignedOut(view, "no longer accepted");
     // The device still has the token, and the page says the same of it.
     await user.reload({ text: "no longer accepted" });
@@ -164,9 +156,8 @@ describeInBrowser("a token that ends while somebody works", () => {
   });
 
   it("by expiring says so", async (visit) => {
-    const expiresAtMs = Date.now() + 3_600_000;
-    const token = await createToken(visit.service, { name: "short", expiresAtMs });
-    const view = await visit.open({ token });
+    const as = { name: "short", expiresAtMs: Date.now() + 3_600_000 };
+    const view = await visit.open({ as });
     const expire = `UPDATE tokens SET expires_at_ms = ${Date.now()} WHERE name = 'short'`;
     await visit.service.database.run(expire);
     await untilSignedOut(view, "Your token has expired");

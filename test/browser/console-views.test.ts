@@ -54,8 +54,7 @@ describeInBrowser("in the console,", () => {
       await page.getByRole("dialog").waitFor();
       await user.press("Escape");
 
-      await user.openRow("Rose");
-      await page.locator(".shown-name").waitFor();
+      await user.openRow("Rose", { element: ".shown-name" });
       await user.edit("Rosa ");
       await change(service, 5, { name: `Rose, changed ${Date.now()}`, tag: "shrub" });
       await page.getByRole("alert").getByText("Yours:").waitFor();
@@ -73,15 +72,13 @@ describeInBrowser("in the console,", () => {
       const file = "id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n";
       await user.chooseFile("plants.csv", file, { cell: "Oak" });
       const release = await user.hold("**/plants/batch*");
-      await user.startImport();
+      await user.click("Start import");
       await page.getByRole("progressbar").waitFor();
       release();
       await user.see({ text: /(was|were) refused/ });
 
-      await user.goTo("#/health");
-      await page.locator(".chart svg").first().waitFor();
-      await user.goTo("#/tokens");
-      await page.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
+      await user.goTo("#/health", { element: ".chart svg >> nth=0" });
+      await user.goTo("#/tokens", { heading: /^Tokens$/ });
       await user.click("New token", { dialog: "New token" });
       await user.press("Escape");
 
@@ -176,7 +173,7 @@ describeInBrowser("in the console,", () => {
       await user.see({ heading: "No plants yet" });
       await user.goTo("#/import");
       await user.chooseFile("one.ndjson", '{"id":1,"name":"Rose"}\n');
-      await user.startImport({ text: "Import complete" });
+      await user.click("Start import", { text: "Import complete" });
     },
   );
 });

@@ -52,10 +52,10 @@ export interface TestPage {
   readonly page: Page;
   readonly user: User;
   /**
-   * From now on a request whose URL has this in it may be answered by this status (from 400 up), or with "failed" may
-   * get no answer. It has to happen at least once.
+   * From now on a request whose URL has this in it may be answered by these statuses (from 400 up), or with "failed"
+   * may get no answer. Each has to happen at least once.
    */
-  readonly announceFailure: (urlPart: string, outcome: number | "failed") => void;
+  readonly announceFailure: (urlPart: string, ...outcomes: readonly (number | "failed")[]) => void;
 }
 
 let launched: Promise<Browser> | undefined;
@@ -204,7 +204,9 @@ export async function openPage({
   return {
     page,
     user: new User(page),
-    announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
+    announceFailure: (urlPart, ...outcomes) => {
+      announced.push(...outcomes.map((outcome) => ({ urlPart, outcome, isMet: false })));
+    },
   };
 }
 
@@ -235,16 +237,13 @@ async function build(): Promise<string> {
   return path;
 }
 
-export const createToken = (
-  service: TestService,
-  { scopes, ...grant }: Partial<TokenGrant>,
-): Promise<string> => grantToken(service, scopes, grant);
-
 interface ConsoleOptions extends Omit<PageOptions, "url"> {
   /** The view, as in `#/import`. */
   readonly at?: string;
   /** Null opens the page without signing in. */
   readonly token?: string | null;
+  /** Signed in by a new token. */
+  readonly as?: Partial<TokenGrant>;
 }
 
 /** What signing in leaves in a tab. The form costs a page as much time as all the rest of its start. */
@@ -259,11 +258,15 @@ async function toSession(url: string, token: string): Promise<string> {
 }
 
 export async function openConsole(
-  { url }: TestService,
-  { at = "", token = TEST_TOKEN, ...options }: ConsoleOptions = {},
+  service: TestService,
+  { at = "", as, token = TEST_TOKEN, ...options }: ConsoleOptions = {},
 ): Promise<TestPage> {
+  const { url } = service;
   if (token === null) return openPage({ url: `${url}/${at}`, ...options });
-  const prelude = await toSession(url, token);
+  const prelude = await toSession(
+    url,
+    as === undefined ? token : await grantToken(service, as.scopes, as),
+  );
   const view = await openPage({ url: `${url}/${at}`, prelude, ...options });
   await view.page.getByRole("navigation").waitFor();
   // The list was read: it has rows, or says why it has none. On a phone, an open plant covers it.
@@ -278,6 +281,9 @@ export interface Visit {
   /** The page is closed when the test is over. */
   readonly open: (options?: ConsoleOptions) => Promise<TestPage & Pick<Visit, "service">>;
   readonly isPhone: boolean;
+  readonly createToken: (grant: Partial<TokenGrant>) => Promise<string>;
+  /** The token of this name, behind everyone's back. */
+  readonly revoke: (name: string) => Promise<void>;
 }
 
 type Journey = (visit: Visit) => Promise<void>;
@@ -295,7 +301,15 @@ export async function startJourneys(
     await fill(service);
     const open: Visit["open"] = async (options) =>
       Object.assign(await openConsole(service, { ...look, ...options }), { service });
-    visits.push([name, { service, open, isPhone: look === phone }]);
+    const revoke: Visit["revoke"] = async (tokenName) => {
+      const record = (await readTokens(service.store)).find((each) => each.name === tokenName);
+      await service.store.revokeToken(record?.hash ?? "", Date.now());
+    };
+    const visit = { service, open, revoke, isPhone: look === phone };
+    visits.push([
+      name,
+      { ...visit, createToken: (grant) => grantToken(service, grant.scopes, grant) },
+    ]);
   }
   const stack = opened.move();
   afterAll(() => stack.disposeAsync());
@@ -309,12 +323,6 @@ export async function startJourneys(
       test(name, () => run((visits[0] as [string, Visit])[1]));
     },
   };
-}
-
-/** Revokes the token of this name behind everyone's back. */
-export async function revoke({ store }: TestService, tokenName: string): Promise<void> {
-  const record = (await readTokens(store)).find(({ name }) => name === tokenName);
-  await store.revokeToken(record?.hash ?? "", Date.now());
 }
 
 /** As a colleague does it: replaces a plant, or removes it where there is nothing to replace it with. */

@@ -2,7 +2,8 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Download, Locator, Page, Route } from "playwright-core";
+import type { Locator, Page, Route } from "playwright-core";
+import { openWorkbook } from "../../src/format/workbook.ts";
 import { until } from "./until.ts";
 
 type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
@@ -34,9 +35,15 @@ const improved = new WeakSet<object>();
 type Text = string | RegExp;
 type Role =
   "button" | "cell" | "columnheader" | "dialog" | "heading" | "link" | "option" | "progressbar";
-type Part = "text" | "exactText" | "element" | "toast" | "row" | "firstRow" | "shown";
+type Part = "text" | "exactText" | "element" | "toast" | "row" | "shown" | "figure";
+/** Where others have the text too. */
+type First = "firstText" | "firstCell" | "firstRow";
+type Kind = Role | Part | First;
 /** What is on the page: a role has its name, a part of the console its text. Of a kind there may be several. */
-export type Seen = Readonly<Partial<Record<Role | Part, Text | readonly Text[]>>>;
+export type Seen = Readonly<Partial<Record<Kind, Text | readonly Text[]>>>;
+
+const toFigure = (text: Text): RegExp =>
+  new RegExp(`^${String(text).replace(/ (?=\S+$)/, "\\s*")}$`);
 
 /** A person at a page. After a step they may wait for what they see then, in the order given. */
 export class User {
@@ -75,22 +82,25 @@ export class User {
     return this.page.getByLabel(label, { exact: true });
   }
 
-  #find(kind: Role | Part, text: Text): Locator {
+  #find(kind: Kind, text: Text): Locator {
     if (kind === "text") return this.where.getByText(text);
     if (kind === "exactText") return this.where.getByText(text, { exact: true });
     if (kind === "element") return this.where.locator(String(text));
     if (kind === "toast") return this.toast(text);
     if (kind === "row") return this.row(text);
-    // Where others have the text too.
+    if (kind === "firstText") return this.#find("text", text).first();
+    if (kind === "firstCell") return this.#find("cell", text).first();
     if (kind === "firstRow") return this.row(text).first();
     // The name of the open plant.
     if (kind === "shown") return this.page.locator(".shown-name", { hasText: text });
+    // Of an import, as in "To add 2".
+    if (kind === "figure") return this.page.locator(".figures > div", { hasText: toFigure(text) });
     return this.where.getByRole(kind, { name: text });
   }
 
   async see(seen: Seen): Promise<void> {
     for (const [kind, texts] of Object.entries(seen))
-      for (const text of [texts].flat()) await this.#find(kind as Role | Part, text).waitFor();
+      for (const text of [texts].flat()) await this.#find(kind as Kind, text).waitFor();
   }
 
   /** The button of this name, or several one after the other. */
@@ -190,10 +200,14 @@ export class User {
     await this.see(seen);
   }
 
-  /** What a click on this saves. */
-  async saveFile(target: Locator): Promise<Download> {
+  /** What a click on this saves. A workbook is read as CSV. */
+  async saveFile(target: Locator) {
     const [download] = await Promise.all([this.page.waitForEvent("download"), target.click()]);
-    return download;
+    const name = download.suggestedFilename();
+    const file = Bun.file(await download.path());
+    const book = name.endsWith(".xlsx") ? await openWorkbook(file) : undefined;
+    const bytes = await new Response(book?.readRows() ?? file.stream()).bytes();
+    return { name, sheets: book?.sheets, text: Buffer.from(bytes).toString() };
   }
 
   async chooseFile(name: string, content: string | Uint8Array, seen: Seen = {}): Promise<void> {
@@ -206,16 +220,6 @@ export class User {
   async chooseAnother(name: string, content: string | Uint8Array, seen: Seen = {}): Promise<void> {
     await this.click("Another file");
     await this.chooseFile(name, content, seen);
-  }
-
-  /** A figure of an import. */
-  async figure(name: string, count: string): Promise<void> {
-    const hasText = new RegExp(`^${name}\\s*${count}$`);
-    await this.page.locator(".figures > div").filter({ hasText }).waitFor();
-  }
-
-  async startImport(seen: Seen = {}): Promise<void> {
-    await this.click("Start import", seen);
   }
 
   /** Holds every such request back until it is let go. */
