@@ -262,9 +262,8 @@ describeInBrowser("the form for a new plant", () => {
     await page.locator("#add-id").waitFor();
     const read = `Array.from(document.querySelectorAll(".panel label"),
       (label) => label.textContent.trim() + getComputedStyle(label, "::after").content).join()`;
-    expect(await page.evaluate<string>(read)).toMatch(
-      /^Id" \(required\)".*,Name" \(required\)".*,Tag \(optional\)none$/,
-    );
+    const marks = /^Id" \(required\)".*,Name" \(required\)".*,Tag \(optional\)none$/;
+    expect(await page.evaluate<string>(read)).toMatch(marks);
   });
 });
 

@@ -29,9 +29,6 @@ async function openLabels({ open }: Visit): Promise<TestPage> {
   return view;
 }
 
-const print = ({ page, user }: TestPage): Promise<void> =>
-  user.within(page.getByRole("dialog")).click("Print");
-
 const hints = new Map<DecodeHintType, unknown>([
   [DecodeHintType.POSSIBLE_FORMATS, [BarcodeFormat.QR_CODE, BarcodeFormat.CODE_128]],
   [DecodeHintType.TRY_HARDER, true],
@@ -60,12 +57,11 @@ async function read(page: Page, element: Locator): Promise<string> {
 describeInBrowser("labels", () => {
   for (const kind of ["QR code", "Barcode (Code 128)"])
     test(`have a ${kind} of every id, which the search finds again`, async (visit) => {
-      const view = await openLabels(visit);
-      const { page, user } = view;
+      const { page, user } = await openLabels(visit);
       const label = "Avery L7160, 21 on A4, 63.5 × 38.1 mm";
       await user.field("Labels").selectOption({ label });
       await page.getByLabel("Code").selectOption(kind);
-      await print(view);
+      await user.within(page.getByRole("dialog")).click("Print");
       await page.locator("html[data-printed]").waitFor();
       await page.emulateMedia({ media: "print" });
       // As a printer has it: three times the dots of a screen.
@@ -82,13 +78,12 @@ describeInBrowser("labels", () => {
     });
 
   test("fill sheets of the chosen size, after those that were used, and nothing else is printed", async (visit) => {
-    const view = await openLabels(visit);
-    const { page, user } = view;
+    const { page, user } = await openLabels(visit);
     const used = page.getByLabel("Used labels on the first sheet");
     await used.fill("21");
     await user.see({ text: "Enter a number from 0 to 20." });
     await used.fill("18");
-    await print(view);
+    await user.within(page.getByRole("dialog")).click("Print");
     await page.locator("html[data-printed]").waitFor();
     const countPages = async (): Promise<string[]> => {
       const pdf = (await page.pdf({ preferCSSPageSize: true })).toString("latin1");
@@ -97,7 +92,7 @@ describeInBrowser("labels", () => {
     // A4 in points: 595 x 842.
     expect(await countPages()).toEqual(Array(2).fill(expect.stringMatching(/ 59[45]\S* 84[12]/)));
     await user.field("Labels").selectOption("roll62");
-    await print(view);
+    await user.within(page.getByRole("dialog")).click("Print");
     await page.locator(".sheet-roll62").first().waitFor({ state: "attached" });
     // 62 x 29 mm.
     expect(await countPages()).toEqual(ids.map(() => expect.stringMatching(/ 17[56]\S* 8[12]/)));

@@ -173,15 +173,13 @@ describeInBrowser("the API reference", () => {
       const batch = findOperation(page, "createPlants");
       const array = await execute(batch);
       expect(array.status).toBe("200");
-      expect(array.body.replaceAll(/\s/g, "")).toBe(
-        '[{"line":1,"status":200},{"line":2,"status":200}]',
-      );
+      const results = '[{"line":1,"status":200},{"line":2,"status":200}]';
+      expect(array.body.replaceAll(/\s/g, "")).toBe(results);
       await batch.getByLabel("Content type").selectOption("application/x-ndjson");
       const lines = await execute(batch);
       expect(lines.status).toBe("200");
-      expect(lines.body.trim()).toBe(
-        '{"line":1,"status":200,"replayed":true}\n{"line":2,"status":200,"replayed":true}',
-      );
+      const again = [1, 2].map((line) => `{"line":${line},"status":200,"replayed":true}`);
+      expect(lines.body.trim().split("\n")).toEqual(again);
 
       const listed = await execute(findOperation(page, "listPlants"));
       for (const id of ids) expect(listed.body).toContain(`"id": ${id},`);

@@ -58,9 +58,8 @@ describe("a dry run", () => {
     const folder = join(repository.path, "release");
     expect(readdirSync(folder).toSorted()).toEqual(["SHA256SUMS", ...names].toSorted());
     const checked = await run(["sha256sum", "--check", "SHA256SUMS"], { cwd: folder });
-    expect(checked.trim().split("\n").toSorted()).toEqual(
-      names.map((name) => `${name}: OK`).toSorted(),
-    );
+    const sound = names.map((name) => `${name}: OK`);
+    expect(checked.trim().split("\n").toSorted()).toEqual(sound.toSorted());
     const executable = join(folder, names[1] as string);
     expect(await run([executable, "version"], { cwd: folder })).toBe("9.9.9\n");
   });

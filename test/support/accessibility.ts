@@ -90,9 +90,8 @@ export async function findFaults(page: Page): Promise<string[]> {
   for (const part of parts) judged.add(part);
   if (!(await page.evaluate<boolean>(`"axe" in window`)))
     await page.evaluate(await axeSource.text());
-  const { violations, small } = await page.evaluate<{ violations: Result[]; small: string[] }>(
-    judge(parts),
-  );
+  type Found = { violations: Result[]; small: string[] };
+  const { violations, small } = await page.evaluate<Found>(judge(parts));
   return [
     ...wide,
     ...violations.flatMap((violation) => violation.nodes.map((node) => describe(violation, node))),

@@ -305,11 +305,8 @@ export async function startJourneys(
       const record = (await readTokens(service.store)).find((each) => each.name === tokenName);
       await service.store.revokeToken(record?.hash ?? "", Date.now());
     };
-    const visit = { service, open, revoke, isPhone: look === phone };
-    visits.push([
-      name,
-      { ...visit, createToken: (grant) => grantToken(service, grant.scopes, grant) },
-    ]);
+    const createToken: Visit["createToken"] = (grant) => grantToken(service, grant.scopes, grant);
+    visits.push([name, { service, open, createToken, revoke, isPhone: look === phone }]);
   }
   const stack = opened.move();
   afterAll(() => stack.disposeAsync());
