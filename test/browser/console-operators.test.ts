@@ -134,7 +134,7 @@ describeInBrowser("in the console,", () => {
     await page.locator("summary", { hasText: "503" }).click();
     await page.locator("details", { hasText: /test: 503 after .* ms no/ }).waitFor();
     await choose("Pause");
-    await user.see({ firstText: "Paused" });
+    await user.see({ firstText: /^Paused/ });
     await choose("Resume", { text: "Active" });
     await choose("Send changes again");
     announceFailure("/replay", 400);
