@@ -30,20 +30,14 @@ describeInBrowser("the client in a page", () => {
         return fetch(new Request(service.url + pathname + search, request));
       },
     });
-    await using view = await openPage({ url: server.url.href });
+    const { page, announceFailure } = await openPage({ url: server.url.href });
     // What the scenario is refused is logged by the browser as failed requests.
-    for (const [path, status] of [
-      ["/plants", 409],
-      ["/tokens", 409],
-      ["/webhooks/shop.invalid", 404],
-      ["/plants/-1", 404],
-      ["/changes?after=1&limit=1000", 410],
-      ["/plants/9007199254740993", 412],
-      ["/plants/9007199254740993", 404],
-      ["/plants", 401],
-    ] as const)
-      view.announceFailure(path, status);
-    const differences = await view.page.evaluate(
+    announceFailure("/plants", 409, 401);
+    announceFailure("/tokens", 409);
+    for (const path of ["/webhooks/shop.invalid", "/plants/-1"]) announceFailure(path, 404);
+    announceFailure("/changes?after=1&limit=1000", 410);
+    announceFailure("/plants/9007199254740993", 412, 404);
+    const differences = await page.evaluate(
       async ([url, token]) => {
         const client: unknown = await import(`${url}client.js`);
         const { useClient } = (await import(`${url}scenario.js`)) as {

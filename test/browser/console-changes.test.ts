@@ -1,23 +1,9 @@
 /** Changes that others make: the list and the open plant follow them, and what was lost is brought back. */
 
-import { expect, test } from "bun:test";
-import {
-  change,
-  createToken,
-  describeInBrowser,
-  holdFeed,
-  looks,
-  openConsole,
-  rowOf,
-  setHidden,
-  signIn,
-  startConsole,
-  startJourneys,
-  storePlants,
-  toastOf,
-} from "../support/browser.ts";
-import { send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
-import { edit } from "../support/steps.ts";
+import { expect } from "bun:test";
+import type { Route } from "playwright-core";
+import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
+import { grantToken, send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const annas = new WeakMap<TestService, string>();
@@ -30,70 +16,69 @@ async function asAnna(service: TestService, method: string, path: string, body?:
 }
 
 const { it } = await startJourneys({}, async (service) => {
-  annas.set(service, await createToken(service, { name: "Anna Müller" }));
+  annas.set(service, await grantToken(service, undefined, { name: "Anna Müller" }));
   await storePlants(service, 80, (at) => ({ id: 101 + at, name: `Plant ${101 + at}`, tag: "a" }));
 });
+const untouched = await startJourneys({}, (service) =>
+  storePlants(service, 250, (at) => ({ id: at + 1, name: `Plant ${at + 1}` })),
+);
+const forgetful = await startJourneys({ PLANTSTORE_CHANGES_DAYS: "0" }, ({ url }) =>
+  sendPlant(url, { id: 1n, name: "Rose", tag: null }),
+);
 
 describeInBrowser("in the console,", () => {
   it("the list shows what others add, change and delete, and what one reads stays in its place", async (visit) => {
     const rowHeight = visit.isPhone ? 64 : 36;
-    const { page, service, announceFailure } = await visit.open();
-    await rowOf(page, "Plant 101").waitFor();
+    const { page, user, service, announceFailure } = await visit.open();
     await sendPlant(service.url, { id: 1n, name: "New at the top", tag: null });
-    await rowOf(page, "New at the top").waitFor();
+    await user.see({ row: "New at the top" });
     await change(service, 102, { name: "Renamed" });
-    await rowOf(page, "Renamed").waitFor();
+    await user.see({ row: "Renamed" });
+    const time = page.locator(".row-changed", { hasText: /^\d\d?:\d\d/ });
     if (!visit.isPhone)
-      for (const name of ["Renamed", "Plant 103"])
-        await rowOf(page, name)
-          .locator(".row-changed", { hasText: /^\d\d?:\d\d/ })
-          .waitFor();
+      for (const name of ["Renamed", "Plant 103"]) await user.row(name).locator(time).waitFor();
     await change(service, 102);
-    await rowOf(page, "Renamed").waitFor({ state: "detached" });
+    await user.row("Renamed").waitFor({ state: "detached" });
 
     const scroller = page.locator(".scroller");
     await scroller.evaluate((element, top) => element.scrollTo(0, top), 20 * rowHeight);
-    const inSight = rowOf(page, "Plant 125");
+    const inSight = user.row("Plant 125");
     await inSight.waitFor();
     const { y } = (await inSight.boundingBox()) ?? {};
     await sendPlant(service.url, { id: 2n, name: "Second", tag: null });
     await page.locator(`#plants .grid-body[style*='height: ${81 * rowHeight}px']`).waitFor();
     expect((await inSight.boundingBox())?.y).toBe(y as number);
     await scroller.evaluate((element) => element.scrollTo(0, 0));
-    await rowOf(page, "Plant 103").waitFor();
+    await user.see({ row: "Plant 103" });
 
     // A hidden tab does not follow, and catches up when it is seen.
     const [ended] = await Promise.all([
       page.waitForEvent("requestfailed", (request) => request.url().includes("/changes?after=")),
-      setHidden(page, true),
+      user.setHidden(true),
     ]);
     expect(ended.failure()?.errorText).toBe("net::ERR_ABORTED");
     await sendPlant(service.url, { id: 3n, name: "Meanwhile", tag: null });
-    await setHidden(page, false);
-    await rowOf(page, "Meanwhile").waitFor();
+    await user.setHidden(false, { row: "Meanwhile" });
 
     // The list is read again if changes are missing.
     announceFailure("/changes", 410);
-    await setHidden(page, true);
+    await user.setHidden(true);
     await change(service, 103, { name: "Unheard of" });
-    await page.route("**/changes?after=*", (route) => route.fulfill({ status: 410 }), {
-      times: 1,
-    });
-    await setHidden(page, false);
-    await rowOf(page, "Unheard of").waitFor();
+    const refuse = (route: Route): Promise<void> => route.fulfill({ status: 410 });
+    await page.route("**/changes?after=*", refuse, { times: 1 });
+    await user.setHidden(false, { row: "Unheard of" });
   });
 
   it("a plant that is open shows what others make of it, and is restored from its history", async (visit) => {
     const id = 110;
-    const { page, service } = await visit.open({ at: `#/plants/${id}` });
-    await page.locator(".shown-name", { hasText: `Plant ${id}` }).waitFor();
+    const { page, user, service } = await visit.open({ at: `#/plants/${id}` });
+    await user.see({ shown: `Plant ${id}` });
     await change(service, id, { name: "Second version", tag: "b" });
-    await page.locator(".shown-name", { hasText: "Second version" }).waitFor();
+    await user.see({ shown: "Second version" });
     const entries = page.locator(".entry");
     await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
     const first = entries.filter({ hasText: "Added by" });
-    await first.getByRole("button", { name: "Restore" }).click();
-    await toastOf(page, `Restored “Plant ${id}”`).waitFor();
+    await user.within(first).click("Restore", { toast: `Restored “Plant ${id}”` });
     expect(await service.findPlant(110n)).toMatchObject({ name: `Plant ${id}`, tag: "a" });
     // What is current needs no button.
     await entries.nth(2).waitFor();
@@ -101,8 +86,8 @@ describeInBrowser("in the console,", () => {
   });
 
   it("a conflict names the other person and shows both versions", async (visit) => {
-    const { page, service, announceFailure } = await visit.open({ at: "#/plants/130" });
-    await edit(page, "Mine");
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants/130" });
+    await user.edit("Mine");
     await asAnna(service, "PUT", "/plants/130", { name: "Hers", tag: "hers" });
     const notice = page.getByRole("alert");
     await notice.getByText("Anna Müller changed this plant.").waitFor();
@@ -111,36 +96,31 @@ describeInBrowser("in the console,", () => {
     );
     expect(await now?.innerText()).toBe("Hers hers");
     expect(await mine?.innerText()).toBe("Mine a");
-    await notice.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Changed “Mine”").waitFor();
+    await user.within(notice).click("Overwrite with mine", { toast: "Changed “Mine”" });
     expect(await service.findPlant(130n)).toMatchObject({ name: "Mine" });
 
     // A conflict that the answer tells of, because the page does not follow.
-    await edit(page, "Mine again");
-    await holdFeed(page);
-    const save = page.getByRole("button", { name: "Save" });
+    await user.edit("Mine again");
+    await user.holdFeed();
     // By then the page has read the plant again.
-    await save.waitFor();
+    await user.see({ button: "Save" });
     announceFailure("/plants/130", 412);
     await asAnna(service, "PUT", "/plants/130", { name: "Hers again" });
-    await save.click();
+    await user.click("Save");
     await notice.getByText("Anna Müller changed this plant.").waitFor();
-    await notice.getByRole("button", { name: "Discard my edit" }).click();
-    await page.locator(".shown-name", { hasText: "Hers again" }).waitFor();
+    await user.within(notice).click("Discard my edit", { shown: "Hers again" });
   });
 
   it("an edit of a plant that someone else deleted outlasts Esc, and can be added again", async (visit) => {
-    const { page, service, announceFailure } = await visit.open({ at: "#/plants/131" });
+    const { user, service, announceFailure } = await visit.open({ at: "#/plants/131" });
     announceFailure("/plants/131", 404);
-    await edit(page, "Mine");
+    await user.edit("Mine");
     await asAnna(service, "DELETE", "/plants/131");
-    await page.getByText("Anna Müller deleted this plant.").waitFor();
-    const name = page.getByLabel("Name", { exact: true });
-    await name.press("Escape");
-    await page.goto(`${service.url}/#/plants/131`);
-    expect(await name.inputValue()).toBe("Mine");
-    await page.getByRole("button", { name: "Add it again" }).click();
-    await page.locator(".shown-name", { hasText: "Mine" }).waitFor();
+    await user.see({ text: "Anna Müller deleted this plant." });
+    await user.field("Name").press("Escape");
+    await user.goTo("#/plants/131");
+    expect(await user.field("Name").inputValue()).toBe("Mine");
+    await user.click("Add it again", { shown: "Mine" });
     expect(await service.findPlant(131n)).toMatchObject({ name: "Mine", tag: "a" });
   });
 
@@ -149,11 +129,10 @@ describeInBrowser("in the console,", () => {
     const path = "/plants/batch?batch=spring.csv+2026-11-17T10:12:00.000Z";
     await storePlants(service, 1500, (at) => ({ id: 5000 + at, name: `New ${at}` }), path);
     await asAnna(service, "PUT", "/plants/140", { name: "Renamed by her", tag: "a" });
-    const { page } = await visit.open();
-    await page.getByRole("link", { name: "Changes" }).click();
+    const { page, user } = await visit.open();
+    await user.follow("Changes");
     const rowWith = (text: string) => page.getByRole("row").filter({ hasText: text });
-    await rowWith("Renamed by her").getByText("Plant 140").waitFor();
-    await rowWith("Renamed by her").getByText("Anna Müller").waitFor();
+    await user.within(rowWith("Renamed by her")).see({ text: ["Plant 140", "Anna Müller"] });
     const batch = rowWith("spring.csv");
     await batch.getByText("1,500 added").waitFor();
     expect(await batch.count()).toBe(1);
@@ -164,16 +143,14 @@ describeInBrowser("in the console,", () => {
     await batch.getByRole("button", { name: "Undo spring.csv" }).click();
     const dialog = page.getByRole("dialog", { name: "Undo “spring.csv”?" });
     await dialog.getByText("1,500 plants will be as before.").waitFor();
-    await dialog.getByRole("button", { name: "Undo 1,500 plants" }).click();
-    await toastOf(page, "Undone: 1,500 plants.").waitFor();
+    await user.within(dialog).click("Undo 1,500 plants", { toast: "Undone: 1,500 plants." });
     expect(await service.findPlant(5000n)).toBeUndefined();
     await rowWith("Undo: spring.csv").getByText("1,500 deleted").waitFor();
     await rowWith("1,500 added").getByText("Undone").waitFor();
     // The undo can be undone, after a reload too.
     await page.reload();
     await rowWith("1,500 added").getByText("Undone").waitFor();
-    await page.getByRole("button", { name: "Undo Undo: spring.csv" }).click();
-    await page.getByRole("button", { name: "Undo 1,500 plants" }).click();
+    await user.click(["Undo Undo: spring.csv", "Undo 1,500 plants"]);
     await rowWith("Undo: Undo: spring.csv").waitFor();
     expect(await service.findPlant(5000n)).toMatchObject({ name: "New 0" });
   });
@@ -183,7 +160,7 @@ describeInBrowser("in the console,", () => {
     await asAnna(service, "PUT", "/plants/142", { name: "Filtered", tag: "a" });
     await asAnna(service, "DELETE", "/plants/143?batch=Clean-up");
     await sendPlant(service.url, { id: 143n, name: "Back", tag: null });
-    const { page } = await visit.open({ at: "#/changes" });
+    const { page, user } = await visit.open({ at: "#/changes" });
     const rows = page.locator("tbody tr");
     const untilShown = async (...texts: readonly string[]): Promise<void> => {
       for (const [at, text] of texts.entries())
@@ -191,29 +168,25 @@ describeInBrowser("in the console,", () => {
       await rows.nth(texts.length).waitFor({ state: "detached" });
     };
     await page.getByLabel("Plant id").fill("143");
-    await page.getByLabel("Plant id").press("Enter");
+    await user.press("Enter");
     await untilShown("Back", "Clean-up", "Plant 143");
     await page.getByLabel("Person").fill("Anna Müller");
-    await page.getByLabel("Person").press("Enter");
+    await user.press("Enter");
     await untilShown("Clean-up");
     // It was changed since, and the dialog says so.
-    await page.getByRole("button", { name: "Undo Clean-up" }).click();
-    await page.getByText("Nothing to undo: 1 changed since").waitFor();
-    await page.keyboard.press("Escape");
+    await user.click("Undo Clean-up", { text: "Nothing to undo: 1 changed since" });
+    await user.press("Escape");
     await rows.getByRole("link", { name: "Clean-up" }).click();
     await untilShown("Deleted 143");
-    await page.getByRole("link", { name: "All changes" }).click();
+    await user.follow("All changes");
     await page.getByLabel("Kind").selectOption("Added");
     await rows.first().filter({ hasText: "Back" }).waitFor();
     await page.goBack();
     await rows.filter({ hasText: "Filtered" }).waitFor();
   });
 
-  test("Changes reads far back, page by page", async () => {
-    await using own = await startConsole();
-    await storePlants(own, 250, (at) => ({ id: at + 1, name: `Plant ${at + 1}` }));
-    await using view = await openConsole(own, { at: "#/changes" });
-    const { page } = view;
+  untouched.test("Changes reads far back, page by page", async (visit) => {
+    const { page } = await visit.open({ at: "#/changes" });
     const rows = page.locator("tbody tr");
     const more = page.getByRole("button", { name: "Show more" });
     await rows.first().waitFor();
@@ -230,44 +203,35 @@ describeInBrowser("in the console,", () => {
     const [id, other] = [510, 150];
     await sendPlant(visit.service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
     await change(visit.service, id);
-    await using view = await visit.open({ at: "#/changes?type=removed" });
-    const { page, service } = view;
-    await page.getByRole("button", { name: `Undo Deleted “Lost ${id}”` }).click();
-    await page.getByRole("cell", { name: `Lost ${id} · b` }).waitFor();
-    await page.getByRole("button", { name: "Undo 1 plant" }).click();
-    await toastOf(page, "Undone: 1 plant.").waitFor();
+    const at = "#/changes?type=removed";
+    const { page, user, service, announceFailure } = await visit.open({ at });
+    await user.click(`Undo Deleted “Lost ${id}”`, { cell: `Lost ${id} · b` });
+    await user.click("Undo 1 plant", { toast: "Undone: 1 plant." });
     expect(await service.findPlant(BigInt(id))).toMatchObject({ tag: "b" });
 
     await change(service, other);
-    view.announceFailure(`/plants/${other}`, 404);
-    await page.goto(`${service.url}/#/plants/${other}`);
-    await page.getByText("There is no plant with this id").waitFor();
+    announceFailure(`/plants/${other}`, 404);
+    await user.goTo(`#/plants/${other}`, { text: "There is no plant with this id" });
     await page.getByRole("button", { name: "Restore" }).first().click();
-    await page.locator(".shown-name", { hasText: `Plant ${other}` }).waitFor();
+    await user.see({ shown: `Plant ${other}` });
     expect(await service.findPlant(BigInt(other))).toMatchObject({ name: `Plant ${other}` });
   });
 
-  test.each(looks)(
-    "a service that keeps no changes still shows the list, and has no history: %s",
-    async (_name, look) => {
-      await using own = await startConsole({ PLANTSTORE_CHANGES_DAYS: "0" });
-      await sendPlant(own.url, { id: 1n, name: "Rose", tag: null });
-      await using view = await openConsole(own, { at: "#/plants/1", token: null, ...look });
-      const { page } = view;
-      view.announceFailure("/changes", 410);
-      await signIn(page, TEST_TOKEN);
-      await rowOf(page, "Rose").waitFor();
-      await page.getByText("This store keeps no history.").waitFor();
+  forgetful.it(
+    "a service that keeps no changes still shows the list, and has no history",
+    async (visit) => {
+      const { page, user, announceFailure } = await visit.open({ at: "#/plants/1", token: null });
+      announceFailure("/changes", 410);
+      await user.signIn(TEST_TOKEN, { row: "Rose", text: "This store keeps no history." });
       await page.locator(".row-changed").first().waitFor({ state: "detached" });
-      await page.goto(`${own.url}/#/changes`);
+      await user.goTo("#/changes");
       await page.getByRole("alert").getByText("This store keeps no history.").waitFor();
       // Without a history there is no undo, so one plant is reason enough to ask.
-      await page.goto(`${own.url}/#/plants`);
+      await user.goTo("#/plants");
       await page.getByRole("checkbox", { name: "Select “Rose”" }).click();
-      await page.getByRole("button", { name: "Delete" }).click();
+      await user.click("Delete");
       await page.getByRole("dialog").getByText("This can't be undone").waitFor();
-      await page.getByRole("button", { name: "Delete 1 plant" }).click();
-      await toastOf(page, "Deleted 1 plant.").waitFor();
+      await user.click("Delete 1 plant", { toast: "Deleted 1 plant." });
       expect(await page.getByRole("button", { name: "Undo" }).count()).toBe(0);
     },
   );

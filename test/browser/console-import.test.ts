@@ -3,18 +3,10 @@
 import { expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page, Route } from "playwright-core";
-import {
-  createToken,
-  describeInBrowser,
-  revoke,
-  signIn,
-  startJourneys,
-  toastOf,
-} from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { send, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import { chooseFile, figure, hold, saveFile, start } from "../support/steps.ts";
 
 const { it, test } = await startJourneys();
 
@@ -30,117 +22,80 @@ const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
 describeInBrowser("an import", () => {
   it("is undone after a preview; what was changed since is skipped", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
-    await send(service, "POST", "/plants", { body: '{"id":5,"name":"Mint"}' });
-    await chooseFile(page, "wrong.csv", "id,name\n6,Basil\n7,Thyme\n5,Mint\n");
-    await start(page);
-    await page.getByText("Import complete").waitFor();
-    await send(service, "PUT", "/plants/7", { body: '{"id":7,"name":"Lemon thyme"}' });
-    await page.getByRole("button", { name: "Undo this import" }).click();
-    const dialog = page.getByRole("dialog", { name: "Undo “wrong.csv”?" });
-    await dialog.getByText("1 plant will be as before. 1 changed since").waitFor();
-    await dialog.getByRole("cell", { name: "Basil" }).waitFor();
-    await dialog.getByRole("button", { name: "Undo 1 plant" }).click();
-    await page.getByText("Undone: 1 plant. 1 plant skipped.").first().waitFor();
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    await service.create('{"id":5,"name":"Mint"}');
+    await user.chooseFile("wrong.csv", "id,name\n6,Basil\n7,Thyme\n5,Mint\n");
+    await user.click("Start import", { text: "Import complete" });
+    await change(service, 7, { name: "Lemon thyme" });
+    await user.click("Undo this import");
+    const inDialog = user.within(page.getByRole("dialog", { name: "Undo “wrong.csv”?" }));
+    await inDialog.see({ text: "1 plant will be as before. 1 changed since", cell: "Basil" });
+    await inDialog.click("Undo 1 plant");
+    await user.see({ firstText: "Undone: 1 plant. 1 plant skipped." });
     expect((await service.readPlants()).map(({ name }) => name)).toEqual(["Mint", "Lemon thyme"]);
   });
 
   it("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
-    await chooseFile(
-      page,
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    await user.chooseFile(
       "Stock.csv",
       `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
         `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
     );
     expect(await page.getByLabel("Separator").inputValue()).toBe(";");
-    for (const [label, heading] of [
-      ["Id", "Nr"],
-      ["Name", "Plant"],
-      ["Tag", "Type"],
-    ] as const)
-      expect(await page.getByLabel(label, { exact: true }).inputValue()).toBe(heading);
-    await page.getByRole("cell", { name: "9007199254740993" }).waitFor();
-    await page.getByRole("cell", { name: "=Sage" }).waitFor();
-    await page.getByRole("cell", { name: 'The id is not a whole number: "x".' }).first().waitFor();
+    for (const [label, heading] of Object.entries({ Id: "Nr", Name: "Plant", Tag: "Type" }))
+      expect(await user.field(label).inputValue()).toBe(heading);
+    await user.see({ cell: ["9007199254740993", "=Sage"] });
+    await user.see({ firstCell: 'The id is not a whole number: "x".' });
 
-    await start(page);
-    await page.getByText("2 of 6 rows were refused").waitFor();
+    await user.click("Start import", { text: "2 of 6 rows were refused" });
     expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
     expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
     expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
-    const download = await saveFile(page, page.getByRole("button", { name: "Download all 2" }));
-    expect(download.suggestedFilename()).toBe("refused.csv");
-    const refused = await Bun.file(await download.path()).text();
-    const [heading, first, second] = refused.split("\n");
-    expect(heading).toBe("line;reason;Nr;Plant;Type;Pot");
-    expect(first).toBe('6;"The id is not a whole number: ""x"".";x;Broken;herb;9');
-    expect(second).toBe('7;"Two rows have this id: 2 and 7. The first one counts.";1;Other;herb;9');
+    const saved = await user.saveFile(page.getByRole("button", { name: "Download all 2" }));
+    expect(saved.name).toBe("refused.csv");
+    expect(saved.text).toBe(
+      '\ufeffline;reason;Nr;Plant;Type;Pot\n6;"The id is not a whole number: ""x"".";x;Broken;herb;9\n' +
+        '7;"Two rows have this id: 2 and 7. The first one counts.";1;Other;herb;9\n',
+    );
 
     // It can be corrected and imported as it is.
-    await page.getByRole("button", { name: "Another file" }).click();
-    await chooseFile(page, "refused.csv", refused.replace("x;Broken", "6;Mended"));
-    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
-    await start(page);
-    await page.getByText("1 of 2 rows was refused").waitFor();
+    await user.chooseAnother("refused.csv", saved.text.replace("x;Broken", "6;Mended"));
+    expect(await user.field("Id").inputValue()).toBe("Nr");
+    await user.click("Start import", { text: "1 of 2 rows was refused" });
     expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
   });
 
   for (const isUpdating of [false, true])
     it(`foresees its figures, ${isUpdating ? "and updates what has not changed since" : "without updates"}`, async (visit) => {
-      const { page, service } = await visit.open({ at: "#/import" });
+      const { page, user, service } = await visit.open({ at: "#/import" });
       const first = isUpdating ? 920 : 910;
       const idOf = (at: number): bigint => BigInt(first + at);
-      for (const at of [0, 1, 2, 6])
-        await service.store.createPlant({
-          id: idOf(at),
-          name: `Old ${at}`,
-          tag: at === 6 ? "a" : undefined,
-        });
-      const rows = [
-        [0, "Old 0"],
-        [0, "New 0"],
-        [1, "New 1"],
-        [1, "New 1"],
-        [1, "Newer 1"],
-        [1, "Old 1"],
-        [3, "New 3"],
-        [3, "New 3"],
-        [3, "Newer 3"],
-        [4, ""],
-        [4, "   "],
-        [5, " New 5"],
-        [6, "New 6"],
-      ] as const;
-      const texts = rows.map(([at, name]) => `${first + at},${name}\n`);
-      await chooseFile(page, "foreseen.csv", `id,name\n${texts.join("")}x,y\n`);
-      await page.getByText("The first rows, as they will be stored").waitFor();
+      for (const [at, tag] of [[0], [1], [2], [6, "a"]] as const)
+        await service.store.createPlant({ id: idOf(at), name: `Old ${at}`, tag });
+      // The first digit is added to the first id.
+      const rows =
+        "0,Old 0|0,New 0|1,New 1|1,New 1|1,Newer 1|1,Old 1|3,New 3|3,New 3|3,Newer 3|4,|4,   |5, New 5|6,New 6";
+      const texts = rows.split("|").map((row) => `${first + Number(row[0])}${row.slice(1)}\n`);
+      await user.chooseFile("foreseen.csv", `id,name\n${texts.join("")}x,y\n`);
+      await user.see({ text: "The first rows, as they will be stored" });
       if (isUpdating) await page.getByLabel("Change the different ones").check();
       const foreseen = await readFigures(page);
       expect(foreseen).toEqual(isUpdating ? [2, 3, 2, 7] : [2, 2, 0, 10]);
-      await page.getByRole("cell", { name: "Old 6 a" }).waitFor();
-      await page.getByRole("cell", { name: "New 6 no tag" }).waitFor();
+      await user.see({ cell: ["Old 6 a", "New 6 no tag"] });
       const shown = page.getByRole("region", { name: "Preview" }).locator("tbody tr");
-      expect((await shown.allInnerTexts()).map((row) => row.split("\t")[1])).toEqual([
-        "Already there",
-        "To refuse",
-        isUpdating ? "To change" : "To refuse",
-        isUpdating ? "Already there" : "To refuse",
-        "To refuse",
-        "To refuse",
-        "To add",
-        "Already there",
-      ]);
+      const [there, refuse] = ["Already there", "To refuse"];
+      const differing = isUpdating ? ["To change", there] : [refuse, refuse];
+      const outcomes = [there, refuse, ...differing, refuse, refuse, "To add", there];
+      expect((await shown.allInnerTexts()).map((row) => row.split("\t")[1])).toEqual(outcomes);
       // Another view in between changes nothing.
-      await page.getByRole("link", { name: "Health" }).click();
-      await page.getByRole("link", { name: "Import" }).click();
+      await user.follow("Health");
+      await user.follow("Import");
       if (isUpdating)
         await service.store.replacePlant({ id: idOf(6), name: "Changed since", tag: "a" }, {});
-      await start(page);
-      await page.getByText(/ of 14 rows were refused/).waitFor();
+      await user.click("Start import", { text: / of 14 rows were refused/ });
       expect(await readFigures(page)).toEqual(isUpdating ? [2, 3, 1, 8] : foreseen);
-      if (isUpdating)
-        await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
+      if (isUpdating) await user.see({ cell: /was changed since it was compared/ });
       for (const [at, name] of [
         [0, "Old 0"],
         [1, isUpdating ? "New 1" : "Old 1"],
@@ -153,19 +108,17 @@ describeInBrowser("an import", () => {
     });
 
   test("asks about rows without a name", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
-    await chooseFile(page, "nameless.csv", "id,name\n941,\n942,Mint\n");
-    await page.getByRole("cell", { name: "The name is missing." }).first().waitFor();
-    await figure(page, "To add", "1");
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    await user.chooseFile("nameless.csv", "id,name\n941,\n942,Mint\n");
+    await user.see({ firstCell: "The name is missing.", figure: "To add 1" });
     await page.getByLabel("Import rows without a name too").check();
-    await figure(page, "To add", "2");
-    await start(page);
-    await page.getByText("Import complete").waitFor();
+    await user.see({ figure: "To add 2" });
+    await user.click("Start import", { text: "Import complete" });
     expect(await service.findPlant(941n)).toMatchObject({ name: "" });
   });
 
   it("that is cancelled counts what is stored; without an answer it says so, and is begun again from there", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
+    const { page, user, service } = await visit.open({ at: "#/import" });
     const cancel = async (file: string, answer: (route: Route) => unknown): Promise<void> => {
       const sent = Promise.withResolvers<void>();
       const cancelled = Promise.withResolvers<void>();
@@ -174,93 +127,80 @@ describeInBrowser("an import", () => {
         await cancelled.promise;
         await answer(route);
       });
-      await chooseFile(page, "cancelled.ndjson", file);
-      await start(page);
+      await user.chooseFile("cancelled.ndjson", file);
+      await user.click("Start import");
       await sent.promise;
-      await page.getByRole("button", { name: "Cancel" }).click();
+      await user.click("Cancel");
       cancelled.resolve();
     };
     await cancel('{"id":63,"name":"Box"}\n{"id":64,"name":"Yew"}\n', (route) => route.fallback());
-    await page.getByText(/Import (cancelled|complete)/).waitFor();
-    await figure(page, "Added", "2");
-    await page.getByRole("button", { name: "Another file" }).click();
+    await user.see({ text: /Import (cancelled|complete)/, figure: "Added 2" });
+    await user.click("Another file");
 
     await cancel('{"id":62,"name":"Box"}\nnone\n', () => undefined);
-    await page.getByText("Import cancelled").waitFor();
-    await page.getByText("more plants may be stored").waitFor();
+    await user.see({ text: ["Import cancelled", "more plants may be stored"] });
     await page.context().unroute("**/plants/batch*");
-    await page.getByRole("button", { name: "Import again" }).click();
-    await page.getByText("1 of 2 rows was refused").waitFor();
-    await page.getByText("All others are stored.").waitFor();
+    await user.click("Import again", { text: "1 of 2 rows was refused" });
+    await user.see({ text: "All others are stored." });
     expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
   });
 
   it("of any format and encoding stores what is new, recognises what is there, and names what it assumed", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
+    const { user, service } = await visit.open({ at: "#/import" });
     const lines = '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n';
     for (const [file, content, id, name, added, said] of [
-      ["lines.ndjson", lines, 22n, "Moss", "2", ""],
-      ["array.json", `[${lines.trim().replace("\n", ",")}]`, 22n, "Moss", "0", ""],
-      ["table.tsv", "id\tname\ttag\n22\tMoss\tgreen\n", 22n, "Moss", "0", ""],
+      ["lines.ndjson", lines, 22n, "Moss", "2", []],
+      ["array.json", `[${lines.trim().replace("\n", ",")}]`, 22n, "Moss", "0", []],
+      ["table.tsv", "id\tname\ttag\n22\tMoss\tgreen\n", 22n, "Moss", "0", []],
       ["excel.csv", utf16("id\tname\n81\tGrüner Tee\n"), 81n, "Grüner Tee", "1", "Read as UTF-16"],
       ["excel.csv", latin1("sep=;\nid;name\n82;Blüte\n"), 82n, "Blüte", "1", "Windows-1252"],
     ] as const) {
-      await chooseFile(page, file, content);
-      await page.getByRole("cell", { name }).waitFor();
-      if (said !== "") await page.getByText(said).waitFor();
-      await start(page);
-      await page.getByText("Import complete").waitFor();
-      await figure(page, "Added", added);
+      await user.chooseFile(file, content, { cell: name, text: said });
+      await user.click("Start import", { text: "Import complete", figure: `Added ${added}` });
       expect(await service.findPlant(id)).toMatchObject({ name });
-      await page.getByRole("button", { name: "Another file" }).click();
+      await user.click("Another file");
     }
     expect(await service.findPlant(22n)).toMatchObject({ tag: "green" });
 
     // A spreadsheet has shortened these ids.
-    await chooseFile(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n");
-    await page.getByRole("cell", { name: /as text/ }).waitFor();
-    await start(page);
-    await page.getByText("Nothing was stored.").waitFor();
+    await user.chooseFile("barcodes.csv", "id,name\n4.00638E+12,Rose\n", { cell: /as text/ });
+    await user.click("Start import", { text: "Nothing was stored." });
     expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
   });
 
   it("asks for a column that it cannot guess, and reads a file another way", async (visit) => {
-    const { page } = await visit.open({ at: "#/import" });
-    await chooseFile(page, "odd.csv", "code,what\n31,Heather\n");
-    await page.getByText("Which column is it?").first().waitFor();
+    const { page, user } = await visit.open({ at: "#/import" });
+    await user.chooseFile("odd.csv", "code,what\n31,Heather\n");
+    await user.see({ firstText: "Which column is it?" });
     expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
-    await page.getByLabel("Id", { exact: true }).selectOption("code");
-    await page.getByLabel("Name", { exact: true }).selectOption("what");
-    await page.getByRole("cell", { name: "Heather" }).waitFor();
+    await user.field("Id").selectOption("code");
+    await user.field("Name").selectOption("what");
+    await user.see({ cell: "Heather" });
     await page.getByLabel("Separator").selectOption(";");
-    await page.getByRole("columnheader", { name: "code,what" }).waitFor();
-    await page.getByRole("button", { name: "Another file" }).click();
-    await chooseFile(page, "cut.json", '[{"id":31,');
-    await page.getByText("The file can't be read this way").waitFor();
+    await user.see({ columnheader: "code,what" });
+    await user.chooseAnother("cut.json", '[{"id":31,', { text: "The file can't be read this way" });
   });
 
   test("takes a file that is dropped anywhere, and rows that are pasted", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants" });
+    const { page, user, service } = await visit.open({ at: "#/plants" });
     await page.evaluate(`
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));
       for (const type of ["dragover", "drop"])
         document.querySelector("header").dispatchEvent(
           new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer }));`);
-    await page.getByRole("cell", { name: "Dropped" }).waitFor();
+    await user.see({ cell: "Dropped" });
     expect(page.url()).toEndWith("#/import");
 
-    await page.goto(`${service.url}/#/plants`);
+    await user.goTo("#/plants");
     await page.evaluate(`navigator.clipboard.writeText("73\\tPasted\\tfern\\n74\\tMore\\t\\n")`);
-    await page.keyboard.press("ControlOrMeta+v");
-    await page.getByRole("cell", { name: "Pasted" }).waitFor();
-    await start(page);
-    await page.getByText("Import complete").waitFor();
+    await user.press("ControlOrMeta+v", { cell: "Pasted" });
+    await user.click("Start import", { text: "Import complete" });
     expect(await service.findPlant(73n)).toMatchObject({ name: "Pasted" });
   });
 
   test("of thirty thousand rows leaves the page responsive, and can be watched from elsewhere", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
+    const { page, user, service } = await visit.open({ at: "#/import" });
     const rows = Array.from({ length: 30_000 }, (_, index) =>
       index % 1000 === 999 ? `none,Bad ${index},bulk` : `${1_000_000 + index},Plant ${index},bulk`,
     );
@@ -270,12 +210,12 @@ describeInBrowser("an import", () => {
       if (++pages > 1) await seen.promise;
       await route.fallback();
     });
-    await chooseFile(page, "thirty-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
+    await user.chooseFile("thirty-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
     const comparing = page.getByRole("progressbar", { name: "Comparing with the store" });
     await comparing.and(page.locator("[value^='0.']")).waitFor();
     seen.resolve();
     await page.context().unroute("**/plants?*");
-    await figure(page, "To add", "29,970");
+    await user.see({ figure: "To add 29,970" });
     await page.evaluate(`
       window.longestMs = 0;
       window.startedAtMs = performance.now();
@@ -288,11 +228,11 @@ describeInBrowser("an import", () => {
       };
       requestAnimationFrame(watch);`);
     // Waiting for a selector scans nothing: a scan would keep the page busy.
-    await start(page);
+    await user.click("Start import");
     await page.waitForSelector("text=/rows per second/");
     await page.getByRole("link", { name: "Plants", exact: true }).click();
     await page.waitForSelector("h1:text('Plants')");
-    await page.getByRole("link", { name: /^Import/ }).click();
+    await user.follow(/^Import/);
     await page.waitForSelector("text=30 of 30,000 rows were refused");
     // On a busy machine both are longer.
     const isResponsive = "window.longestMs < (performance.now() - window.startedAtMs) / 4";
@@ -301,116 +241,95 @@ describeInBrowser("an import", () => {
   });
 
   it("resumes after lost answers and a busy store", async (visit) => {
-    const { page, service, announceFailure } = await visit.open({ at: "#/import" });
-    announceFailure("/plants/batch", "failed");
-    announceFailure("/plants/batch", 503);
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/import" });
+    announceFailure("/plants/batch", "failed", 503);
+    const busy = { status: 503, json: { error: 5002, message: "busy" } };
     let count = 0;
     await page.context().route("**/plants/batch*", async (route) => {
       count++;
-      if (count === 1) {
-        await route.fetch();
-        return route.abort("connectionreset");
-      }
-      if (count === 2)
-        return route.fulfill({ status: 503, json: { error: 5002, message: "busy" } });
-      return route.fallback();
+      if (count > 1) return count === 2 ? route.fulfill(busy) : route.fallback();
+      await route.fetch();
+      return route.abort("connectionreset");
     });
     // It is shown for as long as the next try is waited for, which may be a moment.
     await page.evaluate(`new MutationObserver(() => {
         window.isRetrySeen ||= document.body.innerText.includes("Trying again; nothing is lost");
       }).observe(document.body, { subtree: true, childList: true, characterData: true })`);
-    await chooseFile(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
-    await start(page);
-    await page.getByText("Import complete").waitFor();
+    await user.chooseFile("again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
+    await user.click("Start import", { text: "Import complete" });
     expect(await page.evaluate<boolean>("window.isRetrySeen")).toBe(true);
     expect(count).toBeGreaterThanOrEqual(3);
     expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
   });
 
   it("stops where its token ends, and is begun again from there", async (visit) => {
-    const token = await createToken(visit.service, { name: "brief" });
-    const { page, service, announceFailure } = await visit.open({ at: "#/import", token });
+    const token = await visit.createToken({ name: "brief" });
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/import", token });
     // Without a feed, the import is the first to hear of it, and then the list.
     await page.route("**/changes*", (route) => route.fulfill({ status: 410 }));
     announceFailure("/changes", 410);
     await page.reload();
     announceFailure("/plants/batch", 401);
     announceFailure("/plants", 401);
-    await chooseFile(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
-    await page.getByRole("cell", { name: "Elm" }).waitFor();
-    await revoke(service, "brief");
+    await user.chooseFile("later.ndjson", '{"id":51,"name":"Elm"}\n', { cell: "Elm" });
+    await visit.revoke("brief");
     // The service forgets what it knows of a token after a while.
     const headers = { authorization: `Bearer ${token}` };
-    await until(
-      "the token is refused",
-      async () => !(await fetch(`${service.url}/token`, { headers })).ok,
-    );
-    await start(page);
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await signIn(page, TEST_TOKEN);
-    await page.getByRole("button", { name: "Import again" }).click();
-    await page.getByText("Import complete").waitFor();
+    const isRefused = async () => !(await send(service, "GET", "/token", { headers })).ok;
+    await until("the token is refused", isRefused);
+    await user.click("Start import", { heading: "Sign in" });
+    await user.signIn(TEST_TOKEN);
+    await user.click("Import again", { text: "Import complete" });
     expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
   });
 
   it("of a file that is gone before it starts ends as failed, and another one is taken", async (visit) => {
     using folder = makeTemporaryFolder();
     const [path, text] = [`${folder.path}/gone.csv`, "id,name\n61,Yew\n"];
-    const { page } = await visit.open({ at: "#/import" });
+    const { page, user } = await visit.open({ at: "#/import" });
     // Chosen from a disk, as staff do.
     await Bun.write(path, text);
     await page.locator("#import-file").setInputFiles(path);
-    await page.getByRole("cell", { name: "Yew" }).waitFor();
+    await user.see({ cell: "Yew" });
     await rm(path);
-    await start(page);
-    await page.getByText("The file can no longer be read.").waitFor();
-    await page.getByRole("button", { name: "Another file" }).click();
-    await chooseFile(page, "another.csv", text);
-    await start(page);
-    await page.getByText(/^1 row in /).waitFor();
+    await user.click("Start import", { text: "The file can no longer be read." });
+    await user.chooseAnother("another.csv", text);
+    await user.click("Start import", { text: /^1 row in / });
   });
-});
 
-describeInBrowser("a running import", () => {
-  it("is seen on every page and in a second tab, which hear of its end", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/import" });
-    const release = await hold(page.context(), "**/plants/batch*");
-    const stranger = await createToken(service, { name: "stranger" });
-    const openTab = async (token: string): Promise<Page> => {
-      const tab = await page.context().newPage();
-      await tab.goto(service.url);
-      await signIn(tab, token);
-      return tab;
-    };
-    const second = await openTab(TEST_TOKEN);
-    const third = await openTab(stranger);
-    await chooseFile(page, "shared.ndjson", '{"id":91,"name":"Box"}\nnone\n');
-    await start(page);
+  it("that runs is seen on every page and in a second tab, which hear of its end", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    const release = await user.hold("**/plants/batch*");
+    const stranger = await visit.createToken({ name: "stranger" });
+    const [second, third] = [await user.openTab(service.url), await user.openTab(service.url)];
+    await second.signIn(TEST_TOKEN);
+    await third.signIn(stranger);
+    await user.chooseFile("shared.ndjson", '{"id":91,"name":"Box"}\nnone\n');
+    await user.click("Start import");
     for (const link of ["Plants", "Changes", "Health"]) {
       await page.getByRole("link", { name: link, exact: true }).click();
-      await page.getByRole("progressbar", { name: "Import of shared.ndjson" }).waitFor();
+      await user.see({ progressbar: "Import of shared.ndjson" });
     }
-    await second.getByText("Importing shared.ndjson…").waitFor();
-    await second.getByText("in another tab").waitFor();
+    await second.see({ text: ["Importing shared.ndjson…", "in another tab"] });
     release();
     const end = "The import of shared.ndjson ended: 1 added, 1 refused.";
-    await toastOf(page, end).waitFor();
-    await toastOf(second, end).waitFor();
-    await second.getByText("Importing shared.ndjson…").waitFor({ state: "detached" });
-    expect(await third.locator(".toast, .running").count()).toBe(0);
-    await toastOf(page, end).getByRole("button", { name: "See" }).click();
-    await page.getByText("1 of 2 rows was refused").waitFor();
+    await user.see({ toast: end });
+    await second.see({ toast: end });
+    await second.page.getByText("Importing shared.ndjson…").waitFor({ state: "detached" });
+    expect(await third.page.locator(".toast, .running").count()).toBe(0);
+    await user.within(user.toast(end)).click("See");
+    await user.see({ text: "1 of 2 rows was refused" });
 
     // A tab that is closed says so. Nothing is lost: the file can be imported again.
-    await page.getByRole("button", { name: "Another file" }).click();
+    await user.click("Another file");
     await page.context().unrouteAll();
     await page.context().route("**/plants/batch*", () => undefined);
-    await chooseFile(page, "closed.ndjson", '{"id":92,"name":"Box"}\n');
-    await start(page);
-    await second.getByText("Importing closed.ndjson…").waitFor();
+    await user.chooseFile("closed.ndjson", '{"id":92,"name":"Box"}\n');
+    await user.click("Start import");
+    await second.see({ text: "Importing closed.ndjson…" });
     page.once("dialog", (dialog) => void dialog.accept());
     await page.goto("about:blank");
-    await toastOf(second, "stopped: its tab was closed").waitFor();
+    await second.see({ toast: "stopped: its tab was closed" });
     await page.goto(service.url);
   });
 });

@@ -1,14 +1,12 @@
 /** What operators do in the console: tokens, webhooks, and health. */
 
 import { expect } from "bun:test";
-import type { Page, Route } from "playwright-core";
-import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
-import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
+import { describeInBrowser, startJourneys } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { send } from "../support/service.ts";
-import { hold, press, untilSo } from "../support/steps.ts";
+import type { Seen } from "../support/steps.ts";
 
 const backups = {
   everyMs: 900_000,
@@ -22,206 +20,165 @@ const backups = {
     return Date.now() - 120_000;
   },
 };
-const { it, test } = await startJourneys(
-  { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },
-  undefined,
-  { backups },
-);
+const settings = { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) };
+const { it, test } = await startJourneys(settings, undefined, { backups });
 
 describeInBrowser("tokens in the console", () => {
   it("are made, shown once and revoked", async (visit) => {
-    const token = await createToken(visit.service, { name: "admin" });
-    const { page, service, announceFailure } = await visit.open({
-      token,
-      at: "#/tokens",
-    });
+    const as = { name: "admin" };
+    const { page, user, service, announceFailure } = await visit.open({ as, at: "#/tokens" });
     const name = "Anna Müller";
-    await page.getByRole("button", { name: "New token" }).click();
-    await page.getByRole("dialog", { name: "New token" }).waitFor();
+    await user.click("New token", { dialog: "New token" });
     announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("PLANTSTORE_TOKEN");
-    const refuse = await hold(page, "**/tokens", "POST");
-    await page.getByRole("button", { name: "Create token" }).click();
+    const refuse = await user.hold("**/tokens", "POST");
+    await user.click("Create token");
     // The button is disabled meanwhile, and cannot have the focus.
-    await untilSo(page, "!document.activeElement.matches('button')");
+    await user.untilSo("!document.activeElement.matches('button')");
     refuse();
-    await page.getByText("name: expected 1 to 64 characters").waitFor();
-    await untilSo(page, "document.activeElement.closest('dialog') !== null");
+    await user.see({ text: "name: expected 1 to 64 characters" });
+    await user.untilSo("document.activeElement.closest('dialog') !== null");
     await page.getByLabel("Name").fill(name);
     await page.getByLabel("Change plants").uncheck();
     await page.getByLabel("Expires").selectOption({ label: "In 90 days" });
-    await page.getByRole("button", { name: "Create token" }).click();
+    await user.click("Create token");
     const field = page.getByLabel("The new token");
     const made = await field.inputValue();
-    await page.getByRole("button", { name: "Copy" }).click();
-    await page.locator(".toast", { hasText: "Copied" }).waitFor();
+    await user.click("Copy", { toast: "Copied" });
     expect(await page.evaluate<string>("navigator.clipboard.readText()")).toBe(made);
     const sent = { headers: { authorization: `Bearer ${made}` } };
-    expect(await (await send(service, "GET", "/token", sent)).json()).toMatchObject({
-      name,
-      scopes: ["plants:read"],
-    });
+    const identity: unknown = await (await send(service, "GET", "/token", sent)).json();
+    expect(identity).toMatchObject({ name, scopes: ["plants:read"] });
     // It is shown once, so it cannot be lost by a key, a click beside it, or Back.
-    await press(page, "Escape", "Escape");
+    await user.press("Escape Escape");
     await page.mouse.click(2, 2);
     await page.evaluate("location.hash = '#/plants'");
-    await page.getByRole("dialog", { name: "Copy this now" }).waitFor();
+    await user.see({ dialog: "Copy this now" });
     expect(await field.inputValue()).toBe(made);
-    await page.getByRole("button", { name: "Done" }).click();
+    await user.click("Done");
     await field.waitFor({ state: "detached" });
-    await page.getByRole("link", { name: "Tokens" }).click();
+    await user.follow("Tokens");
     const row = page.getByRole("row", { name: new RegExp(name) });
     await row.getByText("Read plants").waitFor();
 
-    await page.getByRole("button", { name: `Revoke ${name}` }).click();
-    await page.getByRole("dialog", { name: `Revoke “${name}”?` }).waitFor();
-    const release = await hold(page, "**/tokens/*");
+    await user.click(`Revoke ${name}`, { dialog: `Revoke “${name}”?` });
+    const release = await user.hold("**/tokens/*");
     await page.getByRole("button", { name: "Revoke", exact: true }).click();
     // The answer comes late, and leaves the next dialog open.
-    await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "New token" }).click();
+    await user.press("Escape");
+    await user.click("New token");
     release();
     await page.locator("tr", { hasText: name }).waitFor({ state: "detached" });
-    await page.getByRole("dialog", { name: "New token" }).waitFor();
-    await page.keyboard.press("Escape");
+    await user.see({ dialog: "New token" });
+    await user.press("Escape");
     // The token of the environment manages tokens too, so even one's own can go.
-    await page.getByRole("button", { name: "Revoke admin" }).click();
-    await page.getByText("You are signed in with it now.").waitFor();
-    await page.keyboard.press("Escape");
+    await user.click("Revoke admin", { text: "You are signed in with it now." });
+    await user.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
   test("that were just made stay, although an earlier list comes late", async (visit) => {
-    const { page } = await visit.open();
-    const gate = Promise.withResolvers<void>();
-    const late = async (route: Route): Promise<void> => {
-      const response = await route.fetch();
-      await gate.promise;
-      await route.fulfill({ response });
-    };
-    await page.route(/\/tokens\?/, late, { times: 1 });
+    const { page, user } = await visit.open();
+    const release = await user.holdAnswer(/\/tokens\?/, "GET", 1);
     const asked = page.waitForRequest(/\/tokens\?/);
-    await page.getByRole("link", { name: "Tokens" }).click();
+    await user.follow("Tokens");
     const earlier = await asked;
-    await page.getByRole("button", { name: "New token" }).click();
+    await user.click("New token");
     await page.getByLabel("Name").fill("newest");
-    await page.getByRole("button", { name: "Create token" }).click();
+    await user.click("Create token");
     const row = page.getByRole("row", { name: /newest/ });
     await row.waitFor();
-    gate.resolve();
+    release();
     await (await earlier.response())?.finished();
     await page.evaluate("new Promise(requestAnimationFrame)");
     expect(await row.count()).toBe(1);
   });
 
   test("and health are for those who may manage tokens; for others there is a way to what they may do", async (visit) => {
-    const openAs = async (name: string, scope: Scope, at = ""): Promise<Page> => {
-      const token = await createToken(visit.service, { name, scopes: [scope] });
-      return (await visit.open({ token, at })).page;
-    };
-    const reader = await openAs("reader", "plants:read", "#/tokens");
-    await reader.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
+    const readOnly = { name: "reader", scopes: ["plants:read"] as const };
+    const { user: reader } = await visit.open({ as: readOnly, at: "#/tokens" });
+    await reader.see({ heading: "Not allowed with this token" });
     for (const name of ["Tokens", "Health"])
-      expect(await reader.getByRole("navigation").getByText(name).count()).toBe(0);
-    await reader.getByRole("button", { name: "Signed in as reader" }).click();
-    await reader.getByRole("link", { name: "Health of the store" }).click();
-    await reader.getByRole("heading", { name: "Health" }).waitFor();
+      expect(await reader.page.getByRole("navigation").getByText(name).count()).toBe(0);
+    await reader.click("Signed in as reader");
+    await reader.follow("Health of the store", { heading: "Health" });
 
-    const manager = await openAs("manager", "tokens:manage");
-    await manager.getByRole("link", { name: "Go to Tokens" }).click();
-    await manager.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
-    await manager.getByRole("button", { name: "Signed in as manager" }).click();
-    await manager.locator(".facts", { hasText: "Manage tokens" }).waitFor();
+    const managing = { name: "manager", scopes: ["tokens:manage"] as const };
+    const { user: manager } = await visit.open({ as: managing });
+    await manager.follow("Go to Tokens", { heading: /^Tokens$/ });
+    await manager.click("Signed in as manager");
+    await manager.page.locator(".facts", { hasText: "Manage tokens" }).waitFor();
   });
 });
 
 describeInBrowser("in the console,", () => {
   it("webhooks in the console are added, tested, changed and deleted", async (visit) => {
     using receiver = startReceiver();
-    const { page, service, announceFailure } = await visit.open({ at: "#/webhooks" });
-    const choose = async (label: string): Promise<void> => {
-      await page.getByRole("button", { name: "Actions for shop" }).click();
-      await page.getByRole("button", { name: label }).click();
-    };
-    await page.getByRole("button", { name: "New webhook" }).click();
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/webhooks" });
+    const choose = (label: string, seen: Seen = {}): Promise<void> =>
+      user.click(["Actions for shop", label], seen);
+    await user.click("New webhook");
     await page.getByLabel("URL").fill("ftp://shop");
     announceFailure("/webhooks", 400);
-    await page.getByRole("button", { name: "Add webhook" }).click();
-    await page.getByText("That didn't work").waitFor();
+    await user.click("Add webhook", { text: "That didn't work" });
     await page.getByLabel("URL").fill(receiver.url);
     await page.getByLabel("Name (optional)").fill("shop");
     await page.getByLabel("Deleted plants").uncheck();
-    await page.getByRole("button", { name: "Add webhook" }).click();
+    await user.click("Add webhook");
     const secret = await page.getByLabel("The secret of the webhook").inputValue();
-    await page.getByRole("button", { name: "Done" }).click();
-    await page.getByText("added, changed").waitFor();
+    await user.click("Done", { text: "added, changed" });
 
     receiver.answers.push(new Response("no", { status: 503 }));
-    await choose("Send a test");
-    await page.locator(".toast", { hasText: "The receiver answered 503" }).waitFor();
+    await choose("Send a test", { toast: "The receiver answered 503" });
     verify(receiver.received[0] as Received, secret);
     await page.locator("summary", { hasText: "503" }).click();
     await page.locator("details", { hasText: /test: 503 after .* ms no/ }).waitFor();
     await choose("Pause");
-    await page
-      .getByText(/^Paused/)
-      .first()
-      .waitFor();
-    await choose("Resume");
-    await page.getByText("Active").waitFor();
+    await user.see({ firstText: /^Paused/ });
+    await choose("Resume", { text: "Active" });
     await choose("Send changes again");
     announceFailure("/replay", 400);
     await page.getByLabel("After change number").fill("x");
-    await page.getByRole("button", { name: "Send again" }).click();
-    await page.getByText("That didn't work").waitFor();
+    await user.click("Send again", { text: "That didn't work" });
     await page.getByLabel("After change number").fill("");
-    await page.getByRole("button", { name: "Send again" }).click();
-    await page.locator(".toast", { hasText: "resumes from there" }).waitFor();
+    await user.click("Send again", { toast: "resumes from there" });
     await service.create('{"id":77,"name":"Fern"}');
     const [shop] = (await service.store.listWebhooks()) as [Webhook];
     await service.store.putWebhook({ ...shop, failures: 2, version: crypto.randomUUID() }, shop);
-    await page.reload();
-    await page.getByText("2 failed attempts").waitFor();
-    await choose("Skip the failed change");
-    await page.locator(".toast", { hasText: "Skipped change" }).waitFor();
-    await page.getByText("Active").waitFor();
-    await page.getByRole("button", { name: "Actions for shop" }).click();
-    await page.keyboard.press("Escape");
-    await choose("Delete");
-    await page.getByRole("dialog", { name: "Delete “shop”?" }).waitFor();
+    await user.reload({ text: "2 failed attempts" });
+    await choose("Skip the failed change", { toast: "Skipped change", text: "Active" });
+    await user.click("Actions for shop");
+    await user.press("Escape");
+    await choose("Delete", { dialog: "Delete “shop”?" });
     await page.getByRole("button", { name: "Delete", exact: true }).click();
-    await page.getByText("No webhooks yet").waitFor();
+    await user.see({ text: "No webhooks yet" });
   });
 
   it("health shows values and failures", async (visit) => {
     await visit.service.create('{"id":1,"name":"Rose"}');
     const headers = { "x-request-id": "lost" };
     await send(visit.service, "GET", "/plants/404", { headers });
-    const { page } = await visit.open({ at: "#/health" });
-    await page.getByText("5 minutes ago, 6.2 MB, 2 failed").waitFor();
+    const { page, user } = await visit.open({ at: "#/health" });
+    await user.see({ text: "5 minutes ago, 6.2 MB, 2 failed" });
     const failed = page.getByRole("row", { name: /lost/ });
-    await failed.getByText("GET /plants/404").waitFor();
-    await failed.getByText("404 plant not found").waitFor();
-    await failed.getByText("PLANTSTORE_TOKEN").waitFor();
+    const facts = ["GET /plants/404", "404 plant not found", "PLANTSTORE_TOKEN"];
+    await user.within(failed).see({ text: facts });
 
     // A pointer, a finger and the keys pick a moment in all charts.
     const requests = page.getByRole("slider", { name: "Requests: moment" });
     const units = page.locator("figcaption > .faint");
-    await page
-      .locator(".chart svg")
-      .first()
-      .hover({ position: { x: 3, y: 50 } });
+    const [chart] = await page.locator(".chart svg").all();
+    await chart?.hover({ position: { x: 3, y: 50 } });
     await page.locator(".chart-picked").nth(5).waitFor();
     expect(await units.first().textContent()).toMatch(/^\d\d:\d\d$/);
     await page.mouse.move(0, 0);
     await units.first().filter({ hasText: "per second" }).waitFor();
     await requests.focus();
-    await page.keyboard.press("ArrowLeft");
+    await user.press("ArrowLeft");
     expect(await requests.inputValue()).toBe("59");
-    expect(await requests.getAttribute("aria-valuetext")).toMatch(
-      /^\d\d:\d\d: 2xx .*, 4xx .*, 5xx /,
-    );
-    await page.keyboard.press("End");
+    const picked = await requests.getAttribute("aria-valuetext");
+    expect(picked).toMatch(/^\d\d:\d\d: 2xx .*, 4xx .*, 5xx /);
+    await user.press("End");
     expect(await requests.inputValue()).toBe("60");
   });
 });

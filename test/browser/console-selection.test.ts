@@ -1,25 +1,13 @@
 /** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
 
 import { expect } from "bun:test";
-import type { Page, Request } from "playwright-core";
-import {
-  change,
-  createToken,
-  describeInBrowser,
-  holdFeed,
-  openRow,
-  rowOf,
-  setHidden,
-  signIn,
-  startJourneys,
-  storePlants,
-  toastOf,
-} from "../support/browser.ts";
+import type { Request } from "playwright-core";
+import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
 import { sendPlant, type TestService } from "../support/service.ts";
+import type { Seen, User } from "../support/steps.ts";
 import { until } from "../support/until.ts";
-import { edit, hold, press, saveFile, signOut } from "../support/steps.ts";
 
-const COUNT = 10_001;
+const COUNT = 10_041;
 const { it, test } = await startJourneys({}, (service) =>
   storePlants(service, COUNT, (index) => ({
     id: index + 1,
@@ -28,230 +16,212 @@ const { it, test } = await startJourneys({}, (service) =>
   })),
 );
 
-const check = (page: Page, id: number, modifiers: "Shift"[] = []): Promise<void> =>
-  page.getByRole("checkbox", { name: `Select “Plant ${id}”` }).click({ modifiers });
+const check = (user: User, id: number, modifiers: "Shift"[] = []): Promise<void> =>
+  user.page.getByRole("checkbox", { name: `Select “Plant ${id}”` }).click({ modifiers });
 
-async function setTag(page: Page, tag: string): Promise<void> {
-  await page.getByLabel("Tag for the selected plants").fill(tag);
-  await page.getByRole("button", { name: "Set tag" }).click();
+/** From the first to the last. */
+async function checkRange(user: User, first: number, last: number, seen: Seen = {}): Promise<void> {
+  await check(user, first);
+  await check(user, last, ["Shift"]);
+  await user.see(seen);
+}
+
+async function setTag(user: User, tag: string, seen: Seen): Promise<void> {
+  await user.page.getByLabel("Tag for the selected plants").fill(tag);
+  await user.click("Set tag", seen);
+}
+
+async function exportSelected(user: User): Promise<string> {
+  await user.click("Export the selection");
+  return (await user.saveFile(user.page.getByRole("button", { name: /as NDJSON/ }))).text;
 }
 
 const tagsOf = (service: TestService, ...ids: readonly number[]): Promise<unknown[]> =>
   Promise.all(ids.map(async (id) => (await service.findPlant(BigInt(id)))?.tag));
 
+describeInBrowser("a list of more plants than are sorted", () => {
+  test("says which of them are sorted", async (visit) => {
+    const { user } = await visit.open({ at: "#/plants?tag=many&sort=name" });
+    await user.see({ exactText: "The first 10,000 of 10,001 matches by id, sorted by name" });
+    await user.click("Any tag");
+    await user.see({ exactText: "The first 10,000 of 10,041 plants by id, sorted by name" });
+  });
+});
+
 describeInBrowser("several plants", () => {
   it("are tagged, deleted and brought back; those that someone else changed are left alone", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants?tag=few" });
-    await check(page, 2);
-    await check(page, 5, ["Shift"]);
-    await page.getByText("4 selected").waitFor();
-    await setTag(page, "moved");
-    await toastOf(page, "Changed 4 plants.").waitFor();
+    const { page, user, service } = await visit.open({ at: "#/plants?tag=few" });
+    await checkRange(user, 2, 5, { text: "4 selected" });
+    await setTag(user, "moved", { toast: "Changed 4 plants." });
     expect(await tagsOf(service, 1, 2, 5, 6)).toEqual(["few", "moved", "moved", "few"]);
-    await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
+    await user.within(user.toast("Changed")).click("Undo");
     const dialog = page.getByRole("dialog", { name: "Undo “Tag 4 plants as moved”?" });
-    await dialog.getByRole("button", { name: "Undo 4 plants" }).click();
-    await toastOf(page, "Undone: 4 plants.").waitFor();
+    await user.within(dialog).click("Undo 4 plants", { toast: "Undone: 4 plants." });
     expect(await tagsOf(service, 2)).toEqual(["few"]);
-    await rowOf(page, "Plant 2").first().waitFor();
+    await user.see({ firstRow: "Plant 2" });
 
-    await check(page, 3);
-    await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "Deleted 1 plant.").waitFor();
+    await check(user, 3);
+    await user.click("Delete", { toast: "Deleted 1 plant." });
     expect(await service.findPlant(BigInt(3))).toBeUndefined();
-    await page.keyboard.press("u");
-    await page.getByRole("button", { name: "Undo 1 plant" }).click();
-    await toastOf(page, "Undone: 1 plant.").waitFor();
-    await rowOf(page, "Plant 3").first().waitFor();
+    await user.press("u");
+    await user.click("Undo 1 plant", { toast: "Undone: 1 plant.", firstRow: "Plant 3" });
 
-    await holdFeed(page);
-    await check(page, 10);
-    await check(page, 12, ["Shift"]);
+    await user.holdFeed();
+    await checkRange(user, 10, 12);
     await change(service, 11, { name: "Theirs", tag: "few" });
-    await setTag(page, "mine");
-    await toastOf(page, "2 plants. 1 skipped. “Plant 11”: Someone else changed it.").waitFor();
+    await setTag(user, "mine", {
+      toast: "2 plants. 1 skipped. “Plant 11”: Someone else changed it.",
+    });
     expect(await tagsOf(service, 10, 11, 12)).toEqual(["mine", "few", "mine"]);
     // It stays selected as it is now, so a second try is a decision.
-    await page.getByText("1 selected").waitFor();
-    await setTag(page, "mine");
-    await toastOf(page, "Changed 1 plant.").waitFor();
+    await user.see({ text: "1 selected" });
+    await setTag(user, "mine", { toast: "Changed 1 plant." });
     expect(await service.findPlant(11n)).toMatchObject({ name: "Theirs", tag: "mine" });
   });
 
   it("are all that match but some, exported; too many to change at once are refused", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants?q=plant+many" });
-    await rowOf(page, "Plant 41").waitFor();
+    const { page, user, service } = await visit.open({ at: "#/plants?q=plant+many" });
     // The whole cell is the target.
-    await page
-      .getByRole("columnheader")
-      .first()
-      .click({ position: { x: 4, y: 4 } });
-    await check(page, 41);
-    await page.getByText("All 9,961 but 1 selected").waitFor();
-    await page.getByRole("button", { name: "Export the selection" }).click();
-    const download = await saveFile(page, page.getByRole("button", { name: /as NDJSON/ }));
-    const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
-    expect(exported.length).toBe(9_960);
+    const [head] = await page.getByRole("columnheader").all();
+    await head?.click({ position: { x: 4, y: 4 } });
+    await check(user, 41);
+    await user.see({ text: "All 10,001 but 1 selected" });
+    const exported = (await exportSelected(user)).trim().split("\n");
+    expect(exported.length).toBe(10_000);
     expect(exported[0]).toContain("Plant 42");
 
-    await page.getByRole("searchbox").fill("");
-    await page.getByText("10,001 plants", { exact: true }).waitFor();
-    await page.getByRole("checkbox", { name: "Select all that match" }).check();
-    await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
+    await user.search("", { exactText: "10,041 plants" });
+    await user.selectAll();
+    await user.click("Delete", { toast: "More than 10,000 plants are too many at once" });
     expect(await service.findPlant(1n)).toBeDefined();
   });
 
   it("are asked about with their number and filter, if they are more than a page", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants?tag=many&q=plant+5" });
-    await page.getByRole("checkbox", { name: "Select all that match" }).check();
-    await check(page, 50);
-    await page.getByText(/^All [\d,]+ but 1 selected$/).waitFor();
+    const { page, user, service } = await visit.open({ at: "#/plants?tag=many&q=plant+5" });
+    await user.selectAll();
+    await check(user, 50);
+    await user.see({ text: /^All [\d,]+ but 1 selected$/ });
     // An empty field is no tag to set.
     expect(await page.getByRole("button", { name: "Set tag" }).isDisabled()).toBe(true);
     await page.getByLabel("Tag for the selected plants").press("Enter");
-    await page.getByRole("button", { name: "Remove tag" }).click();
+    await user.click("Remove tag");
     const dialog = page.getByRole("dialog", { name: /^Remove the tag of [\d,]{3,} plants\?$/ });
-    await dialog
-      .getByText("These are all plants that have the tag “many” and match “plant 5”, but 1.")
-      .waitFor();
-    await dialog.getByRole("button", { name: "Cancel" }).click();
+    const what = "These are all plants that have the tag “many” and match “plant 5”, but 1.";
+    await user.within(dialog).see({ text: what });
+    await user.within(dialog).click("Cancel");
     expect(await tagsOf(service, 51)).toEqual(["many"]);
-    await page.getByRole("button", { name: "Delete" }).click();
-    await page.getByRole("dialog", { name: /^Delete [\d,]{3,} plants\?$/ }).waitFor();
-    await page.keyboard.press("Escape");
-    await page.getByText(/^All [\d,]+ but 1 selected$/).waitFor();
+    await user.click("Delete", { dialog: /^Delete [\d,]{3,} plants\?$/ });
+    await user.press("Escape", { text: /^All [\d,]+ but 1 selected$/ });
     expect(await service.findPlant(51n)).toBeDefined();
   });
 
   it("can be paused, continued after a reload on any page, and undone after another", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants?q=plant+70" });
-    await check(page, 700);
-    await check(page, 706, ["Shift"]);
-    await page.getByText("7 selected").waitFor();
-    await hold(page, /\/plants\/70[4-6]\?batch=/);
-    await setTag(page, "paused");
-    await page.getByText("Changing… 4 of 7").waitFor();
-    await page.getByRole("link", { name: "Changes" }).click();
+    const { page, user, service } = await visit.open({ at: "#/plants?q=plant+70" });
+    await checkRange(user, 700, 706, { text: "7 selected" });
+    await user.hold(/\/plants\/70[4-6]\?batch=/);
+    await setTag(user, "paused", { text: "Changing… 4 of 7" });
+    await user.follow("Changes");
     await page.getByRole("button", { name: "Pause", exact: true }).click();
-    await page.getByText("Pausing… 4 of 7").waitFor();
+    await user.see({ text: "Pausing… 4 of 7" });
     await page.reload();
-    await page.unrouteAll();
-    await page.getByText("Paused: Tag 7 plants as paused, 4 of 7").waitFor();
+    await page.context().unrouteAll();
+    await user.see({ text: "Paused: Tag 7 plants as paused, 4 of 7" });
     expect(await tagsOf(service, 706)).toEqual(["many"]);
-    await page.getByRole("button", { name: "Continue" }).click();
-    await toastOf(page, "Changed 7 plants.").waitFor();
+    await user.click("Continue", { toast: "Changed 7 plants." });
     expect(await tagsOf(service, 706)).toEqual(["paused"]);
     await page.reload();
-    await page.getByRole("button", { name: "Undo Tag 7 plants as paused" }).click();
-    await page.getByRole("button", { name: "Undo 7 plants" }).click();
-    await toastOf(page, "Undone: 7 plants.").waitFor();
+    await user.click(["Undo Tag 7 plants as paused", "Undo 7 plants"]);
+    await user.see({ toast: "Undone: 7 plants." });
     expect(await tagsOf(service, 700, 706)).toEqual(["many", "many"]);
   });
 
   it("can be stopped, and the rest stays selected", async (visit) => {
-    const { page } = await visit.open({ at: "#/plants?tag=few" });
-    const release = await hold(page, "**/plants/*", "DELETE");
-    await page.getByRole("checkbox", { name: "Select all that match" }).check();
-    await page.getByRole("button", { name: "Delete" }).click();
-    await page.getByRole("progressbar", { name: "Deleting" }).waitFor();
-    await page.getByRole("button", { name: "Stop" }).click();
+    const { user } = await visit.open({ at: "#/plants?tag=few" });
+    const release = await user.hold("**/plants/*", "DELETE");
+    await user.selectAll();
+    await user.click("Delete", { progressbar: "Deleting" });
+    await user.click("Stop");
     release();
-    await toastOf(page, "Deleted 4 plants.").waitFor();
-    await page.getByText(/^\d\d selected$/).waitFor();
+    await user.see({ toast: "Deleted 4 plants.", text: /^\d\d selected$/ });
   });
 
   test("are selected by keys, and a checkbox that has the focus is the one meant", async (visit) => {
-    const { page } = await visit.open({ at: "#/plants?tag=many" });
-    await rowOf(page, "Plant 41").waitFor();
+    const { page, user } = await visit.open({ at: "#/plants?tag=many" });
     await page.getByRole("grid").focus();
-    await press(page, "Tab", "Space");
-    await page.getByText("All 9,961 selected").waitFor();
-    await page.keyboard.press("Space");
-    await check(page, 45);
-    await page.getByText("1 selected", { exact: true }).waitFor();
-    await page.keyboard.press("Space");
+    await user.press("Tab Space", { text: "All 10,001 selected" });
+    await user.press("Space");
+    await check(user, 45);
+    await user.see({ exactText: "1 selected" });
+    await user.press("Space");
     await page.getByText("selected").waitFor({ state: "detached" });
     // A checkbox takes no letters.
-    await page.keyboard.press("/");
-    await page.locator("#search:focus").waitFor();
+    await user.press("/", { element: "#search:focus" });
   });
 
   test("stay selected as one changes the list, and their undo outlasts other messages", async (visit) => {
-    const { page, service } = await visit.open({ at: "#/plants?tag=many" });
-    await check(page, 45);
+    const { page, user, service } = await visit.open({ at: "#/plants?tag=many" });
+    await check(user, 45);
     await sendPlant(service.url, { id: -1n, name: "At the top", tag: "many" });
-    await rowOf(page, "At the top").waitFor();
-    await check(page, 48, ["Shift"]);
-    await page.getByText("4 selected").waitFor();
-    await openRow(page, "Plant 46");
-    await edit(page, "Mine");
-    await page.keyboard.press("Enter");
-    await toastOf(page, "Changed “Mine”").waitFor();
-    await openRow(page, "Plant 47");
+    await user.see({ row: "At the top" });
+    await check(user, 48, ["Shift"]);
+    await user.see({ text: "4 selected" });
+    await user.openRow("Plant 46");
+    await user.edit("Mine");
+    await user.press("Enter", { toast: "Changed “Mine”" });
+    await user.openRow("Plant 47");
     await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
-    await page.getByText("3 selected").waitFor();
+    await user.see({ text: "3 selected" });
     // What others do is no surprise later: the list shows it.
     await change(service, 45);
-    await page.getByText("2 selected").waitFor();
+    await user.see({ text: "2 selected" });
     await change(service, 48, { name: "Theirs", tag: "many" });
-    await rowOf(page, "Theirs").waitFor();
-    await page.getByRole("button", { name: "Export the selection" }).click();
-    const download = await saveFile(page, page.getByRole("button", { name: /as NDJSON/ }));
-    expect(await Bun.file(await download.path()).text()).toMatch(/^.*"Mine".*\n.*"Theirs".*\n$/);
-    await page.locator(".selection").getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "Deleted 2 plants.").waitFor();
+    await user.see({ row: "Theirs" });
+    expect(await exportSelected(user)).toMatch(/^.*"Mine".*\n.*"Theirs".*\n$/);
+    await user.within(page.locator(".selection")).click("Delete", { toast: "Deleted 2 plants." });
     for (const id of [60, 61, 62]) {
-      await openRow(page, `Plant ${id}`);
+      await user.openRow(`Plant ${id}`);
       await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
-      await rowOf(page, `Plant ${id}`).waitFor({ state: "detached" });
+      await user.row(`Plant ${id}`).waitFor({ state: "detached" });
     }
-    await toastOf(page, "Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
+    await user.toast("Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
   });
 });
 
 describeInBrowser("a job on several plants", () => {
   test("leaves a list that was opened meanwhile as it is", async (visit) => {
-    const { page, announceFailure } = await visit.open({ at: "#/plants?q=plant+900" });
-    await rowOf(page, "Plant 9009").waitFor();
-    const release = await hold(page, /plants\?q=plant\+900(&|$)/);
-    const body = '{"error":3003,"message":"The plant was changed."}';
+    const { page, user, announceFailure } = await visit.open({ at: "#/plants?q=plant+900" });
+    const release = await user.hold(/plants\?q=plant\+900(&|$)/);
+    const changed = { status: 412, json: { error: 3003, message: "The plant was changed." } };
     await page.route("**/plants/9001*", (route) =>
-      route.request().method() === "PUT"
-        ? route.fulfill({ status: 412, contentType: "application/json", body })
-        : route.fallback(),
+      route.request().method() === "PUT" ? route.fulfill(changed) : route.fallback(),
     );
     announceFailure("/plants/9001", 412);
-    await page.getByRole("checkbox", { name: "Select all that match" }).check();
-    await setTag(page, "moved");
-    await page.getByRole("progressbar", { name: "Reading" }).waitFor();
-    await page.getByRole("searchbox").fill("plant 9001");
-    await rowOf(page, "Plant 9009").waitFor({ state: "detached" });
-    await rowOf(page, "Plant 9001").waitFor();
+    await user.selectAll();
+    await setTag(user, "moved", { progressbar: "Reading" });
+    await user.search("plant 9001");
+    await user.row("Plant 9009").waitFor({ state: "detached" });
+    await user.see({ row: "Plant 9001" });
     release();
-    await toastOf(page, "Changed 19 plants. 1 skipped.").waitFor();
+    await user.see({ toast: "Changed 19 plants. 1 skipped." });
     expect(await page.getByText("1 selected").count()).toBe(0);
   });
 
   test("ends with its person, and the next one does not hear of it", async (visit) => {
-    const next = await createToken(visit.service, { name: "next" });
-    const { page } = await visit.open({ at: "#/plants?tag=many" });
+    const next = await visit.createToken({ name: "next" });
+    const { page, user } = await visit.open({ at: "#/plants?tag=many" });
     const held: Request[] = [];
     page.on("request", (request) => {
       if (request.method() === "DELETE") held.push(request);
     });
-    const release = await hold(page, "**/plants/*", "DELETE");
-    await check(page, 50);
-    await check(page, 59, ["Shift"]);
-    await page.getByRole("button", { name: "Delete" }).click();
+    const release = await user.hold("**/plants/*", "DELETE");
+    await checkRange(user, 50, 59);
+    await user.click("Delete");
     await until("4 deletions are under way", () => held.length === 4);
-    await signOut(page);
-    await signIn(page, next);
-    await rowOf(page, "Plant 59").waitFor();
+    await user.signOut();
+    await user.signIn(next, { row: "Plant 59" });
     release();
     for (const request of held) await (await request.response())?.finished();
-    await page.getByRole("searchbox").fill("plant 79");
-    await rowOf(page, "Plant 791").waitFor();
+    await user.search("plant 79", { row: "Plant 791" });
     expect(held.length).toBe(4);
     expect(await page.locator(".toast, progress, [role=progressbar]").count()).toBe(0);
   });
@@ -260,7 +230,7 @@ describeInBrowser("a job on several plants", () => {
 describeInBrowser("the first page of a long list", () => {
   test("has what is added again at its end, and gives way to the next", async (visit) => {
     const { service } = visit;
-    const { page } = await visit.open({ at: "#/plants?order=desc&tag=many" });
+    const { page, user } = await visit.open({ at: "#/plants?order=desc&tag=many" });
     const untilLong = (rows: number): Promise<void> =>
       page.locator(`.grid-body[style*='height: ${rows * 36}px']`).waitFor();
     const last = COUNT - 99;
@@ -270,9 +240,8 @@ describeInBrowser("the first page of a long list", () => {
     await sendPlant(service.url, { id: BigInt(last), name: "Again", tag: "many" });
     await untilLong(100);
 
-    await setHidden(page, true);
+    await user.setHidden(true);
     await Promise.all(Array.from({ length: 100 }, (_, index) => change(service, last + index)));
-    await setHidden(page, false);
-    await rowOf(page, `Plant ${last - 1}`).waitFor();
+    await user.setHidden(false, { row: `Plant ${last - 1}` });
   });
 });

@@ -1,18 +1,8 @@
 /** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
 
 import { expect } from "bun:test";
-import {
-  createToken,
-  describeInBrowser,
-  openRow,
-  revoke,
-  rowOf,
-  signIn,
-  startJourneys,
-  type TestPage,
-} from "../support/browser.ts";
+import { describeInBrowser, startJourneys, type TestPage } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { edit, fillNew, signOut, untilAt, untilSo } from "../support/steps.ts";
 
 const { it, test } = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),
@@ -20,36 +10,31 @@ const { it, test } = await startJourneys({}, ({ url }) =>
 
 describeInBrowser("signing in to the console", () => {
   it("shows the list, and keeps the token in this tab only, and in no address", async (visit) => {
-    const { page, service } = await visit.open({ token: null });
-    await signIn(page, TEST_TOKEN);
-    await rowOf(page, "Rose").waitFor();
-    await page.reload();
-    await rowOf(page, "Rose").waitFor();
+    const { page, user, service } = await visit.open({ token: null });
+    await user.signIn(TEST_TOKEN, { row: "Rose" });
+    await user.reload({ row: "Rose" });
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
     expect(await page.evaluate<string>("document.cookie")).toBe("");
     expect(page.url()).not.toContain(TEST_TOKEN);
 
-    const another = await page.context().newPage();
-    await another.goto(service.url);
-    await another.getByRole("heading", { name: "Sign in" }).waitFor();
-    await another.close();
+    await user.openTab(service.url, { heading: "Sign in" });
   });
 
   it("explains a wrong token, an expired one and an empty field, and lets none in", async (visit) => {
-    const { page, service, announceFailure } = await visit.open({ token: null });
+    const { page, user, announceFailure } = await visit.open({ token: null });
     announceFailure("/token", 401);
     // Staff have no command line.
-    await page.getByText("Ask the person who runs the store").waitFor();
+    await user.see({ text: "Ask the person who runs the store" });
     expect(await page.locator("code").count()).toBe(0);
     const field = page.getByLabel("Token");
     for (const [token, fault] of [
       ["", "Paste a token"],
       ["pst_mistyped", "not accepted"],
-      [await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }), "has expired"],
+      [await visit.createToken({ name: "old", expiresAtMs: Date.now() - 1000 }), "has expired"],
       ["two words", "not a token"],
     ] as const) {
       await field.fill(token);
-      await page.getByRole("button", { name: "Sign in" }).click();
+      await user.click("Sign in");
       await page.locator(".field-fault", { hasText: fault }).waitFor();
     }
     expect(await field.getAttribute("aria-invalid")).toBe("true");
@@ -57,154 +42,124 @@ describeInBrowser("signing in to the console", () => {
   });
 
   test("with a pasted token needs no further click", async (visit) => {
-    const { page } = await visit.open({ token: null });
-    await page.evaluate(
-      `navigator.clipboard.writeText(" 'Authorization: Bearer ${TEST_TOKEN}' \\\\\\n")`,
-    );
+    const { page, user } = await visit.open({ token: null });
+    const header = `" 'Authorization: Bearer ${TEST_TOKEN}' \\\\\\n"`;
+    await page.evaluate(`navigator.clipboard.writeText(${header})`);
     await page.getByLabel("Token").focus();
-    await page.keyboard.press("ControlOrMeta+v");
-    await rowOf(page, "Rose").waitFor();
+    await user.press("ControlOrMeta+v", { row: "Rose" });
   });
 
   it("by the link of the first start leaves no token in the address or the history", async (visit) => {
-    const link = `#token=${TEST_TOKEN}`;
-    const { page, service, announceFailure } = await visit.open({ token: null, at: link });
-    await untilAt(page, `${service.url}/`);
-    await page.getByRole("button", { name: "Continue as “PLANTSTORE_TOKEN”" }).click();
-    await rowOf(page, "Rose").waitFor();
+    const at = `#token=${TEST_TOKEN}`;
+    const { page, user, service, announceFailure } = await visit.open({ token: null, at });
+    await user.untilAt(`${service.url}/`);
+    await user.click("Continue as “PLANTSTORE_TOKEN”", { row: "Rose" });
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
     await page.goBack();
     expect(page.url()).not.toContain("token");
     await page.goForward();
     // The link of the one who is signed in asks nothing.
     await page.evaluate(`location.hash = "token=${TEST_TOKEN}"`);
-    await untilSo(page, `location.href === "${service.url}/"`);
-    await rowOf(page, "Rose").waitFor();
-    await signOut(page);
+    await user.untilSo(`location.href === "${service.url}/"`);
+    await user.see({ row: "Rose" });
+    await user.signOut();
     announceFailure("/token", 401);
-    await page.goto(`${service.url}/#token=pst_wrong`);
+    await user.goTo("#token=pst_wrong");
     await page.getByRole("alert").getByText("not accepted").waitFor();
-    await page.getByRole("button", { name: "Sign in with a token" }).click();
-    await page.getByLabel("Token").waitFor();
+    await user.click("Sign in with a token", { element: "#token" });
   });
 
   it("by a link can be for the device, and asks whom to continue as if someone is signed in", async (visit) => {
-    const anna = await createToken(visit.service, { name: "Anna Müller" });
-    const { page, service } = await visit.open({ token: null, at: `#token=${TEST_TOKEN}` });
+    const anna = await visit.createToken({ name: "Anna Müller" });
+    const { page, user } = await visit.open({ token: null, at: `#token=${TEST_TOKEN}` });
     await page.getByLabel("Stay signed in on this device").check();
-    await page.getByRole("button", { name: /^Continue as/ }).click();
-    await openRow(page, "Rose");
-    await edit(page, "Draft of the first");
+    await user.click(/^Continue as/);
+    await user.openRow("Rose");
+    await user.edit("Draft of the first");
     await page.evaluate(`location.hash = "token=${anna}"`);
-    await page.getByText("You are signed in as “PLANTSTORE_TOKEN”").waitFor();
-    await page.getByRole("button", { name: "Stay “PLANTSTORE_TOKEN”" }).click();
-    await page.getByRole("button", { name: "Signed in as PLANTSTORE_TOKEN" }).waitFor();
+    await user.see({ text: "You are signed in as “PLANTSTORE_TOKEN”" });
+    await user.click("Stay “PLANTSTORE_TOKEN”", { button: "Signed in as PLANTSTORE_TOKEN" });
     await page.evaluate(`location.hash = "token=${anna}"`);
-    await page.getByRole("button", { name: "Continue as “Anna Müller”" }).click();
-    await page.getByRole("button", { name: "Signed in as Anna Müller" }).waitFor();
+    await user.click("Continue as “Anna Müller”", { button: "Signed in as Anna Müller" });
     // Nothing of the first person is left in this tab; the device is still theirs.
-    await page.goto(`${service.url}/#/plants/1`);
-    await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
+    await user.goTo("#/plants/1", { shown: "Rose" });
     expect(await page.evaluate<number>("localStorage.length")).toBe(1);
   });
 
   it("for this device holds in new tabs and the reference, until one tab signs out", async (visit) => {
-    const { page, service } = await visit.open({ token: null });
+    const { page, user, service } = await visit.open({ token: null });
     await page.getByLabel("Stay signed in on this device").check();
-    await signIn(page, TEST_TOKEN);
-    const another = await page.context().newPage();
-    await another.goto(service.url);
-    await rowOf(another, "Rose").waitFor();
-    await another.goto(`${service.url}/docs`);
-    await untilSo(another, `document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
-    const reference = await page.context().newPage();
-    await reference.goto(`${service.url}/docs`);
-    await another.goto(service.url);
-    await rowOf(another, "Rose").waitFor();
-    await signOut(page);
+    await user.signIn(TEST_TOKEN);
+    const another = await user.openTab(service.url, { row: "Rose" });
+    await another.page.goto(`${service.url}/docs`);
+    await another.untilSo(`document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
+    const reference = await user.openTab(`${service.url}/docs`);
+    await another.page.goto(service.url);
+    await another.see({ row: "Rose" });
+    await user.signOut();
     expect(await page.evaluate<number>("sessionStorage.length")).toBe(0);
-    await page.reload();
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await untilSo(reference, `document.querySelector("#token").value === ""`);
-    await reference.close();
-    await another.getByRole("heading", { name: "Sign in" }).waitFor();
-    expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
-    await another.close();
+    await user.reload({ heading: "Sign in" });
+    await reference.untilSo(`document.querySelector("#token").value === ""`);
+    await another.see({ heading: "Sign in" });
+    expect(await another.page.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
   });
 });
 
 describeInBrowser("a token that may not do everything", () => {
   it("offers no adding, changing or importing where it may only read", async (visit) => {
-    const token = await createToken(visit.service, { name: "window", scopes: ["plants:read"] });
-    const { page, service } = await visit.open({ token });
-    await openRow(page, "Rose");
-    await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
+    const as = { name: "window", scopes: ["plants:read"] as const };
+    const { page, user } = await visit.open({ as });
+    await user.openRow("Rose", { shown: "Rose" });
     for (const name of ["Add plant", "Edit", "Delete", "Import"])
       expect(await page.getByText(name, { exact: true }).count()).toBe(0);
-    await page.keyboard.press("n");
+    await user.press("n");
     expect(page.url()).not.toContain("new");
-    await page.goto(`${service.url}/#/plants/new`);
-    await rowOf(page, "Rose").waitFor();
+    await user.goTo("#/plants/new", { row: "Rose" });
     expect(await page.getByRole("heading", { name: "Add a plant" }).count()).toBe(0);
-    await page.goto(`${service.url}/#/import`);
-    await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
+    await user.goTo("#/import", { heading: "Not allowed with this token" });
   });
 
   it("offers a form and no list where it may only write", async (visit) => {
-    const token = await createToken(visit.service, { name: "till", scopes: ["plants:write"] });
-    const { page, service, announceFailure } = await visit.open({ token });
+    const as = { name: "till", scopes: ["plants:write"] as const };
+    const { page, user, service, announceFailure } = await visit.open({ as });
     announceFailure("/plants", 409);
     expect(await page.getByRole("grid").count()).toBe(0);
     for (const name of ["Changes", "Health"])
       expect(await page.getByRole("link", { name }).count()).toBe(0);
-    await fillNew(page, "1", "Tulip");
-    await page.getByRole("button", { name: "Add plant" }).click();
-    await page.getByText("Id 1 already belongs to another plant").waitFor();
-    await page.getByLabel("Id", { exact: true }).fill("2");
-    await page.getByRole("button", { name: "Add plant" }).click();
-    await page.locator(".toast", { hasText: "Added" }).waitFor();
+    await user.fillNew("1", "Tulip");
+    await user.click("Add plant", { text: "Id 1 already belongs to another plant" });
+    await user.field("Id").fill("2");
+    await user.click("Add plant", { toast: "Added" });
     expect(await service.findPlant(2n)).toMatchObject({ name: "Tulip" });
   });
 });
 
 /** The list follows the changes, so it notices by itself: the stream is cut off, and the next one refused. */
-async function untilSignedOut({ page, announceFailure }: TestPage): Promise<void> {
-  announceFailure("/changes", "failed");
-  announceFailure("/changes", 401);
-  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+async function untilSignedOut({ user, announceFailure }: TestPage, reason: string): Promise<void> {
+  announceFailure("/changes", "failed", 401);
+  await user.see({ heading: "Sign in", text: reason });
 }
 
 describeInBrowser("a token that ends while somebody works", () => {
   it("by being revoked leads back to signing in, and from there to the same view", async (visit) => {
-    const token = await createToken(visit.service, { name: "lost phone" });
-    await using view = await visit.open({ token: null, at: "#/plants?tag=shrub" });
-    const { page, service } = view;
+    const token = await visit.createToken({ name: "lost phone" });
+    const view = await visit.open({ token: null, at: "#/plants?tag=shrub" });
+    const { page, user } = view;
     await page.getByLabel("Stay signed in on this device").check();
-    await signIn(page, token);
-    await rowOf(page, "Rose").waitFor();
-    await revoke(service, "lost phone");
-    await untilSignedOut(view);
-    await page.getByText("no longer accepted").waitFor();
+    await user.signIn(token, { row: "Rose" });
+    await visit.revoke("lost phone");
+    await untilSignedOut(view, "no longer accepted");
     // The device still has the token, and the page says the same of it.
-    await page.reload();
-    await page.getByText("no longer accepted").waitFor();
-    await signIn(page, TEST_TOKEN);
-    await rowOf(page, "Rose").waitFor();
-    await untilAt(page, "#/plants?tag=shrub");
+    await user.reload({ text: "no longer accepted" });
+    await user.signIn(TEST_TOKEN, { row: "Rose" });
+    await user.untilAt("#/plants?tag=shrub");
   });
 
   it("by expiring says so", async (visit) => {
-    const token = await createToken(visit.service, {
-      name: "short",
-      expiresAtMs: Date.now() + 3_600_000,
-    });
-    await using view = await visit.open({ token });
-    const { page, service } = view;
-    await rowOf(page, "Rose").waitFor();
-    await service.database.run(
-      `UPDATE tokens SET expires_at_ms = ${Date.now()} WHERE name = 'short'`,
-    );
-    await untilSignedOut(view);
-    await page.getByText("Your token has expired").waitFor();
+    const as = { name: "short", expiresAtMs: Date.now() + 3_600_000 };
+    const view = await visit.open({ as });
+    const expire = `UPDATE tokens SET expires_at_ms = ${Date.now()} WHERE name = 'short'`;
+    await visit.service.database.run(expire);
+    await untilSignedOut(view, "Your token has expired");
   });
 });

@@ -1,147 +1,102 @@
 /** Every view of the console, in both themes: accessible, and within the width of a small phone. */
 
-import { afterAll, expect, test } from "bun:test";
-import type { Page } from "playwright-core";
+import { expect } from "bun:test";
 import { joinWriter, nameBatch } from "../../src/domain/change.ts";
-import {
-  change,
-  describeInBrowser,
-  looks,
-  openConsole,
-  openRow,
-  rowOf,
-  signIn,
-  startConsole,
-  toastOf,
-} from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { chooseFile, edit, hold, press, start, untilSo } from "../support/steps.ts";
 
-const service = await startConsole();
-// Few of them, with long ids: a scan takes as long as the page has elements.
-for (let id = 1n; id <= 12n; id++)
-  await sendPlant(service.url, {
-    id: id * 760_000_000_000_000_000n,
-    name: `Plant ${id}`,
-    tag: "a",
-  });
-await sendPlant(service.url, { id: 5n, name: "Rose", tag: "shrub" });
-afterAll(() => service[Symbol.asyncDispose]());
-
-async function visitEveryView(page: Page): Promise<void> {
-  await page.getByRole("heading", { name: "Sign in" }).waitFor();
-  await page.getByLabel("Token").fill("pst_wrong");
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await page.locator(".field-fault").waitFor();
-
-  await signIn(page, TEST_TOKEN);
-  await rowOf(page, "Rose").waitFor();
-  await page.getByLabel("Filter by tag").click();
-  await page.getByRole("option", { name: "shrub" }).waitFor();
-  await page.getByRole("checkbox", { name: "Select “Rose" }).check();
-  await page.getByText("1 selected").waitFor();
-  await page.getByRole("searchbox").fill("5");
-  await page.getByRole("row", { name: "Rose" }).waitFor();
-  await page.getByRole("searchbox").fill("12");
-  await page.getByRole("link", { name: "Add a plant with id 12" }).waitFor();
-  await page.getByRole("searchbox").fill("");
-  await rowOf(page, "Rose").waitFor();
-
-  await page.getByRole("button", { name: "Export the list" }).click();
-  const item = page.getByRole("button", { name: /as Excel workbook/ });
-  await item.waitFor();
-  expect((await item.boundingBox())?.x).toBeGreaterThan(0);
-  await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: /Signed in as/ }).click();
-  await page.getByText("API reference").waitFor();
-  const facts = page.locator(".menu-panel:popover-open dl");
-  expect(await facts.innerText()).toMatch(/Expires:\s+never/);
-  await page.locator(".menu-panel dd", { hasText: "PLANTSTORE_TOKEN" }).waitFor();
-  const excess = `(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector(".account span"))`;
-  expect(await page.evaluate<number>(`innerWidth > 900 ? 0 : ${excess}`)).toBe(0);
-  await press(page, "Escape", "?");
-  await page.getByRole("dialog").waitFor();
-  await page.keyboard.press("Escape");
-
-  await openRow(page, "Rose");
-  await page.locator(".shown-name").waitFor();
-  await edit(page, "Rosa ");
-  await change(service, 5, { name: `Rose, changed ${Date.now()}`, tag: "shrub" });
-  await page.getByRole("alert").getByText("Yours:").waitFor();
-  await page.goto(`${service.url}/#/plants/6`);
-  await page.getByText("There is no plant with this id").waitFor();
-  await page.goto(`${service.url}/#/plants?q=nothing&tag=a`);
-  await page.getByRole("heading", { name: "No match" }).waitFor();
-
-  await page.goto(`${service.url}/#/plants/new`);
-  await page.getByLabel("Id", { exact: true }).fill("99999999999999999999");
-  await page.getByRole("button", { name: "Add plant" }).click();
-  await page.locator(".field-fault").waitFor();
-  await page.getByLabel("Id", { exact: true }).fill("5");
-  await page.getByRole("button", { name: "Add plant" }).click();
-  await page.getByText("The name is empty").waitFor();
-  await page.getByRole("button", { name: "Add anyway" }).click();
-  await page.getByText("Id 5 already belongs to").waitFor();
-
-  await page.goto(`${service.url}/#/import`);
-  await page.getByRole("heading", { name: "Drop a file here" }).waitFor();
-  const file = "id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n";
-  await chooseFile(page, "plants.csv", file);
-  await page.getByRole("cell", { name: "Oak" }).waitFor();
-  const release = await hold(page.context(), "**/plants/batch*");
-  await start(page);
-  await page.getByRole("progressbar").waitFor();
-  release();
-  await page.getByText(/(was|were) refused/).waitFor();
-
-  await page.goto(`${service.url}/#/health`);
-  await page.locator(".chart svg").first().waitFor();
-  await page.goto(`${service.url}/#/tokens`);
-  await page.getByRole("heading", { name: "Tokens", exact: true }).waitFor();
-  await page.getByRole("button", { name: "New token" }).click();
-  await page.getByRole("dialog", { name: "New token" }).waitFor();
-  await page.keyboard.press("Escape");
-
-  await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
-  await service.store.removePlant(8n, {}, joinWriter("Anna Müller", nameBatch("Clean-up")));
-  await page.goto(`${service.url}/#/changes`);
-  await page.getByRole("link", { name: "Clean-up" }).first().waitFor();
-  await page.getByRole("button", { name: "Undo Clean-up" }).first().click();
-  await page.getByRole("cell", { name: "Fern · a" }).waitFor();
-  await page.keyboard.press("Escape");
-}
+const { test } = await startJourneys({}, async ({ url }) => {
+  // Few of them, with long ids: a scan takes as long as the page has elements.
+  for (let id = 1n; id <= 12n; id++)
+    await sendPlant(url, { id: id * 760_000_000_000_000_000n, name: `Plant ${id}`, tag: "a" });
+  await sendPlant(url, { id: 5n, name: "Rose", tag: "shrub" });
+});
+const shop = await startJourneys({ PLANTSTORE_BASE_PATH: "/shop" });
 
 describeInBrowser("in the console,", () => {
   // The journeys have the other two of the four looks.
-  test.each([
-    ["dark", { width: 960, height: 800 }],
-    ["light", { width: 320, height: 640 }],
-  ] as const)(
-    "every view of the console is accessible and fits: %s, %j",
-    async (colorScheme, viewport) => {
-      await using view = await openConsole(service, {
-        token: null,
-        colorScheme,
-        viewport,
-        isJudgedThroughout: true,
-      });
-      view.announceFailure("/token", 401);
-      view.announceFailure("/plants", 409);
-      view.announceFailure("/plants/6", 404);
-      await visitEveryView(view.page);
-    },
-  );
+  for (const [colorScheme, width, height] of [
+    ["dark", 960, 800],
+    ["light", 320, 640],
+  ] as const)
+    test(`every view of the console is accessible and fits: ${colorScheme}, ${width} pixels wide`, async (visit) => {
+      const look = { colorScheme, viewport: { width, height }, isJudgedThroughout: true };
+      const { page, user, service, announceFailure } = await visit.open({ token: null, ...look });
+      announceFailure("/token", 401);
+      announceFailure("/plants", 409);
+      announceFailure("/plants/6", 404);
+      await user.see({ heading: "Sign in" });
+      await page.getByLabel("Token").fill("pst_wrong");
+      await user.click("Sign in", { element: ".field-fault" });
 
-  test("the list beside an open plant shows names that can be read, 1000 pixels wide", async () => {
-    const { page } = await openConsole(service, {
-      at: "#/plants/5",
-      viewport: { width: 1000, height: 700 },
+      await user.signIn(TEST_TOKEN, { row: "Rose" });
+      await page.getByLabel("Filter by tag").click();
+      await user.see({ option: "shrub" });
+      await page.getByRole("checkbox", { name: "Select “Rose" }).check();
+      await user.see({ text: "1 selected" });
+      await user.search("5");
+      await page.getByRole("row", { name: "Rose" }).waitFor();
+      await user.search("12", { link: "Add a plant with id 12" });
+      await user.search("", { row: "Rose" });
+
+      await user.click("Export the list");
+      const item = page.getByRole("button", { name: /as Excel workbook/ });
+      await item.waitFor();
+      expect((await item.boundingBox())?.x).toBeGreaterThan(0);
+      await user.press("Escape");
+      await user.click(/Signed in as/, { text: "API reference" });
+      const facts = page.locator(".menu-panel:popover-open dl");
+      expect(await facts.innerText()).toMatch(/Expires:\s+never/);
+      await page.locator(".menu-panel dd", { hasText: "PLANTSTORE_TOKEN" }).waitFor();
+      const excess = `(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector(".account span"))`;
+      expect(await page.evaluate<number>(`innerWidth > 900 ? 0 : ${excess}`)).toBe(0);
+      await user.press("Escape ?");
+      await page.getByRole("dialog").waitFor();
+      await user.press("Escape");
+
+      await user.openRow("Rose", { element: ".shown-name" });
+      await user.edit("Rosa ");
+      await change(service, 5, { name: `Rose, changed ${Date.now()}`, tag: "shrub" });
+      await page.getByRole("alert").getByText("Yours:").waitFor();
+      await user.goTo("#/plants/6", { text: "There is no plant with this id" });
+      await user.goTo("#/plants?q=nothing&tag=a", { heading: "No match" });
+
+      await user.goTo("#/plants/new");
+      await user.field("Id").fill("99999999999999999999");
+      await user.click("Add plant", { element: ".field-fault" });
+      await user.field("Id").fill("5");
+      await user.click("Add plant", { text: "The name is empty" });
+      await user.click("Add anyway", { text: "Id 5 already belongs to" });
+
+      await user.goTo("#/import", { heading: "Drop a file here" });
+      const file = "id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n";
+      await user.chooseFile("plants.csv", file, { cell: "Oak" });
+      const release = await user.hold("**/plants/batch*");
+      await user.click("Start import");
+      await page.getByRole("progressbar").waitFor();
+      release();
+      await user.see({ text: /(was|were) refused/ });
+
+      await user.goTo("#/health", { element: ".chart svg >> nth=0" });
+      await user.goTo("#/tokens", { heading: /^Tokens$/ });
+      await user.click("New token", { dialog: "New token" });
+      await user.press("Escape");
+
+      await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
+      await service.store.removePlant(8n, {}, joinWriter("Anna Müller", nameBatch("Clean-up")));
+      await user.goTo("#/changes");
+      await page.getByRole("link", { name: "Clean-up" }).first().waitFor();
+      await page.getByRole("button", { name: "Undo Clean-up" }).first().click();
+      await user.see({ cell: "Fern · a" });
+      await user.press("Escape");
     });
-    await page.locator(".shown-name").waitFor();
-    await rowOf(page, "Plant 1").first().waitFor();
+
+  test("the list beside an open plant shows names that can be read, 1000 pixels wide", async (visit) => {
+    const viewport = { width: 1000, height: 700 };
+    const { user } = await visit.open({ at: "#/plants/5", viewport });
+    await user.see({ element: ".shown-name" });
     // The list is measured once more after it was drawn.
-    await untilSo(
-      page,
+    await user.untilSo(
       `(() => {
         const { x, width } = document.querySelector("#row-1 .row-name").getBoundingClientRect();
         const head = document.querySelector("[role=columnheader]:nth-child(3)");
@@ -150,29 +105,27 @@ describeInBrowser("in the console,", () => {
     );
   });
 
-  test("a menu closes when Tab leaves it", async () => {
-    const { page } = await openConsole(service);
+  test("a menu closes when Tab leaves it", async (visit) => {
+    const { page, user } = await visit.open();
     const last = page.getByRole("button", { name: /as NDJSON/ });
-    const menu = page.getByRole("button", { name: "Export the list" });
-    await menu.click();
+    await user.click("Export the list");
     await last.focus();
-    await page.keyboard.press("Tab");
+    await user.press("Tab");
     await last.waitFor({ state: "hidden" });
-    await menu.click();
-    await last.waitFor();
-    await menu.click();
+    await user.click("Export the list", { button: /as NDJSON/ });
+    await user.click("Export the list");
     await last.waitFor({ state: "hidden" });
   });
 
-  test("a toast covers no button of the view, 390 pixels wide", async () => {
-    await sendPlant(service.url, { id: 7n, name: "Fern", tag: "a" });
+  test("a toast covers no button of the view, 390 pixels wide", async (visit) => {
+    await sendPlant(visit.service.url, { id: 7n, name: "Fern", tag: "a" });
     const viewport = { width: 390, height: 700 };
-    const { page } = await openConsole(service, { at: "#/plants/7", viewport });
-    await page.getByRole("button", { name: "Delete" }).click();
+    const { page, user } = await visit.open({ at: "#/plants/7", viewport });
+    await user.click("Delete");
     // It stays while it has the focus, however long the scans take.
-    await toastOf(page, "Deleted").getByRole("button", { name: "Undo" }).focus();
-    await page.goto(`${service.url}/#/import`);
-    await chooseFile(page, "plants.csv", "id,name\n71,Oak\n72,Ash\n73,Elm\n");
+    await user.toast("Deleted").getByRole("button", { name: "Undo" }).focus();
+    await user.goTo("#/import");
+    await user.chooseFile("plants.csv", "id,name\n71,Oak\n72,Ash\n73,Elm\n");
     await page.getByRole("cell", { name: "Oak", exact: true }).waitFor();
     const found = await page.evaluate<string>(`(() => {
       const button = document.querySelector("main .button-main");
@@ -181,37 +134,31 @@ describeInBrowser("in the console,", () => {
       return document.elementFromPoint(x + width / 2, y + height / 2).textContent;
     })()`);
     expect(found).toBe("Start import");
-    const box = await toastOf(page, "Deleted").boundingBox();
+    const box = await user.toast("Deleted").boundingBox();
     expect(box?.y).toBeGreaterThan(viewport.height / 2);
-    await toastOf(page, "Deleted").waitFor();
+    await user.see({ toast: "Deleted" });
   });
 
-  test("single-key shortcuts can be turned off, and stay off in this browser", async () => {
-    const { page } = await openConsole(service);
-    await rowOf(page, "Rose").waitFor();
-    await page.keyboard.press("?");
+  test("single-key shortcuts can be turned off, and stay off in this browser", async (visit) => {
+    const { page, user } = await visit.open();
+    await user.press("?");
     await page.getByLabel("Use single-key shortcuts").uncheck();
-    await page.keyboard.press("Escape");
-    for (const key of ["n", "/", "?"]) await page.keyboard.press(key);
-    await page.reload();
-    await rowOf(page, "Rose").waitFor();
+    await user.press("Escape n / ?");
+    await user.reload({ row: "Rose" });
     // The digits of a code are no keys for the search either.
-    await press(page, "n", "1", "2");
+    await user.press("n 1 2");
     expect(await page.locator("#search").inputValue()).toBe("");
     expect(page.url()).not.toContain("new");
     expect(await page.getByRole("dialog").count()).toBe(0);
-    await page.getByRole("button", { name: /Signed in as/ }).click();
-    await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+    await user.click([/Signed in as/, "Keyboard shortcuts"]);
     await page.getByLabel("Use single-key shortcuts").check();
-    await press(page, "Escape", "n");
-    await page.getByRole("heading", { name: "Add a plant" }).waitFor();
+    await user.press("Escape n", { heading: "Add a plant" });
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
   });
 
-  test("forced colours keep the marks of the current view, the open plant and what is selected", async () => {
-    const { page } = await openConsole(service, { at: "#/plants/5" });
+  test("forced colours keep the marks of the current view, the open plant and what is selected", async (visit) => {
+    const { page } = await visit.open({ at: "#/plants/5" });
     await page.emulateMedia({ forcedColors: "active" });
-    await rowOf(page, "Rose").waitFor();
     await page.getByRole("checkbox", { name: "Select “Plant 1”" }).check();
     const marks = await page.evaluate<string[]>(`
       [".tab[aria-current]", ".row[aria-current]", ".row[aria-selected=true]"].map(
@@ -219,17 +166,14 @@ describeInBrowser("in the console,", () => {
     expect(marks).toEqual(["solid", "solid", "solid"]);
   });
 
-  test.each(looks)(
-    "under a base path, an empty store is accessible, and files, data and worker come from there: %s",
-    async (_, look) => {
-      await using shop = await startConsole({ PLANTSTORE_BASE_PATH: "/shop" });
-      await using view = await openConsole(shop, { ...look, isJudgedThroughout: true });
-      const { page } = view;
-      await page.getByRole("heading", { name: "No plants yet" }).waitFor();
-      await page.goto(`${shop.url}/#/import`);
-      await chooseFile(page, "one.ndjson", '{"id":1,"name":"Rose"}\n');
-      await start(page);
-      await page.getByText("Import complete").waitFor();
+  shop.it(
+    "under a base path, an empty store is accessible, and files, data and worker come from there",
+    async (visit) => {
+      const { user } = await visit.open({ isJudgedThroughout: true });
+      await user.see({ heading: "No plants yet" });
+      await user.goTo("#/import");
+      await user.chooseFile("one.ndjson", '{"id":1,"name":"Rose"}\n');
+      await user.click("Start import", { text: "Import complete" });
     },
   );
 });

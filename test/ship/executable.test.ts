@@ -110,8 +110,7 @@ async function listCalls(group: string): Promise<string[]> {
 test("an unknown target is refused, and the known ones are named", async () => {
   using empty = makeTemporaryFolder();
   const script = join(sources.path, "scripts/build-executable.ts");
-  const failure = await fail([process.execPath, script, "--target", "windows-x64"], {
-    cwd: empty.path,
-  });
+  const build = [process.execPath, script, "--target", "windows-x64"];
+  const failure = await fail(build, { cwd: empty.path });
   expect(failure).toMatch(/exited with 2:\n--target windows-x64: expected all, linux-x64/);
 });

@@ -36,9 +36,11 @@ test.skipIf(!isLong)(
       typeRoots: [join(root, "node_modules/@types")],
       types: ["bun"],
     };
-    const program = { compilerOptions, files: ["use.ts"] };
     writeFileSync(join(folder.path, "package.json"), '{"type":"module"}');
-    writeFileSync(join(folder.path, "tsconfig.json"), JSON.stringify(program));
+    writeFileSync(
+      join(folder.path, "tsconfig.json"),
+      JSON.stringify({ compilerOptions, files: ["use.ts"] }),
+    );
     await use([join(root, "node_modules/.bin/tsc"), "-p", folder.path]);
     await use([process.execPath, "use.ts"], { TOKEN: TEST_TOKEN });
     expect(await service.readPlants()).toEqual([

@@ -1,7 +1,7 @@
 /** npm run release: a dry run in a repository of its own makes a whole release, and changes nothing in it. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../../package.json";
@@ -58,9 +58,8 @@ describe("a dry run", () => {
     const folder = join(repository.path, "release");
     expect(readdirSync(folder).toSorted()).toEqual(["SHA256SUMS", ...names].toSorted());
     const checked = await run(["sha256sum", "--check", "SHA256SUMS"], { cwd: folder });
-    expect(checked.trim().split("\n").toSorted()).toEqual(
-      names.map((name) => `${name}: OK`).toSorted(),
-    );
+    const sound = names.map((name) => `${name}: OK`);
+    expect(checked.trim().split("\n").toSorted()).toEqual(sound.toSorted());
     const executable = join(folder, names[1] as string);
     expect(await run([executable, "version"], { cwd: folder })).toBe("9.9.9\n");
   });
@@ -126,24 +125,19 @@ describe("a release is refused", () => {
     expect(failure).toContain(says);
   });
 
-  test("whose tag exists", async () => {
-    await git("tag", "v9.9.9");
-    expect(await fail([...command, "9.9.9"], options)).toContain("the tag v9.9.9 exists");
-    await git("tag", "--delete", "v9.9.9");
-  });
-
-  test("while work is not committed", async () => {
-    const path = join(repository.path, "draft");
-    writeFileSync(path, "");
-    expect(await fail([...command, "9.9.9"], options)).toContain("not committed");
-    rmSync(path);
-  });
-
-  test("that has nothing to tell", async () => {
-    const path = join(repository.path, "CHANGELOG.md");
-    writeFileSync(path, "# Changelog\n\n## 9.9.9\n\n## 1.0.0\n\nThe first version.\n");
-    await git("commit", "--quiet", "--all", "--message", "nothing");
-    expect(await fail([...command, "9.9.9"], options)).toContain("nothing under 9.9.9");
-    await git("reset", "--quiet", "--hard", "HEAD~1");
+  const empty = "# Changelog\\n\\n## 9.9.9\\n\\n## 1.0.0\\n\\nThe first version.\\n";
+  test.each([
+    ["whose tag exists", "git tag v9.9.9", "git tag --delete v9.9.9", "the tag v9.9.9 exists"],
+    ["while work is not committed", "touch draft", "rm draft", "not committed"],
+    [
+      "that has nothing to tell",
+      `printf '${empty}' > CHANGELOG.md && git commit --quiet --all --message nothing`,
+      "git reset --quiet --hard HEAD~1",
+      "nothing under 9.9.9",
+    ],
+  ])("%s", async (_, prepare, undo, says) => {
+    await run(["sh", "-c", prepare], options);
+    expect(await fail([...command, "9.9.9"], options)).toContain(says);
+    await run(["sh", "-c", undo], options);
   });
 });

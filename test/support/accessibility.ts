@@ -90,22 +90,17 @@ export async function findFaults(page: Page): Promise<string[]> {
   for (const part of parts) judged.add(part);
   if (!(await page.evaluate<boolean>(`"axe" in window`)))
     await page.evaluate(await axeSource.text());
-  const { violations, small } = await page.evaluate<{ violations: Result[]; small: string[] }>(
-    judge(parts),
-  );
+  type Found = { violations: Result[]; small: string[] };
+  const { violations, small } = await page.evaluate<Found>(judge(parts));
   return [
     ...wide,
-    ...violations.flatMap((violation) =>
-      violation.nodes.map((node) => describeNode(violation, node)),
-    ),
+    ...violations.flatMap((violation) => violation.nodes.map((node) => describe(violation, node))),
     ...small.map((target) => `too small for a finger: ${target}`),
   ];
 }
 
-function describeNode(
-  { id, impact, help }: Result,
-  { target, html, any, all, none }: NodeResult,
-): string {
+function describe({ id, impact, help }: Result, node: NodeResult): string {
+  const { target, html, any, all, none } = node;
   const why = [...any, ...all, ...none].map(({ message }) => `\n    ${message}`).join("");
   return `${id} (${impact}): ${help}\n  at ${target.join(" ")}: ${html.slice(0, 160)}${why}`;
 }

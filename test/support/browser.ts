@@ -9,7 +9,6 @@ import {
   type BrowserContext,
   type BrowserContextOptions,
   chromium,
-  type Locator,
   type Page,
 } from "playwright-core";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
@@ -21,7 +20,7 @@ import { makeTemporaryFolder } from "./folder.ts";
 import { isLong } from "./long.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./service.ts";
-import { improveSteps, watchSteps } from "./steps.ts";
+import { improveSteps, User } from "./steps.ts";
 import { PATIENCE_MS } from "./until.ts";
 
 /** How a page is looked at. */
@@ -48,27 +47,28 @@ export const phone: Look = {
 /** Desktop, light; `npm run test:long` adds a phone, dark. */
 export const looks = Object.entries(isLong ? { desktop, phone } : { desktop });
 
-/** Disposing of it ends the use of the page. Its faults fail the test when the test is over. */
-export interface TestPage extends AsyncDisposable {
+/** It is left when the test is over, which its faults then fail. */
+export interface TestPage {
   readonly page: Page;
+  readonly user: User;
   /**
-   * From now on a request whose URL has this in it may be answered by this status (from 400 up), or with "failed" may
-   * get no answer. It has to happen at least once.
+   * From now on a request whose URL has this in it may be answered by these statuses (from 400 up), or with "failed"
+   * may get no answer. Each has to happen at least once.
    */
-  readonly announceFailure: (urlPart: string, outcome: number | "failed") => void;
+  readonly announceFailure: (urlPart: string, ...outcomes: readonly (number | "failed")[]) => void;
 }
 
 let launched: Promise<Browser> | undefined;
-const openPages = new Set<TestPage>();
-const faultsOfClosed: string[] = [];
+/** What leaves the pages that are open. */
+const leaving: (() => Promise<void>)[] = [];
+const faultsOfLeft: string[] = [];
 
 /** Tests that open pages. Without a browser they are skipped. */
 export function describeInBrowser(name: string, declareTests: () => void): void {
   describe.skipIf(findChromium() === undefined)(name, () => {
-    // Not when the page is disposed of: an error from there would hide the one that the test has thrown itself.
     afterEach(async () => {
-      for (const view of openPages) await view[Symbol.asyncDispose]();
-      const faults = faultsOfClosed.splice(0);
+      for (const leave of leaving.splice(0)) await leave();
+      const faults = faultsOfLeft.splice(0);
       if (faults.length > 0) throw new Error(`the page was at fault:\n- ${faults.join("\n- ")}`);
     });
     declareTests();
@@ -77,8 +77,7 @@ export function describeInBrowser(name: string, declareTests: () => void): void 
 
 /** One for all tests of this process. Chromium ends with the pipe to it; the guard then removes its profile. */
 async function launchBrowser(): Promise<Browser> {
-  const executablePath = findChromium();
-  if (executablePath === undefined) throw new Error("no Chromium is here");
+  const executablePath = findChromium() ?? "";
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
   const { path: artifactsDir } = makeTemporaryFolder();
   guardFolder(artifactsDir);
@@ -106,6 +105,7 @@ interface Tab {
 
 /** Tests of the same look use a tab one after the other: a new one costs a second. */
 const idleTabs = new Map<string, Tab[]>();
+const tabs = new WeakMap<BrowserContext, Tab>();
 
 async function openTab(browser: Browser, options: BrowserContextOptions): Promise<Tab> {
   const context = await browser.newContext({
@@ -115,13 +115,47 @@ async function openTab(browser: Browser, options: BrowserContextOptions): Promis
     permissions: ["clipboard-read", "clipboard-write"],
   });
   context.setDefaultTimeout(PATIENCE_MS);
-  watchSteps(context);
   const page = await context.newPage();
-  const tab = { page, faults: [], announced: [], origins: [], isJudgedThroughout: false };
-  await observe(context, tab);
+  const tab: Tab = { page, faults: [], announced: [], origins: [], isJudgedThroughout: false };
+  const { faults, announced } = tab;
+  tabs.set(context, tab);
   improveSteps(page, async (seen) => {
     const judged = tabs.get(seen.context());
     if (judged?.isJudgedThroughout) await judge(seen, judged);
+  });
+  const fail = (url: string, outcome: number | "failed", reason: string): void => {
+    const met = announced.filter((one) => url.includes(one.urlPart) && one.outcome === outcome);
+    for (const one of met) one.isMet = true;
+    if (met.length === 0) faults.push(`request: ${url}: ${reason}`);
+  };
+  // Neither this nor what a test evaluates is subject to the page's policy, which therefore stays in force.
+  await context.exposeBinding("reportViolation", (_source, violation: string) => {
+    faults.push(`content security policy: ${violation}`);
+  });
+  await context.addInitScript(`addEventListener("securitypolicyviolation", (event) =>
+    reportViolation([event.effectiveDirective, event.blockedURI, event.sourceFile, event.sample].join(" ").trim()))`);
+  context.on("console", (message) => {
+    // The requests themselves are judged below, where their status is known.
+    if (message.text().startsWith("Failed to load resource:")) return;
+    if (["error", "warning", "assert"].includes(message.type()))
+      faults.push(`console ${message.type()}: ${message.text()} (${message.location().url})`);
+  });
+  context.on("weberror", (webError) => {
+    faults.push(`uncaught: ${webError.error().stack ?? String(webError.error())}`);
+  });
+  context.on("request", (request) => {
+    const { protocol, origin } = new URL(request.url());
+    if (!["data:", "blob:"].includes(protocol) && !tab.origins.includes(origin))
+      faults.push(`request to another origin: ${request.url()}`);
+  });
+  context.on("requestfailed", (request) => {
+    const reason = request.failure()?.errorText ?? "failed";
+    // By the page itself, or by its being closed.
+    if (reason !== "net::ERR_ABORTED") fail(request.url(), "failed", reason);
+  });
+  context.on("response", (response) => {
+    const status = response.status();
+    if (status >= 400) fail(response.url(), status, `answered ${status}`);
   });
   return tab;
 }
@@ -155,25 +189,25 @@ export async function openPage({
   faults.length = announced.length = 0;
   Object.assign(tab, { origins: [new URL(url).origin, otherOrigin], isJudgedThroughout });
   const script = await page.addInitScript(prelude);
-  const view: TestPage = {
+  leaving.push(async () => {
+    // A test that runs out of time takes every child of this process with it, the browser too.
+    if (!browser.isConnected()) return;
+    await judge(page, tab);
+    for (const { urlPart, outcome, isMet } of announced)
+      if (!isMet) faults.push(`announced, but never came: ${urlPart} ${outcome}`);
+    faultsOfLeft.push(...faults);
+    await script.dispose();
+    await leaveTab(tab);
+    idleTabs.set(key, [...(idleTabs.get(key) ?? []), tab]);
+  });
+  await page.goto(url);
+  return {
     page,
-    announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
-    [Symbol.asyncDispose]: async () => {
-      if (!openPages.delete(view)) return;
-      // A test that runs out of time takes every child of this process with it, the browser too.
-      if (!browser.isConnected()) return;
-      await judge(page, tab);
-      for (const { urlPart, outcome, isMet } of announced)
-        if (!isMet) faults.push(`announced, but never came: ${urlPart} ${outcome}`);
-      faultsOfClosed.push(...faults);
-      await script.dispose();
-      await leaveTab(tab);
-      idleTabs.set(key, [...(idleTabs.get(key) ?? []), tab]);
+    user: new User(page),
+    announceFailure: (urlPart, ...outcomes) => {
+      announced.push(...outcomes.map((outcome) => ({ urlPart, outcome, isMet: false })));
     },
   };
-  openPages.add(view);
-  await page.goto(url);
-  return view;
 }
 
 async function judge(page: Page, { faults }: Tab): Promise<void> {
@@ -184,51 +218,6 @@ async function judge(page: Page, { faults }: Tab): Promise<void> {
     // The page went on to another document meanwhile. The next state is judged there.
     if (!/context was destroyed|navigati/.test(String(error))) throw error;
   }
-}
-
-const tabs = new WeakMap<BrowserContext, Tab>();
-
-const BINDING = "reportPolicyViolation";
-/** Neither this nor what a test evaluates is subject to the page's policy, which therefore stays in force. */
-const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
-  ${BINDING}([event.effectiveDirective, event.blockedURI, event.sourceFile, event.sample].join(" ").trim()))`;
-
-async function observe(context: BrowserContext, tab: Tab): Promise<void> {
-  const { faults, announced } = tab;
-  tabs.set(context, tab);
-  const fail = (url: string, outcome: number | "failed", reason: string): void => {
-    const met = announced.filter((one) => url.includes(one.urlPart) && one.outcome === outcome);
-    for (const one of met) one.isMet = true;
-    if (met.length === 0) faults.push(`request: ${url}: ${reason}`);
-  };
-
-  await context.exposeBinding(BINDING, (_source, violation: string) => {
-    faults.push(`content security policy: ${violation}`);
-  });
-  await context.addInitScript(reportViolations);
-  context.on("console", (message) => {
-    // The requests themselves are judged below, where their status is known.
-    if (message.text().startsWith("Failed to load resource:")) return;
-    if (["error", "warning", "assert"].includes(message.type()))
-      faults.push(`console ${message.type()}: ${message.text()} (${message.location().url})`);
-  });
-  context.on("weberror", (webError) => {
-    faults.push(`uncaught: ${webError.error().stack ?? String(webError.error())}`);
-  });
-  context.on("request", (request) => {
-    const { protocol, origin } = new URL(request.url());
-    if (protocol !== "data:" && protocol !== "blob:" && !tab.origins.includes(origin))
-      faults.push(`request to another origin: ${request.url()}`);
-  });
-  context.on("requestfailed", (request) => {
-    const reason = request.failure()?.errorText ?? "failed";
-    // By the page itself, or by its being closed.
-    if (reason !== "net::ERR_ABORTED") fail(request.url(), "failed", reason);
-  });
-  context.on("response", (response) => {
-    if (response.status() >= 400)
-      fail(response.url(), response.status(), `answered ${response.status()}`);
-  });
 }
 
 export async function startConsole(
@@ -248,16 +237,13 @@ async function build(): Promise<string> {
   return path;
 }
 
-export const createToken = (
-  service: TestService,
-  { scopes, ...grant }: Partial<TokenGrant>,
-): Promise<string> => grantToken(service, scopes, grant);
-
 interface ConsoleOptions extends Omit<PageOptions, "url"> {
   /** The view, as in `#/import`. */
   readonly at?: string;
   /** Null opens the page without signing in. */
   readonly token?: string | null;
+  /** Signed in by a new token. */
+  readonly as?: Partial<TokenGrant>;
 }
 
 /** What signing in leaves in a tab. The form costs a page as much time as all the rest of its start. */
@@ -272,22 +258,32 @@ async function toSession(url: string, token: string): Promise<string> {
 }
 
 export async function openConsole(
-  { url }: TestService,
-  { at = "", token = TEST_TOKEN, ...options }: ConsoleOptions = {},
+  service: TestService,
+  { at = "", as, token = TEST_TOKEN, ...options }: ConsoleOptions = {},
 ): Promise<TestPage> {
+  const { url } = service;
   if (token === null) return openPage({ url: `${url}/${at}`, ...options });
-  const prelude = await toSession(url, token);
+  const prelude = await toSession(
+    url,
+    as === undefined ? token : await grantToken(service, as.scopes, as),
+  );
   const view = await openPage({ url: `${url}/${at}`, prelude, ...options });
   await view.page.getByRole("navigation").waitFor();
+  // The list was read: it has rows, or says why it has none. On a phone, an open plant covers it.
+  const read = view.page.locator("#plants [role=row][id], .blank, .single");
+  if (/^(#\/plants.*)?$/.test(at)) await read.first().waitFor({ state: "attached" });
   return view;
 }
 
 /** Where a journey takes place. */
-interface Visit {
+export interface Visit {
   readonly service: TestService;
   /** The page is closed when the test is over. */
   readonly open: (options?: ConsoleOptions) => Promise<TestPage & Pick<Visit, "service">>;
   readonly isPhone: boolean;
+  readonly createToken: (grant: Partial<TokenGrant>) => Promise<string>;
+  /** The token of this name, behind everyone's back. */
+  readonly revoke: (name: string) => Promise<void>;
 }
 
 type Journey = (visit: Visit) => Promise<void>;
@@ -305,7 +301,12 @@ export async function startJourneys(
     await fill(service);
     const open: Visit["open"] = async (options) =>
       Object.assign(await openConsole(service, { ...look, ...options }), { service });
-    visits.push([name, { service, open, isPhone: look === phone }]);
+    const revoke: Visit["revoke"] = async (tokenName) => {
+      const record = (await readTokens(service.store)).find((each) => each.name === tokenName);
+      await service.store.revokeToken(record?.hash ?? "", Date.now());
+    };
+    const createToken: Visit["createToken"] = (grant) => grantToken(service, grant.scopes, grant);
+    visits.push([name, { service, open, createToken, revoke, isPhone: look === phone }]);
   }
   const stack = opened.move();
   afterAll(() => stack.disposeAsync());
@@ -319,18 +320,6 @@ export async function startJourneys(
       test(name, () => run((visits[0] as [string, Visit])[1]));
     },
   };
-}
-
-export async function signIn(page: Page, token: string): Promise<void> {
-  await page.getByLabel("Token").fill(token);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("navigation").waitFor();
-}
-
-/** Revokes the token of this name behind everyone's back. */
-export async function revoke({ store }: TestService, tokenName: string): Promise<void> {
-  const record = (await readTokens(store)).find(({ name }) => name === tokenName);
-  await store.revokeToken(record?.hash ?? "", Date.now());
 }
 
 /** As a colleague does it: replaces a plant, or removes it where there is nothing to replace it with. */
@@ -348,35 +337,4 @@ export async function storePlants(
   const lines = Array.from({ length }, (_, index) => `${JSON.stringify(plantAt(index))}\n`);
   const headers = { "content-type": "application/x-ndjson" };
   await (await send(service, "POST", path, { headers, body: lines.join("") })).text();
-}
-
-/** The row of the list that has this in it. */
-export const rowOf = (page: Page, text: string): Locator =>
-  page.locator("#plants [role=row][id]").filter({ hasText: text });
-
-/** The panel of a phone covers everything else. */
-export async function uncover(page: Page): Promise<void> {
-  const isCovered = `matchMedia("(width < 960px)").matches && document.querySelector(".panel") !== null`;
-  if (await page.evaluate<boolean>(isCovered))
-    await page.getByRole("button", { name: "Close", exact: true }).click();
-}
-
-export async function openRow(page: Page, text: string): Promise<void> {
-  await uncover(page);
-  await rowOf(page, text).getByRole("link").click();
-}
-
-/** The note at the foot of the page. */
-export const toastOf = (page: Page, text: string): Locator =>
-  page.locator(".toast").filter({ hasText: text });
-
-/** The browser shows another tab, or this one again. */
-export const setHidden = (page: Page, isHidden: boolean): Promise<unknown> =>
-  page.evaluate(`Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });
-    document.dispatchEvent(new Event("visibilitychange"))`);
-
-/** From here on the page learns of no change. */
-export async function holdFeed(page: Page): Promise<void> {
-  await page.route(/\/changes\?after=\d+$/, () => undefined);
-  await page.reload();
 }

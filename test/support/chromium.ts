@@ -3,8 +3,6 @@
 import { existsSync } from "node:fs";
 import { canInstall, installPackages } from "./packages.ts";
 
-const VARIABLE = "PLANTSTORE_CHROMIUM";
-
 const commands = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const applications = ["Chromium", "Google Chrome"].map(
   (name) => `/Applications/${name}.app/Contents/MacOS/${name}`,
@@ -20,9 +18,9 @@ export function findChromium(): string | undefined {
 
 /** What the tester has named has to be there: another in its place would be a surprise. */
 function findNamed(): string | undefined {
-  const path = process.env[VARIABLE];
-  if (path === undefined || path === "") return undefined;
-  if (!runs(path)) throw new Error(`${VARIABLE}: ${path} does not run`);
+  const path = process.env["PLANTSTORE_CHROMIUM"] || undefined;
+  if (path !== undefined && !runs(path))
+    throw new Error(`PLANTSTORE_CHROMIUM: ${path} does not run`);
   return path;
 }
 
@@ -42,18 +40,13 @@ function runs(path: string): boolean {
 
 function install(): string | undefined {
   if (canInstall()) {
-    say("No Chromium is here: installing the distribution's (apt-get install chromium).");
+    process.stderr.write("\nNo Chromium is here: installing the distribution's.\n");
     const path = installPackages("chromium") ? findInstalled() : undefined;
     if (path !== undefined) return path;
   }
-  say(
-    `THE BROWSER TESTS ARE SKIPPED: no Chromium is here, and none can be installed.\n` +
-      `Install one (on Debian: apt-get install chromium), or set ${VARIABLE} to its path.`,
+  process.stderr.write(
+    "\nTHE BROWSER TESTS ARE SKIPPED: no Chromium is here, and none can be installed.\n" +
+      "Install one (on Debian: apt-get install chromium), or set PLANTSTORE_CHROMIUM to its path.\n",
   );
   return undefined;
-}
-
-function say(text: string): void {
-  const rule = "=".repeat(80);
-  process.stderr.write(`\n${rule}\n${text}\n${rule}\n`);
 }

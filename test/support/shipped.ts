@@ -27,25 +27,20 @@ interface RunOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
+const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
 /** Nothing of npm's own settings for `npm test` reaches the child. */
-const cleanEnvironment = (): Record<string, string> => {
-  const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
-  return { PATH, HOME, TMPDIR };
-};
+const cleanEnvironment = { PATH, HOME, TMPDIR };
 
 /** Resolves to standard output. Fails the test, with everything that was printed, unless the command succeeds. */
 export async function run(command: readonly string[], { cwd, env }: RunOptions): Promise<string> {
   const child = Bun.spawn([...command], {
     cwd,
-    env: { ...cleanEnvironment(), ...env },
+    env: { ...cleanEnvironment, ...env },
     stdout: "pipe",
     stderr: "pipe",
   });
-  const [stdout, stderr, exitCode] = await Promise.all([
-    child.stdout.text(),
-    child.stderr.text(),
-    child.exited,
-  ]);
+  const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+  const exitCode = await child.exited;
   if (exitCode !== 0)
     throw new Error(`${command.join(" ")} exited with ${exitCode}:\n${stdout}${stderr}`);
   return stdout;
@@ -67,13 +62,10 @@ interface Started {
 }
 
 /** Runs a command that serves, as the leader of a process group, and waits until it listens. */
-export async function serve(
-  command: readonly string[],
-  { cwd, env }: RunOptions,
-): Promise<Started> {
+export async function serve(command: readonly string[], options: RunOptions): Promise<Started> {
   const child = Bun.spawn([...command], {
-    cwd,
-    env: { ...cleanEnvironment(), PORT: "0", ...env },
+    cwd: options.cwd,
+    env: { ...cleanEnvironment, PORT: "0", ...options.env },
     stdin: "ignore",
     stdout: "pipe",
     stderr: "pipe",
@@ -86,14 +78,8 @@ export async function serve(
   return { child, stderr, ...line };
 }
 
-const stock = makeWorkbook({
-  sheets: {
-    Stock: rowsOf([
-      ["id", "name"],
-      [301, "Mint"],
-    ]),
-  },
-});
+const rows = rowsOf([["id", "name"]]) + rowsOf([[301, "Mint"]]);
+const stock = makeWorkbook({ sheets: { Stock: rows } });
 
 /**
  * Uses the service and the commands in an empty folder: workers, both pages, search, import and backup. A package that lacks a
@@ -109,10 +95,8 @@ export async function useEverything(
   leaveTraps(cwd);
 
   const workers = process.platform === "linux" ? "2" : "1";
-  const { child, stderr, url, tokenFile } = await serve(
-    [...command, "serve", "--workers", workers],
-    { cwd, env },
-  );
+  const serving = [...command, "serve", "--workers", workers];
+  const { child, stderr, url, tokenFile } = await serve(serving, { cwd, env });
   // As Ctrl-C does: npx itself does not pass a signal on to what it runs.
   const signalGroup = (name: NodeJS.Signals): void => signal(-child.pid, name);
   try {
@@ -125,10 +109,8 @@ export async function useEverything(
     const found = await fetch(`${url}/plants?name=DELICI`, { headers });
     expect(await found.text()).toContain('"id":9007199254740993');
     writeFileSync(join(cwd, "stock.xlsx"), stock);
-    const imported = await run([...command, "import", "stock.xlsx", "--url", url], {
-      cwd,
-      env: { ...env, PLANTSTORE_TOKEN: token },
-    });
+    const importing = [...command, "import", "stock.xlsx", "--url", url];
+    const imported = await run(importing, { cwd, env: { ...env, PLANTSTORE_TOKEN: token } });
     expect(imported).toBe("created 1, replayed 0, refused 0\n");
     const backup = await run([...command, "backup", "backup.db", "--json"], { cwd, env });
     expect(JSON.parse(backup)).toMatchObject({ plants: 2 });
@@ -151,11 +133,9 @@ export function leaveTraps(path: string): void {
 /** The page, and every script and style that it names. */
 async function visit(url: string): Promise<void> {
   const page = await (await fetch(url)).text();
-  const names = [...page.matchAll(/(?:src|href)="([^":]+\.(?:js|css))"/g)].map(
-    ([, name = ""]) => name,
-  );
-  expect(names.length).toBeGreaterThan(1);
-  for (const name of names) {
+  const found = [...page.matchAll(/(?:src|href)="([^":]+\.(?:js|css))"/g)];
+  expect(found.length).toBeGreaterThan(1);
+  for (const [, name = ""] of found) {
     const response = await fetch(new URL(name, url.endsWith("/docs") ? url : `${url}/`));
     expect([basename(name), response.status]).toEqual([basename(name), 200]);
     expect((await response.text()).length).toBeGreaterThan(1_000);

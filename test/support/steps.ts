@@ -1,11 +1,14 @@
-/** The steps of a test in the browser: each waits for what it needs, and says what the page shows where it fails. */
+/** What a person does in a browser: each step waits for what it needs, and says what the page shows where it fails. */
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { BrowserContext, Download, Locator, Page } from "playwright-core";
+import type { Locator, Page, Route } from "playwright-core";
+import { openWorkbook } from "../../src/format/workbook.ts";
 import { until } from "./until.ts";
 
 type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
+
+const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
 
 /**
  * What a test waits for is a state that somebody sees: it is judged when it is there. All locators have one prototype,
@@ -15,15 +18,7 @@ export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): 
   const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step>;
   if (improved.has(prototype)) return;
   improved.add(prototype);
-  for (const name of [
-    "waitFor",
-    "click",
-    "fill",
-    "check",
-    "uncheck",
-    "selectOption",
-    "inputValue",
-  ]) {
+  for (const name of steps) {
     const take = prototype[name] as Step;
     prototype[name] = async function (...given) {
       const result = await take
@@ -37,84 +32,232 @@ export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): 
 
 const improved = new WeakSet<object>();
 
-/** The browser reports a new address after the click or key that caused it. */
-export const untilAt = (page: Page, end: string): Promise<void> =>
-  page.waitForURL(({ href }) => href.endsWith(end)).catch((error: Error) => tell(page, error));
+type Text = string | RegExp;
+type Role =
+  "button" | "cell" | "columnheader" | "dialog" | "heading" | "link" | "option" | "progressbar";
+type Part = "text" | "exactText" | "element" | "toast" | "row" | "shown" | "figure";
+/** Where others have the text too. */
+type First = "firstText" | "firstCell" | "firstRow";
+type Kind = Role | Part | First;
+/** What is on the page: a role has its name, a part of the console its text. Of a kind there may be several. */
+export type Seen = Readonly<Partial<Record<Kind, Text | readonly Text[]>>>;
 
-/** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
-export const untilSo = (page: Page, expression: string): Promise<void> =>
-  until(expression, () => page.evaluate<boolean>(expression)).catch((error: Error) =>
-    tell(page, error),
-  );
+const toFigure = (text: Text): RegExp =>
+  new RegExp(`^${String(text).replace(/ (?=\S+$)/, "\\s*")}$`);
 
-export async function signOut(page: Page): Promise<void> {
-  await page.getByRole("button", { name: /Signed in as/ }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByRole("heading", { name: "Sign in" }).waitFor();
-}
+/** A person at a page. After a step they may wait for what they see then, in the order given. */
+export class User {
+  readonly page: Page;
+  readonly where: Page | Locator;
 
-/** The name of the open plant becomes this, and is not saved yet. */
-export async function edit(page: Page, name: string): Promise<void> {
-  await page.getByRole("button", { name: "Edit" }).click();
-  await page.getByLabel("Name", { exact: true }).fill(name);
-}
+  constructor(page: Page, where: Page | Locator = page) {
+    this.page = page;
+    this.where = where;
+  }
 
-/** The form for a new plant. */
-export async function fillNew(page: Page, id: string, name: string): Promise<void> {
-  await page.getByLabel("Id", { exact: true }).fill(id);
-  await page.getByLabel("Name", { exact: true }).fill(name);
-}
+  /** Texts and roles are looked for in this part of the page. */
+  within(part: Locator): User {
+    return new User(this.page, part);
+  }
 
-/** Holds every such request back until it is let go. */
-export async function hold(
-  where: Pick<Page, "route">,
-  url: string | RegExp,
-  method?: string,
-): Promise<() => void> {
-  const gate = Promise.withResolvers<void>();
-  await where.route(url, async (held) => {
-    if (method === undefined || held.request().method() === method) await gate.promise;
-    await held.fallback();
-  });
-  return gate.resolve;
-}
+  /** At another tab, which is closed when the test is over. */
+  async openTab(url: string, seen: Seen = {}): Promise<User> {
+    const tab = new User(await this.page.context().newPage());
+    await tab.page.goto(url);
+    await tab.see(seen);
+    return tab;
+  }
 
-export async function press(page: Page, ...keys: readonly string[]): Promise<void> {
-  for (const key of keys) await page.keyboard.press(key);
-}
+  /** The row of the list that has this in it. */
+  row(hasText: Text): Locator {
+    return this.page.locator("#plants [role=row][id]").filter({ hasText });
+  }
 
-/** What a click on this saves. */
-export async function saveFile(page: Page, target: Locator): Promise<Download> {
-  const [download] = await Promise.all([page.waitForEvent("download"), target.click()]);
-  return download;
-}
+  /** The note at the foot of the page. */
+  toast(hasText: Text): Locator {
+    return this.page.locator(".toast").filter({ hasText });
+  }
 
-export const chooseFile = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
-  page
-    .locator("#import-file")
-    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
+  field(label: string): Locator {
+    return this.page.getByLabel(label, { exact: true });
+  }
 
-/** A figure of an import. */
-export const figure = (page: Page, name: string, count: string): Promise<void> =>
-  page
-    .locator(".figures > div")
-    .filter({ hasText: new RegExp(`^${name}\\s*${count}$`) })
-    .waitFor();
+  #find(kind: Kind, text: Text): Locator {
+    if (kind === "text") return this.where.getByText(text);
+    if (kind === "exactText") return this.where.getByText(text, { exact: true });
+    if (kind === "element") return this.where.locator(String(text));
+    if (kind === "toast") return this.toast(text);
+    if (kind === "row") return this.row(text);
+    if (kind === "firstText") return this.#find("text", text).first();
+    if (kind === "firstCell") return this.#find("cell", text).first();
+    if (kind === "firstRow") return this.row(text).first();
+    // The name of the open plant.
+    if (kind === "shown") return this.page.locator(".shown-name", { hasText: text });
+    // Of an import, as in "To add 2".
+    if (kind === "figure") return this.page.locator(".figures > div", { hasText: toFigure(text) });
+    return this.where.getByRole(kind, { name: text });
+  }
 
-export const start = (page: Page): Promise<void> =>
-  page.getByRole("button", { name: "Start import" }).click();
+  async see(seen: Seen): Promise<void> {
+    for (const [kind, texts] of Object.entries(seen))
+      for (const text of [texts].flat()) await this.#find(kind as Kind, text).waitFor();
+  }
 
-/** What the pages have written last. */
-const consoles = new WeakMap<BrowserContext, string[]>();
-const LINES_MAX = 50;
+  /** The button of this name, or several one after the other. */
+  async click(names: Text | readonly Text[], seen: Seen = {}): Promise<void> {
+    for (const name of [names].flat()) await this.#find("button", name).click();
+    await this.see(seen);
+  }
 
-export function watchSteps(context: BrowserContext): void {
-  const lines: string[] = [];
-  consoles.set(context, lines);
-  context.on("console", (message) => {
-    lines.push(`${message.type()}: ${message.text()}`);
-    lines.splice(0, lines.length - LINES_MAX);
-  });
+  async follow(link: Text, seen: Seen = {}): Promise<void> {
+    await this.#find("link", link).click();
+    await this.see(seen);
+  }
+
+  /** Several keys are separated by spaces. */
+  async press(keys: string, seen: Seen = {}): Promise<void> {
+    for (const key of keys.split(" ")) await this.page.keyboard.press(key);
+    await this.see(seen);
+  }
+
+  async search(words: string, seen: Seen = {}): Promise<void> {
+    await this.page.getByRole("searchbox").fill(words);
+    await this.see(seen);
+  }
+
+  /** Another view of the console, as in `#/import`. */
+  async goTo(view: string, seen: Seen = {}): Promise<void> {
+    await this.page.goto(new URL(view, this.page.url()).href);
+    await this.see(seen);
+  }
+
+  async reload(seen: Seen): Promise<void> {
+    await this.page.reload();
+    await this.see(seen);
+  }
+
+  /** The browser reports a new address after the click or key that caused it. */
+  async untilAt(end: string): Promise<void> {
+    const arrived = this.page.waitForURL(({ href }) => href.endsWith(end));
+    await arrived.catch((error: Error) => tell(this.page, error));
+  }
+
+  /** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
+  async untilSo(expression: string): Promise<void> {
+    const isSo = until(expression, () => this.page.evaluate<boolean>(expression));
+    await isSo.catch((error: Error) => tell(this.page, error));
+  }
+
+  async signIn(token: string, seen: Seen = {}): Promise<void> {
+    await this.page.getByLabel("Token").fill(token);
+    await this.page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await this.page.getByRole("navigation").waitFor();
+    await this.see(seen);
+  }
+
+  async signOut(): Promise<void> {
+    await this.click([/Signed in as/, "Sign out"], { heading: "Sign in" });
+  }
+
+  /** The panel of a phone covers everything else. */
+  async uncover(): Promise<void> {
+    const isCovered = `matchMedia("(width < 960px)").matches && document.querySelector(".panel") !== null`;
+    if (await this.page.evaluate<boolean>(isCovered))
+      await this.page.getByRole("button", { name: "Close", exact: true }).click();
+  }
+
+  async openRow(text: string, seen: Seen = {}): Promise<void> {
+    await this.uncover();
+    await this.row(text).getByRole("link").click();
+    await this.see(seen);
+  }
+
+  /** The name of the open plant becomes this, and is not saved yet. */
+  async edit(name: string): Promise<void> {
+    await this.click("Edit");
+    await this.field("Name").fill(name);
+  }
+
+  /** The form for a new plant. */
+  async fillNew(id: string, name: string): Promise<void> {
+    await this.field("Id").fill(id);
+    await this.field("Name").fill(name);
+  }
+
+  async add(id: string, name: string, seen: Seen): Promise<void> {
+    await this.fillNew(id, name);
+    await this.press("Enter", seen);
+  }
+
+  /** As a scanner does it, wherever the focus is. */
+  async scan(code: string, seen: Seen = {}): Promise<void> {
+    await this.page.keyboard.type(code);
+    await this.press("Enter", seen);
+  }
+
+  async selectAll(seen: Seen = {}): Promise<void> {
+    await this.page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await this.see(seen);
+  }
+
+  /** What a click on this saves. A workbook is read as CSV. */
+  async saveFile(target: Locator) {
+    const [download] = await Promise.all([this.page.waitForEvent("download"), target.click()]);
+    const name = download.suggestedFilename();
+    const file = Bun.file(await download.path());
+    const book = name.endsWith(".xlsx") ? await openWorkbook(file) : undefined;
+    const bytes = await new Response(book?.readRows() ?? file.stream()).bytes();
+    return { name, sheets: book?.sheets, text: Buffer.from(bytes).toString() };
+  }
+
+  async chooseFile(name: string, content: string | Uint8Array, seen: Seen = {}): Promise<void> {
+    const file = { name, mimeType: "text/plain", buffer: Buffer.from(content) };
+    await this.page.locator("#import-file").setInputFiles(file);
+    await this.see(seen);
+  }
+
+  /** After one that was imported or could not be. */
+  async chooseAnother(name: string, content: string | Uint8Array, seen: Seen = {}): Promise<void> {
+    await this.click("Another file");
+    await this.chooseFile(name, content, seen);
+  }
+
+  /** Holds every such request back until it is let go. */
+  async hold(url: string | RegExp, method?: string): Promise<() => void> {
+    const gate = Promise.withResolvers<void>();
+    await this.page.context().route(url, async (held) => {
+      if (method === undefined || held.request().method() === method) await gate.promise;
+      await held.fallback();
+    });
+    return gate.resolve;
+  }
+
+  /** The service answers, and the page hears of it when the answer is let go. */
+  async holdAnswer(url: string | RegExp, method: string, times = 100): Promise<() => void> {
+    const gate = Promise.withResolvers<void>();
+    const late = async (held: Route): Promise<void> => {
+      if (held.request().method() !== method) return held.fallback();
+      const response = await held.fetch();
+      await gate.promise;
+      return held.fulfill({ response });
+    };
+    await this.page.route(url, late, { times });
+    return gate.resolve;
+  }
+
+  /** From here on the page learns of no change. */
+  async holdFeed(): Promise<void> {
+    await this.page.route(/\/changes\?after=\d+$/, () => undefined);
+    await this.page.reload();
+  }
+
+  /** The browser shows another tab, or this one again. */
+  async setHidden(value: boolean, seen: Seen = {}): Promise<void> {
+    await this.page
+      .evaluate(`Object.defineProperty(document, "hidden", { value: ${value}, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"))`);
+    await this.see(seen);
+  }
 }
 
 /** Adds to the error what the page shows. */
@@ -124,6 +267,5 @@ async function tell(page: Page, error: Error): Promise<never> {
   const seen = `[document.activeElement?.cloneNode().outerHTML, document.body.innerText.slice(0, 2000)]`;
   const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
   error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n`;
-  error.message += ["Its console:", ...(consoles.get(page.context()) ?? [])].join("\n");
   throw error;
 }

@@ -21,14 +21,8 @@ export interface BookParts {
 }
 
 /** The bytes of an .xlsx file. Excel puts the texts behind the sheets that use them. */
-export function makeWorkbook({
-  sheets,
-  chart,
-  strings,
-  styles,
-  bookProperties,
-  merges = [],
-}: BookParts): Uint8Array {
+export function makeWorkbook(book: BookParts): Uint8Array {
+  const { sheets, chart, strings, styles, bookProperties = "", merges = [] } = book;
   const merged = merges.map((range) => `<mergeCell ref="${range}"/>`).join("");
   const files: Zippable = {};
   const add = (path: string, root: string, inside: string): void => {
@@ -53,7 +47,7 @@ export function makeWorkbook({
     );
   }
   if (chart !== undefined) listed.push(`<sheet name="${chart}" sheetId="99" r:id="rIdC"/>`);
-  const properties = `<workbookPr ${bookProperties ?? ""}/>`;
+  const properties = `<workbookPr ${bookProperties}/>`;
   add("xl/workbook.xml", "workbook", `${properties}<sheets>${listed.join("")}</sheets>`);
   add("xl/_rels/workbook.xml.rels", "Relationships", links.join(""));
   if (styles !== undefined) add("xl/styles.xml", "styleSheet", styles);
