@@ -43,6 +43,16 @@ export async function runCommand(
   return finish(child);
 }
 
+/** What a command that succeeds without a word to standard error prints with --json. */
+export async function runForJson<Printed = unknown>(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Printed> {
+  const { exitCode, stdout, stderr } = await runCommand([...args, "--json"], env);
+  if (exitCode !== 0 || stderr !== "") throw new Error(`exit ${exitCode}: ${stderr}`);
+  return JSON.parse(stdout) as Printed;
+}
+
 interface Running {
   readonly stdout: ReadableStream<Uint8Array>;
   readonly stderr: ReadableStream<Uint8Array>;

@@ -113,7 +113,7 @@ export interface Sent {
 export const askedOf = new WeakMap<Response, readonly [method: string, path: string]>();
 
 export async function send(
-  service: TestService,
+  service: Pick<TestService, "url">,
   method: string,
   path: string,
   sent: Sent = {},
