@@ -1,15 +1,7 @@
 /** plantstore serve --backup-to with its change log, restore from its folder, and plantstore backup verify. */
 
 import { describe, expect, test } from "bun:test";
-import {
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { findReach, logOf } from "../src/store/sqlite/change-log.ts";
 import { runCommand, runForJson, type ServiceProcess, spawnService } from "./support/command.ts";
 import { makeWorkplace } from "./support/folder.ts";
@@ -67,10 +59,6 @@ function countBlocks(copy: string): number | undefined {
   } catch {
     return undefined;
   }
-}
-
-interface Restored {
-  readonly moment: { readonly change: number };
 }
 
 describe("serve --backup-to", () => {
@@ -143,33 +131,9 @@ describe("serve --backup-to", () => {
     }
     expect(scene.list()).toHaveLength(1);
     expect(await runForJson(["backup", "verify", scene.backups])).toMatchObject({ plants: 2 });
-  });
-
-  test("after the loss of the disk everything is there, and any moment can be reached", async () => {
-    using scene = makeScene("1h");
-    await using service = await spawnService(scene.env);
-    await until("a copy is there", () => scene.copies().length === 1);
-    await create(service, 1n, 2n, 3n, 4n, 5n);
-    await until("the log has them", () => (countBlocks(scene.newest()) ?? 0) >= 5);
     expect((await runCommand(["check"], scene.env)).stdout).toContain(
       `up to change ${findReach(scene.newest()).change} of `,
     );
-    service.kill("SIGKILL");
-    await service.exited;
-    for (const suffix of ["", "-wal", "-shm"]) rmSync(scene.store + suffix, { force: true });
-
-    const facts = await runForJson<Restored>(["restore", scene.backups], scene.env);
-    expect(facts).toMatchObject({ plants: 5, changes: 5, moment: { at: expect.any(String) } });
-    await using again = await spawnService(scene.env);
-    await create(again, 6n);
-
-    const to = { ...scene.env, DATABASE_URL: `sqlite:${scene.file("elsewhere.db")}` };
-    const flags = ["--at-change", String(facts.moment.change - 1)];
-    const before = await runCommand(["restore", ...flags, scene.backups], to);
-    expect(before).toMatchObject({ exitCode: 0 });
-    expect(before.stdout).toMatch(/^ {2}Changes {2}4$/m);
-    expect(before.stdout).toMatch(/^ {2}Moment {2}\S+Z, change \d+$/m);
-    expect(readPlants(scene.file("elsewhere.db"))).toHaveLength(4);
   });
 
   test("while the folder is gone creates go on, the lag is shown, and the log catches up", async () => {

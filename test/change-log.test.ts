@@ -17,7 +17,7 @@ import type { Store } from "../src/domain/store.ts";
 import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
 import { logOf, NEWEST, openChangeLog, type Point } from "../src/store/sqlite/change-log.ts";
-import { runCommand } from "./support/command.ts";
+import { runCommand, runForJson } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { changesIn, type StoredPlant } from "./support/plants.ts";
@@ -301,18 +301,23 @@ describe("restore from a folder of copies", () => {
     await scene.create(3n);
     await scene.create(4n);
     expect(log.append()).toBe(true);
-    const changes = await readChanges();
-    for (const [place, ids] of [
-      [1, [1n, 2n]],
-      [2, [1n, 2n, 3n]],
-    ] as const) {
-      const to = `${from}-${place}`;
-      const flags = ["--at-change", String(changes[place]?.seq), dirname(from)];
-      const env = { DATABASE_URL: `sqlite:${to}` };
-      const { exitCode, stderr } = await runCommand(["restore", ...flags], env);
+    const seqs = (await readChanges()).map(({ seq }) => seq);
+    const to = (place: number) => ({ DATABASE_URL: `sqlite:${from}-${place}` });
+    for (const place of [1, 2]) {
+      const args = ["restore", "--at-change", `${seqs[place]}`, dirname(from)];
+      const { exitCode, stdout, stderr } = await runCommand(args, to(place));
       expect([exitCode, stderr]).toEqual([0, ""]);
-      expect(readPlants(to).map(({ id }) => id)).toEqual([...ids]);
+      expect(stdout).toMatch(new RegExp(`^ {2}Changes {2}${place}$`, "m"));
+      expect(stdout).toMatch(new RegExp(`^ {2}Moment {2}\\S+Z, change ${seqs[place]}$`, "m"));
+      expect(readPlants(`${from}-${place}`).map(({ id }) => id)).toEqual(
+        [1n, 2n, 3n].slice(0, place + 1),
+      );
     }
+    expect(await runForJson(["restore", dirname(from)], to(3))).toMatchObject({
+      plants: 4,
+      changes: 3,
+      moment: { at: expect.any(String), change: seqs[3] },
+    });
   });
 
   test.each([
