@@ -20,7 +20,7 @@ import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { isReplay, type StoredPlant } from "./support/plants.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { send, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { canMount, mountSmallFolder, runSystemCommand } from "./support/small-disk.ts";
 import { checkIntegrity, makeStore, readMainFile, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
@@ -30,22 +30,21 @@ const canLimitFileSize = Bun.which("prlimit") !== null;
 
 /** A service whose syncs fail when the test says so. */
 async function spawnUnsynced(settings: Readonly<Record<string, string>> = {}) {
-  const disk = new ShimmedDisk();
+  await using opened = new AsyncDisposableStack();
+  const disk = opened.use(new ShimmedDisk());
   const service = await disk.start(settings);
   if (service === undefined) throw new Error("the service was killed");
+  opened.use(service);
+  const stack = opened.move();
   return {
     process: service,
     path: disk.storePath,
+    sender: new Sender(service.started.url),
     startFailing: () => disk.control.set({ syncFailsPercent: 100 }),
     stopFailing: () => disk.control.set({}),
-    async [Symbol.asyncDispose](): Promise<void> {
-      await service[Symbol.asyncDispose]();
-      disk[Symbol.dispose]();
-    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
-
-type UnsyncedService = Awaited<ReturnType<typeof spawnUnsynced>>;
 
 const GROUPS_MAX = 500;
 
@@ -103,16 +102,21 @@ class Sender {
   }
 }
 
-const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+const settingsFor = (path: string) => ({
+  DATABASE_URL: `sqlite:${path}`,
+  PLANTSTORE_TOKEN: TEST_TOKEN,
+  PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
+});
 
 /** One plant is stored; the sync of the next one fails, and goes on failing until it is told to stop. */
-async function failOneSync(service: UnsyncedService): Promise<Sender> {
-  const sender = new Sender(service.process.started.url);
+async function failOneSync(settings: Readonly<Record<string, string>> = {}) {
+  const service = await spawnUnsynced(settings);
+  const { sender } = service;
   await sender.send(sender.makePlants(1));
   service.startFailing();
   await sender.send(sender.makePlants(1));
   expect(sender.refused.length).toBe(1);
-  return sender;
+  return service;
 }
 
 /** Asks until the answer has this status: an answer is kept for a second. */
@@ -162,10 +166,7 @@ describe("a full disk: creates answer 503 and store nothing, until there is room
     using at = makeWorkplace();
     // 1024 blocks of 512 bytes. Without the trap the signal would end the process.
     const limited = ["sh", "-c", 'trap "" XFSZ; ulimit -S -f 1024; exec "$@"', "sh"];
-    await using service = await spawnService(
-      { ...token, DATABASE_URL: `sqlite:${at.store}` },
-      limited,
-    );
+    await using service = await spawnService(settingsFor(at.store), limited);
     await fillAndRecover(service, at.store, () => {
       runSystemCommand("prlimit", "--pid", `${service.pid}`, "--fsize=unlimited");
     });
@@ -174,34 +175,25 @@ describe("a full disk: creates answer 503 and store nothing, until there is room
   test.skipIf(!canMount)("where the file system has no free block", async () => {
     using folder = mountSmallFolder();
     const path = `${folder.path}/plants.db`;
-    await using service = await spawnService({
-      ...token,
-      DATABASE_URL: `sqlite:${path}`,
-      PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
-    });
+    await using service = await spawnService(settingsFor(path));
     const filler = `${folder.path}/filler`;
     writeFileSync(filler, Buffer.alloc(2 ** 20));
     await fillAndRecover(service, path, () => rmSync(filler));
   });
 });
 
-describe("a restart on a full disk", () => {
-  test.skipIf(!canMount)("answers the reads that were answered before it", async () => {
+test.skipIf(!canMount)(
+  "a restart on a full disk answers the reads that were answered before it",
+  async () => {
     using folder = mountSmallFolder("4M");
-    const settings = {
-      ...token,
-      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
-      PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
-    };
-    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-    const readAll = (url: string): Promise<string[]> =>
+    const settings = settingsFor(`${folder.path}/plants.db`);
+    const reads = ["/plants/1", "/plants?limit=2", "/plants?name=🌵&limit=2", "/plants/count"];
+    const readAll = ({ started }: ServiceProcess): Promise<string[]> =>
       Promise.all(
-        ["/plants/1", "/plants?limit=2", "/plants?name=🌵&limit=2", "/plants/count"].map(
-          async (path) => {
-            const response = await fetch(url + path, { headers });
-            return `${response.status} ${await response.text()}`;
-          },
-        ),
+        reads.map(async (path) => {
+          const response = await send(started, "GET", path);
+          return `${response.status} ${await response.text()}`;
+        }),
       );
     let before: string[];
     {
@@ -209,33 +201,32 @@ describe("a restart on a full disk", () => {
       const sender = new Sender(service.started.url);
       for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(8, 100));
       expect(sender.refused).toEqual([]);
-      before = await readAll(service.started.url);
+      before = await readAll(service);
       expect(before.map((answer) => answer.slice(0, 3))).toEqual(before.map(() => "200"));
-      service.kill("SIGKILL");
-      await service.exited;
     }
     const filler = `${folder.path}/filler`;
     fillDisk(filler);
     await using service = await spawnService(settings);
     const { url } = service.started;
-    expect(await readAll(url)).toEqual(before);
+    expect(await readAll(service)).toEqual(before);
     const plant = { id: 1000n, name: "later", tag: null };
     await expectRefusal(await sendPlant(url, plant), "store_unavailable");
-    expect(await readAll(url)).toEqual(before);
+    expect(await readAll(service)).toEqual(before);
 
     rmSync(filler);
     expect((await sendPlant(url, plant)).status).toBe(200);
-  });
-});
+  },
+);
 
 test.skipIf(!canMount)("a start without room for SQLite's index names the full disk", async () => {
   using folder = mountSmallFolder();
   const path = `${folder.path}/plants.db`;
   makeStore(path, 1);
   fillDisk(`${folder.path}/filler`);
-  const { exitCode, stderr } = await runCommand(["serve"], { DATABASE_URL: `sqlite:${path}` });
-  expect(exitCode).toBe(1);
-  expect(stderr).toContain("Its disk is full: 0 bytes are free, and SQLite needs 32768");
+  expect(await runCommand(["serve"], { DATABASE_URL: `sqlite:${path}` })).toMatchObject({
+    exitCode: 1,
+    stderr: expect.stringContaining("Its disk is full: 0 bytes are free, and SQLite needs 32768"),
+  });
 });
 
 /** To the last block. */
@@ -253,38 +244,26 @@ function fillDisk(path: string): void {
 test("another store in place of the folder is noticed by every thread: all that reads or writes answers 503", async () => {
   using folder = makeTemporaryFolder();
   const path = `${folder.path}/data/plants.db`;
-  await using service = await spawnService({
-    ...token,
-    DATABASE_URL: `sqlite:${path}`,
-    PLANTSTORE_WORKERS: process.platform === "linux" ? "2" : "1",
-  });
+  const PLANTSTORE_WORKERS = process.platform === "linux" ? "2" : "1";
+  await using service = await spawnService({ ...settingsFor(path), PLANTSTORE_WORKERS });
   const { url } = service.started;
   const sender = new Sender(url);
   await sender.send(sender.makePlants(8));
-  const headers = { authorization: `Bearer ${TEST_TOKEN}`, connection: "close" };
-  const reads = [
-    "/plants/1",
-    "/plants",
-    "/plants?limit=1000",
-    "/plants?q=a",
-    "/plants/count",
-    "/tags",
-  ];
+  const reads = "/plants/1 /plants /plants?limit=1000 /plants?q=a /plants/count /tags".split(" ");
   // A connection for each, so every thread gets some.
-  const ask = (): Promise<number[]> =>
-    Promise.all(
-      reads
-        .flatMap((read) => Array.from({ length: 8 }, () => read))
-        .map(async (read) => (await fetch(url + read, { headers })).status),
+  const headers = { connection: "close" };
+  const areAll = async (status: number): Promise<boolean> => {
+    const asked = reads.flatMap((read) =>
+      Array.from({ length: 8 }, () => send(service.started, "GET", read, { headers })),
     );
-  expect(new Set(await ask())).toEqual(new Set([200]));
+    return (await Promise.all(asked)).every((response) => response.status === status);
+  };
+  expect(await areAll(200)).toBe(true);
   renameSync(`${folder.path}/data`, `${folder.path}/old`);
   mkdirSync(`${folder.path}/data`);
   makeStore(path, 100);
   // A count may be two seconds old.
-  await until("no thread reads the old store", async () =>
-    new Set(await ask()).isSubsetOf(new Set([503])),
-  );
+  await until("no thread reads the old store", () => areAll(503));
   await expectRefusal(await readinessTurns(503, url), "store_unavailable");
   const [response] = await sender.send(sender.makePlants(1));
   expect(response?.status).toBe(503);
@@ -294,11 +273,9 @@ test("another store in place of the folder is noticed by every thread: all that 
   // The searches above were asked while the other store was there.
   renameSync(`${folder.path}/data`, `${folder.path}/other`);
   renameSync(`${folder.path}/old`, `${folder.path}/data`);
-  await until("every thread reads the store again", async () =>
-    new Set(await ask()).isSubsetOf(new Set([200])),
-  );
-  const found = await fetch(`${url}/plants?name=${encodeURIComponent("🌵")}`, {
-    headers: { ...headers, accept: "application/x-ndjson" },
+  await until("every thread reads the store again", () => areAll(200));
+  const found = await send(service.started, "GET", `/plants?name=${encodeURIComponent("🌵")}`, {
+    headers: { accept: "application/x-ndjson" },
   });
   expect((await found.text()).trimEnd().split("\n")).toHaveLength(sender.expected.length);
   await readinessTurns(200, url);
@@ -311,8 +288,8 @@ const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`)
 describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
   test("refuses every create of its commit, and is over without a restart when syncs succeed again", async () => {
     await using service = await spawnUnsynced();
+    const { sender } = service;
     const { url } = service.process.started;
-    const sender = new Sender(url);
     for (let count = 0; count < 50; count++) await sender.send(sender.makePlants(1));
     expect(sender.refused).toEqual([]);
     const logBytes = statSync(`${service.path}-wal`).size;
@@ -345,17 +322,14 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
   });
 
   test("and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged", async () => {
-    await using service = await spawnUnsynced();
-    const sender = await failOneSync(service);
+    await using service = await failOneSync();
     for (const suffix of ["", "-wal", "-shm"])
       renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
     service.stopFailing();
-    const [response] = await sender.resendRefused();
+    const [response] = await service.sender.resendRefused();
     expect(response?.status).toBe(503);
-    const { url } = service.process.started;
-    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
     for (const path of ["/plants", "/plants/1", "/plants?name=a", "/readyz"])
-      expect((await fetch(url + path, { headers })).status).toBe(503);
+      expect((await send(service.process.started, "GET", path)).status).toBe(503);
     expect(existsSync(service.path)).toBe(false);
   });
 
@@ -365,9 +339,9 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
   };
   for (const [holder, statements] of Object.entries(holders))
     test(`with ${holder} in the way of opening the file again: 503, alive meanwhile, over when it is gone`, async () => {
-      await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
+      await using service = await failOneSync(limits({ queueSecondsMax: 1 }));
+      const { sender } = service;
       const { url } = service.process.started;
-      const sender = await failOneSync(service);
       service.stopFailing();
 
       using other = new Database(service.path, { readwrite: true, create: false });
