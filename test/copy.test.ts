@@ -4,10 +4,17 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
-import { type Finished, runCommand, spawnService, startCommand } from "./support/command.ts";
+import {
+  type Finished,
+  runCommand,
+  runForJson,
+  spawnService,
+  startCommand,
+} from "./support/command.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
-import { makeWorkplace, type Workplace } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
+import { send } from "./support/service.ts";
 import {
   alter,
   countPlants,
@@ -18,20 +25,16 @@ import {
 } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
-/** A workplace with two stores. The second may not exist yet. */
-interface Pair extends Workplace {
-  readonly from: string;
-  readonly to: string;
-  readonly args: readonly string[];
-}
+const urlOf = (path: string): string => `sqlite:${path}`;
+const argsFor = (from: string, to: string) => ["copy", "--from", urlOf(from), "--to", urlOf(to)];
 
-function makePair(from: readonly StoredPlant[], to?: readonly StoredPlant[]): Pair {
+/** A workplace with two stores. The second may not exist yet. */
+function makePair(plants: readonly StoredPlant[], held?: readonly StoredPlant[]) {
   const at = makeWorkplace();
-  const paths = { from: at.file("from.db"), to: at.file("to.db") };
-  storePlants(paths.from, from);
-  if (to !== undefined) storePlants(paths.to, to);
-  const args = ["copy", "--from", `sqlite:${paths.from}`, "--to", `sqlite:${paths.to}`];
-  return { ...at, ...paths, args };
+  const [from, to] = [at.file("from.db"), at.file("to.db")];
+  storePlants(from, plants);
+  if (held !== undefined) storePlants(to, held);
+  return { ...at, from, to, args: argsFor(from, to) };
 }
 
 const plant = (id: number | bigint, name = `plant ${id}`, tag: string | null = null) => ({
@@ -40,12 +43,11 @@ const plant = (id: number | bigint, name = `plant ${id}`, tag: string | null = n
   tag,
 });
 
-const many = (count: number, first = 1): StoredPlant[] =>
-  Array.from({ length: count }, (_, index) => plant(first + index));
+const many = (count: number): StoredPlant[] =>
+  Array.from({ length: count }, (_, index) => plant(1 + index));
 
 interface Summary {
   readonly plants: Readonly<Record<string, number>>;
-  readonly tokens: Readonly<Record<string, number>>;
 }
 
 const summaryOf = ({ stdout }: Finished): Summary => JSON.parse(stdout) as Summary;
@@ -65,50 +67,48 @@ describe("plantstore copy", () => {
   test("copies all, exactly, leaves the source as it was, and recognises it the next time", async () => {
     using at = makePair(awkward);
     const source = readFileSync(at.from);
-    const first = await runCommand([...at.args, "--json"]);
-    expect(first).toMatchObject({ exitCode: 0, stderr: "" });
+    const first = await runForJson(at.args);
     expect(readPlants(at.to)).toEqual(awkward);
-    const exported = await runCommand(["export"], { DATABASE_URL: `sqlite:${at.from}` });
+    const exported = await runCommand(["export"], { DATABASE_URL: urlOf(at.from) });
     const sum = { count: 6, sha256: Bun.SHA256.hash(exported.stdout, "hex") };
-    const verification = { equal: true, from: sum, to: sum };
-    expect(JSON.parse(first.stdout)).toEqual({
+    const summary = {
       event: "copied",
       finished: true,
       from: at.from,
       to: at.to,
       plants: { ...none, copied: 6 },
       tokens: none,
-      verification,
+      verification: { equal: true, from: sum, to: sum },
       seconds: expect.any(Number),
-    });
+    };
+    expect(first).toEqual(summary);
     expect(readFileSync(at.from).equals(source)).toBe(true);
     const target = readFileSync(at.to);
-    const again = await runCommand([...at.args, "--json"]);
-    expect(summaryOf(again)).toMatchObject({
-      plants: { ...none, present: 6 },
-      verification,
-    });
+    const again = await runForJson(at.args);
+    expect(again).toEqual({ ...summary, plants: { ...none, present: 6 } });
     expect(readFileSync(at.to).equals(target)).toBe(true);
   });
 
-  test("says in words what it did", async () => {
-    using at = makePair(many(1_200), many(200));
-    const { exitCode, stdout, stderr } = await runCommand(at.args);
-    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
-    expect(stdout.replace(/[0-9a-f]{64}/, "…").replace(/\d+\.\d s/, "… s")).toBe(
-      "Copied, and verified: both stores hold the same plants (SHA-256 …).\n\n" +
-        `  From    ${at.from}\n  To      ${at.to}\n  Plants  1,000 copied, 200 present\n` +
-        "  Tokens  0 copied, 0 present\n  Time    … s\n",
-    );
-  });
+  test.each(["--from", "--to"])(
+    "says in words what it did; DATABASE_URL stands in for %s",
+    async (flag) => {
+      using at = makePair(many(1_200), many(200));
+      const [given, left] = flag === "--to" ? [at.from, at.to] : [at.to, at.from];
+      const args = ["copy", flag === "--to" ? "--from" : "--to", urlOf(given)];
+      const { exitCode, stdout, stderr } = await runCommand(args, { DATABASE_URL: urlOf(left) });
+      expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+      expect(stdout.replace(/[0-9a-f]{64}/, "…").replace(/\d+\.\d s/, "… s")).toBe(
+        "Copied, and verified: both stores hold the same plants (SHA-256 …).\n\n" +
+          `  From    ${at.from}\n  To      ${at.to}\n  Plants  1,000 copied, 200 present\n` +
+          "  Tokens  0 copied, 0 present\n  Time    … s\n",
+      );
+    },
+  );
 
   test("copies webhooks paused, behind what it copied, and says so", async () => {
     using at = makePair(many(3));
-    const webhook = async (path: string, ...args: string[]): Promise<Record<string, unknown>[]> => {
-      const env = { DATABASE_URL: `sqlite:${path}` };
-      const { stdout } = await runCommand(["webhook", ...args, "--json"], env);
-      return JSON.parse(stdout) as Record<string, unknown>[];
-    };
+    const webhook = (path: string, ...args: string[]) =>
+      runForJson<object[]>(["webhook", ...args], { DATABASE_URL: urlOf(path) });
     const secretsOf = (path: string): unknown[] => {
       using db = new Database(path);
       return db.query("SELECT record ->> 'secret' AS secret FROM webhooks").all();
@@ -121,7 +121,7 @@ describe("plantstore copy", () => {
     expect(stdout).toMatch(/^ {2}Webhooks {2}1 copied, 0 present$/m);
     expect(stderr).toContain("1 webhook is paused in the copy: plantstore webhook resume");
     const [shop] = await webhook(at.to, "list");
-    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: `sqlite:${at.to}` });
+    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: urlOf(at.to) });
     const [, newest] = /"seq":(\d+)[^\n]*\n$/.exec(changes.stdout) ?? [];
     expect(shop).toMatchObject({
       url: "https://shop.example/plants",
@@ -154,19 +154,6 @@ describe("plantstore copy", () => {
     expect(readPlants(at.to)).toEqual(many(3));
   });
 
-  test("DATABASE_URL stands in for --from or --to", async () => {
-    using at = makePair(many(3));
-    for (const [given, left] of [
-      ["from", "to"],
-      ["to", "from"],
-    ] as const) {
-      const args = ["copy", `--${given}`, `sqlite:${at[given]}`];
-      const finished = await runCommand(args, { DATABASE_URL: `sqlite:${at[left]}` });
-      expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-      expect(readPlants(at.to)).toEqual(many(3));
-    }
-  });
-
   test.each([
     [[], "--from, --to: give at least one; DATABASE_URL stands in for the other"],
     [["--from", ""], '--from: "" is not allowed (unknown scheme); expected sqlite:'],
@@ -191,10 +178,9 @@ describe("plantstore copy", () => {
     const before = readFolder(at.path);
     for (const name of ["hard.db", "soft.db", "from.db-wal"]) {
       const to = at.file(name);
-      const args = ["copy", "--from", `sqlite:${at.from}`, "--to", `sqlite:${to}`];
-      const finished = await runCommand(args);
-      expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-      expect(finished.stderr).toContain(`--to: ${to} is the store, or a part of it`);
+      const stderr = expect.stringContaining(`--to: ${to} is the store, or a part of it`);
+      const finished = await runCommand(argsFor(at.from, to));
+      expect(finished).toEqual({ exitCode: 2, stdout: "", stderr });
     }
     expect(readFolder(at.path)).toEqual(before);
   });
@@ -212,10 +198,8 @@ describe("plantstore copy", () => {
     using at = makeWorkplace();
     make(at.file("from.db"));
     const before = readFolder(at.path);
-    const args = [`--from`, `sqlite:${at.file("from.db")}`, "--to", `sqlite:${at.file("to.db")}`];
-    const finished = await runCommand(["copy", ...args], FURTHER_STEP);
-    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(finished.stderr).toContain(says);
+    const finished = await runCommand(argsFor(at.file("from.db"), at.file("to.db")), FURTHER_STEP);
+    expect(finished).toEqual({ exitCode: 1, stdout: "", stderr: expect.stringContaining(says) });
     expect(readFolder(at.path)).toEqual(before);
   });
 });
@@ -259,15 +243,13 @@ describe("tokens", () => {
     addToken(at.from, token, "client", "NULL, 5000, NULL");
     addToken(at.from, "expired", "expired", "2000, NULL, NULL");
     addToken(at.from, "revoked", "client", "NULL, 2500, 3000");
-    const finished = await runCommand([...at.args, "--json"]);
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(summaryOf(finished).tokens).toEqual({ ...none, copied: 3 });
+    expect(await runForJson(at.args)).toMatchObject({ tokens: { ...none, copied: 3 } });
     expect(readTokens(at.to)).toEqual(readTokens(at.from));
-    await using service = await spawnService({ DATABASE_URL: `sqlite:${at.to}` });
+    await using service = await spawnService({ DATABASE_URL: urlOf(at.to) });
     expect(service.started.tokenFile).toBeUndefined();
     const statusOf = async (bearer: string): Promise<number> => {
       const headers = { authorization: `Bearer ${bearer}` };
-      return (await fetch(`${service.started.url}/plants/1`, { headers })).status;
+      return (await send(service.started, "GET", "/plants/1", { headers })).status;
     };
     expect([await statusOf(token), await statusOf("revoked")]).toEqual([200, 401]);
   });
@@ -286,7 +268,7 @@ describe("tokens", () => {
         "Revoke those there (plantstore token revoke) and run the copy again.\n",
     );
     expect([has("laptop"), has("other")]).toEqual([false, true]);
-    const way = ["token", "revoke", "me", "--database-url", `sqlite:${at.to}`];
+    const way = ["token", "revoke", "me", "--database-url", urlOf(at.to)];
     expect((await runCommand(way)).exitCode).toBe(0);
     expect((await runCommand(at.args)).exitCode).toBe(0);
     expect(has("laptop")).toBe(true);
@@ -315,9 +297,7 @@ test("a copy that is interrupted says how far it came, and the next one continue
   expect((await killed.finished).exitCode).toBe(137);
   const before = countCopied(at.to);
   expect(before).toBeLessThan(30_000);
-  const again = await runCommand([...at.args, "--json"]);
-  expect(again).toMatchObject({ exitCode: 0, stderr: "" });
-  expect(summaryOf(again)).toMatchObject({
+  expect(await runForJson(at.args)).toMatchObject({
     plants: { ...none, copied: 30_000 - before, present: before },
     verification: { equal: true },
   });
