@@ -12,13 +12,13 @@ import {
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
-import type { StoredPlant } from "./support/plants.ts";
+import { makePlants, type StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { readPlants, storePlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 const many = (count: number): StoredPlant[] =>
-  Array.from({ length: count }, (_, index) => ({
+  makePlants(count, (index) => ({
     id: BigInt(index),
     name: `plant ${index}`,
     tag: index % 2 === 0 ? "even" : "odd",
@@ -30,25 +30,29 @@ function setUp(plants: readonly StoredPlant[]): Workplace {
   return at;
 }
 
+/** Whole or not. */
+const listExports = ({ path }: Workplace): string[] =>
+  readdirSync(path).filter((name) => name.includes("ndjson"));
+
 describe("plantstore export", () => {
-  test.each([
-    ["", "", '{"id":-1,"name":"a","tag":""}\n{"id":9007199254740993,"name":"=b"}\n'],
-    ["ndjson", "", '{"id":-1,"name":"a","tag":""}\n{"id":9007199254740993,"name":"=b"}\n'],
-    [
-      "json",
-      "[\n]\n",
-      '[\n{"id":-1,"name":"a","tag":""},\n{"id":9007199254740993,"name":"=b"}\n]\n',
-    ],
-    ["csv", "id,name,tag\r\n", 'id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n'],
-  ])("writes one plant a line, as %j; of an empty store %j", async (format, empty, text) => {
+  test("writes one plant a line, in each format; of an empty store what frames them", async () => {
     using at = setUp([]);
-    const args = format === "" ? ["export"] : ["export", "--format", format];
-    expect((await runCommand(args, at.env)).stdout).toBe(empty);
+    const lines = ['{"id":-1,"name":"a","tag":""}', '{"id":9007199254740993,"name":"=b"}'];
+    const ndjson = `${lines.join("\n")}\n`;
+    const csv = 'id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n';
+    const formats: [string[], empty: string, full: string][] = [
+      [[], "", ndjson],
+      [["--format", "ndjson"], "", ndjson],
+      [["--format", "json"], "[\n]\n", `[\n${lines.join(",\n")}\n]\n`],
+      [["--format", "csv"], "id,name,tag\r\n", csv],
+    ];
+    const run = async (flags: string[]) => (await runCommand(["export", ...flags], at.env)).stdout;
+    for (const [flags, empty] of formats) expect([flags, await run(flags)]).toEqual([flags, empty]);
     storePlants(at.store, [
       { id: -1n, name: "a", tag: "" },
       { id: 9007199254740993n, name: "=b", tag: null },
     ]);
-    expect((await runCommand(args, at.env)).stdout).toBe(text);
+    for (const [flags, , full] of formats) expect([flags, await run(flags)]).toEqual([flags, full]);
   });
 
   test("many pages, whole or filtered, are the same from the store and from a service", async () => {
@@ -83,9 +87,9 @@ describe("plantstore export", () => {
     using at = setUp(many(3));
     const path = at.file("plants.ndjson");
     writeFileSync(path, "mine");
+    const stderr = `plantstore: ${path} exists; --force replaces it.\n`;
     const refused = await runCommand(["export", "--output", path], at.env);
-    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(refused.stderr).toBe(`plantstore: ${path} exists; --force replaces it.\n`);
+    expect(refused).toEqual({ exitCode: 1, stdout: "", stderr });
     expect(readFileSync(path, "utf8")).toBe("mine");
     // Through a symbolic link, the file that it names is what is replaced.
     symlinkSync(path, at.file("link.ndjson"));
@@ -156,39 +160,32 @@ describe("plantstore export", () => {
     });
     const url = `http://127.0.0.1:${server.port}`;
     const path = at.file("plants.ndjson");
-    const finished = await runCommand(["export", "--url", url, "--output", path], {
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-    });
-    expect(finished.stderr.replace(/\d\.\d s/, "… s")).toBe(
+    const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+    const args = ["export", "--url", url, "--output", path];
+    const { exitCode, stdout, stderr } = await runCommand(args, token);
+    expect([exitCode, stdout, stderr.replace(/\d\.\d s/, "… s")]).toEqual([
+      1,
+      "",
       `The connection to ${url} was lost. Trying again in … s.\n` +
         `plantstore: ${url} does not accept the token: Gone\n`,
-    );
-    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    ]);
     // The plant may be lost with the connection that brought it.
     expect(asked[1]).toMatch(/^\/plants(\?after=1)?$/);
-    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
+    expect(listExports(at)).toEqual([]);
   });
 
   test("on SIGINT exits 130, and leaves no file", async () => {
     using at = setUp([]);
-    using server = Bun.serve({
-      port: 0,
-      fetch: () =>
-        new Response(
-          new ReadableStream({ start: (sender) => sender.enqueue('{"id":1,"name":"a"}\n') }),
-          {
-            headers: { "content-type": "application/x-ndjson" },
-          },
-        ),
-    });
+    const headers = { "content-type": "application/x-ndjson" };
+    const endless = () =>
+      new ReadableStream({ start: (sender) => sender.enqueue('{"id":1,"name":"a"}\n') });
+    using server = Bun.serve({ port: 0, fetch: () => new Response(endless(), { headers }) });
     const args = ["export", "--url", String(server.url), "--output", at.file("plants.ndjson")];
     const command = startCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-    await until("the export is under way", () =>
-      readdirSync(at.path).some((name) => name.includes("ndjson")),
-    );
+    await until("the export is under way", () => listExports(at).length > 0);
     command.kill("SIGINT");
     expect(await command.finished).toEqual({ exitCode: 130, stdout: "", stderr: "" });
-    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
+    expect(listExports(at)).toEqual([]);
   });
 
   test.each([
