@@ -19,7 +19,7 @@ import { lackOfShim } from "./support/disk-shim.ts";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
-import { isReplay, type StoredPlant } from "./support/plants.ts";
+import { isReplay, makePlants, type StoredPlant } from "./support/plants.ts";
 import { send, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { canMount, mountSmallFolder, runSystemCommand } from "./support/small-disk.ts";
 import { checkIntegrity, makeStore, readMainFile, readPlants } from "./support/stores.ts";
@@ -39,67 +39,56 @@ async function spawnUnsynced(settings: Readonly<Record<string, string>> = {}) {
   return {
     process: service,
     path: disk.storePath,
-    sender: new Sender(service.started.url),
+    sender: makeSender(service.started.url),
     startFailing: () => disk.control.set({ syncFailsPercent: 100 }),
     stopFailing: () => disk.control.set({}),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 
+type UnsyncedService = Awaited<ReturnType<typeof spawnUnsynced>>;
+
 const GROUPS_MAX = 500;
 
-class Sender {
-  readonly acknowledged: StoredPlant[] = [];
-  refused: StoredPlant[] = [];
-  private readonly url: string;
-
-  constructor(url: string) {
-    this.url = url;
-  }
-
+function makeSender(url: string) {
+  const acknowledged: StoredPlant[] = [];
+  const refused: StoredPlant[] = [];
   /** At once, so they share commits. Every other answer has to be `store_unavailable`. */
-  async send(plants: readonly StoredPlant[]): Promise<Response[]> {
-    const responses = await Promise.all(plants.map((plant) => sendPlant(this.url, plant)));
-    for (const [index, response] of responses.entries()) {
-      const plant = plants[index] as StoredPlant;
-      if (response.status === 200) this.acknowledged.push(plant);
-      else {
-        await expectRefusal(response, "store_unavailable");
-        this.refused.push(plant);
-      }
+  const sendAll = async (plants: readonly StoredPlant[]): Promise<Response[]> => {
+    const responses = await Promise.all(plants.map((plant) => sendPlant(url, plant)));
+    for (const [index, plant] of plants.entries()) {
+      const response = responses[index] as Response;
+      if (response.status !== 200) await expectRefusal(response, "store_unavailable");
+      (response.status === 200 ? acknowledged : refused).push(plant);
     }
     return responses;
-  }
-
-  /** New plants, group by group, until one is refused. */
-  async sendUntilRefused(length: number, nameLength: number): Promise<void> {
-    const before = this.refused.length;
-    for (let groups = 0; this.refused.length === before; groups++) {
-      expect(groups).toBeLessThan(GROUPS_MAX);
-      await this.send(this.makePlants(length, nameLength));
-    }
-  }
-
-  async resendRefused(): Promise<Response[]> {
-    const refused = this.refused;
-    this.refused = [];
-    return this.send(refused);
-  }
-
-  /** Plants with ids that were not sent yet. */
-  makePlants(length: number, nameLength = 10): StoredPlant[] {
-    const first = this.acknowledged.length + this.refused.length;
-    return Array.from({ length }, (_, index) => ({
+  };
+  const sendNew = (length: number, nameLength = 10): Promise<Response[]> => {
+    const first = acknowledged.length + refused.length;
+    const plants = makePlants(length, (index) => ({
       id: BigInt(first + index),
       name: `${first + index} ${"🌵".repeat(nameLength)}`,
       tag: (first + index) % 2 === 0 ? null : "spiny",
     }));
-  }
-
-  /** What the file should hold, in its order. */
-  get expected(): StoredPlant[] {
-    return this.acknowledged.toSorted((one, other) => Number(one.id - other.id));
-  }
+    return sendAll(plants);
+  };
+  return {
+    acknowledged,
+    refused,
+    sendAll,
+    sendNew,
+    resendRefused: () => sendAll(refused.splice(0)),
+    /** New plants, group by group, until one is refused. */
+    sendUntilRefused: async (length: number, nameLength: number): Promise<void> => {
+      const before = refused.length;
+      for (let groups = 0; refused.length === before; groups++) {
+        expect(groups).toBeLessThan(GROUPS_MAX);
+        await sendNew(length, nameLength);
+      }
+    },
+    /** What the file should hold, in its order. */
+    expected: () => acknowledged.toSorted((one, other) => Number(one.id - other.id)),
+  };
 }
 
 const settingsFor = (path: string) => ({
@@ -109,14 +98,11 @@ const settingsFor = (path: string) => ({
 });
 
 /** One plant is stored; the sync of the next one fails, and goes on failing until it is told to stop. */
-async function failOneSync(settings: Readonly<Record<string, string>> = {}) {
-  const service = await spawnUnsynced(settings);
-  const { sender } = service;
-  await sender.send(sender.makePlants(1));
-  service.startFailing();
-  await sender.send(sender.makePlants(1));
+async function failOneSync({ sender, startFailing }: UnsyncedService): Promise<void> {
+  await sender.sendNew(1);
+  startFailing();
+  await sender.sendNew(1);
   expect(sender.refused.length).toBe(1);
-  return service;
 }
 
 /** Asks until the answer has this status: an answer is kept for a second. */
@@ -136,17 +122,17 @@ async function fillAndRecover(
   makeRoom: () => void,
 ): Promise<void> {
   const { url } = service.started;
-  const sender = new Sender(url);
+  const sender = makeSender(url);
   await sender.sendUntilRefused(8, 1000);
   // What room is left may do for a small plant, and after that for a probe, until it does not.
   await sender.sendUntilRefused(1, 1);
-  await sender.send(sender.makePlants(8));
+  await sender.sendNew(8);
   expect(sender.acknowledged.length).toBeGreaterThan(8);
   expect(sender.refused.length).toBeGreaterThan(8);
 
   await expectRefusal(await readinessTurns(503, url), "store_unavailable");
   expect((await fetch(`${url}/livez`)).status).toBe(200);
-  expect(readPlants(path)).toEqual(sender.expected);
+  expect(readPlants(path)).toEqual(sender.expected());
 
   makeRoom();
   const responses = await sender.resendRefused();
@@ -157,7 +143,7 @@ async function fillAndRecover(
 
   service.kill("SIGKILL");
   await service.exited;
-  expect(readPlants(path)).toEqual(sender.expected);
+  expect(readPlants(path)).toEqual(sender.expected());
   expect(checkIntegrity(path)).toBe("ok");
 }
 
@@ -198,8 +184,8 @@ test.skipIf(!canMount)(
     let before: string[];
     {
       await using service = await spawnService(settings);
-      const sender = new Sender(service.started.url);
-      for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(8, 100));
+      const sender = makeSender(service.started.url);
+      for (let count = 0; count < 20; count++) await sender.sendNew(8, 100);
       expect(sender.refused).toEqual([]);
       before = await readAll(service);
       expect(before.map((answer) => answer.slice(0, 3))).toEqual(before.map(() => "200"));
@@ -247,8 +233,8 @@ test("another store in place of the folder is noticed by every thread: all that 
   const PLANTSTORE_WORKERS = process.platform === "linux" ? "2" : "1";
   await using service = await spawnService({ ...settingsFor(path), PLANTSTORE_WORKERS });
   const { url } = service.started;
-  const sender = new Sender(url);
-  await sender.send(sender.makePlants(8));
+  const sender = makeSender(url);
+  await sender.sendNew(8);
   const reads = "/plants/1 /plants /plants?limit=1000 /plants?q=a /plants/count /tags".split(" ");
   // A connection for each, so every thread gets some.
   const headers = { connection: "close" };
@@ -265,10 +251,10 @@ test("another store in place of the folder is noticed by every thread: all that 
   // A count may be two seconds old.
   await until("no thread reads the old store", () => areAll(503));
   await expectRefusal(await readinessTurns(503, url), "store_unavailable");
-  const [response] = await sender.send(sender.makePlants(1));
+  const [response] = await sender.sendNew(1);
   expect(response?.status).toBe(503);
   expect(readPlants(path)).toHaveLength(100);
-  expect(readPlants(`${folder.path}/old/plants.db`)).toEqual(sender.expected);
+  expect(readPlants(`${folder.path}/old/plants.db`)).toEqual(sender.expected());
 
   // The searches above were asked while the other store was there.
   renameSync(`${folder.path}/data`, `${folder.path}/other`);
@@ -277,9 +263,9 @@ test("another store in place of the folder is noticed by every thread: all that 
   const found = await send(service.started, "GET", `/plants?name=${encodeURIComponent("🌵")}`, {
     headers: { accept: "application/x-ndjson" },
   });
-  expect((await found.text()).trimEnd().split("\n")).toHaveLength(sender.expected.length);
+  expect((await found.text()).trimEnd().split("\n")).toHaveLength(sender.expected().length);
   await readinessTurns(200, url);
-  const [again] = await sender.send(sender.makePlants(1));
+  const [again] = await sender.sendNew(1);
   expect(again?.status).toBe(200);
 });
 
@@ -290,17 +276,17 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
     await using service = await spawnUnsynced();
     const { sender } = service;
     const { url } = service.process.started;
-    for (let count = 0; count < 50; count++) await sender.send(sender.makePlants(1));
+    for (let count = 0; count < 50; count++) await sender.sendNew(1);
     expect(sender.refused).toEqual([]);
     const logBytes = statSync(`${service.path}-wal`).size;
 
     service.startFailing();
-    await sender.send(sender.makePlants(16));
+    await sender.sendNew(16);
     expect(sender.refused.length).toBe(16);
     await expectRefusal(await readinessTurns(503, url), "store_unavailable");
     expect((await fetch(`${url}/livez`)).status).toBe(200);
     const descriptors = countDescriptors(service.process.pid);
-    for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(1));
+    for (let count = 0; count < 20; count++) await sender.sendNew(1);
     expect(sender.refused.length).toBe(36);
     expect(countDescriptors(service.process.pid)).toBe(descriptors);
 
@@ -312,17 +298,18 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
     );
     // The file was opened again, and its log emptied into the main file.
     expect(statSync(`${service.path}-wal`).size).toBeLessThan(logBytes);
-    expect(readMainFile(service.path).slice(0, 50)).toEqual(sender.expected.slice(0, 50));
+    expect(readMainFile(service.path).slice(0, 50)).toEqual(sender.expected().slice(0, 50));
     expect((await readinessTurns(200, url)).status).toBe(200);
 
     service.process.kill("SIGKILL");
     await service.process.exited;
-    expect(readPlants(service.path)).toEqual(sender.expected);
+    expect(readPlants(service.path)).toEqual(sender.expected());
     expect(checkIntegrity(service.path)).toBe("ok");
   });
 
   test("and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged", async () => {
-    await using service = await failOneSync();
+    await using service = await spawnUnsynced();
+    await failOneSync(service);
     for (const suffix of ["", "-wal", "-shm"])
       renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
     service.stopFailing();
@@ -333,28 +320,29 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
     expect(existsSync(service.path)).toBe(false);
   });
 
-  const holders = {
-    "another writer": ["BEGIN IMMEDIATE"],
-    "another reader": ["BEGIN", "SELECT count(*) FROM plants"],
-  };
-  for (const [holder, statements] of Object.entries(holders))
-    test(`with ${holder} in the way of opening the file again: 503, alive meanwhile, over when it is gone`, async () => {
-      await using service = await failOneSync(limits({ queueSecondsMax: 1 }));
-      const { sender } = service;
-      const { url } = service.process.started;
+  test("with another writer or reader in the way of opening the file again: 503, alive meanwhile, over when it is gone", async () => {
+    await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
+    const { sender, path } = service;
+    const { url } = service.process.started;
+    for (const [id, statements] of [
+      [100n, ["BEGIN IMMEDIATE"]],
+      [101n, ["BEGIN", "SELECT count(*) FROM plants"]],
+    ] as const) {
+      await failOneSync(service);
       service.stopFailing();
 
-      using other = new Database(service.path, { readwrite: true, create: false });
+      using other = new Database(path, { readwrite: true, create: false });
       for (const statement of statements) other.query(statement).all();
-      const plant = { id: 100n, name: "in the way", tag: null };
+      const plant = { id, name: "in the way", tag: null };
       // In the way until after the answer.
       const response = await expectAlive(url, sendPlant(url, plant));
       await expectRefusal(response, "store_busy", "store_unavailable");
 
       other.run("ROLLBACK");
-      await sender.send([plant]);
+      await sender.sendAll([plant]);
       await sender.resendRefused();
       expect(sender.refused).toEqual([]);
-      expect(readPlants(service.path)).toEqual(sender.expected);
-    });
+      expect(readPlants(path)).toEqual(sender.expected());
+    }
+  });
 });

@@ -12,21 +12,14 @@ import {
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
-import { makePlants, type StoredPlant } from "./support/plants.ts";
+import { type StoredPlant, toBody } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
-import { readPlants, storePlants } from "./support/stores.ts";
+import { makeStore, readPlants, storePlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
-const many = (count: number): StoredPlant[] =>
-  makePlants(count, (index) => ({
-    id: BigInt(index),
-    name: `plant ${index}`,
-    tag: index % 2 === 0 ? "even" : "odd",
-  }));
-
-function setUp(plants: readonly StoredPlant[]): Workplace {
+function setUp(count: number): Workplace {
   const at = makeWorkplace();
-  storePlants(at.store, plants);
+  makeStore(at.store, count);
   return at;
 }
 
@@ -36,7 +29,7 @@ const listExports = ({ path }: Workplace): string[] =>
 
 describe("plantstore export", () => {
   test("writes one plant a line, in each format; of an empty store what frames them", async () => {
-    using at = setUp([]);
+    using at = setUp(0);
     const lines = ['{"id":-1,"name":"a","tag":""}', '{"id":9007199254740993,"name":"=b"}'];
     const ndjson = `${lines.join("\n")}\n`;
     const csv = 'id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n';
@@ -57,23 +50,22 @@ describe("plantstore export", () => {
 
   test("many pages, whole or filtered, are the same from the store and from a service", async () => {
     await using service = await startService();
-    const plants = many(2_500);
-    storePlants(service.database.path, plants);
-    const direct = { DATABASE_URL: `sqlite:${service.database.path}` };
+    const { path } = service.database;
+    makeStore(path, 2_500);
+    const plants = readPlants(path);
+    const direct = { DATABASE_URL: `sqlite:${path}` };
     const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
     const filters: [string[], (plant: StoredPlant) => boolean][] = [
       [[], () => true],
       [
-        ["--tag", "even", "--name", "PLANT 99", "--q", "plant even"],
-        ({ tag, name }) => tag === "even" && name.includes("plant 99"),
+        ["--tag", "tag 2", "--name", "PLANT 99", "--q", "plant tag"],
+        ({ tag, name }) => tag === "tag 2" && name.includes("plant 99"),
       ],
       [["--tag", "a&b=c+d e%"], () => false],
     ];
     for (const [flags, isAsked] of filters) {
-      const expected = plants
-        .filter(isAsked)
-        .map(({ id, name, tag }) => `{"id":${id},"name":"${name}","tag":"${tag}"}\n`)
-        .join("");
+      const lines = plants.filter(isAsked).map((plant) => `${toBody(plant)}\n`);
+      const expected = lines.join("");
       const [local, remote] = await Promise.all([
         runCommand(["export", ...flags], direct),
         runCommand(["export", ...flags, "--url", service.url], token),
@@ -84,7 +76,7 @@ describe("plantstore export", () => {
   });
 
   test("does not replace a file unasked, and leaves nothing half-written beside it", async () => {
-    using at = setUp(many(3));
+    using at = setUp(3);
     const path = at.file("plants.ndjson");
     writeFileSync(path, "mine");
     const stderr = `plantstore: ${path} exists; --force replaces it.\n`;
@@ -106,7 +98,7 @@ describe("plantstore export", () => {
     ["plants.db", undefined],
     ["plants.db-wal", symlinkSync],
   ])("does not replace the store: %s, even with --force", async (name, link) => {
-    using at = setUp([]);
+    using at = setUp(0);
     const db = openDatabase(at.store);
     db.run("INSERT INTO plants VALUES (1, 'a', NULL)");
     const output = link === undefined ? at.file(name) : at.file("plants.csv");
@@ -123,17 +115,17 @@ describe("plantstore export", () => {
   });
 
   test("a reader that has seen enough is no failure", async () => {
-    using at = setUp(many(20_000));
+    using at = setUp(20_000);
     const script = `"$0" export | head -n 1; exit "\${PIPESTATUS[0]}"`;
     expect(await runScript(script, at.env)).toEqual({
       exitCode: 0,
-      stdout: '{"id":0,"name":"plant 0","tag":"even"}\n',
+      stdout: '{"id":1,"name":"plant 1","tag":"tag 1"}\n',
       stderr: "",
     });
   });
 
   test.skipIf(!existsSync("/dev/full"))("a full disk is a failure, in one line", async () => {
-    using at = setUp(many(3));
+    using at = setUp(3);
     expect(await runScript('"$0" export > /dev/full', at.env)).toMatchObject({
       exitCode: 1,
       stderr: "plantstore: standard output: no space left on device.\n",
@@ -141,7 +133,7 @@ describe("plantstore export", () => {
   });
 
   test("a stream that breaks off, from a service that then refuses, is a failure, and leaves no file", async () => {
-    using at = setUp([]);
+    using at = setUp(0);
     const line = '{"id":1,"name":"a"}\n';
     const broken =
       "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
@@ -175,7 +167,7 @@ describe("plantstore export", () => {
   });
 
   test("on SIGINT exits 130, and leaves no file", async () => {
-    using at = setUp([]);
+    using at = setUp(0);
     const headers = { "content-type": "application/x-ndjson" };
     const endless = () =>
       new ReadableStream({ start: (sender) => sender.enqueue('{"id":1,"name":"a"}\n') });
@@ -204,7 +196,7 @@ describe("plantstore export", () => {
     [["--q", "word ".repeat(17)], 2, "--q: "],
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {
-    using at = setUp([]);
+    using at = setUp(0);
     const stderr = expect.stringContaining(says);
     expect(await runCommand(["export", ...args], at.env)).toEqual({ exitCode, stdout: "", stderr });
   });
