@@ -84,13 +84,9 @@ describe("a header that was good", () => {
 });
 
 test.each<[string | null, ErrorName | undefined]>([
-  [null, "token_missing"],
-  ["", "token_missing"],
-  ["Basic abc", "token_missing"],
-  ["xBearer abc", "token_missing"],
-  ["Bearerx abc", "token_missing"],
-  ["Bearer", "token_missing"],
-  ["bearer  ", "token_missing"],
+  ...[null, "", "Basic abc", "xBearer abc", "Bearerx abc", "Bearer", "bearer  "].map(
+    (header): [string | null, ErrorName] => [header, "token_missing"],
+  ),
   ["Bearer abc", "token_invalid"],
   ["Bearer a b", "token_invalid"],
   // A JWT, where there is no issuer.

@@ -66,22 +66,17 @@ describe("every link, anchor and npm script exists:", () => {
   });
 });
 
-describe("docs/architecture.md", () => {
-  test("names every folder of src", async () => {
-    const text = await read("docs/architecture.md");
-    const folders = [...new Glob("src/*/").scanSync({ cwd: root, onlyFiles: false })];
-    expect(folders.filter((folder) => !text.includes(`\`${folder}/\``))).toEqual([]);
-  });
-
-  test("names the dependencies that there are", async () => {
-    const tables = (await read("docs/architecture.md")).split("## Dependencies\n")[1] ?? "";
-    const cells = [...tables.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = ""]) => cell);
-    const named = cells.flatMap((cell) => cell.replaceAll("`", "").trim().split(", "));
-    const { optionalDependencies, devDependencies } = packageJson;
-    expect(packageJson).not.toHaveProperty("dependencies");
-    const installed = Object.keys({ ...optionalDependencies, ...devDependencies });
-    expect(named.toSorted()).toEqual(installed.toSorted());
-  });
+test("docs/architecture.md names every folder of src, and the dependencies that there are", async () => {
+  const text = await read("docs/architecture.md");
+  const folders = [...new Glob("src/*/").scanSync({ cwd: root, onlyFiles: false })];
+  expect(folders.filter((folder) => !text.includes(`\`${folder}/\``))).toEqual([]);
+  const tables = text.split("## Dependencies\n")[1] ?? "";
+  const cells = [...tables.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = ""]) => cell);
+  const named = cells.flatMap((cell) => cell.replaceAll("`", "").trim().split(", "));
+  const { optionalDependencies, devDependencies } = packageJson;
+  expect(packageJson).not.toHaveProperty("dependencies");
+  const installed = Object.keys({ ...optionalDependencies, ...devDependencies });
+  expect(named.toSorted()).toEqual(installed.toSorted());
 });
 
 test.each([
