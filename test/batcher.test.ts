@@ -16,13 +16,13 @@ type Options = ConstructorParameters<typeof Batcher<number, number>>[2];
 
 /** Each commit waits until the test ends it. */
 function holdCommits(more: Partial<typeof limits> = {}, options: Options = {}) {
-  const batches: number[][] = [];
+  const batches: string[] = [];
   const commits = Array.from({ length: 4 }, () => ({
     begun: Promise.withResolvers<void>(),
     ended: Promise.withResolvers<void>(),
   }));
   const commit = async (writes: readonly number[]): Promise<number[]> => {
-    const { begun, ended } = commits[batches.push([...writes]) - 1] as (typeof commits)[0];
+    const { begun, ended } = commits[batches.push(writes.join(" ")) - 1] as (typeof commits)[0];
     begun.resolve();
     await ended.promise;
     return writes.map((write) => write * 2);
@@ -40,9 +40,9 @@ function holdCommits(more: Partial<typeof limits> = {}, options: Options = {}) {
 
 /** Commits take no time. */
 function commitAtOnce(more: Partial<typeof limits> = {}) {
-  const batches: number[][] = [];
+  const batches: string[] = [];
   const commit = (writes: readonly number[]): number[] => {
-    batches.push([...writes]);
+    batches.push(writes.join(" "));
     return [...writes];
   };
   return { batches, commit, group: new Batcher(commit, { ...limits, ...more }) };
@@ -69,7 +69,7 @@ describe("group commit", () => {
     expect(group.waiting).toBe(3);
     end(1);
     expect(await Promise.all(others)).toEqual([4, 6, 8]);
-    expect([batches, group.waiting]).toEqual([[[1], [2, 3, 4]], 0]);
+    expect([batches, group.waiting]).toEqual([["1", "2 3 4"], 0]);
   });
 
   test("refuses text that does not fit the queue, takes one however long, and gives room back", async () => {
@@ -90,10 +90,7 @@ describe("group commit", () => {
   test("commits no more text at once than leaves others their turn", async () => {
     const { batches, group } = commitAtOnce({ bodyBytesTotalMax: 100_000_000 });
     await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write, 2_000_000)));
-    expect(batches).toEqual([
-      [1, 2, 3],
-      [4, 5],
-    ]);
+    expect(batches).toEqual(["1 2 3", "4 5"]);
   });
 
   test("commits next, and in order, what a commit left", async () => {
@@ -101,7 +98,7 @@ describe("group commit", () => {
     const group = new Batcher<number, number>((writes) => commit(writes).slice(0, 2), limits);
     const all = [1, 2, 3, 4, 5].map((write) => group.submit(write, 10));
     expect(await Promise.all(all)).toEqual([1, 2, 3, 4, 5]);
-    expect(batches).toEqual([[1, 2, 3, 4, 5], [3, 4, 5], [5]]);
+    expect(batches).toEqual(["1 2 3 4 5", "3 4 5", "5"]);
     expect(group.waiting).toBe(0);
   });
 
@@ -111,7 +108,7 @@ describe("group commit", () => {
     await group.submit(1);
     const next = group.submit(2);
     for (let microtasks = 0; microtasks < 10; microtasks++) await Promise.resolve();
-    expect(batches).toEqual([[1], [2]]);
+    expect(batches).toEqual(["1", "2"]);
     await next;
   });
 
@@ -120,7 +117,7 @@ describe("group commit", () => {
     await group.submit(1);
     await nextTick();
     await Promise.all([2, 3, 4].map((write) => group.submit(write)));
-    expect(batches).toEqual([[1], [2, 3, 4]]);
+    expect(batches).toEqual(["1", "2 3 4"]);
   });
 
   test("waits for the clients that were just answered, a tick and a share of a slow commit", async () => {
@@ -135,13 +132,13 @@ describe("group commit", () => {
     // The second write is queued, and the first client sends again.
     const third = group.submit(3);
     await begun(1);
-    expect(batches).toEqual([[1], [2, 3]]);
+    expect(batches).toEqual(["1", "2 3"]);
     const fourth = group.submit(4);
     now = 4_100;
     end(1, 2);
     // Both clients are silent from now on. The fourth write does not wait for them for good.
     await Promise.all([second, third, fourth]);
-    expect(batches).toEqual([[1], [2, 3], [4]]);
+    expect(batches).toEqual(["1", "2 3", "4"]);
   });
 
   test("waits for clients that were just answered while each tick brings one of them", async () => {
@@ -154,10 +151,7 @@ describe("group commit", () => {
       if (write > 6) await nextTick();
     }
     await Promise.all(writes);
-    expect(batches).toEqual([
-      [1, 2, 3, 4, 5],
-      [6, 7, 8],
-    ]);
+    expect(batches).toEqual(["1 2 3 4 5", "6 7 8"]);
   });
 
   test("refuses writes that have waited too long, for a commit that has begun and for one that has not", async () => {
@@ -207,7 +201,7 @@ describe("several commits at one time", () => {
     await begun(1);
     const others = [3, 4].map((write) => group.submit(write));
     await nextTick();
-    expect(batches).toEqual([[1], [2]]);
+    expect(batches).toEqual(["1", "2"]);
     end(1);
     expect(await second).toBe(4);
     await begun(2);
@@ -219,7 +213,7 @@ describe("several commits at one time", () => {
     end(0);
     await closing;
     expect(await first).toBe(2);
-    expect(batches).toEqual([[1], [2], [3, 4]]);
+    expect(batches).toEqual(["1", "2", "3 4"]);
   });
 
   test("are not begun for fewer writes than the one under way has, unless that one takes long", async () => {
@@ -229,21 +223,18 @@ describe("several commits at one time", () => {
     await begun(0);
     writes.push(group.submit(3));
     await nextTick();
-    expect(batches).toEqual([[1, 2]]);
+    expect(batches).toEqual(["1 2"]);
     writes.push(group.submit(4));
     await begun(1);
     end(1);
     await writes[3];
     writes.push(group.submit(5));
     await nextTick();
-    expect(batches).toEqual([
-      [1, 2],
-      [3, 4],
-    ]);
+    expect(batches).toEqual(["1 2", "3 4"]);
     nowMs = 10;
     writes.push(group.submit(6));
     await begun(2);
-    expect(batches.at(-1)).toEqual([5, 6]);
+    expect(batches.at(-1)).toBe("5 6");
     end(0, 2);
     expect(await Promise.all(writes)).toEqual([2, 4, 6, 8, 10, 12]);
   });
@@ -254,7 +245,7 @@ describe("several commits at one time", () => {
     await begun(0);
     writes.push(group.submit(3));
     await begun(1);
-    expect(batches).toEqual([[1, 2], [3]]);
+    expect(batches).toEqual(["1 2", "3"]);
     end(0, 1);
     expect(await Promise.all(writes)).toEqual([2, 4, 6]);
   });
@@ -265,21 +256,21 @@ describe("several commits at one time", () => {
     await begun(0);
     const others = [11, 2, 21, 12].map((write) => group.submit(write));
     await begun(1);
-    expect(batches).toEqual([[1], [2, 12]]);
+    expect(batches).toEqual(["1", "2 12"]);
     end(1, 2);
     await others[1];
     await nextTick();
     expect(batches).toHaveLength(2);
     end(0);
     await Promise.all([first, ...others]);
-    expect(batches).toEqual([[1], [2, 12], [11, 21]]);
+    expect(batches).toEqual(["1", "2 12", "11 21"]);
   });
 
   test("go on without an outcome that is known later, except for writes about the same thing", async () => {
-    const batches: number[][] = [];
+    const batches: string[] = [];
     const unknown = Promise.withResolvers<number>();
     const commit = (writes: readonly number[]) => {
-      batches.push([...writes]);
+      batches.push(writes.join(" "));
       return writes.map((write) => (write === 1 ? unknown.promise : write));
     };
     const group = new Batcher(commit, limits, { ...options, inFlightMax: 1 });
@@ -287,7 +278,7 @@ describe("several commits at one time", () => {
     expect(await group.submit(2)).toBe(2);
     const same = group.submit(11);
     expect(await group.submit(3)).toBe(3);
-    expect(batches).toEqual([[1, 2], [3]]);
+    expect(batches).toEqual(["1 2", "3"]);
     const closing = group.close();
     await nextTick();
     expect(Bun.peek.status(closing)).toBe("pending");
@@ -295,7 +286,7 @@ describe("several commits at one time", () => {
     expect(await first).toMatchObject(unavailable);
     expect(await same).toBe(11);
     await closing;
-    expect(batches).toEqual([[1, 2], [3], [11]]);
+    expect(batches).toEqual(["1 2", "3", "11"]);
   });
 });
 
@@ -303,11 +294,11 @@ describe("a block of writes", () => {
   test("waits for room in the queue and for its text, which may be one of any length, and has its outcomes in order", async () => {
     const { batches, group } = commitAtOnce({ queueLengthMax: 4 });
     expect(await group.submitAll([1, 2, 3, 4, 5])).toEqual([1, 2, 3, 4, 5]);
-    expect(batches).toEqual([[1, 2], [3, 4], [5]]);
+    expect(batches).toEqual(["1 2", "3 4", "5"]);
     expect(await group.submitAll([])).toEqual([]);
     const narrow = commitAtOnce({ bodyBytesTotalMax: 100 });
     await narrow.group.submitAll([1, 2, 3, 4], [500, 20, 30, 1]);
-    expect(narrow.batches).toEqual([[1], [2, 3], [4]]);
+    expect(narrow.batches).toEqual(["1", "2 3", "4"]);
   });
 
   test("leaves room in the queue for single writes", async () => {
@@ -316,12 +307,7 @@ describe("a block of writes", () => {
     const singles = [7, 8].map((write) => group.submit(write));
     expect(group.waiting).toBe(8);
     await Promise.all([block, ...singles]);
-    expect(batches).toEqual([
-      [7, 8],
-      [1, 2],
-      [3, 4],
-      [5, 6],
-    ]);
+    expect(batches).toEqual(["7 8", "1 2", "3 4", "5 6"]);
   });
 
   test("fails one write alone, and all of one commit with their reason", async () => {
@@ -351,7 +337,7 @@ describe("a block of writes", () => {
     };
     const group = new Batcher(commitSlowly, { ...limits, queueLengthMax: 2 }, { now: () => now });
     const outcomes = await group.submitAll([1, 2, 3, 4, 5, 6]);
-    expect(batches).toEqual([[1], [2], [3]]);
+    expect(batches).toEqual(["1", "2", "3"]);
     expect(outcomes).toMatchObject([1, 2, 3, busy, busy, busy]);
   });
 
