@@ -149,14 +149,12 @@ describe("a copy with its change log", () => {
     log.append();
     const after = await read(store);
     expect([before.tokens.length, after.tokens.length]).toEqual([1, 2]);
-    for (const [moment, expected] of [
-      [atTime(between), before],
-      [NEWEST, after],
-    ] as const) {
+    const readAt = async (moment: Point) => {
       const restored = await open((await restore(moment)).to);
-      expect(await read(restored)).toEqual(expected);
-      await restored.close();
-    }
+      cleanUps.push(() => restored.close());
+      return read(restored);
+    };
+    expect([await readAt(atTime(between)), await readAt(NEWEST)]).toEqual([before, after]);
   });
 });
 

@@ -26,8 +26,6 @@ import { checkIntegrity, makeStore, readMainFile, readPlants } from "./support/s
 import { until } from "./support/until.ts";
 import { ShimmedDisk } from "./torture/shimmed-disk.ts";
 
-const canLimitFileSize = Bun.which("prlimit") !== null;
-
 /** A service whose syncs fail when the test says so. */
 async function spawnUnsynced(settings: Readonly<Record<string, string>> = {}) {
   await using opened = new AsyncDisposableStack();
@@ -148,7 +146,7 @@ async function fillAndRecover(
 }
 
 describe("a full disk: creates answer 503 and store nothing, until there is room again", () => {
-  test.skipIf(!canLimitFileSize)("where a file may not grow any more", async () => {
+  test.skipIf(Bun.which("prlimit") === null)("where a file may not grow any more", async () => {
     using at = makeWorkplace();
     // 1024 blocks of 512 bytes. Without the trap the signal would end the process.
     const limited = ["sh", "-c", 'trap "" XFSZ; ulimit -S -f 1024; exec "$@"', "sh"];

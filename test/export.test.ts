@@ -187,11 +187,7 @@ describe("plantstore export", () => {
     [["--url", "http://127.0.0.1:1"], 2, "PLANTSTORE_TOKEN"],
     [["--url", "http://me:secret@127.0.0.1:1"], 2, '"http://********@127.0.0.1:1" is not allowed'],
     [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store at /nowhere/none.db."],
-    [
-      ["--output", "/nowhere/at/plants.csv"],
-      1,
-      "plantstore: The folder /nowhere/at does not exist.\n",
-    ],
+    [["--output", "/nowhere/at/a.csv"], 1, "plantstore: The folder /nowhere/at does not exist.\n"],
     [["--output", "a".repeat(250)], 1, "name too long.\n"],
     [["--q", "word ".repeat(17)], 2, "--q: "],
     [["extra"], 2, "too many arguments"],
