@@ -242,37 +242,34 @@ test.skipIf(Bun.which("prlimit") === null)(
   },
 );
 
-describe.skipIf(process.platform !== "linux")("a log that cannot be written", () => {
-  const sinks = {
-    "on a full disk": 'exec "$@" 2>/dev/full',
-    "in a pipe without a reader": 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"',
-  };
-  for (const [where, script] of Object.entries(sinks))
-    test(`${where}: refusals are answered as ever, and the service stops as ever`, async () => {
-      using at = makeWorkplace();
-      const env = { ...at.env, FIFO: at.file("fifo"), PLANTSTORE_TOKEN: TEST_TOKEN };
-      await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
-      const { started } = service;
-      // More than a pipe holds.
-      for (let group = 0; group < 12; group++)
-        await Promise.all(
-          Array.from({ length: 50 }, async (_, index) => {
-            const refused = await send(started, "GET", `/${"x".repeat(150)}${index}`);
-            await expectError(refused, "path_not_found");
-          }),
-        );
-      expect((await send(started, "GET", "/readyz")).status).toBe(200);
-      const countDropped = async (): Promise<number> => {
-        const metrics = await (await send(started, "GET", "/metrics")).text();
-        return Number(/^plantstore_log_lines_dropped_total (\d+)$/m.exec(metrics)?.[1]);
-      };
-      // Every refusal is a line, and several are written at once.
-      if (where === "on a full disk")
-        await until("the lines are counted", async () => (await countDropped()) >= 600);
-      service.kill("SIGTERM");
-      expect(await service.exited).toBe(0);
-    });
-});
+test.skipIf(process.platform !== "linux").each([
+  ["on a full disk", 'exec "$@" 2>/dev/full'],
+  ["in a pipe without a reader", 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"'],
+])(
+  "a log %s: refusals are answered as ever, and the service stops as ever",
+  async (where, script) => {
+    using at = makeWorkplace();
+    const env = { ...at.env, FIFO: at.file("fifo"), PLANTSTORE_TOKEN: TEST_TOKEN };
+    await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
+    const { started } = service;
+    const refuse = async (_: unknown, index: number): Promise<void> => {
+      const refused = await send(started, "GET", `/${"x".repeat(150)}${index}`);
+      await expectError(refused, "path_not_found");
+    };
+    // More than a pipe holds.
+    for (let group = 0; group < 12; group++) await Promise.all(Array.from({ length: 50 }, refuse));
+    expect((await send(started, "GET", "/readyz")).status).toBe(200);
+    const countDropped = async (): Promise<number> => {
+      const metrics = await (await send(started, "GET", "/metrics")).text();
+      return Number(/^plantstore_log_lines_dropped_total (\d+)$/m.exec(metrics)?.[1]);
+    };
+    // Every refusal is a line, and several are written at once.
+    if (where === "on a full disk")
+      await until("the lines are counted", async () => (await countDropped()) >= 600);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  },
+);
 
 test("npm start passes SIGTERM on, and exits as the service does", async () => {
   using at = makeWorkplace();
