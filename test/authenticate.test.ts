@@ -18,19 +18,27 @@ function makeAuthenticator() {
   };
   let asked = 0;
   const clock = { nowMs: 0 };
+  const touched: (readonly [string, number])[] = [];
   const store = {
-    findToken: async () => {
+    findToken: async (hash: string) => {
       asked++;
       if (stored.failure !== undefined) throw stored.failure;
-      return stored.record;
+      return stored.record && { ...stored.record, hash };
+    },
+    touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
+      if (stored.failure !== undefined) throw stored.failure;
+      touched.push(...usedAtMs);
     },
   } as unknown as TokenStore;
-  const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, {
-    nowMs: () => clock.nowMs,
-    monotonicMs: () => clock.nowMs,
-  });
-  return { authenticator, token, stored, clock, timesAsked: () => asked };
+  const readMs = (): number => clock.nowMs;
+  const clocks = { nowMs: readMs, monotonicMs: readMs };
+  const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, clocks);
+  const authenticate = async (bearer = token, ageMsMax?: number) =>
+    authenticator.authenticate(`Bearer ${bearer}`, ageMsMax);
+  return { authenticator, authenticate, token, stored, clock, touched, timesAsked: () => asked };
 }
+
+const till = expect.objectContaining({ name: "till" });
 
 /** How many headers it would recognise without a look at their token. */
 const countRemembered = (authenticator: Authenticator): number =>
@@ -38,57 +46,47 @@ const countRemembered = (authenticator: Authenticator): number =>
 
 describe("a header that was good", () => {
   test("is looked up again after two seconds, and refused when its token is revoked", async () => {
-    const { authenticator, token, stored, clock, timesAsked } = makeAuthenticator();
-    const header = `Bearer ${token}`;
-    for (let count = 0; count < 5; count++)
-      expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    const { authenticator, authenticate, stored, clock, timesAsked } = makeAuthenticator();
+    for (let count = 0; count < 5; count++) expect(await authenticate()).toEqual(till);
     expect(timesAsked()).toBe(1);
     stored.record = undefined;
     clock.nowMs = 1_999;
-    expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    expect(await authenticate()).toEqual(till);
     clock.nowMs = 2_000;
-    const refusal = await rejectionOf(Promise.resolve(authenticator.authenticate(header)));
-    expect((refusal as Refusal).reason).toBe("token_invalid");
+    expect(await rejectionOf(authenticate())).toMatchObject({ reason: "token_invalid" });
     expect([timesAsked(), countRemembered(authenticator)]).toEqual([2, 0]);
   });
 
   test("is looked up once for all who ask in the same tick", async () => {
-    const { authenticator, token, timesAsked } = makeAuthenticator();
-    const asking = Array.from({ length: 5 }, () => authenticator.authenticate(`Bearer ${token}`));
-    for (const found of asking) expect(await found).toMatchObject({ name: "till" });
+    const { authenticate, timesAsked } = makeAuthenticator();
+    const asking = Array.from({ length: 5 }, () => authenticate());
+    for (const found of asking) expect(await found).toEqual(till);
     expect(timesAsked()).toBe(1);
   });
 
   test("is looked up again where it matters, also beside a look-up that began before its token was revoked", async () => {
-    const { authenticator, token, stored, timesAsked } = makeAuthenticator();
-    const header = `Bearer ${token}`;
-    const before = authenticator.authenticate(header);
+    const { authenticate, token, stored, timesAsked } = makeAuthenticator();
+    const before = authenticate();
     while (timesAsked() === 0) await Promise.resolve();
     stored.record = { ...(stored.record as TokenRecord), revokedAtMs: 1 };
-    const refusal = await rejectionOf(Promise.resolve(authenticator.authenticate(header, 0)));
-    expect((refusal as Refusal).reason).toBe("token_invalid");
-    expect(await before).toMatchObject({ name: "till" });
+    const refusal = await rejectionOf(authenticate(token, 0));
+    expect(refusal).toMatchObject({ reason: "token_invalid" });
+    expect(await before).toEqual(till);
   });
 
   test("is refused at once when its token expires", async () => {
-    const { authenticator, token, stored, clock } = makeAuthenticator();
+    const { authenticator, authenticate, token, stored, clock } = makeAuthenticator();
     stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 1_000 };
-    const header = `Bearer ${token}`;
-    expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
-    expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    for (let count = 0; count < 2; count++) expect(await authenticate()).toEqual(till);
     clock.nowMs = 1_000;
-    expect(() => authenticator.authenticate(header)).toThrow(Refusal);
+    expect(() => authenticator.authenticate(`Bearer ${token}`)).toThrow(Refusal);
   });
 });
 
 test.each<[string | null, ErrorName | undefined]>([
-  [null, "token_missing"],
-  ["", "token_missing"],
-  ["Basic abc", "token_missing"],
-  ["xBearer abc", "token_missing"],
-  ["Bearerx abc", "token_missing"],
-  ["Bearer", "token_missing"],
-  ["bearer  ", "token_missing"],
+  ...[null, "", "Basic abc", "xBearer abc", "Bearerx abc", "Bearer", "bearer  "].map(
+    (header): [string | null, ErrorName] => [header, "token_missing"],
+  ),
   ["Bearer abc", "token_invalid"],
   ["Bearer a b", "token_invalid"],
   // A JWT, where there is no issuer.
@@ -124,58 +122,40 @@ test("what is remembered ends at headers of 256 characters, and at 10,000 of the
 });
 
 test("uses are stored once, not those of the environment; if they could not be, the latest of each token and of at most 10,000 are kept", async () => {
-  const touched: (readonly [string, number])[] = [];
-  let isBroken = true;
-  const record = toRecord("whatever", { name: "n", scopes, createdAtMs: 0 });
-  const store = {
-    findToken: async (hash: string) => ({ ...record, hash }),
-    touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
-      if (isBroken) throw new Refusal("store_unavailable");
-      touched.push(...usedAtMs);
-    },
-  } as unknown as TokenStore;
-  let now = 1;
-  const clocks = { nowMs: () => now, monotonicMs: () => now };
-  const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, clocks);
+  const { authenticator, authenticate, stored, clock, touched } = makeAuthenticator();
+  const flushInVain = async (): Promise<void> => {
+    stored.failure = new Refusal("store_unavailable");
+    expect(await rejectionOf(authenticator.flushUses())).toBe(stored.failure);
+    stored.failure = undefined;
+  };
   const [one, other] = [mintToken(), mintToken()];
-  await authenticator.authenticate(`Bearer ${one}`);
-  await authenticator.authenticate(`Bearer ${other}`);
-  void authenticator.authenticate(`Bearer ${ENVIRONMENT_TOKEN}`);
-  expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
-  now = 5;
-  await authenticator.authenticate(`Bearer ${one}`);
-  expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
-  isBroken = false;
+  clock.nowMs = 1;
+  for (const token of [one, other, ENVIRONMENT_TOKEN]) await authenticate(token);
+  await flushInVain();
+  clock.nowMs = 5;
+  await authenticate(one);
+  await flushInVain();
   await authenticator.flushUses();
   await authenticator.flushUses();
-  expect(new Map(touched)).toEqual(
-    new Map([
-      [hashToken(one), 5],
-      [hashToken(other), 1],
-    ]),
-  );
+  expect(Object.fromEntries(touched)).toEqual({ [hashToken(one)]: 5, [hashToken(other)]: 1 });
   expect(touched).toHaveLength(2);
 
-  isBroken = true;
   touched.length = 0;
   for (let count = 0; count < 10_010; count++) {
-    now++;
-    await authenticator.authenticate(`Bearer ${mintToken()}`);
+    clock.nowMs++;
+    await authenticate(mintToken());
   }
-  const lastMs = now;
-  expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
-  isBroken = false;
+  await flushInVain();
   await authenticator.flushUses();
   expect(touched).toHaveLength(10_000);
-  expect(Math.max(...touched.map(([, atMs]) => atMs))).toBe(lastMs);
-  expect(Math.min(...touched.map(([, atMs]) => atMs))).toBe(lastMs - 9_999);
+  const times = touched.map(([, atMs]) => atMs);
+  expect([Math.min(...times), Math.max(...times)]).toEqual([clock.nowMs - 9_999, clock.nowMs]);
 });
 
 test("a stream that is watched is told of a token that is no longer good, and not of a store that fails", async () => {
   const { authenticator, token, stored, timesAsked } = makeAuthenticator();
   const refusals: ErrorName[] = [];
   const told = Promise.withResolvers<void>();
-  const good = { ...(stored.record as TokenRecord) };
   stored.failure = new Refusal("store_unavailable");
   const onInvalid = ({ reason }: Refusal): void => {
     refusals.push(reason);
@@ -186,7 +166,7 @@ test("a stream that is watched is told of a token that is no longer good, and no
   authenticator.watch({ header: `Bearer ${token}`, onInvalid: () => undefined })();
   while (timesAsked() < 2) await Bun.sleep(5);
   expect(refusals).toEqual([]);
-  stored.record = { ...good, expiresAtMs: 0 };
+  stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 0 };
   stored.failure = undefined;
   await told.promise;
   expect(refusals).toEqual(["token_expired"]);

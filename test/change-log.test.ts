@@ -12,12 +12,14 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname } from "node:path";
+import { mintToken, toRecord } from "../src/auth/token.ts";
 import { resolveConfig } from "../src/config.ts";
 import type { Store } from "../src/domain/store.ts";
+import { scopes } from "../src/domain/token.ts";
 import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
 import { logOf, NEWEST, openChangeLog, type Point } from "../src/store/sqlite/change-log.ts";
-import { runCommand } from "./support/command.ts";
+import { runCommand, runForJson } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { changesIn, type StoredPlant } from "./support/plants.ts";
@@ -28,6 +30,13 @@ import { until } from "./support/until.ts";
 const { signal } = new AbortController();
 const atChange = (change = Number.NaN): Point => ({ ...NEWEST, change });
 const atTime = (atMs: number): Point => ({ ...NEWEST, atMs });
+/** The clock moves on before it resolves. */
+const passMoment = async (): Promise<number> => {
+  const nowMs = Date.now();
+  await until("the clock has moved on", () => Date.now() > nowMs);
+  return nowMs;
+};
+const all = { id: undefined, types: undefined, after: 0, limit: 1_000 };
 const cleanUps: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
@@ -65,10 +74,7 @@ async function makeScene() {
       const { replayed } = await restoreStore({ from: copy, to, signal, until: moment });
       return { to, replayed, ids: readPlants(to).map(({ id }) => id) };
     },
-    readChanges: async () =>
-      changesIn(
-        await store.readChanges({ id: undefined, types: undefined, after: 0, limit: 1_000 }),
-      ),
+    readChanges: async () => changesIn(await store.readChanges(all)),
   };
 }
 
@@ -111,13 +117,11 @@ describe("a copy with its change log", () => {
     const { store, follow, restore, readChanges } = await makeScene();
     const block = [2n, 3n, 4n].map((id) => ({ id, name: "together", tag: undefined }));
     await store.createPlants(block);
-    const between = Date.now();
-    await until("the clock has moved on", () => Date.now() > between);
+    const between = await passMoment();
     await store.createPlants([{ id: 5n, name: "later", tag: undefined }]);
     follow().append();
     const [, , third] = await readChanges();
-    const middle = await restore(atChange(third?.seq));
-    expect(middle.ids).toEqual([1n, 2n, 3n]);
+    expect((await restore(atChange(third?.seq))).ids).toEqual([1n, 2n, 3n]);
     expect((await restore(atTime(between))).ids).toEqual([1n, 2n, 3n, 4n]);
     expect((await restore(atTime(Date.now() + 60_000))).ids).toEqual([1n, 2n, 3n, 4n, 5n]);
   });
@@ -125,44 +129,32 @@ describe("a copy with its change log", () => {
   test("has the tokens and webhooks of the moment, also where a name was given again", async () => {
     const { store, follow, restore } = await makeScene();
     const log = follow();
-    const token = (hash: string, name: string) => ({
-      hash,
-      prefix: "p",
-      name,
-      scopes: ["plants:read"] as const,
-      createdAtMs: 1,
-      expiresAtMs: undefined,
-      lastUsedAtMs: undefined,
-      revokedAtMs: undefined,
-      rate: undefined,
-    });
+    const token = () => toRecord(mintToken(), { name: "till", scopes, createdAtMs: 1 });
+    const old = token();
     const hook = (name: string, version: string) => ({ name, version }) as never;
     const read = async (from: Store) => ({
       tokens: await from.listTokens({ after: "", limit: 9 }),
       webhooks: await from.listWebhooks(),
     });
-    await store.createToken(token("a", "till"));
+    await store.createToken(old);
     await store.putWebhook(hook("shop", "1"), undefined);
     await store.putWebhook(hook("office", "1"), undefined);
     log.append();
     const before = await read(store);
-    const between = Date.now();
-    await until("the clock has moved on", () => Date.now() > between);
-    await store.revokeToken("a", 7);
-    await store.createToken(token("b", "till"));
+    const between = await passMoment();
+    await store.revokeToken(old.hash, 7);
+    await store.createToken(token());
     await store.putWebhook(hook("shop", "2"), hook("shop", "1"));
     await store.putWebhook(undefined, hook("office", "1"));
     log.append();
     const after = await read(store);
     expect([before.tokens.length, after.tokens.length]).toEqual([1, 2]);
-    for (const [moment, expected] of [
-      [atTime(between), before],
-      [NEWEST, after],
-    ] as const) {
+    const readAt = async (moment: Point) => {
       const restored = await open((await restore(moment)).to);
-      expect(await read(restored)).toEqual(expected);
-      await restored.close();
-    }
+      cleanUps.push(() => restored.close());
+      return read(restored);
+    };
+    expect([await readAt(atTime(between)), await readAt(NEWEST)]).toEqual([before, after]);
   });
 });
 
@@ -190,13 +182,10 @@ describe("a change log that is not whole:", () => {
     expect((await restore()).ids).toEqual([1n, 2n]);
   });
 
-  test.each([
-    [
-      "a byte that has changed",
-      (lines: string[]) => lines.with(1, lines[1]?.replace("plant 3", "plant 9") ?? ""),
-    ],
-    ["a line that is missing", (lines: string[]) => lines.toSpliced(1, 1)],
-    ["a line that is there twice", (lines: string[]) => lines.toSpliced(1, 0, lines[1] ?? "")],
+  test.each<[string, (second: string) => string[]]>([
+    ["a byte that has changed", (second) => [second.replace("plant 3", "plant 9")]],
+    ["a line that is missing", () => []],
+    ["a line that is there twice", (second) => [second, second]],
   ])("%s is an error that names the last change before it", async (_, spoil) => {
     const { create, follow, restore, readChanges, file } = await makeScene();
     const log = follow();
@@ -207,12 +196,11 @@ describe("a change log that is not whole:", () => {
     const lines = readFileSync(file, "utf8")
       .split("\n")
       .filter((line) => line.includes("entries"));
-    writeFileSync(file, `${spoil(lines).join("\n")}\n`);
+    writeFileSync(file, `${lines.toSpliced(1, 1, ...spoil(lines[1] ?? "")).join("\n")}\n`);
     const changes = await readChanges();
     const { message: failed } = (await rejectionOf(restore())) as Error;
-    expect(failed).toMatch(/is damaged \d+ bytes from its start/);
-    const [, number] = /--at-change (\d+)/.exec(failed) ?? [];
-    expect(changes.map(({ seq }) => String(seq))).toContain(String(number));
+    const [, number] = /is damaged \d+ bytes from its start.*--at-change (\d+)/.exec(failed) ?? [];
+    expect(changes.map(({ seq }) => seq)).toContain(Number(number));
     expect((await restore(atChange(Number(number)))).ids.slice(0, 2)).toEqual([1n, 2n]);
     expect(() => follow()).toThrow("is damaged");
   });
@@ -228,7 +216,6 @@ describe("a change log that is not whole:", () => {
 
 test("a restored store never gives the number of a change again", async () => {
   const { create, restore, store } = await makeScene();
-  const all = { id: undefined, types: undefined, after: 0, limit: 9 };
   await create(2n);
   await create(3n);
   const { newest: seen } = await store.readChanges(all);
@@ -301,18 +288,23 @@ describe("restore from a folder of copies", () => {
     await scene.create(3n);
     await scene.create(4n);
     expect(log.append()).toBe(true);
-    const changes = await readChanges();
-    for (const [place, ids] of [
-      [1, [1n, 2n]],
-      [2, [1n, 2n, 3n]],
-    ] as const) {
-      const to = `${from}-${place}`;
-      const flags = ["--at-change", String(changes[place]?.seq), dirname(from)];
-      const env = { DATABASE_URL: `sqlite:${to}` };
-      const { exitCode, stderr } = await runCommand(["restore", ...flags], env);
+    const seqs = (await readChanges()).map(({ seq }) => seq);
+    const to = (place: number) => ({ DATABASE_URL: `sqlite:${from}-${place}` });
+    for (const place of [1, 2]) {
+      const args = ["restore", "--at-change", `${seqs[place]}`, dirname(from)];
+      const { exitCode, stdout, stderr } = await runCommand(args, to(place));
       expect([exitCode, stderr]).toEqual([0, ""]);
-      expect(readPlants(to).map(({ id }) => id)).toEqual([...ids]);
+      expect(stdout).toMatch(new RegExp(`^ {2}Changes {2}${place}$`, "m"));
+      expect(stdout).toMatch(new RegExp(`^ {2}Moment {2}\\S+Z, change ${seqs[place]}$`, "m"));
+      expect(readPlants(`${from}-${place}`).map(({ id }) => id)).toEqual(
+        [1n, 2n, 3n].slice(0, place + 1),
+      );
     }
+    expect(await runForJson(["restore", dirname(from)], to(3))).toMatchObject({
+      plants: 4,
+      changes: 3,
+      moment: { at: expect.any(String), change: seqs[3] },
+    });
   });
 
   test.each([

@@ -1,33 +1,26 @@
 /** plantstore changes: the journal on the command line, of a store and of a service. */
 
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { launcher, runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { makeWorkplace } from "./support/folder.ts";
+import { send, sendPlant, TEST_TOKEN } from "./support/service.ts";
 
-const opened = new AsyncDisposableStack();
-let env: Record<string, string>;
-let url: string;
-
-beforeAll(async () => {
-  const folder = opened.use(makeTemporaryFolder());
-  env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, PLANTSTORE_TOKEN: TEST_TOKEN };
-  const service = opened.use(await spawnService(env));
-  ({ url } = service.started);
-  for (const id of [1n, 2n ** 63n - 1n])
-    await sendPlant(url, { id, name: `plant ${id}`, tag: null });
-  const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-  await fetch(`${url}/plants/1`, { method: "DELETE", headers });
+const at = makeWorkplace();
+const remote = { PLANTSTORE_TOKEN: TEST_TOKEN };
+const env = { ...at.env, ...remote };
+const service = await spawnService(env);
+const { url } = service.started;
+for (const id of [1n, 2n ** 63n - 1n]) await sendPlant(url, { id, name: `plant ${id}`, tag: null });
+await send(service.started, "DELETE", "/plants/1");
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+  at[Symbol.dispose]();
 });
-afterAll(() => opened.disposeAsync());
 
 describe("plantstore changes", () => {
   test("prints the same of the store and of the service, for people and as JSON", async () => {
     const local = await runCommand(["changes", "--json"], env);
-    const remote = await runCommand(["changes", "--json", "--url", url], {
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-    });
-    expect(remote).toEqual(local);
+    expect(await runCommand(["changes", "--json", "--url", url], remote)).toEqual(local);
     expect(local.exitCode).toBe(0);
     const lines = local.stdout.trimEnd().split("\n");
     expect(lines).toHaveLength(3);
@@ -40,8 +33,6 @@ describe("plantstore changes", () => {
   test("goes on with --follow until Ctrl-C", async () => {
     const command = Bun.spawn([launcher, "changes", "--follow"], {
       env: { ...process.env, ...env },
-      stdout: "pipe",
-      stderr: "pipe",
     });
     const reader = command.stdout.getReader();
     let text = "";
@@ -57,10 +48,7 @@ describe("plantstore changes", () => {
 
   test("refuses numbers that are none, are not kept or are in the future", async () => {
     const run = (after: string, ...more: string[]) =>
-      runCommand(
-        ["changes", "--after", after, ...more],
-        more.length > 0 ? { PLANTSTORE_TOKEN: TEST_TOKEN } : env,
-      );
+      runCommand(["changes", "--after", after, ...more], more.length > 0 ? remote : env);
     expect(await run("x")).toMatchObject({ exitCode: 2 });
     for (const more of [[], ["--url", url]]) {
       const gone = await run("5", ...more);

@@ -8,8 +8,8 @@ import { INT64_MAX, INT64_MIN } from "../src/domain/plant.ts";
 import { scopes } from "../src/domain/token.ts";
 import { migrations, openDatabase } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
-import { type Finished, runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { type Finished, runCommand, runForJson, spawnService } from "./support/command.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
 import { grantToken, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
@@ -24,12 +24,7 @@ import {
 const check = (path: string, ...args: string[]): Promise<Finished> =>
   runCommand(["check", ...args], { DATABASE_URL: `sqlite:${path}` });
 
-interface Found {
-  readonly ok: boolean;
-  readonly faults: readonly { check: string; message: string }[];
-}
-
-const readJson = ({ stdout }: Finished): Found => JSON.parse(stdout) as Found;
+const checkSound = (path: string) => runForJson(["check"], { DATABASE_URL: `sqlite:${path}` });
 
 describe("plantstore check of a sound store", () => {
   test("counts plants, tags and tokens, with ids as exact digits", async () => {
@@ -53,7 +48,7 @@ describe("plantstore check of a sound store", () => {
     expect(finished.stdout).toContain(
       '"plants":{"count":3,"tagged":2,"tags":1,"idMin":-9223372036854775808,"idMax":9223372036854775807}',
     );
-    expect(readJson(finished)).toMatchObject({
+    expect(JSON.parse(finished.stdout)).toMatchObject({
       ok: true,
       faults: [],
       schema: migrations.length,
@@ -64,13 +59,9 @@ describe("plantstore check of a sound store", () => {
 
   test("works while the service runs and writes", async () => {
     using at = makeWorkplace();
-    await using service = await spawnService({
-      DATABASE_URL: `sqlite:${at.store}`,
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-    });
+    await using service = await spawnService({ ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN });
     await sendPlant(service.started.url, { id: 1n, name: "a", tag: null });
-    const finished = await check(at.store, "--json");
-    expect(readJson(finished)).toMatchObject({
+    expect(await checkSound(at.store)).toMatchObject({
       ok: true,
       plants: { count: 1 },
       bytes: { log: statSync(`${at.store}-wal`).size },
@@ -83,42 +74,35 @@ describe("plantstore check of a sound store", () => {
     using at = makeWorkplace();
     makeCrashedStore(at.store, 50);
     const before = readFolder(at.path);
-    expect(readJson(await check(at.store, "--json"))).toMatchObject({
-      ok: true,
-      plants: { count: 50 },
-    });
+    expect(await checkSound(at.store)).toMatchObject({ ok: true, plants: { count: 50 } });
     expect(readFolder(at.path)).toMatchObject(before);
   });
 
   test("says that an older schema will be migrated, and does not migrate it", async () => {
     using at = makeWorkplace();
     openDatabase(at.store).close();
-    const env = { DATABASE_URL: `sqlite:${at.store}`, ...FURTHER_STEP };
+    const stdout = expect.stringContaining(
+      `${migrations.length}, will be migrated to ${migrations.length + 1} at the next start`,
+    );
     for (let run = 0; run < 2; run++)
-      expect(await runCommand(["check"], env)).toMatchObject({
+      expect(await runCommand(["check"], { ...at.env, ...FURTHER_STEP })).toEqual({
         exitCode: 0,
+        stdout,
         stderr: "",
-        stdout: expect.stringContaining(
-          `${migrations.length}, will be migrated to ${migrations.length + 1} at the next start`,
-        ) as string,
       });
   });
 });
 
 describe("plantstore check of a store with something wrong", () => {
   const text = "not a database".repeat(1_000);
-  const [before, after] = ["plant 1999tag 4", "plant 1999tag 9"];
+  const unindex = (path: string): void => overwrite(path, "plant 1999tag 4", "plant 1999tag 9");
 
   /** What is done to it: a statement, or another change. */
   test.each<[string | ((path: string) => void), check: string, says: string]>([
     [damage, "integrity", "page"],
     ["DROP INDEX plants_tag", "tables", "The index plants_tag is missing."],
-    [
-      "ALTER TABLE plants ADD COLUMN x TEXT",
-      "tables",
-      "The table plants is not as plantstore makes it.",
-    ],
-    [(path) => overwrite(path, before, after), "integrity", "missing from index plants_tag"],
+    ["ALTER TABLE plants ADD x int", "tables", "The table plants is not as plantstore makes it."],
+    [unindex, "integrity", "missing from index plants_tag"],
     ["PRAGMA user_version = 99", "schema", "A newer plantstore wrote it"],
     ["PRAGMA application_id = 1", "schema", "is not a plant store"],
     [(path) => writeFileSync(path, text), "integrity", "file is not a database"],
@@ -131,9 +115,9 @@ describe("plantstore check of a store with something wrong", () => {
     const files = readFolder(at.path);
     const asJson = await check(at.store, "--json");
     expect(asJson.exitCode).toBe(1);
-    const { ok, faults } = readJson(asJson);
-    expect(ok).toBe(false);
-    expect(faults[0]).toEqual({ check: name, message: expect.stringContaining(says) });
+    const { ok, faults } = JSON.parse(asJson.stdout) as { ok: boolean; faults: unknown[] };
+    const fault = { check: name, message: expect.stringContaining(says) };
+    expect([ok, faults[0]]).toEqual([false, fault]);
 
     const { exitCode, stdout, stderr } = await check(at.store);
     expect(exitCode).toBe(1);
@@ -143,13 +127,10 @@ describe("plantstore check of a store with something wrong", () => {
   });
 
   test("that is not there fails, and makes none", async () => {
-    using folder = makeTemporaryFolder();
-    const finished = await check(`${folder.path}/new/plants.db`);
-    expect(finished).toMatchObject({
-      exitCode: 1,
-      stdout: "",
-      stderr: `plantstore: ${folder.path}/new/plants.db does not exist.\n`,
-    });
-    expect(existsSync(`${folder.path}/new`)).toBe(false);
+    using at = makeWorkplace();
+    const path = at.file("new/plants.db");
+    const stderr = `plantstore: ${path} does not exist.\n`;
+    expect(await check(path)).toEqual({ exitCode: 1, stdout: "", stderr });
+    expect(existsSync(at.file("new"))).toBe(false);
   });
 });

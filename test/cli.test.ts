@@ -23,14 +23,13 @@ import {
 import { expectError, rejectionOf } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { send, TEST_TOKEN } from "./support/service.ts";
 import { makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 async function create({ started }: ServiceProcess, token: string): Promise<number> {
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const body = '{"id":1,"name":"a"}';
-  return (await fetch(`${started.url}/plants`, { method: "POST", headers, body })).status;
+  const sent = { headers: { authorization: `Bearer ${token}` }, body: '{"id":1,"name":"a"}' };
+  return (await send(started, "POST", "/plants", sent)).status;
 }
 
 describe("plantstore", () => {
@@ -51,10 +50,9 @@ describe("plantstore", () => {
     [["token", "revoke"], "missing required argument"],
     [["token", "create"], "--name"],
     [["serve", "--port"], "argument missing"],
-    ...["-1", "soon", "99999"].map((wait): [string[], string] => [
-      ["health", `--wait=${wait}`],
-      "--wait",
-    ]),
+    [["health", "--wait=-1"], "--wait"],
+    [["health", "--wait=soon"], "--wait"],
+    [["health", "--wait=99999"], "--wait"],
     [[], "Usage: plantstore"],
   ])("%j is not understood: exit 2, and the nearest is named", async (args, says) => {
     const stderr = expect.stringContaining(says);
@@ -142,26 +140,6 @@ describe("plantstore serve", () => {
     expect(await create(service, token)).toBe(200);
   });
 
-  test.each(["nonexistent.invalid", "192.0.2.1"])(
-    "says in one line that %s is not an address of this machine, and exits 1",
-    async (host) => {
-      using at = makeWorkplace();
-      expect(await runCommand(["serve", "--host", host, "--port", "0"], at.env)).toEqual({
-        exitCode: 1,
-        stdout: "",
-        stderr: `plantstore: ${host} is not an address of this machine. Choose another with --host or HOST.\n`,
-      });
-    },
-  );
-
-  test("says in one line that a store cannot be opened, and exits 1", async () => {
-    using at = makeWorkplace();
-    mkdirSync(at.store);
-    const finished = await runCommand(["serve", "--port", "0"], at.env);
-    expect(finished.exitCode).toBe(1);
-    expect(finished.stderr).toMatch(/^plantstore: .*plants\.db.*\n$/);
-  });
-
   test("on SIGTERM cuts off a client that never finishes, closes the store and exits 0", async () => {
     using at = makeWorkplace();
     await using service = await spawnService({
@@ -169,18 +147,14 @@ describe("plantstore serve", () => {
       PLANTSTORE_TOKEN: TEST_TOKEN,
       ...limits({ drainSecondsMax: 5 }),
     });
-    const { url } = service.started;
-    expect((await sendPlant(url, { id: 1n, name: "a", tag: null })).status).toBe(200);
-    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+    expect(await create(service, TEST_TOKEN)).toBe(200);
     // A search opens the file once more, on a thread of its own.
-    expect((await fetch(`${url}/plants?name=a`, { headers })).status).toBe(200);
-    const batch = await fetch(`${url}/plants/batch`, {
-      method: "POST",
-      headers: { ...headers, "content-type": "application/x-ndjson" },
+    expect((await send(service.started, "GET", "/plants?name=a")).status).toBe(200);
+    const batch = await send(service.started, "POST", "/plants/batch", {
+      headers: { "content-type": "application/x-ndjson" },
       // One line, and no end.
-      body: new ReadableStream<Uint8Array>({
-        start: (controller) =>
-          controller.enqueue(new TextEncoder().encode('{"id":1,"name":"a"}\n')),
+      body: new ReadableStream({
+        start: (controller) => controller.enqueue(Buffer.from('{"id":1,"name":"a"}\n')),
       }),
     });
     expect(batch.status).toBe(200);
@@ -190,14 +164,6 @@ describe("plantstore serve", () => {
     // The last connection to close folds the log into the file and removes it.
     expect(existsSync(`${at.store}-wal`)).toBe(false);
     expect(readPlants(at.store)).toEqual([{ id: 1n, name: "a", tag: null }]);
-  });
-
-  test("takes a signal that comes twice at once, as npm passes it on, for one", async () => {
-    using at = makeWorkplace();
-    await using service = await spawnService(at.env);
-    service.kill("SIGINT");
-    service.kill("SIGINT");
-    expect(await service.exited).toBe(0);
   });
 
   test("on a second signal exits at once, with what is in flight unanswered", async () => {
@@ -214,7 +180,7 @@ describe("plantstore serve", () => {
 });
 
 describe("plantstore health", () => {
-  test("waits until the service is ready, whatever proxy is set", async () => {
+  test("waits until the service is ready, whatever proxy is set; a signal that comes twice at once, as npm passes it on, is one", async () => {
     using at = makeWorkplace();
     const place = { HOST: "0.0.0.0", PLANTSTORE_BASE_PATH: "/shop" };
     await using service = await spawnService({ ...at.env, ...place });
@@ -222,6 +188,9 @@ describe("plantstore health", () => {
     const env = { ...place, PORT: port, HTTP_PROXY: "http://127.0.0.1:1" };
     const finished = await runCommand(["health", "--wait", "10"], env);
     expect(finished).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+    service.kill("SIGINT");
+    service.kill("SIGINT");
+    expect(await service.exited).toBe(0);
   });
 
   test("fails while the service answers that it is not ready", async () => {
@@ -241,17 +210,24 @@ describe("plantstore health", () => {
   });
 });
 
+const notHere = (host: string): string =>
+  `plantstore: ${host} is not an address of this machine. Choose another with --host or HOST.\n`;
+const me = "postgres://me@";
+
 test.each([
-  ["postgres://me@plants.invalid/plants", "there is no host plants.invalid"],
-  ["postgres://me@127.0.0.1:1/plants", "127.0.0.1:1 does not take connections"],
-  ["postgres://me@/plants?host=/nowhere", "there is no socket /nowhere/.s.PGSQL.5432"],
-])("%s cannot be opened, and why", async (url, why) => {
-  const { exitCode, stderr } = await runCommand(["check"], {
-    DATABASE_URL: url,
-    ...limits({ queueSecondsMax: 0.1 }),
-  });
-  expect(exitCode).toBe(1);
-  expect(stderr).toContain(` cannot be opened: ${why}`);
+  [["serve", "--host", "nonexistent.invalid"], undefined, notHere("nonexistent.invalid")],
+  [["serve", "--host", "192.0.2.1"], undefined, notHere("192.0.2.1")],
+  [["serve"], `sqlite:${import.meta.dir}`, import.meta.dir],
+  [["check"], `${me}plants.invalid/a`, " cannot be opened: there is no host plants.invalid"],
+  [["check"], `${me}127.0.0.1:1/a`, " cannot be opened: 127.0.0.1:1 does not take connections"],
+  [["check"], `${me}/a?host=/at`, " cannot be opened: there is no socket /at/.s.PGSQL.5432"],
+])("%j with %j fails, in one line that says why", async (args, url, says) => {
+  using at = makeWorkplace();
+  const env = { DATABASE_URL: url ?? at.env["DATABASE_URL"] ?? "", PORT: "0" };
+  const short = url?.startsWith(me) ? limits({ queueSecondsMax: 0.1 }) : {};
+  const { exitCode, stdout, stderr } = await runCommand(args, { ...env, ...short });
+  expect([exitCode, stdout, stderr]).toEqual([1, "", expect.stringContaining(says)]);
+  expect(stderr).toMatch(/^plantstore: .*\n$/);
 });
 
 test.skipIf(Bun.which("prlimit") === null)(
@@ -266,38 +242,34 @@ test.skipIf(Bun.which("prlimit") === null)(
   },
 );
 
-describe.skipIf(process.platform !== "linux")("a log that cannot be written", () => {
-  const sinks = {
-    "on a full disk": 'exec "$@" 2>/dev/full',
-    "in a pipe without a reader": 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"',
-  };
-  for (const [where, script] of Object.entries(sinks))
-    test(`${where}: refusals are answered as ever, and the service stops as ever`, async () => {
-      using at = makeWorkplace();
-      const env = { ...at.env, FIFO: at.file("fifo"), PLANTSTORE_TOKEN: TEST_TOKEN };
-      await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
-      const { url } = service.started;
-      // More than a pipe holds.
-      for (let group = 0; group < 12; group++)
-        await Promise.all(
-          Array.from({ length: 50 }, async (_, index) => {
-            const refused = await fetch(`${url}/${"x".repeat(150)}${index}`);
-            await expectError(refused, "path_not_found");
-          }),
-        );
-      expect((await fetch(`${url}/readyz`)).status).toBe(200);
-      const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-      const countDropped = async (): Promise<number> => {
-        const metrics = await (await fetch(`${url}/metrics`, { headers })).text();
-        return Number(/^plantstore_log_lines_dropped_total (\d+)$/m.exec(metrics)?.[1]);
-      };
-      // Every refusal is a line, and several are written at once.
-      if (where === "on a full disk")
-        await until("the lines are counted", async () => (await countDropped()) >= 600);
-      service.kill("SIGTERM");
-      expect(await service.exited).toBe(0);
-    });
-});
+test.skipIf(process.platform !== "linux").each([
+  ["on a full disk", 'exec "$@" 2>/dev/full'],
+  ["in a pipe without a reader", 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"'],
+])(
+  "a log %s: refusals are answered as ever, and the service stops as ever",
+  async (where, script) => {
+    using at = makeWorkplace();
+    const env = { ...at.env, FIFO: at.file("fifo"), PLANTSTORE_TOKEN: TEST_TOKEN };
+    await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
+    const { started } = service;
+    const refuse = async (_: unknown, index: number): Promise<void> => {
+      const refused = await send(started, "GET", `/${"x".repeat(150)}${index}`);
+      await expectError(refused, "path_not_found");
+    };
+    // More than a pipe holds.
+    for (let group = 0; group < 12; group++) await Promise.all(Array.from({ length: 50 }, refuse));
+    expect((await send(started, "GET", "/readyz")).status).toBe(200);
+    const countDropped = async (): Promise<number> => {
+      const metrics = await (await send(started, "GET", "/metrics")).text();
+      return Number(/^plantstore_log_lines_dropped_total (\d+)$/m.exec(metrics)?.[1]);
+    };
+    // Every refusal is a line, and several are written at once.
+    if (where === "on a full disk")
+      await until("the lines are counted", async () => (await countDropped()) >= 600);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  },
+);
 
 test("npm start passes SIGTERM on, and exits as the service does", async () => {
   using at = makeWorkplace();
@@ -315,39 +287,29 @@ test("npm start passes SIGTERM on, and exits as the service does", async () => {
   expect(await rejectionOf(fetch(`${url}/livez`))).toBeInstanceOf(Error);
 });
 
-describe("what a person sees when the service has started", () => {
-  const started = {
-    url: "http://127.0.0.1:8080",
-    store: { engine: "SQLite", location: "./data/plants.db", durability: "synced" },
-    workers: 1,
-  };
-
-  test("is version, address, store and durability, and on the first start a command to paste", () => {
-    const lines = formatForPeople({ ...started, token: "pst_x" });
-    const { url, store } = started;
-    const facts = [packageJson.version, url, store.location, store.durability, "shown only now"];
-    for (const fact of facts) expect(lines).toContain(fact);
-    expect(lines).toMatch(/^ +pst_x$/m);
-    expect(lines).toMatch(/^ +http:\/\/127\.0\.0\.1:8080\/#token=pst_x$/m);
-    expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
-    const later = formatForPeople(started);
-    expect(later).not.toContain("curl");
-    expect(later).not.toContain("Threads");
-    expect(formatForPeople({ ...started, workers: 3 })).toContain("3 for HTTP");
-  });
+test("a person sees version, address, store and durability, and on the first start a command to paste", () => {
+  const url = "http://127.0.0.1:8080";
+  const store = { engine: "SQLite", location: "./data/plants.db", durability: "synced" };
+  const started = { url, store, workers: 1 };
+  const lines = formatForPeople({ ...started, token: "pst_x" });
+  const facts = [packageJson.version, url, store.location, store.durability, "shown only now"];
+  for (const fact of facts) expect(lines).toContain(fact);
+  expect(lines).toMatch(/^ +pst_x$/m);
+  expect(lines).toMatch(/^ +http:\/\/127\.0\.0\.1:8080\/#token=pst_x$/m);
+  expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
+  expect(formatForPeople(started)).not.toMatch(/curl|Threads/);
+  expect(formatForPeople({ ...started, workers: 3 })).toContain("3 for HTTP");
 });
 
-describe("the log on a terminal", () => {
-  test("is one readable line an event, with the stack of an error below", () => {
-    const line = (fields: object): string =>
-      `${JSON.stringify({ time: "2026-01-31T18:00:30.123Z", ...fields })}\n`;
-    expect(
-      formatLogLine(line({ level: "info", event: "stopping", reason: "SIGTERM", ms: 3 })),
-    ).toBe("18:00:30 info  stopping reason=SIGTERM ms=3\n");
-    const cause = { name: "Error", message: "disk full", stack: "Error: disk full\n    at x" };
-    expect(formatLogLine(line({ level: "warn", event: "write_failed", path: "/a b", cause }))).toBe(
-      '18:00:30 warn  write_failed path="/a b" cause="disk full"\n' +
-        "    Error: disk full\n        at x\n",
-    );
-  });
+test("the log on a terminal is one readable line an event, with the stack of an error below", () => {
+  const format = (fields: object): string =>
+    formatLogLine(JSON.stringify({ time: "2026-01-31T18:00:30.123Z", ...fields }));
+  expect(format({ level: "info", event: "stopping", reason: "SIGTERM", ms: 3 })).toBe(
+    "18:00:30 info  stopping reason=SIGTERM ms=3\n",
+  );
+  const cause = { name: "Error", message: "disk full", stack: "Error: disk full\n    at x" };
+  expect(format({ level: "warn", event: "write_failed", path: "/a b", cause })).toBe(
+    '18:00:30 warn  write_failed path="/a b" cause="disk full"\n' +
+      "    Error: disk full\n        at x\n",
+  );
 });

@@ -1,13 +1,10 @@
 /** plantstore completion: what it proposes, and that shells really use it. */
 
 import { describe, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { launcher, runCommand } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import { until } from "./support/until.ts";
-
-const bin = dirname(launcher);
 
 async function propose(...words: string[]): Promise<string[]> {
   // Bash adds the program, the word and the one before it, which may look like flags.
@@ -53,14 +50,19 @@ describe("the candidates", () => {
     expect((await propose(...words.split(" "))).join(" ")).toBe(expected);
   });
 
-  test.each([[[]], [["tcsh"]]])("completion %j is not understood: exit 2", async (args) => {
-    const finished = await runCommand(["completion", ...args]);
-    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-  });
+  test.each([[[]], [["tcsh"]]])("completion %j is not understood: exit 2", async (args) =>
+    expect(await runCommand(["completion", ...args])).toMatchObject({ exitCode: 2, stdout: "" }),
+  );
 });
 
 describe("a shell", () => {
-  const environment = { ...process.env, PATH: `${bin}:${process.env["PATH"]}`, TERM: "dumb" };
+  const PATH = `${dirname(launcher)}:${process.env["PATH"]}`;
+  /** A home with a file, and the environment of a shell there. */
+  function makeHome() {
+    const folder = makeWorkplace({ "spring.csv": "" });
+    const env = { ...process.env, PATH, TERM: "dumb", HOME: folder.path, PS1: "$ " };
+    return { ...folder, options: { cwd: folder.path, env } };
+  }
 
   const shells = {
     bash: [["bash", "--norc", "--noprofile", "-i"], "source <(plantstore completion bash)"],
@@ -74,59 +76,39 @@ describe("a shell", () => {
     test.skipIf(Bun.which(name) === null).each([
       ["plantstore tok", "plantstore token"],
       ["plantstore import spring", "plantstore import spring.csv"],
-    ])(`${name} completes %s`, (typed, expected) => typeInto(shell, setUp, typed, expected));
-
-  /** Types the line and a tab, and waits until the line on the screen is complete. */
-  async function typeInto(
-    shell: readonly string[],
-    setUp: string,
-    typed: string,
-    expected: string,
-  ): Promise<void> {
-    using folder = makeTemporaryFolder();
-    writeFileSync(join(folder.path, "spring.csv"), "");
-    const decoder = new TextDecoder();
-    let screen = "";
-    const child = Bun.spawn([...shell], {
-      cwd: folder.path,
-      env: { ...environment, HOME: folder.path, PS1: "$ " },
-      terminal: {
-        cols: 200,
-        rows: 24,
-        data: (_, bytes) => {
-          screen += decoder.decode(bytes, { stream: true });
-        },
-      },
+    ])(`${name} completes %s`, async (typed, expected) => {
+      using home = makeHome();
+      let screen = "";
+      const decoder = new TextDecoder();
+      const data = (_: unknown, bytes: Uint8Array): void => {
+        screen += decoder.decode(bytes, { stream: true });
+      };
+      const terminal = { cols: 200, rows: 24, data };
+      await using child = Bun.spawn([...shell], { ...home.options, terminal });
+      try {
+        // The quotes keep the echo of the line itself from being taken for its output.
+        child.terminal?.write(`${setUp}; echo re''ady\r`);
+        await until("the shell is ready", () => /^ready/m.test(screen));
+        child.terminal?.write(`${typed}\t`);
+        await until(`the shell shows ${expected}`, () =>
+          screen.replaceAll("\u0007", "").includes(expected),
+        );
+      } catch (error) {
+        throw new Error(`on the screen: ${JSON.stringify(screen)}`, { cause: error });
+      } finally {
+        child.kill("SIGKILL");
+        child.terminal?.close();
+      }
     });
-    try {
-      // The quotes keep the echo of the line itself from being taken for its output.
-      child.terminal?.write(`${setUp}; echo re''ady\r`);
-      await until("the shell is ready", () => /^ready/m.test(screen));
-      child.terminal?.write(`${typed}\t`);
-      await until(`the shell shows ${expected}`, () =>
-        screen.replaceAll("\u0007", "").includes(expected),
-      );
-    } catch (error) {
-      throw new Error(`on the screen: ${JSON.stringify(screen)}`, { cause: error });
-    } finally {
-      child.kill("SIGKILL");
-      await child.exited;
-      child.terminal?.close();
-    }
-  }
 
   test.skipIf(Bun.which("fish") === null).each([
     ["plantstore tok", "token\n"],
     ["plantstore import --format n", "ndjson\n"],
     ["plantstore import spring", "spring.csv\n"],
   ])("fish completes %j", (line, expected) => {
-    using folder = makeTemporaryFolder();
-    writeFileSync(join(folder.path, "spring.csv"), "");
+    using home = makeHome();
     const script = `plantstore completion fish | source; complete -C '${line}'`;
-    const { stdout } = Bun.spawnSync(["fish", "-c", script], {
-      cwd: folder.path,
-      env: { ...environment, HOME: folder.path },
-    });
+    const { stdout } = Bun.spawnSync(["fish", "-c", script], home.options);
     expect(stdout.toString()).toBe(expected);
   });
 });

@@ -4,10 +4,11 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
-import { type Finished, runCommand, spawnService, startCommand } from "./support/command.ts";
+import { runCommand, runForJson, spawnService, startCommand } from "./support/command.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
-import { makeWorkplace, type Workplace } from "./support/folder.ts";
+import { makeWorkplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
+import { send } from "./support/service.ts";
 import {
   alter,
   countPlants,
@@ -18,20 +19,16 @@ import {
 } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
-/** A workplace with two stores. The second may not exist yet. */
-interface Pair extends Workplace {
-  readonly from: string;
-  readonly to: string;
-  readonly args: readonly string[];
-}
+const urlOf = (path: string): string => `sqlite:${path}`;
+const argsFor = (from: string, to: string) => ["copy", "--from", urlOf(from), "--to", urlOf(to)];
 
-function makePair(from: readonly StoredPlant[], to?: readonly StoredPlant[]): Pair {
+/** A workplace with two stores. The second may not exist yet. */
+function makePair(plants: readonly StoredPlant[], held?: readonly StoredPlant[]) {
   const at = makeWorkplace();
-  const paths = { from: at.file("from.db"), to: at.file("to.db") };
-  storePlants(paths.from, from);
-  if (to !== undefined) storePlants(paths.to, to);
-  const args = ["copy", "--from", `sqlite:${paths.from}`, "--to", `sqlite:${paths.to}`];
-  return { ...at, ...paths, args };
+  const [from, to] = [at.file("from.db"), at.file("to.db")];
+  storePlants(from, plants);
+  if (held !== undefined) storePlants(to, held);
+  return { ...at, from, to, args: argsFor(from, to) };
 }
 
 const plant = (id: number | bigint, name = `plant ${id}`, tag: string | null = null) => ({
@@ -40,15 +37,8 @@ const plant = (id: number | bigint, name = `plant ${id}`, tag: string | null = n
   tag,
 });
 
-const many = (count: number, first = 1): StoredPlant[] =>
-  Array.from({ length: count }, (_, index) => plant(first + index));
-
-interface Summary {
-  readonly plants: Readonly<Record<string, number>>;
-  readonly tokens: Readonly<Record<string, number>>;
-}
-
-const summaryOf = ({ stdout }: Finished): Summary => JSON.parse(stdout) as Summary;
+const many = (count: number): StoredPlant[] =>
+  Array.from({ length: count }, (_, index) => plant(1 + index));
 
 const none = { copied: 0, present: 0 };
 
@@ -65,37 +55,37 @@ describe("plantstore copy", () => {
   test("copies all, exactly, leaves the source as it was, and recognises it the next time", async () => {
     using at = makePair(awkward);
     const source = readFileSync(at.from);
-    const first = await runCommand([...at.args, "--json"]);
-    expect(first).toMatchObject({ exitCode: 0, stderr: "" });
+    const first = await runForJson(at.args);
     expect(readPlants(at.to)).toEqual(awkward);
-    const exported = await runCommand(["export"], { DATABASE_URL: `sqlite:${at.from}` });
+    const exported = await runCommand(["export"], { DATABASE_URL: urlOf(at.from) });
     const sum = { count: 6, sha256: Bun.SHA256.hash(exported.stdout, "hex") };
-    const verification = { equal: true, from: sum, to: sum };
-    expect(JSON.parse(first.stdout)).toEqual({
+    const summary = {
       event: "copied",
       finished: true,
       from: at.from,
       to: at.to,
       plants: { ...none, copied: 6 },
       tokens: none,
-      verification,
+      verification: { equal: true, from: sum, to: sum },
       seconds: expect.any(Number),
-    });
+    };
+    expect(first).toEqual(summary);
     expect(readFileSync(at.from).equals(source)).toBe(true);
     const target = readFileSync(at.to);
-    const again = await runCommand([...at.args, "--json"]);
-    expect(summaryOf(again)).toMatchObject({
-      plants: { ...none, present: 6 },
-      verification,
-    });
+    const again = await runForJson(at.args);
+    expect(again).toEqual({ ...summary, plants: { ...none, present: 6 } });
     expect(readFileSync(at.to).equals(target)).toBe(true);
   });
 
-  test("says in words what it did", async () => {
+  test.each([
+    ["from", "to"],
+    ["to", "from"],
+  ] as const)("says in words what it did; to --%s, DATABASE_URL adds --%s", async (given, left) => {
     using at = makePair(many(1_200), many(200));
-    const { exitCode, stdout, stderr } = await runCommand(at.args);
-    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
-    expect(stdout.replace(/[0-9a-f]{64}/, "…").replace(/\d+\.\d s/, "… s")).toBe(
+    const env = { DATABASE_URL: urlOf(at[left]) };
+    const finished = await runCommand(["copy", `--${given}`, urlOf(at[given])], env);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(finished.stdout.replace(/[0-9a-f]{64}/, "…").replace(/\d+\.\d s/, "… s")).toBe(
       "Copied, and verified: both stores hold the same plants (SHA-256 …).\n\n" +
         `  From    ${at.from}\n  To      ${at.to}\n  Plants  1,000 copied, 200 present\n` +
         "  Tokens  0 copied, 0 present\n  Time    … s\n",
@@ -104,11 +94,8 @@ describe("plantstore copy", () => {
 
   test("copies webhooks paused, behind what it copied, and says so", async () => {
     using at = makePair(many(3));
-    const webhook = async (path: string, ...args: string[]): Promise<Record<string, unknown>[]> => {
-      const env = { DATABASE_URL: `sqlite:${path}` };
-      const { stdout } = await runCommand(["webhook", ...args, "--json"], env);
-      return JSON.parse(stdout) as Record<string, unknown>[];
-    };
+    const webhook = (path: string, ...args: string[]) =>
+      runForJson<object[]>(["webhook", ...args], { DATABASE_URL: urlOf(path) });
     const secretsOf = (path: string): unknown[] => {
       using db = new Database(path);
       return db.query("SELECT record ->> 'secret' AS secret FROM webhooks").all();
@@ -121,7 +108,7 @@ describe("plantstore copy", () => {
     expect(stdout).toMatch(/^ {2}Webhooks {2}1 copied, 0 present$/m);
     expect(stderr).toContain("1 webhook is paused in the copy: plantstore webhook resume");
     const [shop] = await webhook(at.to, "list");
-    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: `sqlite:${at.to}` });
+    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: urlOf(at.to) });
     const [, newest] = /"seq":(\d+)[^\n]*\n$/.exec(changes.stdout) ?? [];
     expect(shop).toMatchObject({
       url: "https://shop.example/plants",
@@ -146,25 +133,12 @@ describe("plantstore copy", () => {
       exitCode: 3,
       stderr: `plantstore: ${at.to} holds 3 plants that ${at.from} does not. They were left alone.\n`,
     });
-    expect(summaryOf(extra)).toMatchObject({
+    expect(JSON.parse(extra.stdout)).toMatchObject({
       finished: true,
       plants: none,
       verification: { equal: false, from: { count: 0 }, to: { count: 3 } },
     });
     expect(readPlants(at.to)).toEqual(many(3));
-  });
-
-  test("DATABASE_URL stands in for --from or --to", async () => {
-    using at = makePair(many(3));
-    for (const [given, left] of [
-      ["from", "to"],
-      ["to", "from"],
-    ] as const) {
-      const args = ["copy", `--${given}`, `sqlite:${at[given]}`];
-      const finished = await runCommand(args, { DATABASE_URL: `sqlite:${at[left]}` });
-      expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-      expect(readPlants(at.to)).toEqual(many(3));
-    }
   });
 
   test.each([
@@ -178,8 +152,7 @@ describe("plantstore copy", () => {
   ])("%j is not understood: exit 2, no secret repeated, nothing made", async (args, says) => {
     using at = makeWorkplace();
     const finished = await runCommand(["copy", ...args], at.env);
-    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-    expect(finished.stderr).toContain(says);
+    expect(finished).toEqual({ exitCode: 2, stdout: "", stderr: expect.stringContaining(says) });
     expect(finished.stderr).not.toContain("secret");
     expect(readdirSync(at.path)).toEqual([]);
   });
@@ -191,31 +164,24 @@ describe("plantstore copy", () => {
     const before = readFolder(at.path);
     for (const name of ["hard.db", "soft.db", "from.db-wal"]) {
       const to = at.file(name);
-      const args = ["copy", "--from", `sqlite:${at.from}`, "--to", `sqlite:${to}`];
-      const finished = await runCommand(args);
-      expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-      expect(finished.stderr).toContain(`--to: ${to} is the store, or a part of it`);
+      const stderr = expect.stringContaining(`--to: ${to} is the store, or a part of it`);
+      const finished = await runCommand(argsFor(at.from, to));
+      expect(finished).toEqual({ exitCode: 2, stdout: "", stderr });
     }
     expect(readFolder(at.path)).toEqual(before);
   });
 
-  test.each([
+  test.each<[string, (path: string) => unknown, string]>([
     ["missing", () => undefined, "There is no store"],
-    ["an empty file", (path: string) => writeFileSync(path, ""), "There is no store"],
-    ["no store", (path: string) => writeFileSync(path, "text ".repeat(999)), "cannot be read"],
-    [
-      "of an older schema",
-      (path: string) => makeStore(path, 3),
-      "has schema 1, and a copy does not change its source",
-    ],
+    ["an empty file", (path) => writeFileSync(path, ""), "There is no store"],
+    ["no store", (path) => writeFileSync(path, "text ".repeat(999)), "cannot be read"],
+    ["old", (path) => makeStore(path, 3), "has schema 1, and a copy does not change its source"],
   ])("a source that is %s is a failure, and nothing is made or changed", async (_, make, says) => {
     using at = makeWorkplace();
     make(at.file("from.db"));
     const before = readFolder(at.path);
-    const args = [`--from`, `sqlite:${at.file("from.db")}`, "--to", `sqlite:${at.file("to.db")}`];
-    const finished = await runCommand(["copy", ...args], FURTHER_STEP);
-    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(finished.stderr).toContain(says);
+    const finished = await runCommand(argsFor(at.file("from.db"), at.file("to.db")), FURTHER_STEP);
+    expect(finished).toEqual({ exitCode: 1, stdout: "", stderr: expect.stringContaining(says) });
     expect(readFolder(at.path)).toEqual(before);
   });
 });
@@ -246,7 +212,7 @@ describe("tokens", () => {
       `plantstore: ${at.to} holds a different plant under the id 3, 4. ` +
         "Nothing in it was replaced. Copy into an empty store.\n",
     );
-    expect(summaryOf(finished)).toMatchObject({ finished: false, verification: null });
+    expect(JSON.parse(finished.stdout)).toMatchObject({ finished: false, verification: null });
     const after = readPlants(at.to);
     for (const one of to) expect(after).toContainEqual(one);
     expect(readPlants(at.from)).toEqual(from);
@@ -259,15 +225,13 @@ describe("tokens", () => {
     addToken(at.from, token, "client", "NULL, 5000, NULL");
     addToken(at.from, "expired", "expired", "2000, NULL, NULL");
     addToken(at.from, "revoked", "client", "NULL, 2500, 3000");
-    const finished = await runCommand([...at.args, "--json"]);
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(summaryOf(finished).tokens).toEqual({ ...none, copied: 3 });
+    expect(await runForJson(at.args)).toMatchObject({ tokens: { ...none, copied: 3 } });
     expect(readTokens(at.to)).toEqual(readTokens(at.from));
-    await using service = await spawnService({ DATABASE_URL: `sqlite:${at.to}` });
+    await using service = await spawnService({ DATABASE_URL: urlOf(at.to) });
     expect(service.started.tokenFile).toBeUndefined();
     const statusOf = async (bearer: string): Promise<number> => {
       const headers = { authorization: `Bearer ${bearer}` };
-      return (await fetch(`${service.started.url}/plants/1`, { headers })).status;
+      return (await send(service.started, "GET", "/plants/1", { headers })).status;
     };
     expect([await statusOf(token), await statusOf("revoked")]).toEqual([200, 401]);
   });
@@ -286,7 +250,7 @@ describe("tokens", () => {
         "Revoke those there (plantstore token revoke) and run the copy again.\n",
     );
     expect([has("laptop"), has("other")]).toEqual([false, true]);
-    const way = ["token", "revoke", "me", "--database-url", `sqlite:${at.to}`];
+    const way = ["token", "revoke", "me", "--database-url", urlOf(at.to)];
     expect((await runCommand(way)).exitCode).toBe(0);
     expect((await runCommand(at.args)).exitCode).toBe(0);
     expect(has("laptop")).toBe(true);
@@ -304,10 +268,9 @@ test("a copy that is interrupted says how far it came, and the next one continue
   expect(finished.stderr).toMatch(
     /^plantstore: interrupted\. [\d,]+ plants copied, 0 already there\. Running the copy again continues it\.\n$/,
   );
-  const { plants, ...rest } = summaryOf(finished);
-  expect(rest).toMatchObject({ finished: false, verification: null });
   const copied = countCopied(at.to);
-  expect(plants["copied"]).toBe(copied);
+  const summary = { finished: false, plants: { copied }, verification: null };
+  expect(JSON.parse(finished.stdout)).toMatchObject(summary);
 
   const killed = startCommand(at.args);
   await until("more plants are copied", () => countCopied(at.to) > copied);
@@ -315,9 +278,7 @@ test("a copy that is interrupted says how far it came, and the next one continue
   expect((await killed.finished).exitCode).toBe(137);
   const before = countCopied(at.to);
   expect(before).toBeLessThan(30_000);
-  const again = await runCommand([...at.args, "--json"]);
-  expect(again).toMatchObject({ exitCode: 0, stderr: "" });
-  expect(summaryOf(again)).toMatchObject({
+  expect(await runForJson(at.args)).toMatchObject({
     plants: { ...none, copied: 30_000 - before, present: before },
     verification: { equal: true },
   });

@@ -1,11 +1,11 @@
-/** The catalogue, the description and the frozen interface say the same. */
+/** The catalogue, the description and the service say the same. */
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { createConfig, lintFromString } from "@redocly/openapi-core";
 import { Spectral } from "@stoplight/spectral-core";
 import { oas } from "@stoplight/spectral-rulesets";
 import { Compile } from "typebox/schema";
-import type { Answer, Description, Operation, Schema } from "../reference/description.ts";
+import type { Answer, Description, Operation } from "../reference/description.ts";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { NDJSON_TYPES } from "../src/http/exchange.ts";
 import { createRoutes, listOperations } from "../src/http/operations.ts";
@@ -19,8 +19,6 @@ const service = await startService(limits({ bodyBytesMax: 2048 }));
 afterAll(() => service[Symbol.asyncDispose]());
 
 interface Document extends Description {
-  readonly openapi: string;
-  readonly security: unknown;
   readonly servers: readonly { readonly url: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
 }
@@ -33,49 +31,15 @@ const resolve = (response: Answer | undefined): Answer | undefined =>
     ? response
     : description.components.responses[response.$ref.replace("#/components/responses/", "")];
 
-/** What a schema demands, without what it only says. */
-function shape({ type, format, required = [], properties = {} }: Schema): object {
-  return {
-    type,
-    format,
-    required: required.toSorted(),
-    properties: Object.fromEntries(
-      Object.entries(properties).map(([name, schema]) => [name, shape(schema)]),
-    ),
-  };
-}
-
-describe("the interface that we must keep", () => {
-  test("has its version, its security and its shapes in our description, unchanged", () => {
-    expect(description.openapi).toBe("3.1.0");
-    expect(description.info.version).toBe(frozen.info.version);
-    expect(description.security).toEqual(frozen.security);
-    for (const [name, scheme] of Object.entries(frozen.components.securitySchemes))
-      expect(description.components.securitySchemes[name]).toMatchObject(scheme);
-    for (const [name, schema] of Object.entries(frozen.components.schemas))
-      expect(shape(description.components.schemas[name] as Schema)).toEqual(shape(schema));
-  });
-
-  test("has its one operation in our description, with its request and each of its answers", () => {
-    const promised = frozen.paths["/plants"].post;
-    const schemaOf = (answer: Answer | undefined): string | undefined =>
-      answer?.content?.["application/json"]?.schema?.$ref;
-    expect(create.requestBody).toMatchObject({ required: true });
-    expect(schemaOf(create.requestBody)).toBe(schemaOf(promised.requestBody) as string);
-    for (const [status, answer] of Object.entries(promised.responses))
-      expect(schemaOf(resolve(create.responses?.[status]))).toBe(schemaOf(answer) as string);
-  });
-
-  test("is satisfied by what the service answers", async () => {
-    const { Plant, Error: ErrorShape } = frozen.components.schemas;
-    const good = await service.create('{"id":1,"name":"a","tag":"b"}');
-    const plant: unknown = await good.json();
-    expect([good.status, Compile(Plant).Check(plant)]).toEqual([200, true]);
-    expect(Object.keys(plant as object).toSorted()).toEqual(["name", "tag"]);
-    const bad = await service.create("{}");
-    const error: unknown = await bad.json();
-    expect([bad.status, Compile(ErrorShape).Check(error)]).toEqual([400, true]);
-  });
+test("the interface that we must keep is satisfied by what the service answers", async () => {
+  const { Plant, Error: ErrorShape } = frozen.components.schemas;
+  const good = await service.create('{"id":1,"name":"a","tag":"b"}');
+  const plant: unknown = await good.json();
+  expect([good.status, Compile(Plant).Check(plant)]).toEqual([200, true]);
+  expect(Object.keys(plant as object).toSorted()).toEqual(["name", "tag"]);
+  const bad = await service.create("{}");
+  const error: unknown = await bad.json();
+  expect([bad.status, Compile(ErrorShape).Check(error)]).toEqual([400, true]);
 });
 
 describe("the description", () => {
@@ -169,19 +133,16 @@ describe("the description", () => {
     expect(problems.map(({ ruleId, message }) => [ruleId, message])).toEqual([]);
   });
 
-  test.each([
-    ["", ""],
-    ["/shop/eu", ""],
-    ["", "/taken/away"],
-  ])(
-    "names its own folder as its server, with the base path %j and behind %j",
-    async (basePath, taken) => {
+  test.each(["", "/shop/eu"])(
+    "names its own folder as its server, with the base path %j and behind any other",
+    async (basePath) => {
       await using shop = await startService({ PLANTSTORE_BASE_PATH: basePath });
       const document = (await (await fetch(`${shop.url}/openapi.json`)).json()) as Document;
-      const place = `https://proxy.example${taken}${basePath}/openapi.json`;
-      expect(document.servers.map(({ url }) => new URL(url, place).href)).toEqual([
-        `https://proxy.example${taken}${basePath}/`,
-      ]);
+      for (const taken of ["", "/taken/away"]) {
+        const folder = `https://proxy.example${taken}${basePath}/`;
+        const found = document.servers.map(({ url }) => new URL(url, `${folder}openapi.json`).href);
+        expect(found).toEqual([folder]);
+      }
     },
   );
 
@@ -199,33 +160,23 @@ describe("the description", () => {
   });
 });
 
-describe("the catalogue", () => {
-  const entries = Object.values(catalogue);
-
-  test("has each code once, in its thousand, and within int32", () => {
-    expect(new Set(entries.map(({ code }) => code)).size).toBe(entries.length);
-    for (const { code, status } of entries) {
-      expect(Number.isInteger(code) && code > 0 && code < 2 ** 31).toBe(true);
-      expect(code >= 5000).toBe(status >= 500);
-    }
-  });
-
-  test("has never renumbered or dropped a code, and lists a new one here", () => {
-    /** By the first of their codes, which follow each other. */
-    const released = {
-      1001: "invalid_utf8 invalid_json invalid_plant invalid_id invalid_query invalid_precondition invalid_body",
-      2001: "token_missing token_invalid token_expired insufficient_scope",
-      3001: "id_taken plant_not_found precondition_failed changes_gone token_not_found token_name_taken",
-      3007: "last_manager webhook_not_found webhook_name_taken store_full webhooks_full range_too_large",
-      4001: "malformed_request path_not_found method_not_allowed url_too_long unsupported_media_type",
-      4006: "unsupported_encoding body_too_large body_too_slow body_incomplete rate_limited",
-      5001: "internal overloaded store_unavailable store_busy shutting_down disk_low issuer_unavailable",
-    };
-    const codes = Object.entries(released).flatMap(([first, names]) =>
-      names.split(" ").map((name, index) => [name, Number(first) + index]),
-    );
-    expect(
-      Object.fromEntries(Object.entries(catalogue).map(([name, { code }]) => [name, code])),
-    ).toEqual(Object.fromEntries(codes));
-  });
+test("the catalogue has never renumbered or dropped a code, and lists a new one here; those of the service begin at 5000", () => {
+  /** By the first of their codes, which follow each other. */
+  const released = {
+    1001: "invalid_utf8 invalid_json invalid_plant invalid_id invalid_query invalid_precondition invalid_body",
+    2001: "token_missing token_invalid token_expired insufficient_scope",
+    3001: "id_taken plant_not_found precondition_failed changes_gone token_not_found token_name_taken",
+    3007: "last_manager webhook_not_found webhook_name_taken store_full webhooks_full range_too_large",
+    4001: "malformed_request path_not_found method_not_allowed url_too_long unsupported_media_type",
+    4006: "unsupported_encoding body_too_large body_too_slow body_incomplete rate_limited",
+    5001: "internal overloaded store_unavailable store_busy shutting_down disk_low issuer_unavailable",
+  };
+  const codes = Object.entries(released).flatMap(([first, names]) =>
+    names.split(" ").map((name, index) => [name, Number(first) + index]),
+  );
+  const entries = Object.entries(catalogue);
+  expect(Object.fromEntries(entries.map(([name, { code }]) => [name, code]))).toEqual(
+    Object.fromEntries(codes),
+  );
+  for (const [, { code, status }] of entries) expect(code >= 5000).toBe(status >= 500);
 });

@@ -12,64 +12,60 @@ import {
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
-import type { StoredPlant } from "./support/plants.ts";
+import { type StoredPlant, toBody } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
-import { readPlants, storePlants } from "./support/stores.ts";
+import { makeStore, readPlants, storePlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
-const many = (count: number): StoredPlant[] =>
-  Array.from({ length: count }, (_, index) => ({
-    id: BigInt(index),
-    name: `plant ${index}`,
-    tag: index % 2 === 0 ? "even" : "odd",
-  }));
-
-function setUp(plants: readonly StoredPlant[]): Workplace {
+function setUp(count: number): Workplace {
   const at = makeWorkplace();
-  storePlants(at.store, plants);
+  makeStore(at.store, count);
   return at;
 }
 
+/** Whole or not. */
+const listExports = ({ path }: Workplace): string[] =>
+  readdirSync(path).filter((name) => name.includes("ndjson"));
+
 describe("plantstore export", () => {
-  test.each([
-    ["", "", '{"id":-1,"name":"a","tag":""}\n{"id":9007199254740993,"name":"=b"}\n'],
-    ["ndjson", "", '{"id":-1,"name":"a","tag":""}\n{"id":9007199254740993,"name":"=b"}\n'],
-    [
-      "json",
-      "[\n]\n",
-      '[\n{"id":-1,"name":"a","tag":""},\n{"id":9007199254740993,"name":"=b"}\n]\n',
-    ],
-    ["csv", "id,name,tag\r\n", 'id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n'],
-  ])("writes one plant a line, as %j; of an empty store %j", async (format, empty, text) => {
-    using at = setUp([]);
-    const args = format === "" ? ["export"] : ["export", "--format", format];
-    expect((await runCommand(args, at.env)).stdout).toBe(empty);
+  test("writes one plant a line, in each format; of an empty store what frames them", async () => {
+    using at = setUp(0);
+    const lines = ['{"id":-1,"name":"a","tag":""}', '{"id":9007199254740993,"name":"=b"}'];
+    const ndjson = `${lines.join("\n")}\n`;
+    const csv = 'id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n';
+    const formats: [string[], empty: string, full: string][] = [
+      [[], "", ndjson],
+      [["--format", "ndjson"], "", ndjson],
+      [["--format", "json"], "[\n]\n", `[\n${lines.join(",\n")}\n]\n`],
+      [["--format", "csv"], "id,name,tag\r\n", csv],
+    ];
+    const run = async (flags: string[]) => (await runCommand(["export", ...flags], at.env)).stdout;
+    for (const [flags, empty] of formats) expect([flags, await run(flags)]).toEqual([flags, empty]);
     storePlants(at.store, [
       { id: -1n, name: "a", tag: "" },
       { id: 9007199254740993n, name: "=b", tag: null },
     ]);
-    expect((await runCommand(args, at.env)).stdout).toBe(text);
+    for (const [flags, , full] of formats) expect([flags, await run(flags)]).toEqual([flags, full]);
   });
 
   test("many pages, whole or filtered, are the same from the store and from a service", async () => {
     await using service = await startService();
-    const plants = many(2_500);
-    storePlants(service.database.path, plants);
-    const direct = { DATABASE_URL: `sqlite:${service.database.path}` };
+    const { path } = service.database;
+    makeStore(path, 2_500);
+    const plants = readPlants(path);
+    const direct = { DATABASE_URL: `sqlite:${path}` };
     const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
     const filters: [string[], (plant: StoredPlant) => boolean][] = [
       [[], () => true],
       [
-        ["--tag", "even", "--name", "PLANT 99", "--q", "plant even"],
-        ({ tag, name }) => tag === "even" && name.includes("plant 99"),
+        ["--tag", "tag 2", "--name", "PLANT 99", "--q", "plant tag"],
+        ({ tag, name }) => tag === "tag 2" && name.includes("plant 99"),
       ],
       [["--tag", "a&b=c+d e%"], () => false],
     ];
     for (const [flags, isAsked] of filters) {
-      const expected = plants
-        .filter(isAsked)
-        .map(({ id, name, tag }) => `{"id":${id},"name":"${name}","tag":"${tag}"}\n`)
-        .join("");
+      const lines = plants.filter(isAsked).map((plant) => `${toBody(plant)}\n`);
+      const expected = lines.join("");
       const [local, remote] = await Promise.all([
         runCommand(["export", ...flags], direct),
         runCommand(["export", ...flags, "--url", service.url], token),
@@ -80,12 +76,12 @@ describe("plantstore export", () => {
   });
 
   test("does not replace a file unasked, and leaves nothing half-written beside it", async () => {
-    using at = setUp(many(3));
+    using at = setUp(3);
     const path = at.file("plants.ndjson");
     writeFileSync(path, "mine");
+    const stderr = `plantstore: ${path} exists; --force replaces it.\n`;
     const refused = await runCommand(["export", "--output", path], at.env);
-    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(refused.stderr).toBe(`plantstore: ${path} exists; --force replaces it.\n`);
+    expect(refused).toEqual({ exitCode: 1, stdout: "", stderr });
     expect(readFileSync(path, "utf8")).toBe("mine");
     // Through a symbolic link, the file that it names is what is replaced.
     symlinkSync(path, at.file("link.ndjson"));
@@ -102,7 +98,7 @@ describe("plantstore export", () => {
     ["plants.db", undefined],
     ["plants.db-wal", symlinkSync],
   ])("does not replace the store: %s, even with --force", async (name, link) => {
-    using at = setUp([]);
+    using at = setUp(0);
     const db = openDatabase(at.store);
     db.run("INSERT INTO plants VALUES (1, 'a', NULL)");
     const output = link === undefined ? at.file(name) : at.file("plants.csv");
@@ -119,17 +115,17 @@ describe("plantstore export", () => {
   });
 
   test("a reader that has seen enough is no failure", async () => {
-    using at = setUp(many(20_000));
+    using at = setUp(20_000);
     const script = `"$0" export | head -n 1; exit "\${PIPESTATUS[0]}"`;
     expect(await runScript(script, at.env)).toEqual({
       exitCode: 0,
-      stdout: '{"id":0,"name":"plant 0","tag":"even"}\n',
+      stdout: '{"id":1,"name":"plant 1","tag":"tag 1"}\n',
       stderr: "",
     });
   });
 
   test.skipIf(!existsSync("/dev/full"))("a full disk is a failure, in one line", async () => {
-    using at = setUp(many(3));
+    using at = setUp(3);
     expect(await runScript('"$0" export > /dev/full', at.env)).toMatchObject({
       exitCode: 1,
       stderr: "plantstore: standard output: no space left on device.\n",
@@ -137,7 +133,7 @@ describe("plantstore export", () => {
   });
 
   test("a stream that breaks off, from a service that then refuses, is a failure, and leaves no file", async () => {
-    using at = setUp([]);
+    using at = setUp(0);
     const line = '{"id":1,"name":"a"}\n';
     const broken =
       "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
@@ -156,39 +152,32 @@ describe("plantstore export", () => {
     });
     const url = `http://127.0.0.1:${server.port}`;
     const path = at.file("plants.ndjson");
-    const finished = await runCommand(["export", "--url", url, "--output", path], {
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-    });
-    expect(finished.stderr.replace(/\d\.\d s/, "… s")).toBe(
+    const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+    const args = ["export", "--url", url, "--output", path];
+    const { exitCode, stdout, stderr } = await runCommand(args, token);
+    expect([exitCode, stdout, stderr.replace(/\d\.\d s/, "… s")]).toEqual([
+      1,
+      "",
       `The connection to ${url} was lost. Trying again in … s.\n` +
         `plantstore: ${url} does not accept the token: Gone\n`,
-    );
-    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    ]);
     // The plant may be lost with the connection that brought it.
     expect(asked[1]).toMatch(/^\/plants(\?after=1)?$/);
-    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
+    expect(listExports(at)).toEqual([]);
   });
 
   test("on SIGINT exits 130, and leaves no file", async () => {
-    using at = setUp([]);
-    using server = Bun.serve({
-      port: 0,
-      fetch: () =>
-        new Response(
-          new ReadableStream({ start: (sender) => sender.enqueue('{"id":1,"name":"a"}\n') }),
-          {
-            headers: { "content-type": "application/x-ndjson" },
-          },
-        ),
-    });
+    using at = setUp(0);
+    const headers = { "content-type": "application/x-ndjson" };
+    const endless = () =>
+      new ReadableStream({ start: (sender) => sender.enqueue('{"id":1,"name":"a"}\n') });
+    using server = Bun.serve({ port: 0, fetch: () => new Response(endless(), { headers }) });
     const args = ["export", "--url", String(server.url), "--output", at.file("plants.ndjson")];
     const command = startCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-    await until("the export is under way", () =>
-      readdirSync(at.path).some((name) => name.includes("ndjson")),
-    );
+    await until("the export is under way", () => listExports(at).length > 0);
     command.kill("SIGINT");
     expect(await command.finished).toEqual({ exitCode: 130, stdout: "", stderr: "" });
-    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
+    expect(listExports(at)).toEqual([]);
   });
 
   test.each([
@@ -198,16 +187,12 @@ describe("plantstore export", () => {
     [["--url", "http://127.0.0.1:1"], 2, "PLANTSTORE_TOKEN"],
     [["--url", "http://me:secret@127.0.0.1:1"], 2, '"http://********@127.0.0.1:1" is not allowed'],
     [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store at /nowhere/none.db."],
-    [
-      ["--output", "/nowhere/at/plants.csv"],
-      1,
-      "plantstore: The folder /nowhere/at does not exist.\n",
-    ],
+    [["--output", "/nowhere/at/a.csv"], 1, "plantstore: The folder /nowhere/at does not exist.\n"],
     [["--output", "a".repeat(250)], 1, "name too long.\n"],
     [["--q", "word ".repeat(17)], 2, "--q: "],
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {
-    using at = setUp([]);
+    using at = setUp(0);
     const stderr = expect.stringContaining(says);
     expect(await runCommand(["export", ...args], at.env)).toEqual({ exitCode, stdout: "", stderr });
   });

@@ -38,6 +38,16 @@ export async function runCommand(
   return finish(Bun.spawn(command, { cwd, env: environment(env), stdin, ...piped }));
 }
 
+/** What a command that succeeds without a word to standard error prints with --json. */
+export async function runForJson<Printed = unknown>(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Printed> {
+  const { exitCode, stdout, stderr } = await runCommand([...args, "--json"], env);
+  if (exitCode !== 0 || stderr !== "") throw new Error(`exit ${exitCode}: ${stderr}`);
+  return JSON.parse(stdout) as Printed;
+}
+
 const piped = { stdout: "pipe", stderr: "pipe" } as const;
 
 async function finish(child: Bun.ReadableSubprocess): Promise<Finished> {
