@@ -21,7 +21,7 @@ import {
   spawnService,
 } from "./support/command.ts";
 import { expectError, rejectionOf } from "./support/expect.ts";
-import { makeWorkplace } from "./support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { send, TEST_TOKEN } from "./support/service.ts";
 import { makeStore, readPlants } from "./support/stores.ts";
@@ -58,6 +58,14 @@ describe("plantstore", () => {
     const stderr = expect.stringContaining(says);
     expect(await runCommand(args)).toEqual({ exitCode: 2, stdout: "", stderr });
   });
+});
+
+test("help whose reader has left, as head does, is no failure", async () => {
+  using folder = makeTemporaryFolder();
+  const script = 'mkfifo fifo && { : <fifo & } && exec 3>fifo && wait && exec "$@" >&3';
+  const wrapper = ["sh", "-c", script, "sh"];
+  const finished = await runCommand(["serve", "--help"], {}, { wrapper, cwd: folder.path });
+  expect(finished).toEqual({ exitCode: 0, stdout: "", stderr: "" });
 });
 
 describe("plantstore config", () => {
