@@ -22,8 +22,8 @@ interface Status {
 /** The import of another tab. */
 const elsewhere = signal<Status | undefined>(undefined);
 
-/** Without news for this long, the other tab has crashed. The worker reports several times a second. */
-const SILENT_MS = 10_000;
+/** Without news for this long, the other tab has crashed. One that is closed says so, and a busy machine is slow. */
+const SILENT_MS = 60_000;
 let silence: ReturnType<typeof setTimeout> | undefined;
 
 /** The path is in the name, because all services of a host share channels. */
