@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/plant.ts";
@@ -99,34 +99,52 @@ interface FiltersProps {
 const isAll = (filter: ChangeFilter): boolean =>
   Object.values(filter).every((value) => value === undefined);
 
+interface FieldProps {
+  readonly label: string;
+  readonly value: string;
+  readonly list?: string;
+  readonly onPick: (text: string, field: HTMLInputElement) => void;
+}
+
+function Field({ label, value, list, onPick }: FieldProps): JSX.Element {
+  const field = useRef<HTMLInputElement>(null);
+  // Not as an attribute: every render, as when changes arrive, would undo what is being typed.
+  useLayoutEffect(() => {
+    if (field.current !== null) field.current.value = value;
+  }, [value]);
+  return (
+    <input
+      class="narrow"
+      aria-label={label}
+      placeholder={`Any ${label.toLowerCase()}`}
+      list={list}
+      autocomplete="off"
+      ref={field}
+      onChange={({ currentTarget }) => onPick(currentTarget.value.trim(), currentTarget)}
+    />
+  );
+}
+
 function Filters({ filter, people }: FiltersProps): JSX.Element {
   return (
     <search class="filters">
-      <input
-        class="narrow"
-        aria-label="Person"
-        placeholder="Any person"
-        list="people"
-        autocomplete="off"
+      <Field
+        label="Person"
         value={filter.by ?? ""}
-        onChange={({ currentTarget: { value } }) =>
-          narrow(filter, { by: value.trim() === "" ? undefined : value.trim() })
-        }
+        list="people"
+        onPick={(text) => narrow(filter, { by: text === "" ? undefined : text })}
       />
       <datalist id="people">
         {people.map((name) => (
           <option key={name} value={name} />
         ))}
       </datalist>
-      <input
-        class="narrow"
-        aria-label="Plant id"
-        placeholder="Any plant id"
-        autocomplete="off"
+      <Field
+        label="Plant id"
         value={filter.id === undefined ? "" : String(filter.id)}
-        onChange={({ currentTarget }) => {
-          const id = findInt64(currentTarget.value.trim());
-          if (id === undefined) currentTarget.value = "";
+        onPick={(text, field) => {
+          const id = findInt64(text);
+          if (id === undefined) field.value = "";
           narrow(filter, { id });
         }}
       />

@@ -167,7 +167,11 @@ describeInBrowser("in the console,", () => {
         await rows.nth(at).filter({ hasText: text }).waitFor();
       await rows.nth(texts.length).waitFor({ state: "detached" });
     };
+    // Changes that arrive meanwhile leave what is being typed.
     await page.getByLabel("Plant id").fill("143");
+    const newcomer = await visit.createToken({ name: "Newcomer" });
+    await sendPlant(service.url, { id: 144_000n, name: "New", tag: null }, newcomer);
+    await rows.filter({ hasText: "Newcomer" }).waitFor();
     await user.press("Enter");
     await untilShown("Back", "Clean-up", "Plant 143");
     await page.getByLabel("Person").fill("Anna Müller");
@@ -180,7 +184,7 @@ describeInBrowser("in the console,", () => {
     await untilShown("Deleted 143");
     await user.follow("All changes");
     await page.getByLabel("Kind").selectOption("Added");
-    await rows.first().filter({ hasText: "Back" }).waitFor();
+    await rows.nth(1).filter({ hasText: "Back" }).waitFor();
     await page.goBack();
     await rows.filter({ hasText: "Filtered" }).waitFor();
   });

@@ -110,20 +110,32 @@ describe("health", () => {
   });
 
   test("/readyz turns 503 while draining, and the answer ends its connection", async () => {
-    const sampled = limits({ sampleSeconds: 0.1 });
-    const service = await startService({ PLANTSTORE_DRAIN_DELAY_SECONDS: "1", ...sampled });
-    expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
-    const stopping = service[Symbol.asyncDispose]();
-    const response = await fetch(`${service.url}/readyz`);
-    await expectError(response, "shutting_down");
-    expect(response.headers.get("connection")).toBe("close");
-    expect((await service.create('{"id":1,"name":"a"}')).status).toBe(200);
-    // What it still does is observed.
-    const since = `/activity?since=${Date.now()}`;
-    const readActivity = () => getJson<{ samples: unknown[] }>(service, since);
-    while ((await readActivity()).samples.length === 0) await Bun.sleep(20);
-    await stopping;
-    expect(await rejectionOf(fetch(`${service.url}/livez`))).toBeInstanceOf(Error);
+    const drain = async (delaySeconds: number): Promise<void> => {
+      const sampled = limits({ sampleSeconds: 0.1 });
+      const delayed = { PLANTSTORE_DRAIN_DELAY_SECONDS: String(delaySeconds) };
+      const service = await startService({ ...delayed, ...sampled });
+      expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+      const stopping = service[Symbol.asyncDispose]();
+      try {
+        const response = await fetch(`${service.url}/readyz`);
+        await expectError(response, "shutting_down");
+        expect(response.headers.get("connection")).toBe("close");
+        expect((await service.create('{"id":1,"name":"a"}')).status).toBe(200);
+        // What it still does is observed.
+        const since = `/activity?since=${Date.now()}`;
+        const readActivity = () => getJson<{ samples: unknown[] }>(service, since);
+        while ((await readActivity()).samples.length === 0) await Bun.sleep(20);
+      } catch (error) {
+        // A busy machine was not done in time.
+        if ((error as NodeJS.ErrnoException).code !== "ECONNREFUSED" || delaySeconds > 60)
+          throw error;
+        await stopping;
+        return drain(4 * delaySeconds);
+      }
+      await stopping;
+      expect(await rejectionOf(fetch(`${service.url}/livez`))).toBeInstanceOf(Error);
+    };
+    await drain(1);
   });
 });
 
