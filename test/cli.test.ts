@@ -123,12 +123,14 @@ describe("plantstore serve", () => {
     expect(existsSync(`${at.store}.token`)).toBe(false);
   });
 
-  test("where the file of the first token cannot be written, makes no token and does not start", async () => {
+  test("where the file of the first token cannot be written, makes no token and does not start, and no thread stays", async () => {
     using at = makeWorkplace();
     mkdirSync(`${at.store}.token`);
-    const finished = await runCommand(["serve", "--port", "0"], at.env);
-    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(finished.stderr).toStartWith(`plantstore: ${at.store}.token: `);
+    for (const workers of process.platform === "linux" ? ["1", "2"] : ["1"]) {
+      const finished = await runCommand(["serve", "--port", "0", "--workers", workers], at.env);
+      expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+      expect(finished.stderr).toStartWith(`plantstore: ${at.store}.token: `);
+    }
     const listed = await runCommand(["token", "list", "--json"], at.env);
     expect(JSON.parse(listed.stdout)).toEqual([]);
   });

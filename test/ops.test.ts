@@ -9,7 +9,7 @@ import { createRoutes, listOperations } from "../src/http/operations.ts";
 import { spawnService } from "./support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { findFreePort } from "./support/postgres-files.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { getText, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { run } from "./support/shipped.ts";
 import { until } from "./support/until.ts";
 
@@ -54,10 +54,9 @@ async function scrape(): Promise<string> {
   const { url } = service.started;
   await sendPlant(url, { id: 1n, name: "Fern", tag: null });
   await fetch(`${url}/readyz`);
-  const headers = { authorization: `Bearer ${TEST_TOKEN}` };
   let text = "";
   await until("a backup is made", async () => {
-    text = await (await fetch(`${url}/metrics`, { headers })).text();
+    text = await getText(service.started, "/metrics");
     return text.includes("\nplantstore_backup_bytes ");
   });
   return text;

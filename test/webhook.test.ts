@@ -18,7 +18,7 @@ import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { makeWebhook, type Received, startReceiver, verify } from "./support/receiver.ts";
 import { findFreePort } from "./support/postgres-files.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { getText, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const settings = { PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
@@ -85,8 +85,7 @@ describe.each([
     // Those of a webhook are read again every second.
     let metrics = "";
     await until("its metrics have the pause", async () => {
-      const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-      metrics = await (await fetch(`${url}/metrics`, { headers })).text();
+      metrics = await getText(service.started, "/metrics");
       return metrics.includes('plantstore_webhook_paused{webhook="shop"} 1\n');
     });
     expect(metrics).toMatch(/^plantstore_webhook_attempts_total.*"shop",result="failed"\} 2$/m);
