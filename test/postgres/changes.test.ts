@@ -2,29 +2,22 @@
 
 import { SQL } from "bun";
 import { expect, test } from "bun:test";
-import { resolveConfig } from "../../src/config.ts";
 import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { openStore } from "../../src/store/open.ts";
 import { numberBlocks, readChanges } from "../../src/store/postgres/changes.ts";
-import type { Connection } from "../../src/store/postgres/connection.ts";
-import { onServer } from "../../src/store/postgres/pool.ts";
-import { parsePostgresUrl } from "../../src/domain/store-url.ts";
-import { changesIn } from "../support/plants.ts";
+import { onWatched, openStoreAt } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { changesIn } from "../support/plants.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
-
-const { config } = resolveConfig({}, {});
 
 async function makeScene() {
   const stack = new AsyncDisposableStack();
   const { url } = stack.use(await createTestDatabase());
   return {
     url,
-    open: async (): Promise<Store> =>
-      stack.adopt(await openStore(url, config), (store) => store.close()),
+    open: async (): Promise<Store> => stack.use(await openStoreAt(url)),
     /** A session of its own, which may hold a transaction open. */
     connect: (): SQL => stack.use(new SQL(url, { max: 1 })),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
@@ -117,22 +110,14 @@ test("a database from another server goes on: its newest blocks are shown, and n
 });
 
 /** Every row that is read, and what is done before it is handed on. */
-async function readWatched(
+const readWatched = (
   query: ChangeQuery,
   url: string,
-  onRows: (rows: readonly object[], connection: Connection) => unknown,
-): Promise<ChangePage> {
-  return onServer(parsePostgresUrl(url), config, async (connection) => {
-    const newest = await numberBlocks(connection);
-    const watched = Object.create(connection) as Connection;
-    watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
-      const rows = await connection.query<Row>(...asked);
-      await onRows(rows as readonly object[], connection);
-      return rows;
-    };
-    return readChanges(watched, query, newest);
-  });
-}
+  onRows: (rows: readonly object[]) => unknown,
+): Promise<ChangePage> =>
+  onWatched(url, onRows, async (watched, connection) =>
+    readChanges(watched, query, await numberBlocks(connection)),
+  );
 
 test("whether the journal goes on is asked without reading changes", async () => {
   await using scene = await makeScene();

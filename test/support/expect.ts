@@ -1,10 +1,11 @@
 /** Checks that the test runner lacks. */
 
 import { expect } from "bun:test";
-import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
+import { catalogue, type ErrorName, Refusal, StoreOpenError } from "../../src/domain/errors.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import { describeApi } from "../../src/http/operations.ts";
+import { openStore } from "../../src/store/open.ts";
 import { askedOf } from "./service.ts";
 import { readRefusal } from "./plants.ts";
 
@@ -50,6 +51,14 @@ export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
     return error;
   }
   throw new Error("the promise was expected to reject, and resolved");
+}
+
+/** Why a store is not opened. What waiting cannot mend is not waited for: otherwise the test would time out. */
+export async function openErrorOf(url: string): Promise<StoreOpenError> {
+  const { config } = resolveConfig({}, {});
+  const error = await rejectionOf(openStore(url, { ...config, queueSecondsMax: 3_600 }));
+  expect(error).toBeInstanceOf(StoreOpenError);
+  return error as StoreOpenError;
 }
 
 /** The name of the Refusal that it throws; undefined if it throws none. */
