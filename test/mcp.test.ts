@@ -155,10 +155,8 @@ describe("revision 2026-07-28", () => {
   });
 
   test("compares Mcp-Name with the tool, also in Base64", async () => {
-    const changes = {
-      method: "tools/call",
-      params: { name: "count_plants", arguments: {}, _meta: metaOf() },
-    };
+    const params = { name: "count_plants", arguments: {}, _meta: metaOf() };
+    const changes = { method: "tools/call", params };
     const encode = (name: string): string => `=?base64?${Buffer.from(name).toString("base64")}?=`;
     for (const name of ["count_plants", "  count_plants  ", encode("count_plants")]) {
       const response = await modern(changes, { "mcp-name": name });

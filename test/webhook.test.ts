@@ -112,12 +112,8 @@ test("another service fails: no command takes its answer for that of a plant sto
   using elsewhere = Bun.serve({ port: 0, fetch: () => Response.json({ ok: true }) });
   const { origin } = elsewhere.url;
   const stderr = `plantstore: ${origin} does not answer as a plant store does.\n`;
-  const webhook = ["list", "add https://shop.example", "pause shop", "remove shop"];
-  const commands = [
-    ...webhook.map((one) => `webhook ${one}`),
-    "token list",
-    "token create --name a",
-  ];
+  const verbs = ["list", "add https://shop.example", "pause shop", "remove shop"];
+  const commands = [...verbs.map((one) => `webhook ${one}`), "token list", "token create --name a"];
   for (const command of commands) {
     const finished = await runCommand([...command.split(" "), "--url", origin], settings);
     expect([command, finished]).toEqual([command, { exitCode: 1, stdout: "", stderr }]);

@@ -34,16 +34,14 @@ const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
 /** What the service's own statement does, in a transaction that goes on. */
 const insert = (id: number): string => `INSERT INTO plants (id, name) VALUES (${id}, 'late')`;
-const journal = (
-  id: number,
-): string => `INSERT INTO plantstore_changes (length, lsn, at_us, entries)
+const entry = (id: number): string => `INSERT INTO plantstore_changes (length, lsn, at_us, entries)
   VALUES (1, ${LSN}, 0, '["c",null,${id},"late",null]')`;
 
 test("a change that commits late is numbered late, and holds up no other", async () => {
   await using scene = await makeScene();
   const [store, other] = [await scene.open(), await scene.open()];
   const late = scene.connect();
-  await late.unsafe(`BEGIN; ${insert(1)}; ${journal(1)}`);
+  await late.unsafe(`BEGIN; ${insert(1)}; ${entry(1)}`);
   await create(store, 2n);
   await create(other, 3n);
   const before = await store.readChanges(all);
@@ -62,7 +60,7 @@ test("a change comes after what it depends on, even if its transaction began bef
   // A batch of several plants that has begun, while another instance removes one of them.
   await early.unsafe(`BEGIN; ${insert(1)}`);
   await store.removePlant(5n, {});
-  await early.unsafe(`${insert(5)}; ${journal(5)}; COMMIT`);
+  await early.unsafe(`${insert(5)}; ${entry(5)}; COMMIT`);
   // Without a filter: a page with one may end early.
   const changes = changesIn(await store.readChanges(all)).filter(({ id }) => id === 5n);
   expect(changes.map(({ type }) => type)).toEqual(["created", "removed", "created"]);
@@ -100,7 +98,7 @@ test("a database from another server goes on: its newest blocks are shown, and n
   await create(dumped, 1n);
   const [first] = (await dumped.readChanges(all)).changes;
   // Not numbered before the dump, and with a place in the other server's log.
-  const foreign = journal(5).replace(LSN, String(2n ** 60n));
+  const foreign = entry(5).replace(LSN, String(2n ** 60n));
   await scene.connect().unsafe(foreign);
   const store = await scene.open();
   await create(store, 2n);

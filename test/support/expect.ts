@@ -61,6 +61,13 @@ export async function openErrorOf(url: string): Promise<StoreOpenError> {
   return error as StoreOpenError;
 }
 
+/** A command that prints nothing but why it fails. */
+export const failure = (exitCode: number, says: string | RegExp) => ({
+  exitCode,
+  stdout: "",
+  stderr: says instanceof RegExp ? expect.stringMatching(says) : expect.stringContaining(says),
+});
+
 /** The name of the Refusal that it throws; undefined if it throws none. */
 export function reasonOf(run: () => unknown): ErrorName | undefined {
   try {
