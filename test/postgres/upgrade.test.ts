@@ -36,7 +36,8 @@ describe.each(versions)("a database of schema %d", (version) => {
     await using database = await createTestDatabase();
     await database.run(readStatements(version) + STORED);
     const changes: SchemaChange[] = [];
-    await using store = await openStoreAt(database.url, (change) => changes.push(change));
+    const onMigrate = (change: SchemaChange): unknown => changes.push(change);
+    await using store = await openStoreAt(database.url, { onMigrate });
     expect(changes.map(({ from, to }) => [from, to])).toEqual(
       version === steps.length ? [] : [[version, steps.length]],
     );

@@ -4,7 +4,7 @@ import { SQL } from "bun";
 import { Database } from "bun:sqlite";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
-import type { Store } from "../../src/domain/store.ts";
+import type { OnMigrate, Store } from "../../src/domain/store.ts";
 import { parsePostgresUrl } from "../../src/domain/store-url.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
@@ -165,12 +165,12 @@ async function lockTables(url: string): Promise<HeldWrites> {
 
 export type TestStore = Store & AsyncDisposable & { readonly database: TestDatabase };
 
-/** By a URL, with default settings. Closed with the test. */
+/** By a URL, with default settings but for these. Closed with the test. */
 export async function openStoreAt(
   url: string,
-  onSchemaChange?: Parameters<typeof openStore>[2],
+  { onMigrate, ...limits }: Partial<Config> & { readonly onMigrate?: OnMigrate } = {},
 ): Promise<Store & AsyncDisposable> {
-  const store = await openStore(url, resolveConfig({}, {}).config, onSchemaChange);
+  const store = await openStore(url, { ...resolveConfig({}, {}).config, ...limits }, onMigrate);
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }
 
