@@ -11,6 +11,7 @@ import {
   spawnService,
   startCommand,
 } from "./support/command.ts";
+import { failure } from "./support/expect.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
@@ -135,7 +136,7 @@ describe("plantstore backup", () => {
       expect([store, args, await runCommand(["backup", ...named], env)]).toEqual([
         store,
         args,
-        { exitCode, stdout: "", stderr: expect.stringContaining(says) },
+        failure(exitCode, says),
       ]);
     }
     expect([readFolder(at.path), readdirSync(at.path)]).toEqual(before);
@@ -182,11 +183,9 @@ describe("plantstore restore", () => {
     using at = makeBackup();
     make(at.store);
     const before = [readdirSync(at.path), readFolder(at.path)];
-    const stderr = expect.stringContaining(
-      "plants.db exists, and is not overwritten. Stop the service and move it away first, or restore to another file with --database-url.",
-    );
-    const finished = await runCommand(["restore", at.file("backup.db")], at.env);
-    expect(finished).toEqual({ exitCode: 1, stdout: "", stderr });
+    const says =
+      "plants.db exists, and is not overwritten. Stop the service and move it away first, or restore to another file with --database-url.";
+    expect(await at.run("restore", "backup.db")).toEqual(failure(1, says));
     expect([readdirSync(at.path), readFolder(at.path)]).toEqual(before);
   });
 
@@ -195,11 +194,9 @@ describe("plantstore restore", () => {
     makeSpoiltStores(at.path);
     const before = readFolder(at.path);
     for (const name of ["missing.db", ...Object.keys(before)])
-      expect(await runCommand(["restore", at.file(name)], at.env)).toEqual({
-        exitCode: 1,
-        stdout: "",
-        stderr: expect.stringContaining(`plantstore: ${at.file(name)} `),
-      });
+      expect(await runCommand(["restore", at.file(name)], at.env)).toEqual(
+        failure(1, `plantstore: ${at.file(name)} `),
+      );
     expect(readFolder(at.path)).toEqual(before);
   });
 });

@@ -13,14 +13,13 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import { resolveConfig } from "../src/config.ts";
 import type { Store } from "../src/domain/store.ts";
 import { scopes } from "../src/domain/token.ts";
-import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
 import { logOf, NEWEST, openChangeLog, type Point } from "../src/store/sqlite/change-log.ts";
 import { runCommand, runForJson } from "./support/command.ts";
-import { rejectionOf } from "./support/expect.ts";
+import { openStoreAt } from "./support/database.ts";
+import { failure, rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { changesIn, type StoredPlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
@@ -42,17 +41,12 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
 });
 
-const open = (path: string, given: Record<string, string> = {}): Promise<Store> => {
-  const { config } = resolveConfig({}, { DATABASE_URL: `sqlite:${path}`, ...given });
-  return openStore(config.databaseUrl, config);
-};
-
 /** A store, a copy of it when it had one plant, and the log of the copy. */
 async function makeScene() {
   const folder = makeTemporaryFolder();
   cleanUps.push(() => folder[Symbol.dispose]());
   const [from, copy] = [`${folder.path}/plants.db`, `${folder.path}/plants-20260101T000000Z.db`];
-  const store = await open(from);
+  const store = await openStoreAt(`sqlite:${from}`);
   cleanUps.push(() => store.close());
   await store.createPlant({ id: 1n, name: "one", tag: undefined });
   await backUpStore({ from, to: copy, signal });
@@ -72,7 +66,7 @@ async function makeScene() {
     restore: async (moment = NEWEST) => {
       const to = `${folder.path}/restored-${++restores}.db`;
       const { replayed } = await restoreStore({ from: copy, to, signal, until: moment });
-      return { to, replayed, ids: readPlants(to).map(({ id }) => id) };
+      return { to, url: `sqlite:${to}`, replayed, ids: readPlants(to).map(({ id }) => id) };
     },
     readChanges: async () => changesIn(await store.readChanges(all)),
   };
@@ -150,9 +144,8 @@ describe("a copy with its change log", () => {
     const after = await read(store);
     expect([before.tokens.length, after.tokens.length]).toEqual([1, 2]);
     const readAt = async (moment: Point) => {
-      const restored = await open((await restore(moment)).to);
-      cleanUps.push(() => restored.close());
-      return read(restored);
+      await using restored = await openStoreAt((await restore(moment)).url);
+      return await read(restored);
     };
     expect([await readAt(atTime(between)), await readAt(NEWEST)]).toEqual([before, after]);
   });
@@ -219,8 +212,7 @@ test("a restored store never gives the number of a change again", async () => {
   await create(2n);
   await create(3n);
   const { newest: seen } = await store.readChanges(all);
-  const restored = await open((await restore()).to);
-  cleanUps.push(() => restored.close());
+  await using restored = await openStoreAt((await restore()).url);
   const readOn = () => rejectionOf(restored.readChanges({ ...all, after: seen }));
   expect(await readOn()).toMatchObject({ reason: "changes_gone" });
   await restored.createPlant({ id: 4n, name: "later", tag: undefined });
@@ -245,7 +237,7 @@ describe("an append asks for a new copy", () => {
     const { store, follow, from } = await makeScene();
     const log = follow();
     await store.close();
-    const silent = await open(from, { PLANTSTORE_CHANGES_DAYS: "0" });
+    const silent = await openStoreAt(`sqlite:${from}`, { changesDays: 0 });
     await silent.createPlant({ id: 7n, name: "unseen", tag: undefined });
     await silent.close();
     expect(log.append()).toBe(false);
@@ -296,9 +288,8 @@ describe("restore from a folder of copies", () => {
       expect([exitCode, stderr]).toEqual([0, ""]);
       expect(stdout).toMatch(new RegExp(`^ {2}Changes {2}${place}$`, "m"));
       expect(stdout).toMatch(new RegExp(`^ {2}Moment {2}\\S+Z, change ${seqs[place]}$`, "m"));
-      expect(readPlants(`${from}-${place}`).map(({ id }) => id)).toEqual(
-        [1n, 2n, 3n].slice(0, place + 1),
-      );
+      const ids = readPlants(`${from}-${place}`).map(({ id }) => id);
+      expect(ids).toEqual([1n, 2n, 3n].slice(0, place + 1));
     }
     expect(await runForJson(["restore", dirname(from)], to(3))).toMatchObject({
       plants: 4,
@@ -307,24 +298,22 @@ describe("restore from a folder of copies", () => {
     });
   });
 
-  test.each([
-    [["--at", "yesterday"], 2, "--at: "],
-    [["--at", "2026-11-15T10:00:00"], 2, "expected a time with its zone"],
-    [["--at", "2026-02-31T10:00:00Z"], 2, "--at: "],
-    [["--at-change", "-1"], 2, "--at-change: "],
-    [["--at-change", "1.5"], 2, "--at-change: "],
-    [["--at", "2026-11-15T10:00:00Z", "--at-change", "1"], 2, "give one of them"],
-    [["--at", "2020-01-01T00:00:00Z"], 1, "is old enough. The oldest was made at 2026-01-01"],
-    [["--at-change", "1"], 1, "is old enough"],
-  ])("refuses %j", async (flags, exitCode, message) => {
+  test("a moment that is none, or older than every copy, is refused", async () => {
     const { copy, from } = await makeScene();
     const to = { DATABASE_URL: `sqlite:${from}.restored` };
-    expect(await runCommand(["restore", ...flags, dirname(copy)], to)).toMatchObject({
-      exitCode,
-      stdout: "",
-      stderr: expect.stringContaining(message),
-    });
-    if (exitCode === 2)
-      expect(await runCommand(["restore", ...flags, copy], to)).toMatchObject({ exitCode: 2 });
+    for (const [flags, exitCode, message] of [
+      ["--at yesterday", 2, "--at: "],
+      ["--at 2026-11-15T10:00:00", 2, "expected a time with its zone"],
+      ["--at 2026-02-31T10:00:00Z", 2, "--at: "],
+      ["--at-change -1", 2, "--at-change: "],
+      ["--at-change 1.5", 2, "--at-change: "],
+      ["--at 2026-11-15T10:00:00Z --at-change 1", 2, "give one of them"],
+      ["--at 2020-01-01T00:00:00Z", 1, "is old enough. The oldest was made at 2026-01-01"],
+      ["--at-change 1", 1, "is old enough"],
+    ] as const)
+      for (const place of exitCode === 2 ? [dirname(copy), copy] : [dirname(copy)]) {
+        const finished = await runCommand(["restore", ...flags.split(" "), place], to);
+        expect([flags, finished]).toEqual([flags, failure(exitCode, message)]);
+      }
   });
 });

@@ -31,10 +31,8 @@ describe("plantstore changes", () => {
   });
 
   test("goes on with --follow until Ctrl-C", async () => {
-    const command = Bun.spawn([launcher, "changes", "--follow"], {
-      env: { ...process.env, ...env },
-    });
-    const reader = command.stdout.getReader();
+    const child = Bun.spawn([launcher, "changes", "--follow"], { env: { ...process.env, ...env } });
+    const reader = child.stdout.getReader();
     let text = "";
     const until = async (part: string): Promise<void> => {
       while (!text.includes(part)) text += new TextDecoder().decode((await reader.read()).value);
@@ -42,8 +40,8 @@ describe("plantstore changes", () => {
     await until("removed");
     await sendPlant(url, { id: 7n, name: "later", tag: "x" });
     await until('"later" ["x"] by');
-    command.kill("SIGINT");
-    expect(await command.exited).toBe(130);
+    child.kill("SIGINT");
+    expect(await child.exited).toBe(130);
   });
 
   test("refuses numbers that are none, are not kept or are in the future", async () => {

@@ -1,17 +1,16 @@
 /** The client between a caller and a service that fail: what is lost, repeated and cancelled. */
 
-import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, test } from "bun:test";
 import { Client, type NewPlant, ServiceError, type Settled } from "../client/client.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { send, startService, TEST_TOKEN } from "./support/service.ts";
+import { send, startShared, TEST_TOKEN } from "./support/service.ts";
 
 const DELAYS_MS = [1, 1, 1, 1, 1];
 const rose = { id: 1n, name: "a" };
 
-const service = await startService();
+const service = await startShared();
 const direct = new Client(service.url, TEST_TOKEN);
 
-afterAll(() => service[Symbol.asyncDispose]());
 beforeEach(() => service.database.run("DELETE FROM plants"));
 
 type Answer = (request: Request, forward: () => Promise<Response>) => Promise<Response> | Response;

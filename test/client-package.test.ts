@@ -9,7 +9,7 @@ import rootPackageJson from "../package.json";
 import { buildClient } from "../scripts/build-client.ts";
 import { readSamples } from "./support/samples.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { startService, TEST_TOKEN } from "./support/service.ts";
+import { startShared, TEST_TOKEN } from "./support/service.ts";
 import { run } from "./support/shipped.ts";
 
 const root = join(import.meta.dir, "..");
@@ -25,8 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => folder[Symbol.dispose]());
 
-const service = await startService();
-afterAll(() => service[Symbol.asyncDispose]());
+const service = await startShared();
 
 /** Resolves to what it prints. */
 function runOnNode(name: string, program: string): Promise<string> {

@@ -13,29 +13,23 @@ import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
-import { openStore } from "../src/store/open.ts";
 import { webhookActions } from "../src/webhooks/manage.ts";
 import { anyPlant } from "./support/arbitrary.ts";
+import { openStoreAt } from "./support/database.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { seed } from "./support/random.ts";
-import { toExact } from "./support/plants.ts";
+import { everything, toExact } from "./support/plants.ts";
 import { runsFactor } from "./support/long.ts";
 
 const { config } = resolveConfig({}, {});
 
 async function openStores() {
-  const folder = makeTemporaryFolder();
-  const open = (name: string) => openStore(`sqlite:${folder.path}/${name}.db`, config);
-  const [from, to] = await Promise.all([open("from"), open("to")]);
-  return {
-    from,
-    to,
-    async [Symbol.asyncDispose]() {
-      await Promise.all([from.close(), to.close()]);
-      folder[Symbol.dispose]();
-    },
-  };
+  const stack = new AsyncDisposableStack();
+  const { path } = stack.use(makeTemporaryFolder());
+  const from = stack.use(await openStoreAt(`sqlite:${path}/from.db`));
+  const to = stack.use(await openStoreAt(`sqlite:${path}/to.db`));
+  return { from, to, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
 /** The same store, but for some of what it does. */
@@ -51,10 +45,8 @@ const but = (store: Store, other: Partial<Store>): Store =>
 const inPagesOf = (store: Store, limit: number): Store =>
   but(store, { listPlants: (query) => store.listPlants({ ...query, limit }) });
 
-async function readAll(store: Store): Promise<readonly Plant[]> {
-  const query = { limit: 1_000, after: undefined, tag: undefined, name: undefined } as const;
-  return toExact((await store.listPlants({ ...query, order: "asc" })).plants);
-}
+const readAll = async (store: Store): Promise<readonly Plant[]> =>
+  toExact((await store.listPlants(everything)).plants);
 
 async function copy(from: Store, to: Store): Promise<Report> {
   const report = createReport();

@@ -16,7 +16,7 @@ import {
 } from "node:fs";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
 import { lackOfShim } from "./support/disk-shim.ts";
-import { expectAlive, expectRefusal } from "./support/expect.ts";
+import { expectAlive, expectRefusal, failure } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { isReplay, makePlants, type StoredPlant } from "./support/plants.ts";
@@ -207,10 +207,8 @@ test.skipIf(!canMount)("a start without room for SQLite's index names the full d
   const path = `${folder.path}/plants.db`;
   makeStore(path, 1);
   fillDisk(`${folder.path}/filler`);
-  expect(await runCommand(["serve"], { DATABASE_URL: `sqlite:${path}` })).toMatchObject({
-    exitCode: 1,
-    stderr: expect.stringContaining("Its disk is full: 0 bytes are free, and SQLite needs 32768"),
-  });
+  const says = "Its disk is full: 0 bytes are free, and SQLite needs 32768";
+  expect(await runCommand(["serve"], settingsFor(path))).toEqual(failure(1, says));
 });
 
 /** To the last block. */

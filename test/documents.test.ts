@@ -8,7 +8,7 @@ import packageJson from "../package.json";
 import { fillTables } from "../scripts/tables.ts";
 import { launcher, runScript } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { startService, TEST_TOKEN } from "./support/service.ts";
+import { startShared, TEST_TOKEN } from "./support/service.ts";
 
 const root = join(import.meta.dir, "..");
 const read = (file: string): Promise<string> => Bun.file(join(root, file)).text();
@@ -117,13 +117,9 @@ const samplesOf = async (document: string): Promise<Sample[]> =>
 
 const tried = ["README.md", "docs/api.md", "docs/operations.md"];
 const samples = (await Promise.all(tried.map(samplesOf))).flat();
-const service = await startService();
+const service = await startShared();
 const folder = makeTemporaryFolder();
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-  folder[Symbol.dispose]();
-});
+afterAll(() => folder[Symbol.dispose]());
 
 describe("the commands run, and print what the document shows:", () => {
   test("there are commands", () => expect(samples.length).toBeGreaterThan(10));

@@ -41,10 +41,8 @@ afterAll(async () => {
 
 test("with a real provider its tokens are accepted with their scopes; a rotated key is fetched for its first token, and the old one refused", async () => {
   await using provider = await startProvider();
-  await using service = await startService({
-    ...provider.settings,
-    ...limits({ jwtCoolDownSeconds: 0 }),
-  });
+  const atOnce = limits({ jwtCoolDownSeconds: 0 });
+  await using service = await startService({ ...provider.settings, ...atOnce });
   const old = await provider.grant("plants:read tokens:manage");
   expect(await (await ask(service, old)).json()).toMatchObject({
     name: "jwt:nightly",
@@ -175,11 +173,7 @@ describe("an issuer that lies", () => {
   const nested = `{"keys":[{"kty":"EC","crv":"P-256","x":${"[".repeat(1e5)}${"]".repeat(1e5)}}]}`;
 
   test.each<[what: string, says: RegExp, lie: Partial<Issuer["documents"]>]>([
-    [
-      "about its name",
-      /another issuer: \\"https:\/\/o/,
-      refer("https://other.example", `${url}/keys`),
-    ],
+    ["about its name", /another issuer: \\"https:\/\/o/, refer("https://o.example", `${url}/keys`)],
     ["with keys by plain http elsewhere", /jwks_uri.*not allowed/, refer(url, "http://192.0.2.1/")],
     ["with null", /names another issuer: null/, { discovery: null }],
     ["with a page", /JSON/, { discovery: new Response("<html>") }],

@@ -128,7 +128,8 @@ function signHmac(secret: string): string {
 const toPem = async (key: typeof issuer.key): Promise<string> =>
   exportSPKI((await importJWK({ ...key.publicJwk, ext: true })) as CryptoKey);
 
-const swapPayload = (token: string): string => token.replace(/\..*\./, `.${payload}.`);
+const signOther = async (): Promise<string> =>
+  (await issuer.sign({ sub: "bob" })).replace(/\..*\./, `.${payload}.`);
 
 const unencoded = { alg: "ES256", kid: "first", b64: false, crit: ["b64"] };
 
@@ -141,11 +142,7 @@ const forged: readonly (readonly [what: string, check: string, make: () => unkno
   ["by an algorithm that is not pinned", "alg", () => assemble({ alg: "RS512" })],
   ["without an algorithm", "format", () => assemble({})],
   ["signed by another key under our kid", "signature", () => withKey("first")],
-  [
-    "with a changed payload",
-    "signature",
-    async () => swapPayload(await issuer.sign({ sub: "bob" })),
-  ],
+  ["with a changed payload", "signature", signOther],
   ["with an empty signature", "signature", () => assemble({ alg: "RS256" }, "")],
   ["with a kid of another kind of key", "kid", () => assemble({ alg: "ES256", kid: "rsa" })],
   ["with an unknown kid", "kid", () => withKey("unknown")],
@@ -153,11 +150,7 @@ const forged: readonly (readonly [what: string, check: string, make: () => unkno
   ["with a kid that is no string", "kid", () => assemble({ alg: "ES256", kid: { $ne: 1 } })],
   ["with its own key in jwk", "kid", () => withKey("mine", { jwk: attacker.key.publicJwk })],
   ["with jku", "signature", () => withKey("first", { jku: `${attacker.url}/keys` })],
-  [
-    "with an unknown critical header",
-    "format",
-    () => assemble({ alg: "RS256", crit: ["x"], x: 1 }),
-  ],
+  ["with an unknown crit", "format", () => assemble({ alg: "RS256", crit: ["x"], x: 1 })],
   ["with a payload that is not encoded", "signature", () => assemble(unencoded)],
   ["with a head that is no JSON", "format", () => `${encode("{")}.${payload}.c2ln`],
   ["of another issuer", "iss", () => issuer.sign({ iss: attacker.url })],

@@ -9,7 +9,7 @@ import { createRoutes, listOperations } from "../src/http/operations.ts";
 import { spawnService } from "./support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { findFreePort } from "./support/postgres-files.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { getText, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { run } from "./support/shipped.ts";
 import { until } from "./support/until.ts";
 
@@ -54,10 +54,9 @@ async function scrape(): Promise<string> {
   const { url } = service.started;
   await sendPlant(url, { id: 1n, name: "Fern", tag: null });
   await fetch(`${url}/readyz`);
-  const headers = { authorization: `Bearer ${TEST_TOKEN}` };
   let text = "";
   await until("a backup is made", async () => {
-    text = await (await fetch(`${url}/metrics`, { headers })).text();
+    text = await getText(service.started, "/metrics");
     return text.includes("\nplantstore_backup_bytes ");
   });
   return text;
@@ -90,9 +89,8 @@ test("the metrics say how many, how long and how full", () => {
 test("every metric that the rules and the dashboard name exists", () => {
   const { panels } = JSON.parse(dashboard);
   const queries = panels.flatMap(({ targets }: Loose) => targets.map(({ expr }: Loose) => expr));
-  const named = new Set(
-    [read(RULES), ...queries].join("\n").match(/\b(?:plantstore|process)_[a-z_]+\b/g),
-  );
+  const expressions = [read(RULES), ...queries].join("\n");
+  const named = new Set(expressions.match(/\b(?:plantstore|process)_[a-z_]+\b/g));
   const known = new Set(
     [...metrics.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name, type]) =>
       type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
@@ -146,10 +144,8 @@ describe("the systemd unit", () => {
     async () => {
       using folder = makeTemporaryFolder();
       // The commands have to exist where it is verified.
-      const here = read(unit).replaceAll(
-        "/usr/local/bin/plantstore",
-        join(root, "bin/plantstore.cjs"),
-      );
+      const launcher = join(root, "bin/plantstore.cjs");
+      const here = read(unit).replaceAll("/usr/local/bin/plantstore", launcher);
       writeFileSync(join(folder.path, "plantstore.service"), here);
       const analyze = (...args: string[]): Promise<string> =>
         run(["systemd-analyze", ...args, "./plantstore.service"], { cwd: folder.path });
@@ -234,11 +230,8 @@ describe("the compose file", () => {
 
   test("gives settings that the service understands, and the database of the other service", () => {
     const resolved = resolveKnown(plantstore.environment);
-    const {
-      POSTGRES_USER: user,
-      POSTGRES_PASSWORD: password,
-      POSTGRES_DB: database,
-    } = postgres.environment;
+    const { environment } = postgres;
+    const { POSTGRES_USER: user, POSTGRES_PASSWORD: password, POSTGRES_DB: database } = environment;
     expect(password).toBe("secret");
     const hosts = [{ name: "postgres", port: 5432 }];
     expect(parseStoreUrl(resolved.databaseUrl)).toMatchObject({

@@ -27,10 +27,7 @@ const RUNS = 1_000 * runsFactor;
 
 /** Neither the schema nor the checks may have a bound of length or size that the other lacks. */
 const longText = fc.constantFrom(256, 65_536, 500_000).map((length) => "x".repeat(length));
-const anyText = fc.oneof(
-  { weight: 20, arbitrary: fc.string() },
-  { weight: 1, arbitrary: longText },
-);
+const anyText = fc.oneof({ weight: 20, arbitrary: fc.string() }, longText);
 const anyId = fc.oneof(fc.integer(), fc.maxSafeInteger(), fc.constantFrom(2 ** 53, -(2 ** 62)));
 
 /** Mostly members that a plant has, mostly with values that it may have. */

@@ -36,9 +36,7 @@ const server = Bun.serve({
   fetch: async (incoming) => {
     if (incoming.method === "GET")
       return new Response(
-        new ReadableStream({
-          start: (controller) => controller.enqueue("id: 1\nevent: created\n\n"),
-        }),
+        new ReadableStream({ start: (sender) => sender.enqueue("id: 1\nevent: created\n\n") }),
       );
     return Response.json({
       url: new URL(incoming.url).search,

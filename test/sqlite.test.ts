@@ -32,7 +32,7 @@ import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
-import { changesIn } from "./support/plants.ts";
+import { changesIn, everything } from "./support/plants.ts";
 import { alter, makeStore, readFolder, readMainFile, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
@@ -106,12 +106,11 @@ describe("opening a store", () => {
 });
 
 describe("a plant that a crashed predecessor left in the log", () => {
-  const query = { after: undefined, limit: 10, tag: undefined, order: "asc" } as const;
   const reads: Record<string, (store: Store) => Promise<unknown>> = {
     findPlant: (store) => store.findPlant(1n),
-    listPlants: (store) => store.listPlants({ ...query, name: undefined }),
-    "listPlants by tag": (store) => store.listPlants({ ...query, name: undefined, tag: "t" }),
-    "listPlants by name": (store) => store.listPlants({ ...query, name: "a" }),
+    listPlants: (store) => store.listPlants(everything),
+    "listPlants by tag": (store) => store.listPlants({ ...everything, tag: "t" }),
+    "listPlants by name": (store) => store.listPlants({ ...everything, name: "a" }),
     listTags: (store) => store.listTags({ prefix: "", after: undefined, limit: 10 }),
     countPlants: (store) => store.countPlants(),
   };

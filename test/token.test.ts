@@ -6,6 +6,7 @@ import { mintToken, toRecord } from "../src/auth/token.ts";
 import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runScript, spawnService } from "./support/command.ts";
+import { failure } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
 import { grantToken, sendPlant, startService, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
@@ -28,11 +29,8 @@ test("token create, list and revoke work on the store while the service runs; li
 
   const listed = await list();
   expect(listed.map((row) => row["name"])).toEqual(["first", "till"]);
-  expect(listed[1]).toMatchObject({
-    prefix: token.slice(0, 10),
-    scopes: ["plants:write"],
-    revoked: null,
-  });
+  const scopes = ["plants:write"];
+  expect(listed[1]).toMatchObject({ prefix: token.slice(0, 10), scopes, revoked: null });
   expect(JSON.stringify(listed)).not.toContain(token);
 
   const revoked = await at.run("token", "revoke", token.slice(0, 10));
@@ -58,20 +56,17 @@ test("token create, list and revoke work through a service, on a machine without
   expect(made).toMatchObject({ exitCode: 0, stderr: "" });
   const token = made.stdout.trim();
   expect((await sendPlant(service.url, plant, token)).status).toBe(200);
-  expect(await manage("create", "--name", "till")).toMatchObject({
-    exitCode: 1,
-    stderr: expect.stringContaining('A token named "till" is in use'),
-  });
+  const taken = failure(1, 'A token named "till" is in use');
+  expect(await manage("create", "--name", "till")).toEqual(taken);
   expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
   expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
   expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
     { name: "till", revoked: expect.any(String) },
   ]);
   const asTill = { PLANTSTORE_TOKEN: await grantToken(service, plantScopes) };
-  expect(await runCommand(["token", "list", "--url", service.url], asTill)).toMatchObject({
-    exitCode: 1,
-    stderr: expect.stringContaining("lacks the scope tokens:manage"),
-  });
+  expect(await runCommand(["token", "list", "--url", service.url], asTill)).toEqual(
+    failure(1, "lacks the scope tokens:manage"),
+  );
 });
 
 test("token: what is wrong is refused and changes nothing", async () => {
@@ -88,7 +83,7 @@ test("token: what is wrong is refused and changes nothing", async () => {
   ] as const)
     expect([args, await at.run("token", ...args.split(" "))]).toEqual([
       args,
-      { exitCode, stdout: "", stderr: expect.stringContaining(says) },
+      failure(exitCode, says),
     ]);
   const { stdout } = await at.run("token", "list", "--json");
   expect(JSON.parse(stdout)).toMatchObject([{ name: "till", revoked: null }]);

@@ -18,7 +18,7 @@ import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { makeWebhook, type Received, startReceiver, verify } from "./support/receiver.ts";
 import { findFreePort } from "./support/postgres-files.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { getText, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const settings = { PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
@@ -85,8 +85,7 @@ describe.each([
     // Those of a webhook are read again every second.
     let metrics = "";
     await until("its metrics have the pause", async () => {
-      const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-      metrics = await (await fetch(`${url}/metrics`, { headers })).text();
+      metrics = await getText(service.started, "/metrics");
       return metrics.includes('plantstore_webhook_paused{webhook="shop"} 1\n');
     });
     expect(metrics).toMatch(/^plantstore_webhook_attempts_total.*"shop",result="failed"\} 2$/m);
@@ -113,12 +112,8 @@ test("another service fails: no command takes its answer for that of a plant sto
   using elsewhere = Bun.serve({ port: 0, fetch: () => Response.json({ ok: true }) });
   const { origin } = elsewhere.url;
   const stderr = `plantstore: ${origin} does not answer as a plant store does.\n`;
-  const webhook = ["list", "add https://shop.example", "pause shop", "remove shop"];
-  const commands = [
-    ...webhook.map((one) => `webhook ${one}`),
-    "token list",
-    "token create --name a",
-  ];
+  const verbs = ["list", "add https://shop.example", "pause shop", "remove shop"];
+  const commands = [...verbs.map((one) => `webhook ${one}`), "token list", "token create --name a"];
   for (const command of commands) {
     const finished = await runCommand([...command.split(" "), "--url", origin], settings);
     expect([command, finished]).toEqual([command, { exitCode: 1, stdout: "", stderr }]);

@@ -8,6 +8,7 @@ import type { Plant } from "../src/domain/plant.ts";
 import { readPlants } from "../src/format/plants.ts";
 import { openWorkbook, UNPACKED_BYTES_MAX } from "../src/format/workbook.ts";
 import { malformed, measureCpuMs, rejectionOf } from "./support/expect.ts";
+import { describePlant } from "./support/plants.ts";
 import { type BookParts, makeWorkbook, rowsOf } from "./support/workbook.ts";
 
 /** As in `2: 1 "name" "tag"`; of a refusal, its line and its message. */
@@ -21,14 +22,9 @@ async function readBook(
   const options = { recordBytesMax: 1_000_000, blockLengthMax: 100, encoding: "utf-8" } as const;
   const found: string[] = [];
   for await (const records of readPlants(readRows(sheet), format, options))
-    for (const { line, plant } of records) found.push(`${line}: ${describePlant(plant)}`);
+    for (const { line, plant } of records)
+      found.push(`${line}: ${plant instanceof Refusal ? plant.message : describePlant(plant)}`);
   return found;
-}
-
-function describePlant(plant: Plant | Refusal): string {
-  if (plant instanceof Refusal) return plant.message;
-  const texts = [plant.name, plant.tag].filter((text) => text !== undefined);
-  return `${plant.id} ${texts.map((text) => JSON.stringify(text)).join(" ")}`;
 }
 
 /** A workbook of one sheet, with the XML of its rows. */
@@ -166,11 +162,7 @@ describe("a file that is no workbook, or too much of one", () => {
     ["another archive", zipSync({ mimetype: strToU8("application/vnd.oasis") }), damaged],
     ["one that is cut off", book.subarray(0, book.length - 40), damaged],
     ["one with a damaged part", book.slice().fill(0xff, 500, 620), damaged],
-    [
-      "an old or a protected one",
-      Uint8Array.of(0xd0, 0xcf, 0x11, 0xe0, 0),
-      "(.xls), or has a password",
-    ],
+    ["an old or protected one", Uint8Array.of(0xd0, 0xcf, 0x11, 0xe0), "(.xls), or has a password"],
   ])("%s is refused", async (_what, bytes, says) => {
     expect(await malformed(readBook(bytes))).toContain(says);
   });

@@ -2,29 +2,22 @@
 
 import { SQL } from "bun";
 import { expect, test } from "bun:test";
-import { resolveConfig } from "../../src/config.ts";
 import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { openStore } from "../../src/store/open.ts";
 import { numberBlocks, readChanges } from "../../src/store/postgres/changes.ts";
-import type { Connection } from "../../src/store/postgres/connection.ts";
-import { onServer } from "../../src/store/postgres/pool.ts";
-import { parsePostgresUrl } from "../../src/domain/store-url.ts";
-import { changesIn } from "../support/plants.ts";
+import { onWatched, openStoreAt } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { changesIn } from "../support/plants.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
-
-const { config } = resolveConfig({}, {});
 
 async function makeScene() {
   const stack = new AsyncDisposableStack();
   const { url } = stack.use(await createTestDatabase());
   return {
     url,
-    open: async (): Promise<Store> =>
-      stack.adopt(await openStore(url, config), (store) => store.close()),
+    open: async (): Promise<Store> => stack.use(await openStoreAt(url)),
     /** A session of its own, which may hold a transaction open. */
     connect: (): SQL => stack.use(new SQL(url, { max: 1 })),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
@@ -41,16 +34,14 @@ const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
 /** What the service's own statement does, in a transaction that goes on. */
 const insert = (id: number): string => `INSERT INTO plants (id, name) VALUES (${id}, 'late')`;
-const journal = (
-  id: number,
-): string => `INSERT INTO plantstore_changes (length, lsn, at_us, entries)
+const entry = (id: number): string => `INSERT INTO plantstore_changes (length, lsn, at_us, entries)
   VALUES (1, ${LSN}, 0, '["c",null,${id},"late",null]')`;
 
 test("a change that commits late is numbered late, and holds up no other", async () => {
   await using scene = await makeScene();
   const [store, other] = [await scene.open(), await scene.open()];
   const late = scene.connect();
-  await late.unsafe(`BEGIN; ${insert(1)}; ${journal(1)}`);
+  await late.unsafe(`BEGIN; ${insert(1)}; ${entry(1)}`);
   await create(store, 2n);
   await create(other, 3n);
   const before = await store.readChanges(all);
@@ -69,7 +60,7 @@ test("a change comes after what it depends on, even if its transaction began bef
   // A batch of several plants that has begun, while another instance removes one of them.
   await early.unsafe(`BEGIN; ${insert(1)}`);
   await store.removePlant(5n, {});
-  await early.unsafe(`${insert(5)}; ${journal(5)}; COMMIT`);
+  await early.unsafe(`${insert(5)}; ${entry(5)}; COMMIT`);
   // Without a filter: a page with one may end early.
   const changes = changesIn(await store.readChanges(all)).filter(({ id }) => id === 5n);
   expect(changes.map(({ type }) => type)).toEqual(["created", "removed", "created"]);
@@ -107,7 +98,7 @@ test("a database from another server goes on: its newest blocks are shown, and n
   await create(dumped, 1n);
   const [first] = (await dumped.readChanges(all)).changes;
   // Not numbered before the dump, and with a place in the other server's log.
-  const foreign = journal(5).replace(LSN, String(2n ** 60n));
+  const foreign = entry(5).replace(LSN, String(2n ** 60n));
   await scene.connect().unsafe(foreign);
   const store = await scene.open();
   await create(store, 2n);
@@ -117,22 +108,14 @@ test("a database from another server goes on: its newest blocks are shown, and n
 });
 
 /** Every row that is read, and what is done before it is handed on. */
-async function readWatched(
+const readWatched = (
   query: ChangeQuery,
   url: string,
-  onRows: (rows: readonly object[], connection: Connection) => unknown,
-): Promise<ChangePage> {
-  return onServer(parsePostgresUrl(url), config, async (connection) => {
-    const newest = await numberBlocks(connection);
-    const watched = Object.create(connection) as Connection;
-    watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
-      const rows = await connection.query<Row>(...asked);
-      await onRows(rows as readonly object[], connection);
-      return rows;
-    };
-    return readChanges(watched, query, newest);
-  });
-}
+  onRows: (rows: readonly object[]) => unknown,
+): Promise<ChangePage> =>
+  onWatched(url, onRows, async (watched, connection) =>
+    readChanges(watched, query, await numberBlocks(connection)),
+  );
 
 test("whether the journal goes on is asked without reading changes", async () => {
   await using scene = await makeScene();

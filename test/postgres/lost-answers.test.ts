@@ -98,10 +98,8 @@ describe("POST /plants", () => {
     const queued = plants.map(createSlow);
     // A write about the same plant as the lost one waits for its end.
     const same = createSlow(fern(1_000n));
-    await until(
-      "all writes are queued",
-      () => slow.service.store.writesWaiting === plants.length + 2,
-    );
+    const { store } = slow.service;
+    await until("all writes are queued", () => store.writesWaiting === plants.length + 2);
     const order: string[] = [];
     void lost.then(() => order.push("lost"));
     void same.then(() => order.push("same"));

@@ -1,20 +1,14 @@
 /** Pages of plants on PostgreSQL: their ends, and what they leave to others. */
 
 import { expect, spyOn, test } from "bun:test";
-import { resolveConfig } from "../../src/config.ts";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import type { Connection } from "../../src/store/postgres/connection.ts";
-import { onServer } from "../../src/store/postgres/pool.ts";
 import { listPlants } from "../../src/store/postgres/read.ts";
-import { parsePostgresUrl } from "../../src/domain/store-url.ts";
-import { openTestDatabase, openTestStore } from "../support/database.ts";
+import { onWatched, openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { everything } from "../support/plants.ts";
 import { until } from "../support/until.ts";
-
-const { config } = resolveConfig({}, {});
 
 const makePlants = (length: number, name: string): Plant[] =>
   Array.from({ length }, (_, id) => ({ id: BigInt(id), name, tag: id < 100 ? "few" : undefined }));
@@ -104,15 +98,10 @@ test("a page whose first plant is removed while it is read does not begin again"
   const long = (id: bigint): Plant => ({ id, name: "a".repeat(900_000), tag: undefined });
   await store.createPlants([1n, 2n, 3n, 4n, 5n, 6n].map(long));
   const query = { ...everything, after: 1n, limit: 2 };
-  const { plants } = await onServer(parsePostgresUrl(database.url), config, (connection) => {
-    const watched = Object.create(connection) as Connection;
-    watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
-      const rows = await connection.query<Row>(...asked);
-      await database.run("DELETE FROM plants WHERE id = 2");
-      return rows;
-    };
-    return listPlants(watched, query, 1);
-  });
+  const removeFirst = (): Promise<void> => database.run("DELETE FROM plants WHERE id = 2");
+  const { plants } = await onWatched(database.url, removeFirst, (watched) =>
+    listPlants(watched, query, 1),
+  );
   expect(plants.map(({ id }) => id)).toEqual([3n, 4n]);
 });
 

@@ -1,17 +1,11 @@
 /** A password opens the database, and is never seen again: in no output, no refusal and no log. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { resolveConfig } from "../../src/config.ts";
-import { StoreOpenError } from "../../src/domain/errors.ts";
-import { openStore } from "../../src/store/open.ts";
 import { runCommand, spawnService } from "../support/command.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { openErrorOf } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-
-/** What waiting cannot mend is not waited for: otherwise the test would run into its time-out. */
-const config = { ...resolveConfig({}, {}).config, queueSecondsMax: 3_600 };
 
 /** With everything in it that has a meaning in a URL or in SQL. */
 const PASSWORD = "Qx7:/?#@%&' geheim";
@@ -53,10 +47,8 @@ test("PGPASSWORD is used if the URL has no password, and only then", async () =>
 test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
   "the wrong password %j is reported at once, and not repeated",
   async (password) => {
-    const error = await rejectionOf(openStore(urlOf(password), config));
-    expect(error).toBeInstanceOf(StoreOpenError);
-    const { message } = error as StoreOpenError;
-    expect(message).toBe(
+    const error = await openErrorOf(urlOf(password));
+    expect(error.message).toBe(
       `postgres://keeper@127.0.0.1:${server.port}/plants cannot be opened: password authentication failed for user "keeper".`,
     );
     expectNoPassword(Bun.inspect(error));

@@ -2,8 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type AddressInfo, connect, createServer } from "node:net";
-import { resolveConfig } from "../../src/config.ts";
-import { openStore } from "../../src/store/open.ts";
+import { openStoreAt } from "../support/database.ts";
 import { HOSTNAME } from "../support/postgres-files.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
@@ -65,7 +64,7 @@ for (const [kind, parameter, isPrepared] of [
   test(`statements on a ${kind}${parameter.replace("&", ", with ")} are ${isPrepared ? "" : "not "}prepared`, async () => {
     manner = kind;
     names.clear();
-    const store = await openStore(url + parameter, resolveConfig({}, {}).config);
+    const store = await openStoreAt(url + parameter);
     const plants = [++id, ++id].map((each) => ({ id: each, name: "Fern", tag: undefined }));
     await Promise.all(plants.map((plant) => store.createPlant(plant)));
     for (const plant of plants) expect(await store.findPlant(plant.id)).toEqual(plant);

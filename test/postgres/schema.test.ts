@@ -2,26 +2,19 @@
 
 import { describe, expect, test } from "bun:test";
 import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
-import { resolveConfig } from "../../src/config.ts";
-import { StoreOpenError } from "../../src/domain/errors.ts";
-import { openStore } from "../../src/store/open.ts";
 import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { openStoreAt } from "../support/database.ts";
+import { failure, openErrorOf } from "../support/expect.ts";
 import { FURTHER_STEP } from "../support/limits.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
-const { config } = resolveConfig({}, {});
-
 async function openAndClose(url: string): Promise<void> {
-  await (await openStore(url, config)).close();
+  await (await openStoreAt(url)).close();
 }
 
 async function expectNotOpened(url: string, says: string): Promise<void> {
-  // Nothing of it is waited for: otherwise the test would run into its time-out.
-  const error = await rejectionOf(openStore(url, { ...config, queueSecondsMax: 3_600 }));
-  expect(error).toBeInstanceOf(StoreOpenError);
-  expect((error as Error).message).toContain(says);
+  expect((await openErrorOf(url)).message).toContain(says);
 }
 
 const tables = `SELECT table_name AS name FROM information_schema.tables
@@ -95,12 +88,10 @@ describe("the schema", () => {
     await database.run(`${grant} plants, plantstore_changes, plantstore_marks TO ${clerk}`);
     await database.run(`GRANT SELECT ON plantstore_version TO ${clerk}`);
     const served = await runCommand(["serve"], { DATABASE_URL: url, PORT: "0" });
-    expect(served).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(served.stderr).toContain("plantstore_tokens");
+    expect(served).toEqual(failure(1, "plantstore_tokens"));
 
     await database.run(`${grant} plantstore_tokens TO ${clerk}`);
-    await using opened = new AsyncDisposableStack();
-    const store = opened.adopt(await openStore(url, config), (one) => one.close());
+    await using store = await openStoreAt(url);
     expect(await store.createPlant({ id: 1n, name: "Fern" })).toBe("created");
     await store.replacePlant({ id: 1n, name: "other" }, {});
     await store.removePlant(1n, {});
@@ -128,7 +119,7 @@ describe("a server is refused", () => {
 
 test("tokens, however many, are stored by one statement and touched by one: a health check waits for it", async () => {
   await using database = await createTestDatabase();
-  const store = await openStore(database.url, config);
+  await using store = await openStoreAt(database.url);
   const writesOf = (): Promise<{ rows: number; writes: number }[]> =>
     database.run(`SELECT count(*)::int AS rows, count(DISTINCT xmin::text)::int AS writes
       FROM plantstore_tokens WHERE last_used_at_ms IS NOT NULL`);
@@ -143,5 +134,4 @@ test("tokens, however many, are stored by one statement and touched by one: a he
   expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
   const used = (await readTokens(store)).map(({ lastUsedAtMs }) => lastUsedAtMs);
   expect(used).toEqual(tokens.map(() => 2));
-  await store.close();
 });

@@ -28,9 +28,8 @@ const startOnBoth = (settings: Readonly<Record<string, string>> = {}): Promise<S
     PLANTSTORE_TOKEN: TEST_TOKEN,
     ...settings,
   });
-const impatient = opened.use(
-  await startOnBoth(limits({ statementSecondsMax: 1, queueSecondsMax: 2 })),
-);
+const short = limits({ statementSecondsMax: 1, queueSecondsMax: 2 });
+const impatient = opened.use(await startOnBoth(short));
 
 /** Calls succeed before what happens and after it, and no caller notices it. */
 async function expectUnnoticed(url: string, happens: () => Promise<void>): Promise<void> {
@@ -71,11 +70,8 @@ describe("while the synchronous standby hangs", () => {
   test("callers of the client wait, and notice nothing", async () => {
     await expectUnnoticed(url, async () => {
       await pair.standby.pause();
-      await expectRefusal(
-        await sendPlant(url, { ...fern, id: -2n }),
-        "store_unavailable",
-        "store_busy",
-      );
+      const refused = await sendPlant(url, { ...fern, id: -2n });
+      await expectRefusal(refused, "store_unavailable", "store_busy");
       pair.standby.resume();
     });
     expect(await pair.primary.run("SELECT id FROM plants WHERE id >= 0")).toEqual([]);

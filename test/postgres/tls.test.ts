@@ -4,10 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFileSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { resolveConfig } from "../../src/config.ts";
-import { StoreOpenError } from "../../src/domain/errors.ts";
-import { openStore } from "../../src/store/open.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { openStoreAt } from "../support/database.ts";
+import { openErrorOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { type PostgresServer, sharedPostgres, startPostgres } from "../support/postgres-server.ts";
 
@@ -29,9 +27,6 @@ function certify(name: string, by = "", extension = ""): void {
   const { exitCode, stderr } = Bun.spawnSync(command.split(" "), { cwd: folder });
   if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
 }
-
-/** What waiting cannot mend is not waited for: otherwise the test would run into its time-out. */
-const config = { ...resolveConfig({}, {}).config, queueSecondsMax: 3_600 };
 
 /** Of this machine, for others; there is none where there is no network. */
 const address = Object.values(networkInterfaces())
@@ -89,8 +84,7 @@ function urlOf(
 
 /** Opens a store there and writes. Whether by TLS, the server has to know. */
 async function isEncrypted(url: string, on = server): Promise<boolean> {
-  await using stack = new AsyncDisposableStack();
-  const store = stack.adopt(await openStore(url, config), (one) => one.close());
+  await using store = await openStoreAt(url);
   await store.probe();
   const rows = await on.run<{ ssl: boolean }>(
     "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'",
@@ -104,9 +98,7 @@ async function refusalOf(
   url: string,
   form = /^postgres:\/\/[^ ]+ cannot be opened: .+\.$/,
 ): Promise<string> {
-  const error = await rejectionOf(openStore(url, config));
-  expect(error).toBeInstanceOf(StoreOpenError);
-  const { message } = error as StoreOpenError;
+  const { message } = await openErrorOf(url);
   expect(message).toMatch(form);
   return message;
 }

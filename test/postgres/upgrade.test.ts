@@ -3,15 +3,12 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { resolveConfig } from "../../src/config.ts";
 import type { SchemaChange } from "../../src/domain/store.ts";
-import { openStore } from "../../src/store/open.ts";
 import { listStatements, steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
+import { openStoreAt } from "../support/database.ts";
 import { everything } from "../support/plants.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
-
-const { config } = resolveConfig({}, {});
 
 const frozen = join(import.meta.dir, "../frozen");
 const versions = steps.map((_, index) => index + 1);
@@ -39,9 +36,8 @@ describe.each(versions)("a database of schema %d", (version) => {
     await using database = await createTestDatabase();
     await database.run(readStatements(version) + STORED);
     const changes: SchemaChange[] = [];
-    await using opened = new AsyncDisposableStack();
-    const opening = openStore(database.url, config, (change) => changes.push(change));
-    const store = opened.adopt(await opening, (one) => one.close());
+    const onMigrate = (change: SchemaChange): unknown => changes.push(change);
+    await using store = await openStoreAt(database.url, { onMigrate });
     expect(changes.map(({ from, to }) => [from, to])).toEqual(
       version === steps.length ? [] : [[version, steps.length]],
     );

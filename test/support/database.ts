@@ -4,8 +4,11 @@ import { SQL } from "bun";
 import { Database } from "bun:sqlite";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
-import type { Store } from "../../src/domain/store.ts";
+import type { OnMigrate, Store } from "../../src/domain/store.ts";
+import { parsePostgresUrl } from "../../src/domain/store-url.ts";
 import { openStore } from "../../src/store/open.ts";
+import type { Connection } from "../../src/store/postgres/connection.ts";
+import { onServer } from "../../src/store/postgres/pool.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
@@ -161,6 +164,31 @@ async function lockTables(url: string): Promise<HeldWrites> {
 }
 
 export type TestStore = Store & AsyncDisposable & { readonly database: TestDatabase };
+
+/** By a URL, with default settings but for these. Closed with the test. */
+export async function openStoreAt(
+  url: string,
+  { onMigrate, ...limits }: Partial<Config> & { readonly onMigrate?: OnMigrate } = {},
+): Promise<Store & AsyncDisposable> {
+  const store = await openStore(url, { ...resolveConfig({}, {}).config, ...limits }, onMigrate);
+  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
+}
+
+/** On a connection whose rows are shown to the test before they are handed on; and on the connection itself. */
+export const onWatched = <Result>(
+  url: string,
+  onRows: (rows: readonly object[]) => unknown,
+  use: (watched: Connection, connection: Connection) => Promise<Result>,
+): Promise<Result> =>
+  onServer(parsePostgresUrl(url), resolveConfig({}, {}).config, (connection) => {
+    const watched = Object.create(connection) as Connection;
+    watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
+      const rows = await connection.query<Row>(...asked);
+      await onRows(rows as readonly object[]);
+      return rows;
+    };
+    return use(watched, connection);
+  });
 
 /** A store in that database, or in one of its own. Gone with the test. */
 export async function openTestStore(

@@ -1,10 +1,11 @@
 /** Checks that the test runner lacks. */
 
 import { expect } from "bun:test";
-import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
+import { catalogue, type ErrorName, Refusal, StoreOpenError } from "../../src/domain/errors.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import { describeApi } from "../../src/http/operations.ts";
+import { openStore } from "../../src/store/open.ts";
 import { askedOf } from "./service.ts";
 import { readRefusal } from "./plants.ts";
 
@@ -51,6 +52,21 @@ export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
   }
   throw new Error("the promise was expected to reject, and resolved");
 }
+
+/** Why a store is not opened. What waiting cannot mend is not waited for: otherwise the test would time out. */
+export async function openErrorOf(url: string): Promise<StoreOpenError> {
+  const { config } = resolveConfig({}, {});
+  const error = await rejectionOf(openStore(url, { ...config, queueSecondsMax: 3_600 }));
+  expect(error).toBeInstanceOf(StoreOpenError);
+  return error as StoreOpenError;
+}
+
+/** A command that prints nothing but why it fails. */
+export const failure = (exitCode: number, says: string | RegExp) => ({
+  exitCode,
+  stdout: "",
+  stderr: says instanceof RegExp ? expect.stringMatching(says) : expect.stringContaining(says),
+});
 
 /** The name of the Refusal that it throws; undefined if it throws none. */
 export function reasonOf(run: () => unknown): ErrorName | undefined {

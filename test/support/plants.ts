@@ -37,6 +37,10 @@ export function toBody({ id, name, tag }: StoredPlant): string {
   return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
 }
 
+/** As in `1 "name" "tag"`. */
+export const describePlant = ({ id, name, tag }: Plant): string =>
+  [id, JSON.stringify(name), tag === undefined ? [] : JSON.stringify(tag)].flat().join(" ");
+
 export const isReplay = (response: Response): boolean =>
   response.headers.get("idempotent-replayed") === "true";
 

@@ -120,7 +120,7 @@ export async function send(
 export const bearer = (token = TEST_TOKEN) => ({ authorization: `Bearer ${token}` });
 
 /** The body of a 200. */
-export async function getText(service: TestService, path: string): Promise<string> {
+export async function getText(service: Pick<TestService, "url">, path: string): Promise<string> {
   const response = await send(service, "GET", path);
   if (response.status !== 200) throw new Error(`${path} answers ${response.status}`);
   return response.text();
