@@ -1,15 +1,14 @@
 /** The API reference, in a real browser and against the very service that it describes. */
 
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { Locator, Page } from "playwright-core";
 import { settings } from "../../src/config.ts";
 import { describeInBrowser, looks, openPage, phone, type TestPage } from "../support/browser.ts";
-import { startService, TEST_TOKEN } from "../support/service.ts";
+import { startService, startShared, TEST_TOKEN } from "../support/service.ts";
 import type { User } from "../support/steps.ts";
 import { until } from "../support/until.ts";
 
-const service = await startService();
-afterAll(() => service[Symbol.asyncDispose]());
+const service = await startShared();
 
 interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, { operationId?: string }>>>>;

@@ -10,6 +10,7 @@ import { startService, startShared, TEST_TOKEN } from "../support/service.ts";
 const service = await startShared(limits({ bodyBytesMax: 4096 }));
 
 const stored = (id: bigint, name = "a", tag: string | null = null) => ({ id, name, tag });
+const ANY_CASE = { "content-type": 'Application/JSON; Charset="UTF-8"; profile=x;' };
 const ODD = '🌵 "quoted" \\ \u0001 \u2028 é';
 
 /** test/plant.test.ts and test/json.test.ts have more bodies, and contract/property.test.ts makes them up. */
@@ -23,12 +24,7 @@ test.each<[what: string, body: string, stores: StoredPlant, headers?: Record<str
   ["1e2, an integer by JSON Schema", '{"id":1e2,"name":"a"}', stored(100n)],
   ["unknown members, and echoes none", '{"id":12,"name":"a","x":{"tag":"no"}}', stored(12n)],
   ["any text", JSON.stringify({ id: 14, name: ODD, tag: "\uFEFFé" }), stored(14n, ODD, "\uFEFFé")],
-  [
-    "a media type in any case, with parameters",
-    '{"id":18,"name":"a"}',
-    stored(18n),
-    { "content-type": 'Application/JSON; Charset="UTF-8"; profile=x;' },
-  ],
+  ["a media type in any case, with parameters", '{"id":18,"name":"a"}', stored(18n), ANY_CASE],
   ["no encoding", '{"id":19,"name":"a"}', stored(19n), { "content-encoding": "Identity" }],
   ["any scheme", '{"id":20,"name":"a"}', stored(20n), { authorization: `bEARER ${TEST_TOKEN}` }],
 ])("POST /plants accepts %s", async (_what, body, stores, headers = {}) => {
@@ -46,7 +42,8 @@ const expected =
   "id: expected an integer from -9223372036854775808 to 9223372036854775807, got 1.5; " +
   "name: expected a string, got an array; tag: expected a string, got an object";
 
-test.each<[string | Uint8Array, ErrorName, says: string, headers?: Record<string, string>]>([
+type Refused = [string | Uint8Array, ErrorName, says: string, headers?: Record<string, string>];
+test.each<Refused>([
   ['{"id":1.5,"name":[1],"tag":{}}', "invalid_plant", expected],
   ['{"id":1,"name":"a"', "invalid_json", "not valid JSON"],
   ["[".repeat(4_000), "invalid_json", ""],
@@ -54,12 +51,10 @@ test.each<[string | Uint8Array, ErrorName, says: string, headers?: Record<string
   [Buffer.from('{"id":1,"name":"\xed\xa0\x80"}', "latin1"), "invalid_utf8", ""],
   [JSON.stringify({ id: 1, name: "a".repeat(5_000) }), "body_too_large", "4096 bytes"],
   [good, "unsupported_encoding", "", { "content-encoding": "gzip" }],
-  ...types.map((type): [string, ErrorName, string, Record<string, string>] => [
-    good,
-    "unsupported_media_type",
-    "",
-    { "content-type": type.replace(/^json/, "application/json") },
-  ]),
+  ...types.map((type): Refused => {
+    const headers = { "content-type": type.replace(/^json/, "application/json") };
+    return [good, "unsupported_media_type", "", headers];
+  }),
 ])(
   "POST /plants refuses, and stores nothing for %.40j: %s",
   async (body, reason, says, headers = {}) => {

@@ -2,7 +2,7 @@
 
 import { beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
+import type { PlantQuery } from "../../src/domain/page.ts";
 import type { ListedPlant } from "../../src/domain/plant.ts";
 import { takePage, toExact } from "../support/plants.ts";
 import { expectError } from "../support/expect.ts";
@@ -153,20 +153,6 @@ describe("words", () => {
     expect(await csv.text()).toBe('id,name,tag\r\n240,"Große EICHE","ten"\r\n');
   });
 
-  /** On a busy machine a page may end early. */
-  const readAll = async (
-    read: (after: bigint | undefined) => PlantPage | Promise<PlantPage>,
-  ): Promise<ListedPlant[]> => {
-    const found: ListedPlant[] = [];
-    let after: bigint | undefined;
-    do {
-      const page = await read(after);
-      found.push(...page.plants);
-      after = page.next;
-    } while (after !== undefined);
-    return found;
-  };
-
   test("are found wherever our own comparison finds them, by the database too", async () => {
     const letters = fc.constantFrom(...Array.from("aAäßsS%_\\ж "), "a\u0308");
     const text = fc.array(letters, { maxLength: 5 }).map((all) => all.join(""));
@@ -182,11 +168,14 @@ describe("words", () => {
     for (const filter of fc.sample(filters, 60)) {
       const query: PlantQuery = { ...filter, after: undefined, limit: 1_000, tag: undefined };
       const rows = filter.order === "asc" ? plants : plants.toReversed();
-      const found = await readAll((after) => small.store.listPlants({ ...query, after }));
-      const expected = await readAll((after) => {
-        const left = rows.slice(rows.findIndex(({ id }) => id === after) + 1);
-        return takePage(left, { ...query, after }, 1_000);
-      });
+      const found: ListedPlant[] = [];
+      // On a busy machine a page may end early.
+      for (let after: bigint | undefined, isOver = false; !isOver; isOver = after === undefined) {
+        const page = await small.store.listPlants({ ...query, after });
+        found.push(...page.plants);
+        after = page.next;
+      }
+      const { plants: expected } = takePage(rows, query, 1_000, Infinity);
       expect([filter, toExact(found)]).toEqual([filter, toExact(expected)]);
     }
   });
@@ -208,13 +197,6 @@ describe("a count", () => {
     const other = service.store.countPlants({ name: "plant" }, 0);
     expect(await one).toEqual({ count: 100, exact: false });
     expect(await other).toBe(await one);
-  });
-
-  test.each([
-    ["?limit=5", '"limit": unknown; known are tag, name, q'],
-    ["?q=a&q=b", "q: given more than once"],
-  ])("refuses %s, and names it", async (query, says) => {
-    await expectError(await send(service, "GET", `/plants/count${query}`), "invalid_query", says);
   });
 });
 
@@ -238,7 +220,7 @@ describe("long names", () => {
 });
 
 describe("a parameter", () => {
-  test.each([
+  test.each<[query: string, says: string[]]>([
     ["?limit=0", ['limit: expected an integer from 1 to 1000, got "0"']],
     ...["=1001", "=", "", "=-1", "=1.5", "=1e2", "=ten", `=${"9".repeat(20)}`].map(
       (wrong): [string, string[]] => [`?limit${wrong}`, ["limit: "]],
@@ -248,6 +230,8 @@ describe("a parameter", () => {
       `?after=${wrong}`,
       ["after: "],
     ]),
+    ["/count?limit=5", ['"limit": unknown; known are tag, name, q']],
+    ["/count?q=a&q=b", ["q: given more than once"]],
     ["?order=up", ['order: expected asc or desc, got "up"']],
     ["?tag=%FF&name=%00", ["tag: expected UTF-8", "name: expected UTF-8 without U+0000"]],
     ["?tag=%&name=%ED%A0%80", ["tag: expected UTF-8", "name: expected UTF-8"]],

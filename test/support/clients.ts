@@ -5,7 +5,7 @@ import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
 import { type Answer, idOf, Ledger, type Operation } from "./model.ts";
 import { isReplay, readRefusal, type StoredPlant, toBody } from "./plants.ts";
 import type { Random } from "./random.ts";
-import { TEST_TOKEN } from "./service.ts";
+import { send, type Sent } from "./service.ts";
 
 export interface Surroundings {
   /** Where the next request goes. */
@@ -119,14 +119,14 @@ export class Clients extends Crew {
 
   /** Undefined if no whole answer came, or a refusal for now: it may have happened, unless it was "refused". */
   async ask<Result>(
-    send: (url: string, signal: AbortSignal) => Promise<Result | Response>,
+    request: (url: string, signal: AbortSignal) => Promise<Result | Response>,
     what: string,
   ): Promise<Result | "refused" | undefined> {
     const url = this.surroundings.findUrl();
     const sentAtMs = performance.now();
     this.requests++;
     try {
-      const result = await send(url, AbortSignal.timeout(ANSWER_MS_MAX));
+      const result = await request(url, AbortSignal.timeout(ANSWER_MS_MAX));
       if (!(result instanceof Response)) return result;
       const isDelay = /^[1-9]\d*$/.test(result.headers.get("retry-after") ?? "");
       const reason = await readRefusal(result);
@@ -263,10 +263,9 @@ class Client {
     const { faults, random } = this.#shared;
     const isCsv = random.chance(50);
     const text = await this.#shared.ask(async (url, signal) => {
-      const response = await fetch(`${url}/plants?tag=${encodeURIComponent(this.#tag)}`, {
-        headers: { ...AUTHORIZATION, accept: isCsv ? "text/csv" : "application/x-ndjson" },
-        signal,
-      });
+      const path = `/plants?tag=${encodeURIComponent(this.#tag)}`;
+      const headers = { accept: isCsv ? "text/csv" : "application/x-ndjson" };
+      const response = await send({ url }, "GET", path, { headers, signal });
       return response.status === 200 ? response.text() : response;
     }, "an export");
     if (text === undefined || text === "refused") return;
@@ -287,26 +286,21 @@ class Client {
   }
 }
 
-const AUTHORIZATION = { authorization: `Bearer ${TEST_TOKEN}` };
+const NDJSON = { "content-type": "application/x-ndjson" };
 const METHODS = { create: "POST", read: "GET", replace: "PUT", remove: "DELETE" };
 
 export function sendOperation(
   url: string,
   operation: Operation,
-  options: Pick<RequestInit, "signal" | "keepalive"> = {},
+  options: Pick<Sent, "signal" | "keepalive"> = {},
 ): Promise<Response> {
-  const headers: Record<string, string> = { ...AUTHORIZATION };
-  const init: RequestInit = { ...options, method: METHODS[operation.kind], headers };
-  if ("plant" in operation) {
-    headers["content-type"] = "application/json";
-    init.body = toBody(operation.plant);
-  }
-  if ("ifMatch" in operation && operation.ifMatch !== undefined)
-    headers["if-match"] = entityTagOf(
-      formatStoredPlant({ ...operation.ifMatch, tag: operation.ifMatch.tag ?? undefined }),
-    );
   const path = operation.kind === "create" ? "/plants" : `/plants/${idOf(operation)}`;
-  return fetch(url + path, init);
+  const sent: Sent = "plant" in operation ? { ...options, body: toBody(operation.plant) } : options;
+  const { ifMatch } = operation as { readonly ifMatch?: StoredPlant };
+  if (ifMatch === undefined) return send({ url }, METHODS[operation.kind], path, sent);
+  const etag = entityTagOf(formatStoredPlant({ ...ifMatch, tag: ifMatch.tag ?? undefined }));
+  const headers = { "if-match": etag };
+  return send({ url }, METHODS[operation.kind], path, { ...sent, headers });
 }
 
 /** Rejects if the body breaks off. */
@@ -325,10 +319,10 @@ async function sendBatch(
   const decoder = new TextDecoder();
   let text = "";
   try {
-    const response = await fetch(`${url}/plants/batch`, {
-      method: "POST",
-      headers: { ...AUTHORIZATION, "content-type": "application/x-ndjson" },
-      body: plants.map((plant) => `${toBody(plant)}\n`).join(""),
+    const body = plants.map((plant) => `${toBody(plant)}\n`).join("");
+    const response = await send({ url }, "POST", "/plants/batch", {
+      body,
+      headers: NDJSON,
       signal,
     });
     if (response.status !== 200) return response;

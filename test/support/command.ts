@@ -24,7 +24,7 @@ export interface Finished {
 }
 
 /** Nothing of the tester's own configuration reaches the child, only what the test gives it. */
-function environment(given: Readonly<Record<string, string>>): Record<string, string> {
+export function environment<Given extends object>(given: Given) {
   const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
   return { PATH, HOME, TMPDIR, ...given };
 }
@@ -48,9 +48,9 @@ export async function runForJson<Printed = unknown>(
   return JSON.parse(stdout) as Printed;
 }
 
-const piped = { stdout: "pipe", stderr: "pipe" } as const;
+export const piped = { stdout: "pipe", stderr: "pipe" } as const;
 
-async function finish(child: Bun.ReadableSubprocess): Promise<Finished> {
+export async function finish(child: Bun.ReadableSubprocess): Promise<Finished> {
   const { stdout, stderr, exited } = child;
   const [out, error, exitCode] = await Promise.all([stdout.text(), stderr.text(), exited]);
   return { exitCode, stdout: out, stderr: error };

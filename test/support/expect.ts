@@ -103,10 +103,9 @@ export async function expectError(
 ): Promise<string> {
   const { error, message } = (await response.json()) as { error: number; message: string };
   const { status, code } = catalogue[reason];
-  const [method = "", target = ""] = askedOf.get(response) ?? [];
-  expect([method, target, response.status, error]).toEqual([method, target, status, code]);
+  const [method = "", path = ""] = askedOf.get(response) ?? [];
+  expect([method, path, response.status, error]).toEqual([method, path, status, code]);
   for (const part of says) expect(message).toContain(part);
-  const path = target.replace(/[?#].*/s, "");
   const [, operations] =
     Object.entries(described.paths).find(([pattern]) =>
       new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path),

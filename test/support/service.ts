@@ -63,18 +63,9 @@ export async function startService(
     readPlants: database.readPlants,
     findPlant: database.findPlant,
     logLines,
-    /** POST /plants with a good token and media type, unless `init` says otherwise. */
-    create: (body: Sent["body"] & {}, init?: RequestInit): Promise<Response> =>
-      fetch(`${server.url}/plants`, {
-        method: "POST",
-        body,
-        ...init,
-        headers: {
-          authorization: `Bearer ${TEST_TOKEN}`,
-          "content-type": "application/json",
-          ...(init?.headers as Record<string, string> | undefined),
-        },
-      }),
+    /** POST /plants with a good token and media type, unless `more` says otherwise. */
+    create: (body: Sent["body"] & {}, more: Sent = {}): Promise<Response> =>
+      send(server, "POST", "/plants", { body, ...more }),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
@@ -96,7 +87,7 @@ async function listen<Server>(start: () => Promise<Server>, tries = 5): Promise<
   }
 }
 
-export interface Sent {
+export interface Sent extends Pick<RequestInit, "signal" | "keepalive"> {
   readonly body?: string | Uint8Array | ReadableStream<Uint8Array>;
   readonly headers?: Readonly<Record<string, string>>;
 }

@@ -3,6 +3,7 @@
 import { expect } from "bun:test";
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { environment, finish, piped } from "./command.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
 import { signal } from "./processes.ts";
 import { makeWorkbook, rowsOf } from "./workbook.ts";
@@ -27,20 +28,13 @@ interface RunOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
-/** Nothing of npm's own settings for `npm test` reaches the child. */
-const cleanEnvironment = { PATH, HOME, TMPDIR };
-
 /** Resolves to standard output. Fails the test, with everything that was printed, unless the command succeeds. */
-export async function run(command: readonly string[], { cwd, env }: RunOptions): Promise<string> {
-  const child = Bun.spawn([...command], {
-    cwd,
-    env: { ...cleanEnvironment, ...env },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
-  const exitCode = await child.exited;
+export async function run(
+  command: readonly string[],
+  { cwd, env = {} }: RunOptions,
+): Promise<string> {
+  const child = Bun.spawn([...command], { cwd, env: environment(env), ...piped });
+  const { exitCode, stdout, stderr } = await finish(child);
   if (exitCode !== 0)
     throw new Error(`${command.join(" ")} exited with ${exitCode}:\n${stdout}${stderr}`);
   return stdout;
@@ -65,11 +59,10 @@ interface Started {
 export async function serve(command: readonly string[], options: RunOptions): Promise<Started> {
   const child = Bun.spawn([...command], {
     cwd: options.cwd,
-    env: { ...cleanEnvironment, PORT: "0", ...options.env },
+    env: environment({ PORT: "0", ...options.env }),
     stdin: "ignore",
-    stdout: "pipe",
-    stderr: "pipe",
     detached: true,
+    ...piped,
   });
   const stderr = child.stderr.text();
   const { value } = await child.stdout.getReader().read();
