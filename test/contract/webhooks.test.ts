@@ -10,14 +10,7 @@ import type { ErrorName } from "../../src/domain/errors.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
-import {
-  bearer,
-  getJson,
-  grantToken,
-  send,
-  startService,
-  type TestService,
-} from "../support/service.ts";
+import { getJson, grantToken, send, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 type Shown = ShownSecret & ShownSkip;
@@ -402,7 +395,7 @@ describe("is refused:", () => {
       [["webhooks:manage"], 403],
       [["webhooks:manage", "plants:read"], 201],
     ] as const) {
-      const headers = bearer(await grantToken(service, granted));
+      const headers = { authorization: `Bearer ${await grantToken(service, granted)}` };
       expect((await send(service, "POST", "/webhooks", { headers, body })).status).toBe(status);
     }
   });

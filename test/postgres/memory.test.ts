@@ -4,7 +4,7 @@ import { afterAll, expect, test } from "bun:test";
 import { spawnService } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
-import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { bearer, getText, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
 
@@ -27,14 +27,13 @@ const service = opened.use(
   }),
 );
 const { url } = service.started;
-const authorization = `Bearer ${TEST_TOKEN}`;
 for (let id = 0n; id < 20n; id++) {
   const plant = { id, name: "x".repeat(PAGE_BYTES / 4), tag: null };
   expect((await sendPlant(url, plant)).status).toBe(200);
 }
 
 async function measure(path: string) {
-  const text = await (await fetch(`${url}/metrics`, { headers: { authorization } })).text();
+  const text = await getText({ url }, "/metrics");
   const read = (name: string): number => Number(text.split(`\n${name} `)[1]?.split("\n")[0] ?? 0);
   const counter = `plantstore_requests_total{method="GET",path="${path}"`;
   const [served, refused] = [read(`${counter},status="200"}`), read(`${counter},status="503"}`)];
@@ -48,7 +47,7 @@ test.each([
   ["exports", "/plants", "application/x-ndjson"],
   ["changes", "/changes", "application/x-ndjson"],
 ])("of unread %s few are held, and then they are served again", async (name, path, accept) => {
-  const ask = (): Promise<Response> => fetch(url + path, { headers: { authorization, accept } });
+  const ask = (): Promise<Response> => fetch(url + path, { headers: { ...bearer(), accept } });
   const readAll = async (): Promise<number> => {
     let response = await ask();
     for (; response.status === 503; response = await ask()) await response.bytes();

@@ -1,7 +1,7 @@
 /** A change of the primary, and a standby that hangs: calls take longer, and a retry settles what was refused. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { Callers } from "../support/callers.ts";
+import { startCallers } from "../support/callers.ts";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { expectError, expectRefusal } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
@@ -33,7 +33,7 @@ const impatient = opened.use(await startOnBoth(short));
 
 /** Calls succeed before what happens and after it, and no caller notices it. */
 async function expectUnnoticed(url: string, happens: () => Promise<void>): Promise<void> {
-  await using callers = new Callers(url, CALLERS);
+  await using callers = startCallers(url, CALLERS);
   await until("calls succeed", () => callers.calls > CALLS);
   await happens();
   const before = callers.calls;

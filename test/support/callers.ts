@@ -3,43 +3,34 @@
 import { Client } from "../../client/client.ts";
 import { TEST_TOKEN } from "./service.ts";
 
-export class Callers implements AsyncDisposable {
-  calls = 0;
-  private readonly client: Client;
-  private readonly working: Promise<unknown>;
-  private readonly errors: string[] = [];
-  private nextId: bigint;
-  private isOver = false;
-
-  constructor(url: string, length: number, firstId = 1n) {
-    this.client = new Client(url, TEST_TOKEN);
-    this.nextId = firstId;
-    this.working = Promise.all(Array.from({ length }, () => this.work()));
-  }
-
-  /** All that a call rejected with since the last time. */
-  takeErrors(): string[] {
-    return this.errors.splice(0);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.isOver = true;
-    await this.working;
-  }
-
-  private async work(): Promise<void> {
-    const { client } = this;
-    while (!this.isOver) {
-      const id = this.nextId++;
+export function startCallers(url: string, length: number, firstId = 1n) {
+  const client = new Client(url, TEST_TOKEN);
+  const errors: string[] = [];
+  let nextId = firstId;
+  let isOver = false;
+  const callers = {
+    calls: 0,
+    /** All that a call rejected with since the last time. */
+    takeErrors: () => errors.splice(0),
+    async [Symbol.asyncDispose](): Promise<void> {
+      isOver = true;
+      await working;
+    },
+  };
+  const work = async (): Promise<void> => {
+    while (!isOver) {
+      const id = nextId++;
       try {
         await client.create({ id, name: "new" });
         const { etag } = await client.get(id);
         const replaced = await client.replace({ id, name: "replaced" }, { ifMatch: etag });
         await client.remove(id, { ifMatch: replaced.etag });
-        this.calls += 4;
+        callers.calls += 4;
       } catch (error) {
-        this.errors.push(`a call for ${id} failed: ${(error as Error).message}`);
+        errors.push(`a call for ${id} failed: ${(error as Error).message}`);
       }
     }
-  }
+  };
+  const working = Promise.all(Array.from({ length }, work));
+  return callers;
 }

@@ -17,7 +17,10 @@ const mutations: readonly Mutation[] = [
     return flipped;
   },
   (bytes, random) => splice(bytes, at(bytes, random), 1 + random.below(12), Buffer.alloc(0)),
-  (bytes, random) => splice(bytes, at(bytes, random), 0, randomBytes(random, 1 + random.below(4))),
+  (bytes, random) => {
+    const any = Array.from({ length: 1 + random.below(4) }, () => random.below(256));
+    return splice(bytes, at(bytes, random), 0, Buffer.from(any));
+  },
   (bytes, random, pieces) => splice(bytes, at(bytes, random), 0, random.pick(pieces)),
   (bytes, random, pieces) =>
     splice(bytes, at(bytes, random), 1 + random.below(8), random.pick(pieces)),
@@ -33,7 +36,3 @@ const mutations: readonly Mutation[] = [
 /** Pieces are what may be inserted, beside any bytes. */
 export const mutate: Mutation = (bytes, random, pieces) =>
   random.pick(mutations)(bytes, random, pieces);
-
-function randomBytes(random: Random, length: number): Buffer {
-  return Buffer.from(Array.from({ length }, () => random.below(256)));
-}

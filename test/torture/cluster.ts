@@ -3,7 +3,7 @@
  * one after the other. What was acknowledged is there, in one order, in every feed and at every webhook.
  */
 
-import { Callers } from "../support/callers.ts";
+import { startCallers } from "../support/callers.ts";
 import { Cluster, findMissingCluster, installCluster, type Machine } from "../support/cluster.ts";
 import { Fleet } from "../support/fleet.ts";
 import type { StoredPlant } from "../support/plants.ts";
@@ -75,7 +75,7 @@ async function openScene({ random, isShort = false, tell }: Budget) {
     mayRefuse: ["overloaded", "store_busy", "store_unavailable", "shutting_down", 502, 504],
   } as const;
   const load = opened.use(new Load(CLIENTS, CONTENDERS, surroundings, random));
-  const callers = opened.use(new Callers(cluster.url, CALLERS, CALLERS_FROM));
+  const callers = opened.use(startCallers(cluster.url, CALLERS, CALLERS_FROM));
   const scene = opened.move();
   return {
     cluster,

@@ -11,14 +11,7 @@ import { idOf, type Operation, perform } from "../support/model.ts";
 import { fork } from "../support/random.ts";
 import { findFaults, findNewest, Follower, Receiver, untilCaughtUp } from "./changes.ts";
 import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import {
-  type Budget,
-  endsAfter,
-  type Finding,
-  noticing,
-  runEach,
-  type Scenario,
-} from "./scenario.ts";
+import { type Budget, endsAfter, noticing, runEach, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 24;
 const READERS = 6;
@@ -42,11 +35,7 @@ const settings = {
   }),
 };
 
-async function runOn(
-  engine: Engine,
-  { seconds, random, tell }: Budget,
-  doReadersForget = false,
-): Promise<Finding> {
+async function runOn(engine: Engine, { seconds, random, tell }: Budget, doReadersForget = false) {
   await using database = await openTestDatabase(engine);
   await using fleet = new Fleet(undefined, { ...settings, DATABASE_URL: database.url });
   // One after the other: only one can make an SQLite store.
