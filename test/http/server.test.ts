@@ -109,7 +109,7 @@ describe("health", () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     const drained = Promise.withResolvers<void>();
     const { sleep } = Bun;
-    using _delay = spyOn(Bun, "sleep").mockImplementation((ms) =>
+    using delay = spyOn(Bun, "sleep").mockImplementation((ms) =>
       ms === 60_000 ? drained.promise : sleep(ms),
     );
     const stopping = service[Symbol.asyncDispose]();
@@ -121,6 +121,7 @@ describe("health", () => {
     const since = `/activity?since=${Date.now()}`;
     const readActivity = () => getJson<{ samples: unknown[] }>(service, since);
     await until("a sample is taken", async () => (await readActivity()).samples.length > 0);
+    expect(delay).toHaveBeenCalledWith(60_000);
     drained.resolve();
     await stopping;
     expect(await rejectionOf(fetch(`${service.url}/livez`))).toBeInstanceOf(Error);

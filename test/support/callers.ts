@@ -7,18 +7,18 @@ export function startCallers(url: string, length: number, firstId = 1n) {
   const client = new Client(url, TEST_TOKEN);
   const errors: string[] = [];
   let nextId = firstId;
-  let isOver = false;
   const callers = {
     calls: 0,
+    isOver: false,
     /** All that a call rejected with since the last time. */
     takeErrors: () => errors.splice(0),
     async [Symbol.asyncDispose](): Promise<void> {
-      isOver = true;
+      callers.isOver = true;
       await working;
     },
   };
   const work = async (): Promise<void> => {
-    while (!isOver) {
+    while (!callers.isOver) {
       const id = nextId++;
       try {
         await client.create({ id, name: "new" });
