@@ -116,10 +116,10 @@ const rules = {
     // The minimum fits the largest body.
     ...integer("50331648", 1_048_576, 68_719_476_736),
   },
-  // Request heads take up to 64 MiB: 4096 connections of 16 KiB each (headerBytesMax).
+  // With a head of 16 KiB (headerBytesMax) and a body that does not count, a request takes up to 64 KiB until GC.
   connectionsMax: {
-    meaning: "Maximum number of connections; more are refused. Each may use 16 KiB for its head.",
-    ...integer("4096", 1, 1_000_000),
+    meaning: "Maximum number of connections; more are refused. Each may take 64 KiB of memory.",
+    ...integer("2048", 1, 1_000_000),
   },
   backupTo: {
     default: "",

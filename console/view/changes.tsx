@@ -108,7 +108,7 @@ interface FieldProps {
 
 function Field({ label, value, list, onPick }: FieldProps): JSX.Element {
   const field = useRef<HTMLInputElement>(null);
-  // Not as an attribute: every render, as when changes arrive, would undo what is being typed.
+  // Uncontrolled: a render, as when changes arrive, would overwrite what is being typed.
   useLayoutEffect(() => {
     if (field.current !== null) field.current.value = value;
   }, [value]);

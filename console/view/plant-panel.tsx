@@ -69,7 +69,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     findPlant(id, controller.signal).then(
       (found) => {
         accept(found);
-        // The user may be a key ahead.
+        // The user may have closed it, or moved on.
         if (found !== undefined && route.value.open === id) list.value.active.value = id;
       },
       (error: Error) => {

@@ -53,7 +53,7 @@ const LANE_MS = 5;
 const CLOSE_MS = 2;
 /** Overdue writes are looked for every queueSecondsMax × this. */
 const WATCH_SHARE = 0.02;
-const COMMIT_CHARACTERS_MAX = 4_194_304;
+const COMMIT_CHARACTERS_MAX = 1_048_576;
 /** The share of the queue that blocks of writes may fill. The rest is for single writes. */
 const BLOCKS_SHARE = 0.5;
 
@@ -145,7 +145,7 @@ export class Batcher<Write, Outcome> {
   }
 
   private hasRoom(share: number): boolean {
-    return this.queue.length === 0 || this.queue.length < this.limits.queueLengthMax * share;
+    return this.queue.length < this.limits.queueLengthMax * share;
   }
 
   private start(): void {

@@ -87,24 +87,27 @@ test.each([
   "bodies that are together larger than allowed are not all read, also after a body with %s",
   async (_name, lengths) => {
     await using crowded = await startService(
-      limits({ bodyBytesMax: 64, bodyBytesTotalMax: 100, drainSecondsMax: 0.1 }),
+      limits({ bodyBytesMax: 6_000, bodyBytesTotalMax: 6_000, drainSecondsMax: 0.1 }),
     );
     const before = await exchange(crowded.url, createHead(CLOSE, ...lengths) + plantBody(2));
     expect(before).toMatchObject([{ status: 200 }]);
 
-    const body = plantBody(3).padEnd(60);
-    const top = createHead(CLOSE, EXPECT, "Content-Length: 60");
+    const body = plantBody(3).padEnd(6_000);
+    const top = createHead(CLOSE, EXPECT, "Content-Length: 6000");
     const holder = await connectRaw(crowded.url);
     holder.send(top);
     await holder.receive(/100 Continue\r\n\r\n$/);
     const [, refused] = await exchange(crowded.url, top + body);
     expectOwnRefusal(refused, "overloaded");
+    const chunked = createHead(CLOSE, CHUNKED) + chunk(plantBody(4));
+    for (const small of [createHead(CLOSE, length) + plantBody(2), `${chunked}0\r\n\r\n`])
+      expect(await exchange(crowded.url, small)).toMatchObject([{ status: 200 }]);
 
     holder.send(body);
     expect(parseAnswers(await holder.closed)).toMatchObject([{ status: 100 }, { status: 200 }]);
     const [, accepted] = await exchange(crowded.url, top + body);
     expect(accepted?.status).toBe(200);
-    await expectStored(crowded, [2, 3]);
+    await expectStored(crowded, [2, 3, 4]);
   },
 );
 
