@@ -105,7 +105,7 @@ test("an address where nothing listens, or another service, fails at once", asyn
   expect(seen).toEqual([`Bearer ${TEST_TOKEN}`]);
 });
 
-test("import --url goes on where it was when the service is killed and started again", async () => {
+test("import --url resumes after the service was killed and restarted", async () => {
   using at = makeWorkplace();
   const env = { ...at.env, ...token };
   await using first = await spawnService(env);

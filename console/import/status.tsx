@@ -22,7 +22,7 @@ interface Status {
 /** The import of another tab. */
 const elsewhere = signal<Status | undefined>(undefined);
 
-/** Without news for this long, the other tab has crashed. One that is closed says so. On a busy machine one was silent for 10 s. */
+/** A tab that is silent for this long has crashed: a closed one says so. On a busy machine one was silent for 10 s. */
 const SILENT_MS = 60_000;
 let silence: ReturnType<typeof setTimeout> | undefined;
 

@@ -42,7 +42,7 @@ export class Exchange {
   bytesKept = 0;
   /** Bytes of a streamed answer in flight to the client. */
   private bytesLeaving = 0;
-  /** Its body is in memory, as a text that counts. */
+  /** The body was read, and counts as text. */
   isRead = false;
   /** Memory is held until the stream ends. */
   isStreamed = false;
@@ -77,7 +77,7 @@ export class Exchange {
     const { budget } = this.service;
     const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
     budget.bytesHeld += grown;
-    // The runtime collects the small pieces of a stream in time. Of a body that was not read, there is nothing to collect.
+    // The runtime collects the small pieces of a stream in time. A body that was not read leaves nothing to collect.
     const isLate = this.isStreamed ? -grown >= LARGE_BYTES : this.isRead;
     if (isLate && grown < 0) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;
@@ -242,7 +242,7 @@ export function readText(exchange: Exchange): string | Promise<string> {
 const decodeLater = async (exchange: Exchange, read: Promise<Uint8Array>): Promise<string> =>
   takeText(exchange, await read.catch(explainAbort));
 
-/** Decodes the body, and counts its text until the request is answered. A wide character doubles the size of the rest. */
+/** Decodes the body. Its text counts until the request is answered: twice if it is wide (UTF-16). */
 function takeText(exchange: Exchange, bytes: Uint8Array): string {
   const text = decodeUtf8(bytes);
   if (bytes.length < COUNTED_BYTES_MIN) {

@@ -53,6 +53,7 @@ const LANE_MS = 5;
 const CLOSE_MS = 2;
 /** Overdue writes are looked for every queueSecondsMax × this. */
 const WATCH_SHARE = 0.02;
+/** Also bounds memory: the text of a batch is copied several times on its way to the store. */
 const COMMIT_CHARACTERS_MAX = 1_048_576;
 /** The share of the queue that blocks of writes may fill. The rest is for single writes. */
 const BLOCKS_SHARE = 0.5;

@@ -37,7 +37,7 @@ const hints = new Map<DecodeHintType, unknown>([
 /** What a scanner reads from the picture of an element. */
 async function read(page: Page, element: Locator): Promise<string> {
   const png = (await element.screenshot()).toString("base64");
-  // As text, of which 1 is white: the browser hands over a long list slowly.
+  // A string, 1 for white: serializing a long array is slow.
   const [width, height, bits] = await page.evaluate<[number, number, string]>(`(async () => {
     const image = new Image();
     image.src = "data:image/png;base64,${png}";

@@ -226,7 +226,7 @@ describe("GET /changes", () => {
   });
 });
 
-test("GET /changes as events goes on, resumes behind Last-Event-ID, and ends when the service stops", async () => {
+test("GET /changes as events stays open, resumes after Last-Event-ID, and ends when the service stops", async () => {
   await using service = await startService();
   await createAll(service, [1, 2, 3]);
   await using reader = await EventReader.open(service.url, bearer());

@@ -92,7 +92,7 @@ export class Clients extends Crew {
     this.working = Promise.all(all.map((client) => client.work()));
   }
 
-  /** Resolves when so many writes that are sent from now on have been acknowledged; to the time that it took. */
+  /** Waits for this many acknowledgements of writes sent from now on. Resolves to the elapsed time. */
   untilAcknowledged(left: number): Promise<number> {
     const { promise, resolve } = Promise.withResolvers<number>();
     this.#waiting.add({ left, sinceMs: performance.now(), resolve });

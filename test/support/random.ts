@@ -20,7 +20,7 @@ export function createRandom(from: number = seed) {
   const below = (count: number): number => Math.floor(next() * count);
   return {
     below,
-    /** True in so many of a hundred cases. */
+    /** True with this probability. */
     chance: (percent: number) => next() * 100 < percent,
     pick: <Item>(items: readonly Item[]) => items[below(items.length)] as Item,
   };

@@ -125,7 +125,7 @@ export function findRefusal(answer: WireAnswer): ErrorName | undefined {
   }
 }
 
-/** The reasons for which a service that goes on may refuse what it could do at another time. */
+/** Transient refusals of a running service. */
 export const isDeliberate = (reason: ErrorName | undefined): boolean =>
   reason === "overloaded" || reason === "store_busy" || reason === "store_unavailable";
 

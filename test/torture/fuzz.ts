@@ -38,7 +38,7 @@ export const fuzz: Scenario = {
 async function run({ seconds, random, tell, isShort = false }: Budget): Promise<Finding> {
   const settings = { ...limits({ bodyBytesMax: BODY_BYTES_MAX }), PLANTSTORE_LOG_LEVEL: "warn" };
   await using sound = await startTorturedService(settings);
-  // What is not HTTP goes to a service of its own: nobody knows what of it is to be stored.
+  // Raw bytes go to a separate service: what it stores of them cannot be predicted.
   await using raw = await startTorturedService(settings);
   const isAlive = (): boolean => sound.isAlive() && raw.isAlive();
   const seed = random.below(2 ** 32);

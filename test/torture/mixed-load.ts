@@ -20,7 +20,7 @@ export class Load implements AsyncDisposable {
     this.contest = new Contest(contenders, surroundings, fork(random));
   }
 
-  /** Resolves to no fault when so many more writes are acknowledged. */
+  /** Waits for this many more acknowledged writes. Resolves to the faults: none, or a timeout. */
   async flow(writes: number): Promise<string[]> {
     const ms = await within(FLOW_MS_MAX, this.clients.untilAcknowledged(writes));
     return ms === undefined ? [`the load does not flow ${FLOW_MS_MAX} ms after that`] : [];
@@ -74,7 +74,7 @@ export function startMixedLoad(random: Random, nameLengthMax: number) {
   const searching = search();
   return {
     clients: load.clients,
-    /** Goes on against this service. */
+    /** Sends to this service from now on. */
     resume(to: string): void {
       url = to;
       resumption.resolve();
