@@ -18,17 +18,9 @@ const documents = ["*.md", "docs/*.md", "bench/*.md"].flatMap((pattern) =>
 
 const pages = documents.filter((document) => document.startsWith("docs/"));
 
-test("docs/ has at most 9 files and 14,000 words", async () => {
-  expect(pages.length).toBeWithin(5, 10);
-  const words = (await Promise.all(pages.map(read))).flatMap((text) => text.match(/\S+/g) ?? []);
-  expect(words.length).toBeLessThanOrEqual(14_000);
-});
-
-test.each(pages)("%s has the tables of the code, and no cell over 200 characters", async (page) => {
+test.each(pages)("%s has the tables of the code", async (page) => {
   const text = await read(page);
   expect(await fillTables(text), "stale: npm run format writes it").toBe(text);
-  const cells = (text.match(/^\| .*$/gm) ?? []).flatMap((row) => row.split(" | "));
-  expect(cells.filter((cell) => cell.length > 200)).toEqual([]);
 });
 
 test("the tables of settings, limits, errors and metrics are in one document each", async () => {
