@@ -44,19 +44,22 @@ export const list = (item: Shape, description?: string, more?: Schema): Shape =>
 
 export type Members = Readonly<Record<string, Shape>>;
 
-/** Every member is required, except `optional`. */
+/** Every member is required, except `optional`. An object whose members have no examples has none. */
 export const object = (
   members: Members,
   { optional = [], ...more }: Schema & { readonly optional?: readonly string[] } = {},
-): Shape => ({
-  schema: {
-    type: "object",
-    required: Object.keys(members).filter((name) => !optional.includes(name)),
-    properties: mapValues(members, ({ schema }) => schema),
-    ...more,
-  },
-  example: mapValues(members, ({ example }) => example),
-});
+): Shape => {
+  const hasExample = Object.values(members).some(({ example }) => example !== undefined);
+  return {
+    schema: {
+      type: "object",
+      required: Object.keys(members).filter((name) => !optional.includes(name)),
+      properties: mapValues(members, ({ schema }) => schema),
+      ...more,
+    },
+    example: hasExample ? mapValues(members, ({ example }) => example) : undefined,
+  };
+};
 
 export const mapValues = <Value, Result>(
   values: Readonly<Record<string, Value>>,
