@@ -265,7 +265,10 @@ test("events that are taken at once leave no timers in memory", async () => {
 /** The receivers that a reader would run. */
 const root = join(import.meta.dir, "..");
 const document = await Bun.file(join(root, "docs/changes.md")).text();
-const client = join(root, "client/client.ts");
+const packages: Readonly<Record<string, string>> = {
+  "@plantstore/client": join(root, "client/client.ts"),
+  standardwebhooks: Bun.resolveSync("standardwebhooks", root),
+};
 const change = {
   seq: CURSOR,
   atMs: 1_767_225_605_000,
@@ -278,6 +281,7 @@ const change = {
 
 for (const [language, program] of [
   ["ts", process.execPath],
+  ["js", process.execPath],
   ["python", "python3"],
 ] as const)
   test.skipIf(Bun.which(program) === null)(
@@ -285,8 +289,11 @@ for (const [language, program] of [
     async () => {
       using at = makeWorkplace();
       const sample = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(document)?.[1] ?? "";
-      const file = at.file(`receiver.${language}`);
-      await Bun.write(file, sample.replace('"@plantstore/client"', JSON.stringify(client)));
+      const file = at.file(`receiver.${language === "js" ? "mjs" : language}`);
+      const local = sample.replace(/"(@plantstore\/client|standardwebhooks)"/, (_, name: string) =>
+        JSON.stringify(packages[name]),
+      );
+      await Bun.write(file, local);
       const secret = createSecret();
       const port = findFreePort();
       const { PATH = "", HOME = "" } = process.env;
