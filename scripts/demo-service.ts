@@ -7,7 +7,7 @@ import { mintToken, toRecord } from "../src/auth/token.ts";
 import { resolveConfig } from "../src/config.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { scopes } from "../src/domain/token.ts";
-import type { RunningServer } from "../src/http/server.ts";
+import { listRoutes, pathsOf, type RunningServer } from "../src/http/server.ts";
 import { Metrics } from "../src/observe/metrics.ts";
 import { startHttp } from "../src/workers/start.ts";
 import { createLog } from "../src/observe/log.ts";
@@ -36,7 +36,8 @@ export async function startDemo({ port, plants }: DemoOptions): Promise<DemoServ
   opened.defer(() => rmSync(folder, { recursive: true, force: true }));
   const environment = { PORT: port, DATABASE_URL: `sqlite:${join(folder, "plants.db")}` };
   const { config } = resolveConfig({}, environment);
-  const metrics = new Metrics();
+  const routes = listRoutes(config);
+  const metrics = new Metrics(pathsOf(routes));
   const limits = { ...config, onCommit: metrics.countCommit };
   const served = await openServed(config.databaseUrl, limits, config.workers);
   const { store } = served;
@@ -45,7 +46,7 @@ export async function startDemo({ port, plants }: DemoOptions): Promise<DemoServ
   await Promise.all(stock.map((plant) => store.createPlant(plant)));
   const token = mintToken();
   await store.createToken(toRecord(token, { name: "demo", scopes, createdAtMs: Date.now() }));
-  const parts = { served, metrics, log: createLog("error", writeLog), writeLog };
+  const parts = { served, routes, metrics, log: createLog("error", writeLog), writeLog };
   const server = await startOn(port, (on) =>
     startHttp({ ...parts, config: { ...config, port: on } }),
   );

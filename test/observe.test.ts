@@ -38,15 +38,22 @@ test("a histogram takes anything, from nothing to for ever, and has no quantile 
   expect([nothing.count, nothing.sumMs, nothing.quantile(0.5)]).toEqual([0, 0, undefined]);
 });
 
-test("a path for which there is no room is refused, and not left uncounted", () => {
-  const metrics = new Metrics();
-  while (metrics.paths.length < 32) metrics.counterOf("/plants", ["POST"])("POST", 200, 1);
-  expect(Metrics.addUp([metrics]).requests.filter(([, count]) => count === 1)).toHaveLength(31);
-  expect(() => metrics.counterOf("/plants", [])).toThrow(RangeError);
+test("every path has its counters, and one without a place is refused instead of left uncounted", () => {
+  const paths = Array.from({ length: 100 }, (_, index) => `/${index}`);
+  const metrics = new Metrics(paths);
+  for (const path of paths) metrics.counterOf(path, ["POST"])("POST", 200, 1);
+  const counted = Metrics.addUp([metrics, new Metrics(paths)]).requests;
+  expect(counted.filter(([, count]) => count === 1).map(([{ path }]) => path)).toEqual(paths);
+  expect(() => metrics.counterOf("/other", [])).toThrow(RangeError);
+});
+
+test("threads that do not have the same paths cannot share counters", () => {
+  const memory = new SharedArrayBuffer(Metrics.bytesOf(["/plants", "/tags"]));
+  expect(() => new Metrics(["/plants"], memory)).toThrow(RangeError);
 });
 
 test("activity has the last samples alone, oldest first, each with what happened since the one before", async () => {
-  const metrics = new Metrics();
+  const metrics = new Metrics(["/plants"]);
   const count = metrics.counterOf("/plants", ["POST"]);
   metrics.setGauge("writesWaiting", 7);
   const reporter = createReporter([metrics], {

@@ -9,7 +9,7 @@ import { Refusal } from "../domain/errors.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { scopes } from "../domain/token.ts";
-import type { RunningServer } from "../http/server.ts";
+import { listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
@@ -30,7 +30,8 @@ export async function serve(config: Config): Promise<void> {
     log.warn("ignored_variable", { warning });
   const backups =
     config.backupTo === "" ? undefined : (await import("./backup.ts")).scheduleBackups(config, log);
-  const metrics = new Metrics();
+  const routes = listRoutes(config);
+  const metrics = new Metrics(pathsOf(routes));
   const served = await openServed(
     config.databaseUrl,
     { ...config, onCommit: metrics.countCommit },
@@ -51,7 +52,7 @@ export async function serve(config: Config): Promise<void> {
     // The port first: if the start failed after making a token, the token would never be shown.
     holdPort(config).release();
     first = await giveFirstToken(store, config, log);
-    server = await startHttp({ config, served, metrics, log, writeLog, facts });
+    server = await startHttp({ config, served, routes, metrics, log, writeLog, facts });
   } catch (error) {
     await store.close();
     throw explainStart(error as NodeJS.ErrnoException, config);

@@ -5,6 +5,7 @@ import { RateLimited, type RateState } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
+import { OTHER_PATH } from "../observe/metrics.ts";
 import { flushOverdue, joinTick } from "../tick.ts";
 import {
   ANSWERS_SHARE,
@@ -48,9 +49,8 @@ export function createHandler(service: Service, route: Route | undefined) {
   const handle = () => answer(204, null, { allow });
   if (route !== undefined) operations.set("OPTIONS", { scope: undefined, handle });
   const allow = methods.filter((method) => operations.has(method)).join(", ");
-  // Unknown paths share one counter; otherwise a client could create unlimited time series.
-  const served = Object.keys(route?.operations ?? {});
-  const countRequest = metrics.counterOf(route?.path ?? "other", served);
+  const path = route?.path ?? OTHER_PATH;
+  const countRequest = metrics.counterOf(path, Object.keys(route?.operations ?? {}));
   const isLogged = config.logLevel === "debug";
 
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
@@ -72,7 +72,7 @@ export function createHandler(service: Service, route: Route | undefined) {
         status,
         reason: refusal.reason,
         method: request.method,
-        path: showPath(route?.path ?? "other", request),
+        path: showPath(path, request),
         token: exchange.token?.name,
         requestId: exchange.requestId,
       });

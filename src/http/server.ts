@@ -2,7 +2,9 @@
 
 import { readdirSync, statSync } from "node:fs";
 import { createRateLimiter } from "../auth/rate-limit.ts";
+import type { Config } from "../config.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
+import { OTHER_PATH } from "../observe/metrics.ts";
 import { findDescriptorsMax } from "../observe/reporter.ts";
 import { Budget, JSON_TYPE, LINES_SHARE, type Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
@@ -16,15 +18,27 @@ export type RunningServer = ReturnType<typeof startServer>;
 interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metrics" | "reports"> {
   readonly store: ServedStore & Pick<Store, "writesWaiting">;
   readonly ratesMemory?: SharedArrayBuffer;
-  readonly consoleFolder?: string | undefined;
+  readonly routes: readonly Route[];
 }
+
+export const listRoutes = (config: Config, consoleFolder = CONSOLE_FOLDER): readonly Route[] => [
+  ...createRoutes(listOperations(config, JSON.stringify(describeApi(config)))),
+  mcpRoute,
+  ...createFileRoutes(config, consoleFolder),
+];
+
+/** Each has its counters. */
+export const pathsOf = (routes: readonly Route[]): readonly string[] => [
+  ...routes.map(({ path }) => path),
+  OTHER_PATH,
+];
 
 const GAUGES_A_FLUSH = 30;
 /** Share of the drain time for requests in flight. The rest is for closing the store. */
 const DRAIN_SHARE = 0.8;
 
 export function startServer(given: Parts) {
-  const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
+  const { routes, authenticator, config, store, log, metrics } = given;
   const readiness = createReadiness(store);
   /** Best effort: a failed write of last uses is only logged. */
   const flushUses = (): Promise<void> =>
@@ -49,9 +63,6 @@ export function startServer(given: Parts) {
     addressOf: (request) => listener.requestIP(request)?.address,
     limitIdle: (request, seconds) => listener.timeout(request, seconds),
   };
-  const operations = listOperations(config, JSON.stringify(describeApi(config)));
-  const files = createFileRoutes(config, consoleFolder);
-  const routes = [...createRoutes(operations), mcpRoute, ...files];
   const options = {
     hostname: config.host,
     port: config.port,

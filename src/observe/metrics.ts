@@ -74,24 +74,18 @@ const failureStatuses = Object.values(catalogue).map((each) => each.status);
 /** The statuses of our answers. 0 stands for any other. */
 const statuses = [...new Set([0, 200, 201, 202, 204, 304, 308].concat(failureStatuses))];
 const placeOf = (status: number): number => Math.max(0, statuses.indexOf(status));
-/** The first path counts the lines of batches. */
-const PATHS_MAX = 32;
-const LINES = "lines";
 /** A kind is a path and a method. It has a count for each status, and a histogram of durations. */
 const KIND_LENGTH = statuses.length + HISTOGRAM_LENGTH;
 
 const gauges = ["bytesHeld", "requestsInFlight", "feedReaders", "writesWaiting"] as const;
 type Gauge = (typeof gauges)[number];
 
-/** Layout: gauges, changes of plants, commit durations, commit sizes, kinds of requests. */
+/** Layout: gauges, changes of plants, commit durations, commit sizes, batch lines, the kinds of each path. */
 const CHANGES = gauges.length;
 const COMMIT_DURATIONS = CHANGES + 1;
 const COMMIT_SIZES = COMMIT_DURATIONS + HISTOGRAM_LENGTH;
-const KINDS = COMMIT_SIZES + HISTOGRAM_LENGTH;
-
-/** Small, because GC counts all of it as live, and lets garbage grow to four times the live bytes. */
-export const METRICS_BYTES =
-  (KINDS + PATHS_MAX * methods.length * KIND_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
+const LINES = COMMIT_SIZES + HISTOGRAM_LENGTH;
+const KINDS = LINES + KIND_LENGTH;
 
 /** These exist from the start: an alert misses the first burst of a counter that appears with it. */
 const FAILURE_STATUSES = [500, 503];
@@ -112,29 +106,44 @@ const listCounts = <Labels extends object>({ counts }: Kind, labels: Labels) =>
     counts[place] ? [[{ ...labels, status }, Math.floor(counts[place])] as const] : [],
   );
 
+/** The path of everything without a route. Otherwise a client could create unlimited time series. */
+export const OTHER_PATH = "other";
+
 export class Metrics {
   /** A path's index numbers its kinds. */
-  readonly paths: string[];
+  readonly paths: readonly string[];
   private readonly memory: Float64Array;
   /** Not a kind of request: it counts the lines of batches, and has the durations of creates. */
-  private readonly first: Kind;
+  private readonly lines: Kind;
   private readonly commitDurations: Histogram;
   private readonly commitSizes: Histogram;
 
-  constructor(
-    memory: ArrayBufferLike = new ArrayBuffer(METRICS_BYTES),
-    paths: readonly string[] = [LINES],
-  ) {
-    this.memory = new Float64Array(memory);
-    this.paths = [...paths];
-    this.first = this.kindAt(0);
-    this.commitDurations = this.histogramAt(COMMIT_DURATIONS);
-    this.commitSizes = this.histogramAt(COMMIT_SIZES);
-    for (const status of LINE_STATUSES) this.first.counts[placeOf(status)] ||= NOTHING;
+  /** The memory fits these paths: GC counts all of it as live, and lets garbage grow to four times the live bytes. */
+  static bytesOf(paths: readonly string[]): number {
+    const length = KINDS + paths.length * methods.length * KIND_LENGTH;
+    return length * Float64Array.BYTES_PER_ELEMENT;
   }
 
-  private kindAt(index: number): Kind {
-    const start = KINDS + index * KIND_LENGTH;
+  /** `paths` are those of all routes, and OTHER_PATH. The blocks of all threads have the same. */
+  constructor(
+    paths: readonly string[],
+    memory: ArrayBufferLike = new ArrayBuffer(Metrics.bytesOf(paths)),
+  ) {
+    if (memory.byteLength !== Metrics.bytesOf(paths))
+      throw new RangeError(`${memory.byteLength} bytes do not fit ${paths.length} paths`);
+    this.memory = new Float64Array(memory);
+    this.paths = paths;
+    this.lines = this.kindAt(LINES);
+    this.commitDurations = this.histogramAt(COMMIT_DURATIONS);
+    this.commitSizes = this.histogramAt(COMMIT_SIZES);
+    for (const status of LINE_STATUSES) this.lines.counts[placeOf(status)] ||= NOTHING;
+  }
+
+  private kindOf(path: number, method: number): Kind {
+    return this.kindAt(KINDS + (path * methods.length + method) * KIND_LENGTH);
+  }
+
+  private kindAt(start: number): Kind {
     const middle = start + statuses.length;
     return { counts: this.memory.subarray(start, middle), times: this.histogramAt(middle) };
   }
@@ -145,10 +154,10 @@ export class Metrics {
 
   /** The counter of one path, labelled with its pattern, never with what a client sent, and the methods it serves. */
   counterOf(path: string, served: readonly string[]) {
-    if (this.paths.length === PATHS_MAX) throw new RangeError(`more than ${PATHS_MAX} paths`);
-    const first = (this.paths.push(path) - 1) * methods.length;
+    const place = this.paths.indexOf(path);
+    if (place === -1) throw new RangeError(`${path} is not one of the paths`);
     const kinds = new Map(
-      methods.map((method, index) => [method as string, this.kindAt(first + index)]),
+      methods.map((method, index) => [method as string, this.kindOf(place, index)]),
     );
     const kindOf = (method: string): Kind => kinds.get(method) ?? (kinds.get("other") as Kind);
     for (const method of served)
@@ -165,7 +174,7 @@ export class Metrics {
   }
 
   countBatchLine(status: number): void {
-    increase(this.first, status);
+    increase(this.lines, status);
   }
 
   /** For a commit of plants: its duration, its writes, and how many of them changed a plant. */
@@ -176,30 +185,32 @@ export class Metrics {
   };
 
   countCreates(durationMs: number, count = 1): void {
-    this.first.times.add(durationMs, count);
+    this.lines.times.add(durationMs, count);
   }
 
   /** The sum of blocks that have the paths of the first. */
   static addUp(blocks: readonly Metrics[]) {
-    const sum = new Metrics(undefined, blocks[0]?.paths);
+    const sum = new Metrics(blocks[0]?.paths ?? []);
     for (const { memory } of blocks)
       // Not entries(), which is ten times slower.
       for (let at = 0; at < memory.length; at++)
         sum.memory[at] = (sum.memory[at] ?? 0) + (memory[at] ?? 0);
     const held = gauges.map((name, at) => [name, sum.memory[at]]);
-    const kinds = sum.paths
-      .flatMap((path) => methods.map((method) => ({ method, path })))
-      .map((labels, index) => ({ labels, kind: sum.kindAt(index) }))
-      .filter(({ labels }) => labels.path !== LINES);
+    const kinds = sum.paths.flatMap((path, place) =>
+      methods.map((method, index) => ({
+        labels: { method, path },
+        kind: sum.kindOf(place, index),
+      })),
+    );
     return {
       /** From the arrival of a new plant until it is on disk and answered. */
-      creates: sum.first.times,
+      creates: sum.lines.times,
       changes: sum.memory[CHANGES] ?? 0,
       commits: { durations: sum.commitDurations, sizes: sum.commitSizes },
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
       requests: kinds.flatMap(({ labels, kind }) => listCounts(kind, labels)),
       /** A batch answers 200 whatever the status of its lines. */
-      batchLines: listCounts(sum.first, {}),
+      batchLines: listCounts(sum.lines, {}),
       /** From the head of a request to its answer, or to the start of a stream. */
       durations: kinds
         .filter(({ kind }) => kind.times.count > 0)

@@ -2,7 +2,7 @@
 
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { openAuthenticator } from "../auth/token.ts";
-import { startServer } from "../http/server.ts";
+import { listRoutes, pathsOf, startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
@@ -24,7 +24,8 @@ function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
 }
 
 async function start(): Promise<() => Promise<void>> {
-  const metrics = new Metrics(metricsMemory);
+  const routes = listRoutes(config);
+  const metrics = new Metrics(pathsOf(routes), metricsMemory);
   const limits = { ...config, onCommit: metrics.countCommit };
   const store = await openStore(config.databaseUrl, limits, undefined, link);
   const log = createLog(config.logLevel, (logLine) => send({ logLine }));
@@ -34,6 +35,7 @@ async function start(): Promise<() => Promise<void>> {
     authenticator: await openAuthenticator(store, config, log),
     log,
     metrics,
+    routes,
     reports: {
       readActivity: (sinceMs) => ask("activity", sinceMs),
       formatMetrics: () => ask("metrics"),

@@ -4,10 +4,11 @@ import { join } from "node:path";
 import { openAuthenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
+import type { Route } from "../http/handle.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import type { FailedRequest } from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
-import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
+import { Metrics } from "../observe/metrics.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { ServedStores } from "../store/open.ts";
 import { startThread } from "../store/sqlite/thread.ts";
@@ -33,7 +34,7 @@ interface Parts {
   readonly log: Log;
   readonly writeLog: (line: string) => void;
   readonly facts?: ServiceFacts | undefined;
-  readonly consoleFolder?: string | undefined;
+  readonly routes: readonly Route[];
 }
 
 /** Rejects, and leaves nothing running, if a thread cannot listen. */
@@ -49,8 +50,8 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     bodyBytesTotalMax: Math.max(bodyBytesMax, Math.floor(bodyBytesTotalMax / threads)),
   };
   const ratesMemory = new SharedArrayBuffer(RATES_BYTES);
-  const memories = links.map(() => new SharedArrayBuffer(METRICS_BYTES));
-  const blocks = [metrics, ...memories.map((memory) => new Metrics(memory))];
+  const memories = links.map(() => new SharedArrayBuffer(Metrics.bytesOf(metrics.paths)));
+  const blocks = [metrics, ...memories.map((memory) => new Metrics(metrics.paths, memory))];
   const reporter = createReporter(blocks, {
     ...facts,
     store,

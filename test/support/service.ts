@@ -4,6 +4,7 @@ import { afterAll } from "bun:test";
 import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
+import { listRoutes, pathsOf } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
@@ -26,7 +27,7 @@ interface Options {
 /** Settings by the names of environment variables, as an operator would give them. */
 export async function startService(
   settings: Readonly<Record<string, string | undefined>> = {},
-  options: Options = {},
+  { consoleFolder, facts }: Options = {},
 ) {
   await using opened = new AsyncDisposableStack();
   const database = opened.use(await openTestDatabase());
@@ -40,7 +41,8 @@ export async function startService(
   };
   const { config } = resolveConfig({}, environment, readLimits(settings));
   const logLines: string[] = [];
-  const metrics = new Metrics();
+  const routes = listRoutes(config, consoleFolder);
+  const metrics = new Metrics(pathsOf(routes));
   const served = await openServed(
     config.databaseUrl,
     { ...config, onCommit: metrics.countCommit },
@@ -51,7 +53,7 @@ export async function startService(
   const writeLog = (line: string): void => void logLines.push(line);
   const log = createLog(config.logLevel, writeLog);
   const server = await listen(() =>
-    startHttp({ config, served, metrics, log, writeLog, ...options }),
+    startHttp({ config, served, routes, metrics, log, writeLog, facts }),
   );
   opened.defer(() => server.stop());
   const stack = opened.move();
