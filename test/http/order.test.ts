@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import type { ErrorName } from "../../src/domain/errors.ts";
+import { describeApi } from "../../src/http/operations.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { send, startShared, TEST_TOKEN } from "../support/service.ts";
@@ -84,11 +85,33 @@ test.each([
   ["GET", "/token", {}],
   ["GET", "/metrics", {}],
 ])("%s %s refuses unknown parameters, and does nothing", async (method, path, sent) => {
-  const known = method === "GET" ? "none" : "batch";
-  const says = `"dryRun": unknown; known are ${known}; "id": unknown; known are ${known}`;
   const refused = await send(service, method, `${path}?dryRun=true&id=1`, sent);
-  await expectError(refused, "invalid_query", says);
+  await expectError(refused, "invalid_query", '"dryRun": unknown; ', '; "id": unknown; ');
   expect(await service.readPlants()).toEqual([]);
   expect((await send(service, method, `${path}?`, sent)).status).not.toBe(400);
   await service.store.removePlant(1n, {}).catch(() => undefined);
 });
+
+interface Described {
+  readonly security?: readonly object[];
+  readonly parameters: readonly { readonly in: string; readonly name: string }[];
+}
+
+const { paths } = describeApi(service.config) as { paths: Record<string, object> };
+const described = Object.entries(paths).flatMap(([path, operations]) =>
+  Object.entries(operations as Record<string, Described>)
+    .filter(([method, { security }]) => /^(get|post|put|delete)$/.test(method) && !security)
+    .map(([method, { parameters }]) => ({ method: method.toUpperCase(), path, parameters })),
+);
+
+test.each(described)(
+  "$method $path knows the parameters of its description, and names them",
+  async ({ method, path, parameters }) => {
+    const names = parameters.filter((one) => one.in === "query").map(({ name }) => name);
+    const sent = /^(POST|PUT)$/.test(method) ? { body: "{}" } : {};
+    const at = path.replace("{id}", "1").replace("{name}", "a");
+    const refused = await send(service, method, `${at}?nonesuch=1`, sent);
+    const says = `"nonesuch": unknown; known are ${names.join(", ") || "none"}`;
+    expect(((await refused.json()) as { message: string }).message).toBe(says);
+  },
+);
