@@ -4,6 +4,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { MessageChannel } from "node:worker_threads";
 import { type Config, resolveConfig } from "../src/config.ts";
 import { createCounter } from "../src/store/sql-store.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
@@ -336,6 +337,19 @@ test("the store thread commits what is in time, and drops a batch that is late",
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([2n]);
 });
 
+test("a caller of a thread has one request in flight, so no answer reaches another's request", async () => {
+  const { port1, port2 } = new MessageChannel();
+  using caller = Object.assign(createCaller(port1), { [Symbol.dispose]: () => caller.close() });
+  const first = caller.ask("first");
+  const early = await rejectionOf(caller.ask("second"));
+  expect((early as Error).message).toContain("another one is in flight");
+  port2.postMessage({ value: 1 });
+  expect(await first).toBe(1);
+  const second = caller.ask("second");
+  port2.postMessage({ value: 2 });
+  expect(await second).toBe(2);
+});
+
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
   using at = makeWorkplace();
   makeStore(at.store, 20_000, "n".repeat(1_000));
@@ -351,10 +365,9 @@ test("a thread that is ended while it copies or reads leaves the store free for 
   using reader = openReadOnly(at.store);
   expect(() => reader.run("DELETE FROM plants")).toThrow("readonly");
   const threads = await startStoreThreads(at.store, config, 1);
-  const [reads] = threads.links.map((link) => createCaller(link.reads));
-  const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
+  const query = { limit: 1_000, order: "asc", words: ["zzz"] };
   for (let count = 0; count < 100; count++)
-    reads?.ask({ kind: "count", query }).catch(() => undefined);
+    threads.links[0]?.reads.postMessage({ kind: "count", query });
   await threads.close();
   alter(at.store, "BEGIN IMMEDIATE");
 });

@@ -110,7 +110,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
     listening,
     async stop(): Promise<void> {
       isStopping = true;
-      await thread.ask("stop").catch(() => undefined);
+      await listening.then(() => thread.ask("stop")).catch(() => undefined);
       thread.end();
     },
   };

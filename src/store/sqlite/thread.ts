@@ -1,6 +1,6 @@
 /**
  * The store's threads, and both ends of their message ports. The store thread only writes, so a slow sync delays
- * nothing else. The reader thread runs long reads. Both answer in the order of the requests.
+ * nothing else. The reader thread runs long reads.
  */
 
 import { basename, join } from "node:path";
@@ -70,20 +70,24 @@ function* takeAll(port: MessagePort): Generator {
 /** A busy event loop may not deliver a message for seconds, so the port is polled too. */
 const RECEIVE_MS = 10;
 
-/** The calling end of a port: sends requests and receives one answer to each, in order. */
+/**
+ * The calling end of a port, with one request in flight. Answers are received in two ways, which could swap two of
+ * them: a client would get the outcome of another's write.
+ */
 export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
-  const asked: PromiseWithResolvers<unknown>[] = [];
+  let asked: PromiseWithResolvers<unknown> | undefined;
   let isWatching = false;
   const receive = (answer: Answer | { readonly migrates: SchemaChange }): void => {
     if ("migrates" in answer) return onMigrate?.(answer.migrates);
-    const first = asked.shift();
-    if ("value" in answer) first?.resolve(answer.value);
-    else first?.reject(fromFailed(answer));
+    const answered = asked;
+    asked = undefined;
+    if ("value" in answer) answered?.resolve(answer.value);
+    else answered?.reject(fromFailed(answer));
   };
   port.on("message", receive);
   const watch = async (): Promise<void> => {
     isWatching = true;
-    while (asked.length > 0) {
+    while (asked !== undefined) {
       await pause(RECEIVE_MS);
       for (const answer of takeAll(port)) receive(answer as Answer);
     }
@@ -91,15 +95,17 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   };
   return {
     ask: (question: unknown): Promise<unknown> => {
-      const answered = Promise.withResolvers<unknown>();
-      asked.push(answered);
+      if (asked !== undefined)
+        return Promise.reject(new Error("a request while another one is in flight"));
+      asked = Promise.withResolvers<unknown>();
       port.postMessage(question);
       if (!isWatching) void watch();
-      return answered.promise;
+      return asked.promise;
     },
     close(): void {
       port.close();
-      for (const { reject } of asked.splice(0)) reject(new Refusal("store_unavailable"));
+      asked?.reject(new Refusal("store_unavailable"));
+      asked = undefined;
     },
   };
 }
