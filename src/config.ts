@@ -196,7 +196,7 @@ export const fixedLimits = {
   queueLengthMax: limit(8_192, "Writes that may wait for a commit, for each HTTP thread."),
   queueSecondsMax: limit(5, "Deadline of a queued write."),
   countSecondsMax: limit(1, "Time for one count; then it is not exact."),
-  batchLengthMax: limit(1_024, "Maximum batch size per HTTP thread."),
+  commitLengthMax: limit(1_024, "Writes per commit and HTTP thread."),
   scanRowsMax: limit(50_000, "Plants that a search scans for one page."),
   readConnections: limit(4, "PostgreSQL: connections for reads."),
   statementSecondsMax: limit(3, "PostgreSQL: time for one statement; then its connection closes."),

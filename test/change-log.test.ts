@@ -84,7 +84,7 @@ describe("a copy with its change log", () => {
       const id = random.pick(ids);
       const tag = random.pick([undefined, "", "a\nb", "水"]);
       const plant = { id, name: random.pick(["Ä\u2028", '"\\', "x".repeat(3_000)]) + step, tag };
-      if (!model.has(id)) await store.createPlant(plant, "till 'ü'");
+      if (!model.has(id)) await store.createPlant(plant, { token: "till 'ü'" });
       else if (random.chance(50)) await store.replacePlant(plant, {}, undefined);
       else await store.removePlant(id, {});
       if (model.has(id) && (await store.findPlant(id)) === undefined) model.delete(id);

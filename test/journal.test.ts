@@ -3,7 +3,7 @@
 import { expect, test } from "bun:test";
 import type { ChangeQuery } from "../src/domain/change.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { type BlockRow, createChangePage, JournalBlock } from "../src/store/sql-store.ts";
+import { type BlockRow, createChangePage, JournalBlock } from "../src/store/journal.ts";
 import { reasonOf } from "./support/expect.ts";
 
 const plant = (id: bigint, name = "n", tag?: string): Plant => ({ id, name, tag });
@@ -23,10 +23,10 @@ const breakAt = (last: number): BlockRow => block(last + 1);
 test("a block has all entries as one text, and a name only where it is another than before", () => {
   const entries = new JournalBlock();
   const [fern, moss] = [plant(1n, "fern", "x"), plant(2n ** 53n, "moss")];
-  entries.add(fern.id, "till", fern);
-  entries.add(moss.id, "till", moss, plant(moss.id, "tree", ""));
+  entries.add(fern.id, { token: "till" }, fern);
+  entries.add(moss.id, { token: "till" }, moss, plant(moss.id, "tree", ""));
   entries.add(fern.id, undefined, undefined, fern);
-  entries.add(-1n, "office", plant(-1n));
+  entries.add(-1n, { token: "office" }, plant(-1n));
   expect([entries.count, entries.isFull]).toEqual([4, false]);
   expect(entries.format()).toBe(
     '["c","till",1,"fern","x","r","","9007199254740992","moss",null,"tree","","d",null,1,"fern","x","c","office",-1,"n",null]',

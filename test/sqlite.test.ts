@@ -6,7 +6,7 @@ import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } 
 import { join } from "node:path";
 import { MessageChannel } from "node:worker_threads";
 import { type Config, resolveConfig } from "../src/config.ts";
-import { createCounter } from "../src/store/sql-store.ts";
+import { createCounter } from "../src/store/counter.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import type { CountPage } from "../src/domain/page.ts";
 import { formatStoredPlants, type Plant } from "../src/domain/plant.ts";
@@ -301,7 +301,7 @@ test("of plants that are created together, each has its outcome: made, there, ta
 const create = (id: bigint): Write => ({
   kind: "create",
   id,
-  by: undefined,
+  writer: undefined,
   plant: { ...plant, id },
 });
 
@@ -313,11 +313,17 @@ test("a batch arrives as it was sent: every kind of write, any id and text", () 
       {
         kind: "replace",
         id,
-        by: "é",
+        writer: { token: "é", batch: "b" },
         plant: { id, name: '"\\\u2028🌱', tag: "" },
         condition: { noneMatch: ['"a"', '"b"'] },
       },
-      { kind: "remove", id, by: "till", plant: undefined, condition: { match: "any" } },
+      {
+        kind: "remove",
+        id,
+        writer: { token: "till" },
+        plant: undefined,
+        condition: { match: "any" },
+      },
       { kind: "run", concernsPlants: false, statements: [["SELECT $1", "x", 1, null]] },
     ],
   );

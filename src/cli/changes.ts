@@ -12,7 +12,7 @@ import {
 } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT, STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
-import { findChangeNumber, joinWriter } from "../domain/change.ts";
+import { findChangeNumber } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/plant.ts";
 import {
@@ -137,10 +137,9 @@ function reverterOf(target: Target, range: RevertRange, config: Config, signal: 
     revert: async (onLeft: OnLeft): Promise<Reverted> => {
       const counts = startCounts();
       const batch = `revert ${new Date().toISOString()}`;
-      const by = joinWriter(undefined, batch);
       for await (const block of readTouched(store, await open(false), options)) {
         signal.throwIfAborted();
-        for (const { id, refusal } of await revertBlock(store, block, by, counts, options))
+        for (const { id, refusal } of await revertBlock(store, block, { batch }, counts, options))
           onLeft({ id, ...toRefused(refusal) });
       }
       return { ...counts, batch };

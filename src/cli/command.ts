@@ -13,7 +13,6 @@ import {
 import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
-import { joinWriter } from "../domain/change.ts";
 import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
@@ -142,11 +141,10 @@ export async function createPlants(
   settle: Settle,
   { batch, ...retrying }: WriteOptions,
 ): Promise<void> {
-  const by = joinWriter(undefined, batch);
   let left = [...plants.entries()];
   const attempt = async (): Promise<void> => {
     const open = left.map(([, plant]) => plant);
-    const outcomes = await store.createPlants(open, by);
+    const outcomes = await store.createPlants(open, { batch });
     const failure = outcomes.find((outcome) => !isFinal(outcome));
     left = left.filter(([index], at) => {
       const outcome = outcomes[at] as Created | Refusal;

@@ -19,15 +19,22 @@ export function findChangeNumber(text: string): number | undefined {
   return Number.isSafeInteger(number) ? number : undefined;
 }
 
+/** Who writes, for the journal. */
+export interface Writer {
+  /** The name of the token; undefined if a command writes to the store directly. */
+  readonly token?: string | undefined;
+  /** What the client calls a group of writes, such as an import. */
+  readonly batch?: string | undefined;
+}
+
 export interface Change {
   /** Grows in commit order, with gaps. */
   readonly seq: number;
   readonly atMs: number;
   readonly type: ChangeType;
   readonly id: bigint;
-  /** The name of the token; undefined if a command wrote to the store directly. */
+  /** The token of its writer. */
   readonly by: string | undefined;
-  /** What the client calls a group of writes, such as an import. */
   readonly batch?: string | undefined;
   /** The state after the change; undefined if the plant was removed. */
   readonly plant: Plant | undefined;
@@ -97,17 +104,6 @@ export function nameBatch(name: string): string {
 /** The name without the time. */
 export const nameOfBatch = (batch: string): string =>
   batch.replace(/ \d{4}-\d\d-\d\dT[\d:.]+Z$/, "");
-
-/** The writer as the journal stores it: one string. Neither part contains a newline. */
-export const joinWriter = (
-  by: string | undefined,
-  batch: string | undefined,
-): string | undefined => (batch === undefined ? by : `${by ?? ""}\n${batch}`);
-
-export function splitWriter(writer: string | undefined): Pick<Change, "by" | "batch"> {
-  const [by = "", batch] = writer?.split("\n") ?? [];
-  return { by: by === "" ? undefined : by, batch };
-}
 
 /** Requires a time zone. Date.parse would accept 31 February, as a day in March. */
 export function findTimeMs(text: string): number | undefined {

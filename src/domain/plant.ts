@@ -26,7 +26,7 @@ const INEXACT_NOTATION = /\d[.eE]/;
 type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
 type Faults = Partial<Record<keyof Members, string>>;
 
-/** The validation rules, for the parser and for forms: what each wrong member was expected to be. */
+/** The rules about a plant, for parsers, tools and forms: what each wrong member was expected to be. */
 export function findFaults(id: bigint | undefined, name: unknown, tag: unknown): Faults {
   const faults: Faults = {};
   if (id === undefined) faults.id = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
@@ -37,6 +37,13 @@ export function findFaults(id: bigint | undefined, name: unknown, tag: unknown):
 
 const textExpected = (came: unknown): string =>
   typeof came === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
+
+/** Every write of a plant passes here, whichever way it came in: a rule in `findFaults` holds for all. */
+export function refusePlant({ id, name, tag }: Plant): Refusal | undefined {
+  const faults = findFaults(id, name, tag);
+  for (const _ in faults) return refuseFaults(faults, { name, tag }, String(id));
+  return undefined;
+}
 
 /** Parses a NewPlant. Throws a Refusal that names every fault. */
 export function parseNewPlant(text: string): Plant {
@@ -98,15 +105,21 @@ function readId(text: string, { id }: Members): { id: bigint | undefined; text: 
 
 /** `idText` is the id as received. `idFault` is a fault that the rules do not cover. */
 function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string, idFault?: string) {
-  const { id: idExpected, ...others } = findFaults(id, name, tag);
+  const faults = findFaults(id, name, tag);
+  if (idFault !== undefined || Object.keys(faults).length > 0)
+    throw refuseFaults(faults, { name, tag }, idText, idFault);
+  return { id, name, tag } as Plant;
+}
+
+function refuseFaults(faults: Faults, { name, tag }: Members, idText: string, idFault?: string) {
+  const { id: idExpected, ...others } = faults;
   const said = Object.entries(others).map(
     ([field, expected]) =>
       `${field}: expected ${expected}, got ${describe(field === "name" ? name : tag)}`,
   );
   const idSaid = idFault ?? (idExpected && `id: expected ${idExpected}, got ${idText}`);
   if (idSaid !== undefined) said.unshift(idSaid);
-  if (said.length > 0) throw new Refusal("invalid_plant", said.join("; "));
-  return { id, name, tag } as Plant;
+  return new Refusal("invalid_plant", said.join("; "));
 }
 
 /** The schema Plant of the API, which has no id. */

@@ -6,7 +6,7 @@
  * later pass.
  */
 
-import { batchRule, type Change, findTimeMs, type ListedChange } from "./change.ts";
+import { batchRule, type Change, findTimeMs, type ListedChange, type Writer } from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import {
@@ -243,16 +243,16 @@ const judge = ({ before, after, isMixed }: Touched, now: Plant | undefined) => {
 
 export type Left = Awaited<ReturnType<typeof revertBlock>>[number];
 
-/** Returns the plants that were not reverted, and why. `by` comes from `joinWriter`. */
+/** Returns the plants that were not reverted, and why. */
 export async function revertBlock(
   store: ServedStore,
   block: readonly Touched[],
-  by: string | undefined,
+  writer: Writer,
   counts: ReturnType<typeof startCounts>,
   { retry }: RevertOptions,
 ) {
   const outcomes = await Promise.all(
-    block.map((touched) => retry(() => revertPlant(store, touched, by)).catch(toRefusal)),
+    block.map((touched) => retry(() => revertPlant(store, touched, writer)).catch(toRefusal)),
   );
   const left: { readonly id: bigint; readonly refusal: Refusal }[] = [];
   for (const [index, { id }] of block.entries()) {
@@ -271,14 +271,14 @@ const CHANGED = "precondition_failed";
 /** Errors of a write to a plant that is not in the state that the range left. */
 const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_taken"]);
 
-async function revertPlant(store: ServedStore, touched: Touched, by: string | undefined) {
+async function revertPlant(store: ServedStore, touched: Touched, writer: Writer) {
   for (;;) {
     const fate = judge(touched, await store.findPlant(touched.id));
     if (fate === "unchanged") return fate;
     if (fate === "changedSince")
       return new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
     try {
-      await restore(store, touched, by);
+      await restore(store, touched, writer);
       return "reverted";
     } catch (error) {
       // Another client has changed the plant since it was read.
@@ -288,12 +288,12 @@ async function revertPlant(store: ServedStore, touched: Touched, by: string | un
 }
 
 /** The store checks the condition in the transaction of the write. */
-function restore(store: ServedStore, { id, before, after }: Touched, by: string | undefined) {
-  if (after === undefined) return store.createPlant(before as Plant, by);
+function restore(store: ServedStore, { id, before, after }: Touched, writer: Writer) {
+  if (after === undefined) return store.createPlant(before as Plant, writer);
   const condition = { match: [entityTagOf(formatStoredPlant(after))] };
   return before === undefined
-    ? store.removePlant(id, condition, by)
-    : store.replacePlant(before, condition, by);
+    ? store.removePlant(id, condition, writer)
+    : store.replacePlant(before, condition, writer);
 }
 
 const SAMPLE_LENGTH = 20;

@@ -1,7 +1,7 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
 import type { Filter } from "./filter.ts";
-import type { ChangePage, ChangeQuery } from "./change.ts";
+import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type {
@@ -28,14 +28,14 @@ import type { Webhook } from "./webhook.ts";
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
 export interface ServedStore extends TokenStore {
-  /** A repeated create is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. `by`: see `joinWriter`. */
-  createPlant(plant: Plant, by?: string): Promise<Created>;
+  /** A repeated create is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. */
+  createPlant(plant: Plant, writer?: Writer): Promise<Created>;
 
   /**
    * One outcome per plant, in order, also for equal ids. Unlike single writes they wait for room in the queue; after
    * the time in the queue, the rest are refused.
    */
-  createPlants(plants: readonly Plant[], by?: string): Promise<readonly (Created | Refusal)[]>;
+  createPlants(plants: readonly Plant[], writer?: Writer): Promise<readonly (Created | Refusal)[]>;
 
   findPlant(id: bigint): Promise<Plant | undefined>;
   /** A page by key, as text: a deep page costs as much as the first. */
@@ -46,8 +46,8 @@ export interface ServedStore extends TokenStore {
   countPlants(query?: Filter, msMax?: number): Promise<PlantCount>;
 
   /** Rejects with `plant_not_found`, or with `precondition_failed`: checked in the transaction of the change. */
-  replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void>;
-  removePlant(id: bigint, condition: Condition, by?: string): Promise<void>;
+  replacePlant(plant: Plant, condition: Condition, writer?: Writer): Promise<void>;
+  removePlant(id: bigint, condition: Condition, writer?: Writer): Promise<void>;
 
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page
@@ -121,7 +121,7 @@ export interface StoreLimits {
   readonly queueLengthMax: number;
   readonly queueSecondsMax: number;
   readonly countSecondsMax: number;
-  readonly batchLengthMax: number;
+  readonly commitLengthMax: number;
   readonly scanRowsMax: number;
   /** How long changes are kept; 0 for no journal. */
   readonly changesDays: number;

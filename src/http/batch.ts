@@ -1,5 +1,6 @@
 /** POST /plants/batch: one result per plant. NDJSON is streamed in and out, in constant memory. */
 
+import type { Writer } from "../domain/change.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader, type Line, LineReader } from "../format/records.ts";
@@ -40,7 +41,7 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   service.rates.requireBatch(exchange.token);
-  const by = nameWriter(exchange);
+  const writer = nameWriter(exchange);
   const type = requireType(request.headers, ...BATCH_TYPES);
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
@@ -49,7 +50,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
     report.isMinimal = prefersMinimal(request.headers.get("prefer"));
     const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
     const onUnread = (): void => void (report.isMinimal = true);
-    const batch = { exchange, by, report };
+    const batch = { exchange, writer, report };
     const results = toStream(exchange, (signal) => createLines(batch, signal), { onUnread });
     return answer(200, results, { "content-type": type, ...applied });
   }
@@ -59,7 +60,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   requireArray(text);
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
-  const batch = { exchange, by, report: createReport("[", ",", "]") };
+  const batch = { exchange, writer, report: createReport("[", ",", "]") };
   const results = toStream(exchange, (signal) =>
     createAll(batch, readArray(text, service), signal),
   );
@@ -112,7 +113,7 @@ function createReport(open: string, between: string, close: string) {
 
 interface Batch {
   readonly exchange: Exchange;
-  readonly by: string | undefined;
+  readonly writer: Writer;
   readonly report: ReturnType<typeof createReport>;
 }
 
@@ -173,12 +174,12 @@ async function* createAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: A
 }
 
 /** One result per line. The store gets all plants in one call, so they share a commit and keep their order. */
-async function createBlock({ exchange, by, report }: Batch, lines: readonly Line[]) {
+async function createBlock({ exchange, writer, report }: Batch, lines: readonly Line[]) {
   const { service, requestId } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line));
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, by);
+  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, writer);
   const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];

@@ -31,11 +31,11 @@ const REPLAYED = { "idempotent-replayed": "true" };
 
 export async function createPlant(exchange: Exchange): Promise<Response> {
   const { service, startedAtMs } = exchange;
-  const by = nameWriter(exchange);
+  const writer = nameWriter(exchange);
   const text = await readJson(exchange);
   const plant = parseNewPlant(text);
   await requireSendable(exchange, text.length);
-  const outcome = await service.store.createPlant(plant, by);
+  const outcome = await service.store.createPlant(plant, writer);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreates(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -57,23 +57,23 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 
 export async function replacePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const by = nameWriter(exchange);
+  const writer = nameWriter(exchange);
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   const text = await readJson(exchange);
   const plant = parseReplacement(text, id);
   await requireSendable(exchange, text.length);
-  await service.store.replacePlant(plant, condition, by);
+  await service.store.replacePlant(plant, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
 export async function removePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const by = nameWriter(exchange);
+  const writer = nameWriter(exchange);
   // DELETE ignores its body, which the runtime would buffer until the response.
   await request.body?.cancel();
-  await service.store.removePlant(parseId(request), parseCondition(request.headers), by);
+  await service.store.removePlant(parseId(request), parseCondition(request.headers), writer);
   return answer(204, null);
 }
 

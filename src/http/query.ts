@@ -6,7 +6,7 @@ import {
   changeTypes,
   findChangeNumber,
   findChangeTypes,
-  joinWriter,
+  type Writer,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
@@ -174,10 +174,10 @@ const changeStreamParameters = {
 };
 
 /** The writer for the journal: the name of the token, and the `batch` parameter. */
-export function nameWriter({ request, token }: Exchange): string | undefined {
+export function nameWriter({ request, token }: Exchange): Writer {
   // Fast path: most writes have no query.
-  if (!request.url.includes("?")) return token?.name;
-  return joinWriter(token?.name, parseQuery(request.url, writeParameters).batch);
+  if (!request.url.includes("?")) return { token: token?.name };
+  return { token: token?.name, batch: parseQuery(request.url, writeParameters).batch };
 }
 
 /** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */

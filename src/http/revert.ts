@@ -1,7 +1,6 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
 import type { Config } from "../config.ts";
-import { joinWriter } from "../domain/change.ts";
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson, parseJson } from "../domain/plant.ts";
 import {
@@ -92,13 +91,13 @@ export async function* revertAll(
   const { service, requestId, token } = exchange;
   const { batch } = report;
   const options = optionsFor(exchange, signal);
-  const by = joinWriter(token?.name, batch);
+  const writer = { token: token?.name, batch };
   try {
     const touched = readTouched(service.store, range, options);
     for await (const block of service.rates.pace(touched, token, signal)) {
       signal.throwIfAborted();
       if (service.readiness.isDraining) throw new Refusal("shutting_down");
-      yield await revertBlock(service.store, block, by, report, options);
+      yield await revertBlock(service.store, block, writer, report, options);
     }
     report.complete = true;
   } catch (error) {

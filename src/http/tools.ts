@@ -1,6 +1,5 @@
 /** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
 
-import { joinWriter } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
@@ -187,7 +186,7 @@ type Changed = Written & { readonly ifMatch?: string | undefined };
 
 async function createPlant(exchange: Exchange, { batch: named, ...plant }: Written) {
   const { service, token, startedAtMs } = exchange;
-  const outcome = await service.store.createPlant(plant, joinWriter(token?.name, named));
+  const outcome = await service.store.createPlant(plant, { token: token?.name, batch: named });
   if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
   return format({ id: plant.id, replayed: outcome === "replayed" });
 }
@@ -197,8 +196,8 @@ const conditionOf = (etag: string | undefined) => (etag === undefined ? {} : { m
 async function replacePlant(exchange: Exchange, asked: Changed): Promise<string> {
   const { service, token } = exchange;
   const { batch: named, ifMatch: etag, ...plant } = asked;
-  const by = joinWriter(token?.name, named);
-  await service.store.replacePlant(plant, conditionOf(etag), by);
+  const writer = { token: token?.name, batch: named };
+  await service.store.replacePlant(plant, conditionOf(etag), writer);
   return format({ id: plant.id, etag: etagOf(plant) });
 }
 
@@ -206,8 +205,8 @@ async function removePlant(
   { service, token }: Exchange,
   asked: Pick<Changed, "id" | "batch" | "ifMatch">,
 ): Promise<string> {
-  const by = joinWriter(token?.name, asked.batch);
-  await service.store.removePlant(asked.id, conditionOf(asked.ifMatch), by);
+  const writer = { token: token?.name, batch: asked.batch };
+  await service.store.removePlant(asked.id, conditionOf(asked.ifMatch), writer);
   return format({ id: asked.id });
 }
 

@@ -1,7 +1,7 @@
 /** Every view of the console, in both themes: accessible, and within the width of a small phone. */
 
 import { expect } from "bun:test";
-import { joinWriter, nameBatch } from "../../src/domain/change.ts";
+import { nameBatch } from "../../src/domain/change.ts";
 import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
@@ -83,7 +83,8 @@ describeInBrowser("in the console,", () => {
       await user.press("Escape");
 
       await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
-      await service.store.removePlant(8n, {}, joinWriter("Anna Müller", nameBatch("Clean-up")));
+      const writer = { token: "Anna Müller", batch: nameBatch("Clean-up") };
+      await service.store.removePlant(8n, {}, writer);
       await user.goTo("#/changes");
       await page.getByRole("link", { name: "Clean-up" }).first().waitFor();
       await page.getByRole("button", { name: "Undo Clean-up" }).first().click();

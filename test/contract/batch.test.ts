@@ -196,7 +196,7 @@ test("a store that cannot be written fails the lines with 503, logged once per b
 test("a full queue holds batches up: no line fails, and lines about the same id keep their order", async () => {
   const patience = { queueSecondsMax: 200, idleSecondsMax: 255 };
   await using small = await startService(
-    limits({ queueLengthMax: 64, batchLengthMax: 16, ...patience }),
+    limits({ queueLengthMax: 64, commitLengthMax: 16, ...patience }),
   );
   const pairs = (first: number): string =>
     makeLines(first, 300).replaceAll(/.*\n/g, (line) => line + line.replace('"p"', '"other"'));

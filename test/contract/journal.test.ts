@@ -21,12 +21,12 @@ describe("the journal", () => {
     const startedAtMs = Date.now();
     const [fern, tree] = [plant(1n, "fern", "x"), plant(1n, "tree")];
     const [moss, odd] = [plant(2n ** 63n - 1n, "m"), plant(-3n, '"],\\ ü\u0001', "")];
-    await store.createPlant(fern, "till");
-    await store.createPlant(fern, "till");
-    await rejectionOf(store.createPlant(tree, "till"));
-    await rejectionOf(store.removePlant(7n, {}, "till"));
-    await store.replacePlant(tree, {}, "office");
-    await store.createPlants([moss, fern, moss, odd], "import");
+    await store.createPlant(fern, { token: "till" });
+    await store.createPlant(fern, { token: "till" });
+    await rejectionOf(store.createPlant(tree, { token: "till" }));
+    await rejectionOf(store.removePlant(7n, {}, { token: "till" }));
+    await store.replacePlant(tree, {}, { token: "office" });
+    await store.createPlants([moss, fern, moss, odd], { token: "import" });
     await store.removePlant(1n, {});
     const page = await store.readChanges(all);
     const changes = changesIn(page);

@@ -3,7 +3,6 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { type Change, Client, type RevertLeft, type RevertRange } from "../../client/client.ts";
-import { joinWriter } from "../../src/domain/change.ts";
 import { isSameState, type Plant } from "../../src/domain/plant.ts";
 import { engine } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
@@ -137,7 +136,7 @@ describe("POST /changes/revert", () => {
   });
 
   test("takes back what lies between numbers or between times; a preview shows 20 plants", async () => {
-    await storePlants(shared, 25, "n", joinWriter(by, "b"));
+    await storePlants(shared, 25, "n", { token: by, batch: "b" });
     expect((await client.previewRevert({ batch: "b" })).sample).toHaveLength(20);
     // In another millisecond each.
     for (const id of [9_998n, 9_999n]) {
@@ -218,7 +217,7 @@ describe("POST /changes/revert", () => {
     const own = clientOf(service);
     const scopes = ["plants:read", "plants:write"];
     const { token, id } = await own.createToken({ name: "short", scopes, rate: "10/s" });
-    await storePlants(service, 200, "n", joinWriter(by, "b"));
+    await storePlants(service, 200, "n", { token: by, batch: "b" });
     // A dry run has one pass.
     await expectError(await revert({ batch: "b", dryRun: true }, {}, service), "range_too_large");
     const sent = revert({ batch: "b" }, bearer(token), service);
@@ -256,7 +255,7 @@ const history = fc.record({
 
 /** Resolves to what it did; undefined if there was nothing to do. */
 async function take({ id, name, by: token, batch }: Step, state: Map<bigint, Plant>) {
-  const writer = joinWriter(token, batch);
+  const writer = { token, batch };
   const before = state.get(id);
   const plant = name === undefined ? undefined : { id, name, tag: undefined };
   if (isSameState(before, plant)) return undefined;

@@ -31,6 +31,21 @@ const makeToken = (name: string, more: Partial<TokenRecord> = {}): TokenRecord =
   ...more,
 });
 
+test("a plant that breaks a rule is refused by the store itself, whichever way it came in", async () => {
+  await using store = await openTestStore();
+  await store.createPlant(plant);
+  for (const text of ["\0", "\ud800"])
+    for (const bad of [{ ...plant, name: text } as const, { ...plant, tag: text } as const]) {
+      const refused = { reason: "invalid_plant" };
+      expect(await rejectionOf(store.createPlant({ ...bad, id: 2n }))).toMatchObject(refused);
+      expect(await rejectionOf(store.replacePlant(bad, {}))).toMatchObject(refused);
+      const [first, second] = await store.createPlants([{ ...bad, id: 2n }, plant]);
+      expect([first, second]).toMatchObject([refused, "replayed"]);
+    }
+  expect(await store.findPlant(1n)).toEqual(plant);
+  expect(await store.findPlant(2n)).toBeUndefined();
+});
+
 describe("tokens in the store", () => {
   test("keep one with a scope, also if two stores revoke the last two at once", async () => {
     await using one = await openTestStore();

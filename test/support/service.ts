@@ -1,6 +1,7 @@
 /** The whole service in this process, on a free port and a database of its own. */
 
 import { afterAll } from "bun:test";
+import type { Writer } from "../../src/domain/change.ts";
 import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
@@ -133,16 +134,16 @@ export const sendLines = (
     headers: { "content-type": "application/x-ndjson", ...headers },
   });
 
-/** Plants with ids from 0 on, in the store; `by` is whom the journal names. */
+/** Plants with ids from 0 on, in the store; `writer` is whom the journal names. */
 export const storePlants = (
   { store }: Pick<TestService, "store">,
   count: number,
   name = "n",
-  by?: string,
+  writer?: Writer,
 ): Promise<unknown> =>
   store.createPlants(
     Array.from({ length: count }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
-    by,
+    writer,
   );
 
 export const sendPlant = (url: string, plant: StoredPlant, token?: string): Promise<Response> =>

@@ -15,8 +15,8 @@ import { type End, Wear, type Worn } from "./wear.ts";
 const EPISODES_MAX = 3;
 const DEATH_MS_MAX = 5_000;
 /** Small enough for the queue to be full at times. */
-const SMALL_QUEUE = { queueLengthMax: 40, batchLengthMax: 20 };
-const DEFAULT_QUEUE = { queueLengthMax: 8_192, batchLengthMax: 1_024 };
+const SMALL_QUEUE = { queueLengthMax: 40, commitLengthMax: 20 };
+const DEFAULT_QUEUE = { queueLengthMax: 8_192, commitLengthMax: 1_024 };
 
 interface FaultKind {
   readonly name: string;
@@ -97,7 +97,7 @@ class DiskFaults extends Wear {
     this.faults.push(...(await compareAnswers(service.started.url, rows)));
     load.resume(service.started.url);
     // Those of a commit that has begun, and lines of batches, also wait.
-    const waitingMax = 2 * (queue.queueLengthMax + queue.batchLengthMax);
+    const waitingMax = 2 * (queue.queueLengthMax + queue.commitLengthMax);
     for (let episode = 0; episode < EPISODES_MAX && !(episode > 0 && isOver()); episode++) {
       const kind = this.#kinds.next().value as FaultKind;
       // A queue that is full refuses also what a disk would hide.

@@ -1,7 +1,7 @@
 /** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
 import type { ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
+import { type BlockRow, createChangePage, partOf, trimBlocks } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
 

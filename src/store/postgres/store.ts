@@ -7,7 +7,7 @@ import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
 import { describeTarget, type Target } from "../../domain/store-url.ts";
 import { formatPage } from "../../format/page.ts";
-import { Batcher } from "../batcher.ts";
+import { Queue } from "../queue.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";
 import { type PlantWrite, READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { beginJournal, numberBlocks, readChanges, trimChanges } from "./changes.ts";
@@ -61,16 +61,16 @@ class PostgresStore extends SqlStore implements Store {
   private readonly control: ConnectionPool;
   /** For writes other than plants: tokens, webhooks, the numbers of the journal. */
   private readonly records: ConnectionPool;
-  protected readonly writes: Batcher<PlantWrite, unknown>;
-  private readonly lookUps: Batcher<bigint, Plant | undefined>;
+  protected readonly writes: Queue<PlantWrite, unknown>;
+  private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** Numbering costs a sync, so readers of the journal share it, and reads of plants do not wait behind it. */
-  private readonly numberings: Batcher<undefined, number>;
+  private readonly numberings: Queue<undefined, number>;
   /** Batched: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
-  private readonly webhookUpdates: Batcher<WebhookUpdate, boolean>;
+  private readonly webhookUpdates: Queue<WebhookUpdate, boolean>;
   /** Throttled: many at once would starve other requests of connections and CPU. */
-  private readonly longReads: Batcher<PlantQuery, PlantPage>;
+  private readonly longReads: Queue<PlantQuery, PlantPage>;
   /** Pieces of counts, in a queue of their own: a person waits for a search, and counts must not delay it. */
-  private readonly counts: Batcher<PlantQuery, CountPage>;
+  private readonly counts: Queue<PlantQuery, CountPage>;
 
   constructor(target: Target, description: Store["description"], limits: Limits) {
     super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN }, limits);
@@ -86,7 +86,7 @@ class PostgresStore extends SqlStore implements Store {
       hasJournal: limits.changesDays > 0,
       quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
-    this.writes = new Batcher<PlantWrite, unknown>(
+    this.writes = new Queue<PlantWrite, unknown>(
       (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs, accounts),
       limits,
       {
@@ -96,13 +96,13 @@ class PostgresStore extends SqlStore implements Store {
         onCommit: this.countCommit,
       },
     );
-    this.lookUps = new Batcher(
+    this.lookUps = new Queue(
       (ids, deadlineMs) =>
         this.readers.run((connection) => findPlants(connection, ids), deadlineMs),
-      { ...limits, batchLengthMax: FIND_LENGTH_MAX },
+      { ...limits, commitLengthMax: FIND_LENGTH_MAX },
       { inFlightMax: limits.readConnections, commitMsMin },
     );
-    this.numberings = new Batcher(
+    this.numberings = new Queue(
       async (asked, deadlineMs) => {
         const newest = await this.records.run(numberBlocks, deadlineMs);
         return asked.map(() => newest);
@@ -110,19 +110,19 @@ class PostgresStore extends SqlStore implements Store {
       limits,
       { commitMsMin },
     );
-    this.webhookUpdates = new Batcher((updates) => super.updateWebhooks(updates), limits);
+    this.webhookUpdates = new Queue((updates) => super.updateWebhooks(updates), limits);
     const readOne = <Page extends object>(
       read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
       inFlightMax: number,
-    ): Batcher<PlantQuery, Page> =>
-      new Batcher<PlantQuery, Page>(
+    ): Queue<PlantQuery, Page> =>
+      new Queue<PlantQuery, Page>(
         async ([query], deadlineMs) => [
           await this.readers.run<Page>(
             (connection) => read(connection, query as PlantQuery, limits.scanRowsMax),
             deadlineMs,
           ),
         ],
-        { ...limits, batchLengthMax: 1 },
+        { ...limits, commitLengthMax: 1 },
         { inFlightMax, commitMsMin: READ_MS_MIN },
       );
     this.longReads = readOne<PlantPage>(listPlants, LONG_READS_MAX);

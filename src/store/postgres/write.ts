@@ -1,10 +1,11 @@
-/** A batch of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
+/** A group of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
 
 import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
+import { JournalBlock } from "../journal.ts";
 import type { Value } from "../records.ts";
-import { type Update, type Create, JournalBlock, type PlantWrite, toPlant } from "../sql-store.ts";
+import { type Update, type Create, type PlantWrite, toPlant } from "../sql-store.ts";
 import {
   classify,
   type Connection,
@@ -103,11 +104,11 @@ export async function commitWrites(
   deadlineMs: number,
   accounts: Accounts,
 ): Promise<Settled[]> {
-  const batch = new Batch(writes, accounts);
-  const work = pool.run((connection) => batch.proceed(connection), deadlineMs);
+  const group = new Group(writes, accounts);
+  const work = pool.run((connection) => group.proceed(connection), deadlineMs);
   const failure: unknown = await work.catch((error: unknown) => error);
   // Writes without an outcome were not executed.
-  return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
+  return writes.map((write) => group.outcomes.get(write) ?? (failure as Error));
 }
 
 export interface Accounts {
@@ -140,12 +141,12 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
   };
 }
 
-class Batch {
+class Group {
   /** Writes without an outcome are open. */
   readonly outcomes = new Map<PlantWrite, Settled>();
   private readonly writes: readonly PlantWrite[];
   private readonly accounts: Accounts;
-  /** Plants that this batch has found or stored, for further creates of the same id. */
+  /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
   constructor(writes: readonly PlantWrite[], accounts: Accounts) {
@@ -286,7 +287,7 @@ class Batch {
     const values = [...parameters];
     if (hasJournal) {
       const entries = new JournalBlock();
-      for (const { id, by, plant } of writes) entries.add(id, by, plant, before?.get(id));
+      for (const { id, writer, plant } of writes) entries.add(id, writer, plant, before?.get(id));
       values.push(entries.format());
     }
     const statement = hasJournal ? journaled : plain;

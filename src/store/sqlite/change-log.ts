@@ -17,10 +17,11 @@ import {
   writeSync,
 } from "node:fs";
 import { dirname } from "node:path";
-import { type Change, joinWriter } from "../../domain/change.ts";
+import type { Change } from "../../domain/change.ts";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { isSameState } from "../../domain/plant.ts";
-import { type BlockRow, JournalBlock, parseBlock, type PlantRow, toPlant } from "../sql-store.ts";
+import { type BlockRow, JournalBlock, parseBlock } from "../journal.ts";
+import { type PlantRow, toPlant } from "../sql-store.ts";
 import { getSchemaVersion, openReadOnly, readStore, syncFile, watchFiles } from "./database.ts";
 
 export const logOf = (copy: string): string => copy.replace(/\.db$/, ".changes");
@@ -250,7 +251,7 @@ function replayBlock(db: Database, block: Block, last: number, log: string): num
       throw new StoreOpenError(
         `${log} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
       );
-    kept.add(change.id, joinWriter(change.by, change.batch), change.plant, change.before);
+    kept.add(change.id, { token: change.by, batch: change.batch }, change.plant, change.before);
   }
   const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
   insert.run(row.last, first, at, kept.format());

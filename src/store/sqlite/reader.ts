@@ -22,7 +22,8 @@ import { INT64_MAX, INT64_MIN, lengthOf, type Plant } from "../../domain/plant.t
 import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
-import { type BlockRow, createChangePage, partOf, type PlantRow, toPlant } from "../sql-store.ts";
+import { type BlockRow, createChangePage, partOf } from "../journal.ts";
+import { type PlantRow, toPlant } from "../sql-store.ts";
 import { openReadOnly, runOn, translate, watchFiles } from "./database.ts";
 
 /** A read that may take long, as plain data, so another thread can run it. */

@@ -7,9 +7,10 @@ import type { CountPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
-import { Batcher, type Commit } from "../batcher.ts";
+import { trimBlocks } from "../journal.ts";
+import { type Commit, Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
-import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore, trimBlocks } from "../sql-store.ts";
+import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { fileBytesOf, findDiskFree } from "./database.ts";
 import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
@@ -36,10 +37,10 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private readonly path: string;
   private readonly engine: Engine;
   private readonly reader: SqliteReader;
-  protected readonly writes: Batcher<Write, unknown>;
-  private readonly lookUps: Batcher<bigint, Plant | undefined>;
+  protected readonly writes: Queue<Write, unknown>;
+  private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** One at a time. Each takes a bounded time, so clients take turns. */
-  private readonly longReads: Batcher<ReadRequest, unknown>;
+  private readonly longReads: Queue<ReadRequest, unknown>;
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
@@ -51,11 +52,11 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const reader = (this.reader = new SqliteReader(path, limits));
     const read = engine.read ?? ((order: ReadRequest) => reader.perform(order));
     const commit: Engine["commit"] = (batch, deadlineMs) => engine.commit(batch, deadlineMs);
-    this.writes = new Batcher(commit, limits, { onCommit: this.countCommit });
-    this.lookUps = new Batcher((ids) => reader.findPlants(ids), limits);
-    this.longReads = new Batcher(
+    this.writes = new Queue(commit, limits, { onCommit: this.countCommit });
+    this.lookUps = new Queue((ids) => reader.findPlants(ids), limits);
+    this.longReads = new Queue(
       async ([order]) => [await read(order as ReadRequest)],
-      { ...limits, batchLengthMax: 1 },
+      { ...limits, commitLengthMax: 1 },
       { commitMsMin: READ_MS_MIN },
     );
   }

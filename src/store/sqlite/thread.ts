@@ -13,7 +13,7 @@ import {
 import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import { pause, sharedNow, within } from "../../tick.ts";
-import { toExact } from "../sql-store.ts";
+import { toExact } from "../journal.ts";
 import type { SqliteWriter, Write } from "./writer.ts";
 
 export interface StoreLink {

@@ -4,15 +4,9 @@ import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
 import { judgeChange, judgeCreate } from "../../domain/plant.ts";
 import type { Created, OnMigrate, StoreLimits } from "../../domain/store.ts";
+import { JournalBlock } from "../journal.ts";
 import type { Statement, Value } from "../records.ts";
-import {
-  type Update,
-  type Create,
-  JournalBlock,
-  type PlantRow,
-  type PlantWrite,
-  toPlant,
-} from "../sql-store.ts";
+import { type Update, type Create, type PlantRow, type PlantWrite, toPlant } from "../sql-store.ts";
 import {
   type Durability,
   findDiskFree,
@@ -244,7 +238,7 @@ function createTogether(transaction: Transaction, creates: readonly Create[]): n
     made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
   }
   room.plantsLeft -= made;
-  for (const { id, by, plant } of creates.slice(0, made)) entries?.add(id, by, plant);
+  for (const { id, writer, plant } of creates.slice(0, made)) entries?.add(id, writer, plant);
   return made;
 }
 
@@ -265,13 +259,13 @@ function applyAlone(transaction: Transaction, write: Write): unknown {
 
 function createPlant(
   { insertPlant, findPlant, room, entries }: Transaction,
-  { id, plant, by }: Create,
+  { id, plant, writer }: Create,
 ): Created | Refusal {
   const { name, tag = null } = plant;
   const refusal = refuseNew(room, 1);
   if (refusal === undefined && insertPlant.run(id, name, tag).changes === 1) {
     room.plantsLeft--;
-    entries?.add(id, by, plant);
+    entries?.add(id, writer, plant);
     return "created";
   }
   const row = findPlant.get(id);
@@ -281,7 +275,7 @@ function createPlant(
 
 function changePlant(
   { findPlant, deletePlant, updatePlant, room, entries }: Transaction,
-  { id, plant, condition, by }: Update,
+  { id, plant, condition, writer }: Update,
 ): Refusal | undefined {
   const row = findPlant.get(id);
   const before = judgeChange(row === null ? undefined : toPlant(row), condition);
@@ -292,7 +286,7 @@ function changePlant(
     deletePlant.run(id);
     room.plantsLeft++;
   } else updatePlant.run(plant.name, plant.tag ?? null, id);
-  entries?.add(id, by, plant, before);
+  entries?.add(id, writer, plant, before);
   return undefined;
 }
 

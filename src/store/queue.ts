@@ -4,7 +4,7 @@ import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
 import { endOfTick, pause } from "../tick.ts";
 
-type QueueLimits = Pick<StoreLimits, "queueLengthMax" | "queueSecondsMax" | "batchLengthMax">;
+type QueueLimits = Pick<StoreLimits, "queueLengthMax" | "queueSecondsMax" | "commitLengthMax">;
 
 /** A promise is an outcome not known yet. The next commit does not wait for it; writes with the same key do. */
 type Result<Outcome> = Outcome | Error | Promise<Outcome>;
@@ -18,7 +18,7 @@ interface Pending<Write, Outcome> {
 }
 
 /**
- * Commits a batch and returns one outcome per write, in order. An Error fails that write; a throw fails the batch.
+ * Commits a group and returns one outcome per write, in order. An Error fails that write; a throw fails the group.
  * Writes without an outcome go back to the queue. Callers are refused at the deadline.
  */
 export type Commit<Write, Outcome> = (
@@ -42,10 +42,10 @@ interface Options<Write> {
 
 const defaults = { inFlightMax: 1, commitMsMin: 0, now: () => performance.now() };
 
-/** A batch waits this share of the last commit's duration for clients that were just answered. */
+/** A group waits this share of the last commit's duration for clients that were just answered. */
 const GATHER_SHARE = 0.1;
 const GATHER_MS_MAX = 10;
-/** After a commit faster than this, the next batch waits only for the end of the tick. */
+/** After a commit faster than this, the next group waits only for the end of the tick. */
 const FAST_COMMIT_MS = 0.5;
 /** Writes do not wait behind a commit slower than this if another lane is free. */
 const LANE_MS = 5;
@@ -53,12 +53,12 @@ const LANE_MS = 5;
 const CLOSE_MS = 2;
 /** Overdue writes are looked for every queueSecondsMax × this. */
 const WATCH_SHARE = 0.02;
-/** Also bounds memory: the text of a batch is copied several times on its way to the store. */
+/** Also bounds memory: the text of a group is copied several times on its way to the store. */
 const COMMIT_CHARACTERS_MAX = 1_048_576;
 /** The share of the queue that blocks of writes may fill. The rest is for single writes. */
 const BLOCKS_SHARE = 0.5;
 
-export class Batcher<Write, Outcome> {
+export class Queue<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
   private readonly limits: QueueLimits;
   private readonly options: Options<Write> & typeof defaults;
@@ -90,7 +90,7 @@ export class Batcher<Write, Outcome> {
 
   private get writesInFlight(): number {
     let sum = 0;
-    for (const batch of this.inFlight.keys()) sum += batch.length;
+    for (const group of this.inFlight.keys()) sum += group.length;
     return sum;
   }
 
@@ -153,13 +153,13 @@ export class Batcher<Write, Outcome> {
     const { inFlightMax } = this.options;
     const watchMs = this.limits.queueSecondsMax * 1000 * WATCH_SHARE;
     this.timer ??= setInterval(() => this.watch(), watchMs).unref();
-    if (this.lanes === inFlightMax || (this.lanes > 0 && this.isNextBatchSmall())) return;
+    if (this.lanes === inFlightMax || (this.lanes > 0 && this.isNextGroupSmall())) return;
     this.lanes++;
     void this.run();
   }
 
-  /** A commit of one costs about as much as one of many, so a batch smaller than the one in flight waits for it. */
-  private isNextBatchSmall(): boolean {
+  /** A commit of one costs about as much as one of many, so a group smaller than the one in flight waits for it. */
+  private isNextGroupSmall(): boolean {
     const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
     return isYoung && this.queued < this.writesInFlight;
   }
@@ -167,18 +167,18 @@ export class Batcher<Write, Outcome> {
   private async run(): Promise<void> {
     while (this.queued > 0) {
       if (this.queued < this.expected) await this.gather();
-      if (this.lanes > 1 && this.isNextBatchSmall()) break;
-      const batch = this.takeBatch();
+      if (this.lanes > 1 && this.isNextGroupSmall()) break;
+      const group = this.takeGroup();
       // The rest have keys that are in flight. They are taken when those writes are settled.
-      if (batch.length === 0) break;
-      await this.commitBatch(batch);
+      if (group.length === 0) break;
+      await this.commitGroup(group);
     }
     this.lanes--;
   }
 
   /**
-   * Clients that were just answered are about to send again. If the batch starts without them, each waits for two
-   * commits. The batch waits while each tick brings a write: on a busy core, the clock alone would end it with half of
+   * Clients that were just answered are about to send again. If the group starts without them, each waits for two
+   * commits. The group waits while each tick brings a write: on a busy core, the clock alone would end it with half of
    * them.
    */
   private async gather(): Promise<void> {
@@ -194,34 +194,34 @@ export class Batcher<Write, Outcome> {
     );
   }
 
-  private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<void> {
+  private async commitGroup(group: readonly Pending<Write, Outcome>[]): Promise<void> {
     const startedAtMs = this.options.now();
-    const firstMs = Math.min(...batch.map((pending) => pending.deadlineMs));
+    const firstMs = Math.min(...group.map((pending) => pending.deadlineMs));
     const deadlineMs = Math.max(firstMs, startedAtMs + this.options.commitMsMin);
-    this.inFlight.set(batch, deadlineMs);
+    this.inFlight.set(group, deadlineMs);
     this.committedAtMs = startedAtMs;
     // If this commit is slow, there may be no later write to start another lane.
     if (this.options.inFlightMax > 1) setTimeout(() => this.start(), LANE_MS + 1).unref();
     try {
-      const writes = batch.map(({ write }) => write);
+      const writes = group.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
       const isAsync = committed instanceof Promise;
       const outcomes = isAsync ? await committed : committed;
       const tookMs = this.options.now() - startedAtMs;
       if (isAsync) this.noteCommit(tookMs, outcomes.length);
       this.options.onCommit?.(tookMs, writes, outcomes);
-      this.queue.unshift(...batch.slice(outcomes.length));
+      this.queue.unshift(...group.slice(outcomes.length));
       for (let index = 0; index < outcomes.length; index++)
-        batch[index]?.settle(outcomes[index] as Result<Outcome>);
+        group[index]?.settle(outcomes[index] as Result<Outcome>);
       const late = outcomes.filter((outcome) => outcome instanceof Promise);
-      if (late.length === 0) return void this.inFlight.delete(batch);
+      if (late.length === 0) return void this.inFlight.delete(group);
       void Promise.allSettled(late).then(() => {
-        this.inFlight.delete(batch);
+        this.inFlight.delete(group);
         this.start();
       });
     } catch (error) {
-      for (const pending of batch) pending.settle(error as Error);
-      this.inFlight.delete(batch);
+      for (const pending of group) pending.settle(error as Error);
+      this.inFlight.delete(group);
     }
   }
 
@@ -231,8 +231,8 @@ export class Batcher<Write, Outcome> {
     this.gatherUntilMs = performance.now() + waitMs;
   }
 
-  /** Up to batchLengthMax writes and COMMIT_CHARACTERS_MAX characters, to bound the time of one commit. */
-  private takeBatch(): Pending<Write, Outcome>[] {
+  /** Up to commitLengthMax writes and COMMIT_CHARACTERS_MAX characters, to bound the time of one commit. */
+  private takeGroup(): Pending<Write, Outcome>[] {
     this.refuseLate(this.options.now());
     this.fillQueue();
     const { queue, limits } = this;
@@ -244,7 +244,7 @@ export class Batcher<Write, Outcome> {
     let characters = 0;
     let seen = 0;
     for (const pending of queue) {
-      if (taken.length >= limits.batchLengthMax || characters >= COMMIT_CHARACTERS_MAX) break;
+      if (taken.length >= limits.commitLengthMax || characters >= COMMIT_CHARACTERS_MAX) break;
       seen++;
       if (keysInFlight.size > 0 && keysInFlight.has(keyOf?.(pending.write))) held.push(pending);
       else {
@@ -267,8 +267,8 @@ export class Batcher<Write, Outcome> {
   /** Refuses overdue writes, even those in flight, which may turn out to be stored. */
   private watch(): void {
     const now = this.options.now();
-    for (const [batch, deadlineMs] of this.inFlight)
-      for (const pending of batch)
+    for (const [group, deadlineMs] of this.inFlight)
+      for (const pending of group)
         if (Math.max(deadlineMs, pending.deadlineMs) <= now)
           pending.settle(new Refusal("store_unavailable"));
     this.refuseLate(now);

@@ -1,0 +1,223 @@
+/**
+ * What both engines share about the journal: a block for each transaction, pages of changes, and the trim. A block has
+ * all entries of its transaction as one text: a row for each would make a create several times as expensive.
+ */
+
+import {
+  type Change,
+  type ChangePage,
+  type ChangeQuery,
+  type ChangeType,
+  changeTypes,
+  type Folded,
+  isFiltered,
+  isWanted,
+  listChange,
+  type Writer,
+} from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
+import { lengthOf, type Plant } from "../domain/plant.ts";
+
+/** One letter per change type in a block's text, in the order of `changeTypes`. */
+const CODES = "crd";
+
+/** Bounds a block, because a reader loads it whole. */
+const BLOCK_CHARACTERS_MAX = 1_048_576;
+
+type EntryValue = string | number | null;
+
+export class JournalBlock {
+  count = 0;
+  private readonly values: EntryValue[] = [];
+  private characters = 0;
+  private lastName: string | undefined;
+
+  get isFull(): boolean {
+    return this.characters >= BLOCK_CHARACTERS_MAX;
+  }
+
+  /** `before` is undefined for a create, `plant` for a removal. */
+  add(id: bigint, writer: Writer | undefined, plant?: Plant, before?: Plant): void {
+    const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
+    const name = packWriter(writer);
+    // An empty string repeats the previous name: most blocks have only one.
+    this.values.push(code, name === this.lastName ? "" : (name ?? null), toExact(id));
+    this.lastName = name;
+    if (plant !== undefined) this.push(plant);
+    if (before !== undefined) this.push(before);
+    this.count++;
+  }
+
+  format(): string {
+    return JSON.stringify(this.values);
+  }
+
+  private push(plant: Plant): void {
+    this.values.push(plant.name, plant.tag ?? null);
+    this.characters += lengthOf(plant);
+  }
+}
+
+/** One string, in which neither part contains a newline; undefined without a writer. */
+const packWriter = ({ token, batch }: Writer = {}): string | undefined =>
+  batch === undefined ? token : `${token ?? ""}\n${batch}`;
+
+function unpackWriter(name: EntryValue | undefined): Pick<Change, "by" | "batch"> {
+  const [by = "", batch] = typeof name === "string" ? name.split("\n") : [];
+  return { by: by === "" ? undefined : by, batch };
+}
+
+/** A number, or a string if a double cannot hold it exactly. */
+export function toExact(id: bigint): string | number {
+  const value = Number(id);
+  return Number.isSafeInteger(value) ? value : String(id);
+}
+
+/** A substring of every block that has a wanted entry; null matches any block. */
+export function partOf({ id, by, batch }: ChangeQuery): string | null {
+  if (id !== undefined) return `,${JSON.stringify(toExact(id))},`;
+  if (batch !== undefined) return `${JSON.stringify(`\n${batch}`).slice(1)},`;
+  return by === undefined ? null : `,${JSON.stringify(by).slice(0, -1)}`;
+}
+
+export interface BlockRow {
+  readonly first: bigint;
+  readonly last: bigint;
+  readonly at_ms: bigint;
+  readonly entries: string | null;
+  /** The ids of the entries that took effect, as JSON; null if all did. */
+  readonly kept?: string | null;
+}
+
+export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
+  if (entries === null) return [];
+  const values = JSON.parse(entries) as EntryValue[];
+  const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
+  const changes: Change[] = [];
+  let seq = Number(first);
+  let writer = unpackWriter(null);
+  for (let at = 0; at < values.length;) {
+    const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
+    const name = values[at++];
+    if (name !== "") writer = unpackWriter(name);
+    const id = BigInt(values[at++] as string | number);
+    const take = (): Plant => ({
+      id,
+      name: values[at++] as string,
+      tag: (values[at++] ?? undefined) as string | undefined,
+    });
+    const plant = type === "removed" ? undefined : take();
+    const before = type === "created" ? undefined : take();
+    if (keptIds === undefined || keptIds.has(String(id)))
+      changes.push({ seq: seq++, atMs: Number(atMs), type, id, ...writer, plant, before });
+  }
+  return changes;
+}
+
+const PAGE_MS_MAX = 5;
+const PAGE_CHARACTERS_MAX = 524_288;
+
+/**
+ * Builds a page block by block: upwards from the cursor, or from the newest change back. The page ends at its limit, at
+ * PAGE_CHARACTERS_MAX or, with a filter, after msMax: it may examine many changes for few. `newest` was read before the
+ * blocks, so there may be newer ones.
+ *
+ * A block without entries is a break: changes were made that the journal does not have. A page that reads back ends
+ * there. Otherwise the first block must contain the cursor or directly follow it; for a query from the oldest entry it
+ * is the last break.
+ */
+export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
+  const { after, limit } = query;
+  const isBack = query.order === "desc";
+  const endsAtMs = isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
+  let listed: { readonly change: Change; readonly folded: Folded | undefined }[] = [];
+  let last = isBack && after === 0 ? newest + 1 : after;
+  let characters = 0;
+  let isBegun = isBack || after === 0;
+  let isAtBreak = false;
+
+  const gone = (): Refusal =>
+    new Refusal(
+      "changes_gone",
+      `The changes after ${after} are not kept any more. Read the plants again, then the changes after ${newest}.`,
+    );
+
+  /** False if the change is wanted, and the page is full. */
+  const addChange = (change: Change): boolean => {
+    if (!isWanted(query, change)) return true;
+    const { by, batch, type } = change;
+    const isFolded = query.fold === "batch" && batch !== undefined;
+    const run = listed.at(-1);
+    const isSameRun = run?.change.batch === batch && run?.change.by === by;
+    if (isFolded && isSameRun && run?.folded !== undefined) run.folded[type]++;
+    else if (listed.length === limit) return false;
+    else {
+      const folded = isFolded ? { created: 0, replaced: 0, removed: 0, [type]: 1 } : undefined;
+      listed.push({ change, folded });
+    }
+    return true;
+  };
+
+  return {
+    get last(): number {
+      return last;
+    },
+
+    /** False if the page is complete. Throws a Refusal if the cursor is not in the journal. */
+    add(row: BlockRow): boolean {
+      const [first, lastOfRow] = [Number(row.first), Number(row.last)];
+      isAtBreak = first > lastOfRow;
+      if (isBack && isAtBreak) return false;
+      // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
+      if (!isBegun && first > after + 1) throw gone();
+      isBegun = true;
+      if (isAtBreak && lastOfRow > last) {
+        if (after !== 0) throw gone();
+        listed = [];
+        last = lastOfRow;
+        return true;
+      }
+      if (limit === 0 && !isBack) return lastOfRow <= after;
+      characters += row.entries?.length ?? 0;
+      const changes = parseBlock(row);
+      for (const change of isBack ? changes.toReversed() : changes) {
+        if (isBack ? change.seq >= last : change.seq <= last) continue;
+        if (!addChange(change)) return false;
+        last = change.seq;
+      }
+      last = isBack ? Math.min(last, first) : Math.max(last, lastOfRow);
+      // Every page makes progress, however slow the store is.
+      if (last === after) return true;
+      return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
+    },
+
+    /** `isEnd`: there are no further blocks. */
+    finish(isEnd = false): ChangePage {
+      const inFuture = `after: ${after} is in the future; the newest change is ${newest}`;
+      if (!isBegun && after > Date.now() * 1000) throw new Refusal("invalid_query", inFuture);
+      if (!isBegun) throw gone();
+      const changes = listed.map(({ change, folded }) => listChange(change, folded));
+      const hasMore = isBack ? !isAtBreak && !isEnd : last < newest;
+      return { changes, last, hasMore, newest: isBack ? newest : Math.max(last, newest) };
+    },
+  };
+}
+
+/** Bounds for one DELETE, which then takes a few milliseconds. */
+const TRIM_BLOCKS = 1_000;
+const TRIM_BYTES = 4_194_304;
+
+/**
+ * Removes blocks older than $1. The newest block stays: numbering continues from it. All blocks before an old one go
+ * too, whatever their timestamps: a reader would not notice a gap.
+ */
+export const trimBlocks = (table: string, atMs: string): string => `WITH oldest AS (
+    SELECT last, ${atMs} AS at_ms, octet_length(entries) AS bytes FROM ${table}
+    WHERE last IS NOT NULL ORDER BY last LIMIT ${TRIM_BLOCKS}
+  ), sized AS (
+    SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
+  )
+  DELETE FROM ${table} WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${TRIM_BYTES})
+    AND last <= (SELECT max(last) FROM oldest WHERE at_ms < CAST($1 AS bigint))
+    AND last < (SELECT max(last) FROM ${table})
+  RETURNING last`;
