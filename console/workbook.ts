@@ -36,8 +36,9 @@ const MARK_BYTES = 3;
 
 async function* readCells(csv: Blob): AsyncGenerator<(string | null)[], undefined> {
   const bytes = new Uint8Array(await csv.slice(MARK_BYTES).arrayBuffer());
-  const reader = new RowReader({ kind: "csv" }, ROW_BYTES_MAX);
-  const parse = createCellParser(reader.delimiter);
+  const delimiter = ",";
+  const reader = new RowReader({ kind: "csv", delimiter }, ROW_BYTES_MAX);
+  const parse = createCellParser(delimiter);
   for await (const lines of reader.read([bytes], 1000))
     for (const { text } of lines)
       yield parse(String(text)).map((cell) => (cell === null ? null : encode(restoreCell(cell))));

@@ -38,6 +38,7 @@ describe("plantstore import", () => {
     ["plants.json", json, []],
     ["plants.tsv", csv.replaceAll(",", "\t"), []],
     ["plants.txt", csv.replaceAll(",", ";"), ["--format", "csv", "--delimiter", ";"]],
+    ["plants.csv", csv.replaceAll(",", ";"), []],
     ["plants.csv", csv.replace("id,name,tag", "Nr,P,T"), ["--map", "id=Nr, name=P,tag=T"]],
     ["plants.csv", ndjson, ["--format", "ndjson"]],
   ])("%s: %j with %j is stored, and recognised the next time", async (name, text, more) => {
@@ -82,6 +83,7 @@ describe("plantstore import", () => {
 
   test.each([
     ["csv", "Nr;Plant\n1;a\n1;b\n4E12;c\n", ["--map", "id=Nr,name=Plant", "--delimiter", ";"]],
+    ["csv", "Nr;Plant\n1;a\n1;b\n4E12;c\n", ["--map", "id=Nr,name=Plant"]],
     ["ndjson", '{"id":1,"name":"a"}\n{"id":1,"name":"b"}\n{"id":"4E12","name":"c"}\n', []],
     ["json", '[{"id":1,"name":"a"},{"id":1,"name":"b"},\n{"id":"4E12","name":"c"}]', []],
   ])("rejects of %s can be mended and imported again, twice", async (format, text, more) => {
@@ -123,6 +125,8 @@ describe("plantstore import", () => {
       stdout: rows.slice(1),
       stderr: "plantstore: created 0, replayed 0, refused 1\n",
     });
+    const { stderr: line } = await importTo("-", "--json");
+    expect(JSON.parse(line)).toMatchObject({ finished: true, created: 0, refused: 1 });
   });
 
   test("--rejects into a pipe without a reader fails, and says what is stored", async () => {

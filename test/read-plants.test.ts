@@ -151,8 +151,17 @@ describe("CSV", () => {
       { firstLine: 6 },
     ],
     "a defused formula is restored in names and tags, and nothing else is": [
-      "id,name,tag\n1,'=1+1,'-5\n2,''=x,'a\n-3,=1,'\n",
-      ['2: 1 "=1+1" "-5"', `3: 2 "'=x" "'a"`, `4: -3 "=1" "'"`],
+      "id,name,tag\n1,'=1+1,'-5\n2,''=x,'a\n-3,=1,'\n4,'＝x,\"'\n\"\n",
+      ['2: 1 "=1+1" "-5"', `3: 2 "'=x" "'a"`, `4: -3 "=1" "'"`, '5: 4 "＝x" "\\n"'],
+    ],
+    "a quote inside a cell that does not begin with one is text": [
+      'id,name,tag\n1,Rose 6" pot,5"\n2, "a",b"c""d\n3,"x"y,z\n4,a,b\n',
+      [
+        String.raw`2: 1 "Rose 6\" pot" "5\""`,
+        String.raw`3: 2 " \"a\"" "b\"c\"\"d"`,
+        "4: invalid_plant",
+        '5: 4 "a" "b"',
+      ],
     ],
     "a column of tags can be ignored, even one that occurs twice": [
       "id,name,tag,tag\n1,Fern,a,b\n",
@@ -193,7 +202,7 @@ describe("CSV", () => {
     ["id,id\n", {}, 'More than one column is headed "id"; the columns are "id", "id".'],
     ["", {}, "The file is empty; expected a heading."],
     ["\n\n", {}, "The file is empty; expected a heading."],
-    ['i"d,name\n', {}, "The heading: A quote stands inside a cell that is not quoted."],
+    ['"i"d,name\n', {}, "The heading: Text follows the closing quote of a cell."],
   ])("%j with the headings %j has not the columns", async (file, headings, message) => {
     const error = await rejectionOf(read(file, { ...csv, headings }));
     expect(error).toBeInstanceOf(MissingColumn);
@@ -218,9 +227,65 @@ describe("CSV", () => {
     },
   );
 
+  test.each(["\t", ";", "|", ","])(
+    "%j is detected, whatever signs the texts have, and overruled by sep=",
+    async (delimiter) => {
+      const detected = { kind: "csv" } as const;
+      const rows = 'id_name_tag\r\n1_"a_b;;,,"_x\r\n2_a, b; c|d_\r\n'
+        .replaceAll(delimiter, "")
+        .replaceAll("_", delimiter);
+      const name = (text: string): string => JSON.stringify(text.replaceAll(delimiter, ""));
+      const [first, second] = [`a_b;;,,`, "a, b; c|d"].map(name);
+      const plants = [
+        `2: 1 ${first?.replace("_", JSON.stringify(delimiter).slice(1, -1))} "x"`,
+        `3: 2 ${second}`,
+      ];
+      await expectRead(rows, plants, detected);
+      const other = delimiter === ";" ? "," : ";";
+      await expectRead(
+        `sep=${other}\nid${other}name\n1${other}a${delimiter}b\n`,
+        [`3: 1 ${JSON.stringify(`a${delimiter}b`)}`],
+        detected,
+      );
+      // Refused rows may have any number of cells.
+      const refused = "2_reason_1_a;b_x_y\n3_reason_2_a;b\n4_reason_3_a_x\n";
+      const rejects = `line_reason_id_name_tag\n${refused}`.replaceAll("_", delimiter);
+      await expectRead(
+        rejects,
+        [
+          "2: invalid_plant",
+          delimiter === ";" ? '3: 2 "a" "b"' : "3: invalid_plant",
+          '4: 3 "a" "x"',
+        ],
+        detected,
+      );
+    },
+  );
+
+  test("the delimiter of a long file is detected in its beginning, and one column has a comma", async () => {
+    const many = Array.from({ length: 5_000 }, (_, at) => `${at};Rose, ${at}\n`).join("");
+    const records = await read(`id;name\n${many}`, { kind: "csv" }, { pieceLength: 70_000 });
+    expect(records.map(brief).at(-1)).toBe('5001: 4999 "Rose, 4999"');
+    const error = await rejectionOf(read("id\n1\n", { kind: "csv" }));
+    expect((error as Error).message).toBe('No column is headed "name"; the columns are "id".');
+  });
+
+  test("rows are passed on before the file ends, once the delimiter is known", async () => {
+    async function* endless() {
+      yield new TextEncoder().encode(`id;name\n${"1;a\n".repeat(60)}`);
+      await new Promise(() => undefined);
+    }
+    const blocks = readPlants(
+      endless(),
+      { kind: "csv" },
+      { recordBytesMax: 100, blockLengthMax: 9 },
+    );
+    expect((await blocks.next()).value?.map(brief)[0]).toBe('2: 1 "a"');
+  });
+
   test("a bad row is refused alone, with its line and its text", async () => {
     const file =
-      '1,a,x|2,a|3,a,x,y|4,a"b,x|5,"a"b,x|six,a,x|7,"a\nb"c",x|8,a,x|9,"a,x\n10,"b",x|11,a,x';
+      '1,a,x|2,a|3,a,x,y|4,"a"b",x|5,"a"b,x|six,a,x|7,"a\nb"c",x|8,a,x|9,"a,x\n10,"b",x|11,a,x';
     const rows = file.split("|");
     const records = await read(`id,name,tag\n${rows.join("\n")}\n`);
     expect(textsOf(records)).toEqual(rows);
@@ -232,8 +297,7 @@ describe("CSV", () => {
     expect(bad).toEqual([
       "3 invalid_plant: The row has 2 cells, and the heading has 3.",
       "4 invalid_plant: The row has 4 cells, and the heading has 3.",
-      "5 invalid_plant: A quote stands inside a cell that is not quoted.",
-      `6 invalid_plant: ${follows}`,
+      ...[5, 6].map((line) => `${line} invalid_plant: ${follows}`),
       '7 invalid_plant: The id is not a whole number: "six".',
       ...[8, 11].map((line) => `${line} invalid_plant: ${follows}`),
     ]);

@@ -10,6 +10,7 @@ import { type FileFormat, isTable, type Rejected } from "../../src/format/plants
  * no tags.
  */
 export interface Reading extends Required<FileFormat> {
+  readonly delimiter: string;
   readonly encoding: Encoding;
   /** The sheet of a workbook. Undefined means the first one. */
   readonly sheet: string | undefined;

@@ -1,7 +1,14 @@
 /** Guesses the format and the columns of a file, and parses its first rows. */
 
 import { Refusal } from "../../src/domain/errors.ts";
-import { MissingColumn, numberColumns, parseHeading, RowReader } from "../../src/format/csv.ts";
+import {
+  guessDelimiter,
+  MissingColumn,
+  numberColumns,
+  parseHeading,
+  RowReader,
+  SNIFFED_BYTES,
+} from "../../src/format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../src/format/encoding.ts";
 import {
   isTable,
@@ -31,7 +38,6 @@ export const ROWS_SHOWN = 8;
 /** The headings are one of the first rows. */
 const TOPS_MAX = 20;
 const TOP_CHARACTERS_MAX = 60;
-const SNIFFED_BYTES = 65_536;
 /** The first character outside ASCII decides the encoding, and may come late. */
 const DECIDING_BYTES_MAX = 64_000_000;
 const PIECE_BYTES = 262_144;
@@ -235,19 +241,4 @@ function guessKind(name: string, start: string): Reading["kind"] {
   if (/\.[ct]sv$/i.test(name)) return "csv";
   const [first = ""] = start.trimStart();
   return first === "[" ? "json" : first === "{" ? "ndjson" : "csv";
-}
-
-/** A cell in quotes, which may have any sign and line breaks. */
-const QUOTED = /(?<=^|[,;\t|])"(?:[^"]|"")*"/gm;
-
-/** The sign that most of the first lines have equally often, outside quotes. A title may have none, or another. */
-function guessDelimiter(start: string): string {
-  const lines = start.replaceAll(QUOTED, "").split(/[\r\n]+/, TOPS_MAX);
-  const rate = (sign: string): number => {
-    const counts = lines.map((line) => line.split(sign).length - 1).filter((count) => count > 0);
-    const sizes = counts.map((count) => counts.filter((other) => other === count).length);
-    // Of two signs in as many lines, the more frequent one.
-    return Math.max(0, ...sizes) + Math.max(0, ...counts) / 1000;
-  };
-  return [",", ";", "\t", "|"].reduce((best, next) => (rate(next) > rate(best) ? next : best));
 }

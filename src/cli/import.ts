@@ -232,8 +232,7 @@ function parseFormat(path: string, flags: Flags): FileFormat {
   if (!isTable({ kind })) return { kind };
   const headings = map === undefined ? {} : parseMap(map);
   if (kind === "xlsx") return { kind, headings };
-  const sign = delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
-  return { kind, headings, delimiter: sign === "tab" ? "\t" : sign };
+  return { kind, headings, delimiter: delimiter === "tab" ? "\t" : delimiter };
 }
 
 /** Parses `id=Nr,name=Plant`: fields, and the headings of their columns. */
@@ -271,8 +270,11 @@ async function summarize(
     ? JSON.stringify({ finished, created, replayed, refused, batch, seconds })
     : `created ${created}, replayed ${replayed}, refused ${refused}`;
   // With `--rejects -`, standard output carries the rejects.
-  if (finished || json || error instanceof Interrupted)
-    await (rejects === "-" ? printError(line) : printLine(line));
+  if (finished || json || error instanceof Interrupted) {
+    if (rejects !== "-") await printLine(line);
+    else if (json) process.stderr.write(`${line}\n`);
+    else printError(line);
+  }
   if (created > 0 && !json)
     printError(`to take this import back: plantstore revert --batch ${quoteWord(batch)}`);
   if (finished && refused > 0) process.exitCode = EXIT_DIFFERENT;

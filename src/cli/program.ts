@@ -159,7 +159,14 @@ function addTransferCommands(program: Command): void {
     .addOption(choice("--format <format>", "default: by the name", [...formats, "xlsx"]))
     .option("--map <fields>", "headings of columns, as in id=Nr,name=Plant,tag=Type")
     .option("--sheet <name>", "the sheet of a workbook (default: the first)")
-    .addOption(choice("--delimiter <sign>", "between CSV cells", [",", ";", "|", "tab"]))
+    .addOption(
+      choice("--delimiter <sign>", "between CSV cells; detected by default", [
+        ",",
+        ";",
+        "|",
+        "tab",
+      ]),
+    )
     .addOption(choice("--encoding <encoding>", "of the file (default: detected)", encodings))
     .option("--batch <name>", "its name in the journal (default: the file and the time)")
     .option("--rejects <file>", "for refused records, with reasons; - is standard output")

@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { type ListedPlant, parseTexts, type Plant } from "../domain/plant.ts";
-import { type Line, MalformedFile, RecordReader } from "./records.ts";
+import { Bytes, type Chunks, type Line, MalformedFile, RecordReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
 
@@ -10,15 +10,21 @@ export const CSV_HEAD = "id,name,tag\r\n";
 export const formatCsv = (plants: readonly ListedPlant[]): string =>
   plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
 
-/** Spreadsheets run a cell that begins like a formula, so it is prefixed with an apostrophe. Restoring is exact. */
+/**
+ * What spreadsheets run as a formula, by OWASP's list for CSV injection: the full-width signs in East Asian locales,
+ * and what follows white space that an import may drop. Apostrophes in front count, so restoring is exact.
+ */
+const FORMULA = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+
+/** A cell that a spreadsheet would run is prefixed with an apostrophe. */
 export function formatCell(text: string | undefined): string {
   if (text === undefined) return "";
-  const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const harmless = FORMULA.test(text) ? `'${text}` : text;
   return `"${harmless.replaceAll('"', '""')}"`;
 }
 
 export const restoreCell = (text: string): string =>
-  /^'+[=+\-@\t\r]/.test(text) ? text.slice(1) : text;
+  text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text;
 
 const NEWLINE = 10;
 const RETURN = 13;
@@ -28,9 +34,32 @@ const QUOTE = 34;
 const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
 const EMPTY_ROW = /^[\s,;|]*$/;
 
+const delimiters = [",", ";", "\t", "|"];
+/** A cell in quotes, which may have any sign and line breaks. */
+const QUOTED = /(?<=^|[,;\t|])"(?:[^"]|"")*"/gm;
+/** The heading of a file of refused rows, whose rows may have any number of cells. */
+const REJECTS_HEADING = /^"?line"?([,;\t|])"?reason"?\1/;
+const SNIFFED_LINES = 20;
+export const SNIFFED_BYTES = 65_536;
+
+/** The sign that most of the first lines have equally often, outside quotes. A title may have none, or another. */
+export function guessDelimiter(start: string): string {
+  const own = REJECTS_HEADING.exec(start)?.[1];
+  if (own !== undefined) return own;
+  const lines = start.replaceAll(QUOTED, "").split(/[\r\n]+/, SNIFFED_LINES);
+  const rate = (sign: string): number => {
+    const counts = lines.map((line) => line.split(sign).length - 1).filter((count) => count > 0);
+    const sizes = counts.map((count) => counts.filter((other) => other === count).length);
+    // Of two signs in as many lines, the more frequent one.
+    return Math.max(0, ...sizes) + Math.max(0, ...counts) / 1000;
+  };
+  return delimiters.reduce((best, next) => (rate(next) > rate(best) ? next : best));
+}
+
 interface TableFormat {
   readonly kind: string;
-  readonly delimiter?: string;
+  /** Detected in CSV if undefined. The sheet of a workbook has commas. */
+  readonly delimiter?: string | undefined;
   /** Rows that begin above this line, such as a title, are skipped. */
   readonly firstLine?: number | undefined;
 }
@@ -43,6 +72,7 @@ interface TableFormat {
 export class RowReader extends RecordReader {
   /** Final once the first block is read. */
   delimiter: string;
+  private readonly isDetected: boolean;
   private readonly firstLine: number;
   private readonly countsRows: boolean;
   /** A quote opens at the start of a cell, and after one that seemed to close: two quotes stand for one. */
@@ -50,11 +80,40 @@ export class RowReader extends RecordReader {
   private wasReturn = false;
 
   /** For a workbook, `line` counts rows, whatever line breaks their cells have. */
-  constructor({ kind, delimiter = ",", firstLine = 1 }: TableFormat, bytesMax: number) {
+  constructor({ kind, delimiter, firstLine = 1 }: TableFormat, bytesMax: number) {
     super(bytesMax);
-    this.delimiter = delimiter;
+    this.delimiter = delimiter ?? ",";
     this.firstLine = firstLine;
     this.countsRows = kind === "xlsx";
+    this.isDetected = delimiter === undefined && !this.countsRows;
+  }
+
+  override read(chunks: Chunks, blockLengthMax: number): AsyncGenerator<Line[]> {
+    return super.read(this.isDetected ? this.detect(chunks) : chunks, blockLengthMax);
+  }
+
+  /** Passes the chunks on, the first of them together, once they tell the delimiter. */
+  private async *detect(chunks: Chunks): AsyncGenerator<Uint8Array> {
+    const start = new Bytes();
+    let breaks = 0;
+    let isKnown = false;
+    for await (const chunk of chunks) {
+      if (isKnown) {
+        yield chunk;
+        continue;
+      }
+      start.add(chunk);
+      for (const byte of chunk) if (byte === NEWLINE || byte === RETURN) breaks++;
+      // CR LF counts twice.
+      isKnown = start.length >= SNIFFED_BYTES || breaks >= 2 * SNIFFED_LINES;
+      if (isKnown) yield this.guess(start.take());
+    }
+    if (!isKnown) yield this.guess(start.take());
+  }
+
+  private guess(start: Uint8Array): Uint8Array {
+    this.delimiter = guessDelimiter(new TextDecoder().decode(start.subarray(0, SNIFFED_BYTES)));
+    return start;
   }
 
   /** RFC 4180, section 2. */
@@ -95,21 +154,15 @@ export class RowReader extends RecordReader {
 /** An empty cell without quotes is null; with quotes it is the empty text. */
 type Cell = string | null;
 
-/** It throws a Refusal for a misplaced quote. */
+/** A quote inside a cell that does not begin with one is text, as in spreadsheets. Throws a Refusal if text follows a closing one. */
 export function createCellParser(delimiter: string): (row: string) => Cell[] {
   const sign = `\\${delimiter}`;
-  const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^"${sign}]*))(${sign}|$)`, "y");
+  const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^"${sign}][^${sign}]*|))(${sign}|$)`, "y");
   return (row) => {
     const cells: Cell[] = [];
     for (cell.lastIndex = 0; ;) {
-      const at = cell.lastIndex;
       const [, quoted, plain, end] = cell.exec(row) ?? [];
-      if (end === undefined)
-        throw refuse(
-          row[at] === '"'
-            ? "Text follows the closing quote of a cell."
-            : "A quote stands inside a cell that is not quoted.",
-        );
+      if (end === undefined) throw refuse("Text follows the closing quote of a cell.");
       cells.push(quoted === undefined ? plain || null : quoted.replaceAll('""', '"'));
       if (end === "") return cells;
     }

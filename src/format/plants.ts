@@ -18,7 +18,8 @@ import { ElementReader, type Line, LineReader } from "./records.ts";
 export interface FileFormat {
   readonly kind: "ndjson" | "json" | "csv" | "xlsx";
   readonly headings?: Headings;
-  readonly delimiter?: string;
+  /** Detected in CSV if undefined. */
+  readonly delimiter?: string | undefined;
   readonly isHeadless?: boolean | undefined;
   /** The line of the heading, or of the first row of data. Rows above it, such as a title, are skipped. */
   readonly firstLine?: number | undefined;
@@ -103,7 +104,9 @@ export function createRejectsFormat(format: FileFormat) {
       const strip = (row: string, first: string, second: string): string =>
         row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
       const columns = strip(heading, '"?line"?', '"?reason"?');
-      const named = delimiter === (format.delimiter ?? ",") ? "" : `sep=${delimiter}\n`;
+      // The sign is detected again, unless a line `sep=` has overruled the option.
+      const isNamed = format.delimiter !== undefined && delimiter !== format.delimiter;
+      const named = isNamed ? `sep=${delimiter}\n` : "";
       // Without a byte order mark, spreadsheets take UTF-8 for another encoding.
       before = `\ufeff${named}${["line", "reason", columns].join(delimiter)}\n`;
       formatOne = ({ line, text = "", reason }) => {

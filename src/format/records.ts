@@ -21,6 +21,8 @@ export function decodeUtf8(bytes: Uint8Array, message?: string): string {
   }
 }
 
+export type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+
 /** Splits a stream into records: lines, rows or elements. A record over `bytesMax` is replaced by a Refusal. */
 export abstract class RecordReader {
   protected line = 1;
@@ -34,7 +36,7 @@ export abstract class RecordReader {
   }
 
   /** Yields blocks of at most `blockLengthMax` records. The memory of a chunk may be reused after it is read. */
-  async *read(chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, blockLengthMax: number) {
+  async *read(chunks: Chunks, blockLengthMax: number): AsyncGenerator<Line[]> {
     for await (const chunk of chunks) {
       let block: Line[] = [];
       try {

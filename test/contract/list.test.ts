@@ -264,10 +264,11 @@ describe("a stream", () => {
     await small.create(JSON.stringify({ id: -5, name: "=1+1", tag: "" }));
     await small.create(JSON.stringify({ id: 1, name: 'say "hi",\r\nplease' }));
     await small.create(JSON.stringify({ id: 2, name: "'@x", tag: "'quoted'" }));
+    await small.create(JSON.stringify({ id: 3, name: "\n=1", tag: "＝1" }));
     const response = await stream("text/csv", "", small);
     expect(response.headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
     expect(await response.text()).toBe(
-      'id,name,tag\r\n-5,"\'=1+1",""\r\n1,"say ""hi"",\r\nplease",\r\n2,"\'\'@x","\'quoted\'"\r\n',
+      'id,name,tag\r\n-5,"\'=1+1",""\r\n1,"say ""hi"",\r\nplease",\r\n2,"\'\'@x","\'quoted\'"\r\n3,"\'\n=1","\'＝1"\r\n',
     );
   });
 

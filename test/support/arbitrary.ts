@@ -27,7 +27,7 @@ const anyId: fc.Arbitrary<bigint> = anyInteger.filter(
 /** Separated by spaces: quotes, escapes, controls, separators, marks, and what looks like syntax or a formula. */
 const AWKWARD =
   `" \\ / ' \u0001 \b \n \r \u001f \u007f \u0085 \u2028 \ufeff \ufffd \uffff é e\u0301 🌱 👩‍🌾 \u{10ffff} \u202e ` +
-  `{ } , : null \\u0000 \\ud800 1.5 %00 ';-- ; \t = + - @ '= ''@`;
+  `{ } , : null \\u0000 \\ud800 1.5 %00 ';-- ; \t = + - @ '= ''@ ＝ '＋ － ＠`;
 
 /** Well-formed and without U+0000: all that a plant's text may be. */
 const anyText: fc.Arbitrary<string> = fc.oneof(
