@@ -72,9 +72,11 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
     await feed.takeTurn();
     // Again: the readers before it hold their pieces now.
     exchange.reserve(0, ANSWERS_SHARE);
-    const { events } = chunk;
+    const { events, changes } = chunk;
     const piece = events.subarray(sent, sent + PIECE_BYTES_MAX);
     sent += piece.length;
+    // Cursor 0 moves with the oldest change. The next read must continue this chunk, or reject with changes_gone.
+    if (last === 0 && changes[0] !== undefined) last = changes[0].seq - 1;
     // A chunk that is read again may end earlier than the one that the previous piece was cut from.
     if (sent >= events.length) [last, sent] = [chunk.last, sent - events.length];
     return piece;

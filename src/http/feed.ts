@@ -87,10 +87,10 @@ export class Feed {
   private find(after: number): Chunk | undefined {
     const cached = this.chunks.findLast(
       ({ after: begin, last, changes: [first] }) =>
-        // A chunk from cursor 0 lacks the changes that were trimmed.
-        begin === after || (first !== undefined && first.seq <= after && after < last),
+        // A chunk from cursor 0 lacks the changes that were trimmed. No change is between `first.seq - 1` and the first.
+        begin === after || (first !== undefined && first.seq - 1 <= after && after < last),
     );
-    if (cached === undefined || cached.after === after) return cached;
+    if (cached === undefined || after < (cached.changes[0]?.seq ?? cached.last)) return cached;
     return toChunk(after, { ...cached, changes: cached.changes.filter(({ seq }) => seq > after) });
   }
 
