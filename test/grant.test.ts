@@ -28,14 +28,19 @@ test("a typo in a token is noticed without a look-up", () => {
   expect(isWellFormedToken("pst_0MtMxFbxbnengJ9S1tWiLn3LcYRVVtq5wuQZ_1OXVnT")).toBe(true);
 });
 
-const NO_NAMES = "|PLANTSTORE_TOKEN|-a| a|a |\u00a0a|a\n|a\nb|a\u2028b|\ud800";
+const NO_NAMES =
+  "|PLANTSTORE_TOKEN|PLANTSTORE_TOKEN\u200b|jwt:|jwt:alice|JWT:alice|\u200bjwt:alice|jwt：a|-a| a|a |\u00a0a|a\n|a\nb|a\u2028b|\ud800";
 const NO_TIMES =
   "36501d 1970-01-01 1969-12-31 2069-12-08 1971-02-30 1971-02-30T00:00Z 1971-01-01T00:00 x1971-01-01 1971-01-01x 71-01-01";
 
 test.each<[keyof typeof grantRules, unknown[], unknown[]]>([
   [
     "name",
-    [...'0|a._@-Z9|Anna Müller|é|O\u2019Brien "Bo"'.split("|"), "x".repeat(64), "🌱".repeat(64)],
+    [
+      ...'0|jwt|my jwt:a|a._@-Z9|Anna Müller|é|O\u2019Brien "Bo"'.split("|"),
+      "x".repeat(64),
+      "🌱".repeat(64),
+    ],
     [1, undefined, "x".repeat(65), ...NO_NAMES.split("|")],
   ],
   [

@@ -240,8 +240,8 @@ function toChecked({ sub, exp = 0, client_id: client, scope, scp }: JWTPayload) 
 }
 
 /**
- * No token of ours can have a name with a colon. A name that was cleaned or cut ends in a hash, so it stays unique, and
- * no other name has a tilde.
+ * No token of ours acts under a name that begins with `jwt:` (`isReserved` in token.ts). A name that was cleaned or cut
+ * ends in a hash, so it stays unique, and no other JWT's name has a tilde.
  */
 function toName(sub: string, client: unknown): string {
   const parts = [sub, ...(typeof client === "string" && client !== sub ? [client] : [])];

@@ -169,7 +169,7 @@ export class Authenticator {
     const checkedAtMs = this.clocks.monotonicMs();
     const lookUp = this.tokens
       .findToken(hash)
-      .then((record) => record && { record, checkedAtMs })
+      .then((record) => record && { record: disclaimName(record), checkedAtMs })
       .finally(() => this.lookUps.delete(hash));
     this.lookUps.set(hash, lookUp);
     return lookUp;
@@ -276,16 +276,25 @@ export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
 const NAME = /^(?![\s-])[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,64}(?<!\s)$/u;
 /** Its name in logs and in the journal. No other token can have it. */
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
+
+/** Whether it is, or looks like, a name that the service gives itself: to the token of its environment, and to JWTs. */
+function isReserved(name: string): boolean {
+  const shown = name.normalize("NFKC").replaceAll(/\p{Cf}/gu, "");
+  return shown === ENVIRONMENT_NAME || /^jwt:/i.test(shown);
+}
+
+/** A store may have a token with a reserved name from an older version. It acts under one that no token can be given. */
+const disclaimName = (record: TokenRecord): TokenRecord =>
+  isReserved(record.name) ? { ...record, name: `-${record.name}` } : record;
+
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
 
 /** The rules for a new token. `find` gives undefined for anything else. */
 export const grantRules = {
   name: {
-    expected: `1 to 64 characters without control characters, a hyphen at the start or spaces at the ends, not ${ENVIRONMENT_NAME}`,
+    expected: `1 to 64 characters without control characters, a hyphen at the start or spaces at the ends, not ${ENVIRONMENT_NAME}, and not jwt: at the start`,
     find: (value: unknown) =>
-      typeof value === "string" && NAME.test(value) && value !== ENVIRONMENT_NAME
-        ? value
-        : undefined,
+      typeof value === "string" && NAME.test(value) && !isReserved(value) ? value : undefined,
   },
   scopes: {
     expected: `one or more of ${scopes.join(",")}`,

@@ -120,7 +120,8 @@ export const tokenOperations: Endpoints = {
     summary: "Create a token",
     description:
       "Answers with the token, this once. A token cannot hand out a scope that it lacks, a later end " +
-      "than its own, or a higher rate. " +
+      "than its own, or a higher rate. Each token has a rate of its own, so a rate does not bound what a token with " +
+      "`tokens:manage` can do through others. " +
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
     status: 201,
     meaning: "The token works at once.",

@@ -74,6 +74,7 @@ describe("tokens", () => {
   test.each<[body: unknown, says: string]>([
     [[], "body: expected an object, got an array"],
     [{}, "name: expected 1 to 64 characters"],
+    [{ name: "jwt:alice", ...read }, "not jwt: at the start"],
     [{ name: "a", scopes: "plants:read" }, "scopes: expected one or more of plants:read,"],
     [{ name: "a", ...read, expires: 90 }, "expires: expected seconds"],
     [{ name: "a", ...read, expires: "99999999d" }, "at most 36500d"],
@@ -146,6 +147,25 @@ describe("tokens", () => {
     await expectError(refused, "insufficient_scope", "plants:write");
     expect((await ask({ name: "b", ...manage }, token)).status).toBe(201);
   });
+});
+
+test("a token that an older version named like a JWT or like the service's own works, under a name that no token can have", async () => {
+  await using own = await startService();
+  for (const name of ["jwt:alice", "PLANTSTORE_TOKEN"]) {
+    const token = mintToken();
+    await own.store.createToken(toRecord(token, { name, scopes, createdAtMs: 0, rate: "1000/s" }));
+    const id = name.length;
+    const body = JSON.stringify({ id, name: "Fern" });
+    expect((await send(own, "POST", "/plants", { ...bearer(token), body })).status).toBe(200);
+    const [change] = (await (await send(own, "GET", `/changes?id=${id}`)).json()) as unknown[];
+    expect(change).toMatchObject({ id, by: `-${name}` });
+    const found = await send(own, "GET", "/token", bearer(token));
+    expect(await found.json()).toMatchObject({ name: `-${name}` });
+    // It has no more rights than its own.
+    const faster = JSON.stringify({ name: "fast", ...read, rate: "none" });
+    const refused = await send(own, "POST", "/tokens", { ...bearer(token), body: faster });
+    await expectError(refused, "insufficient_scope", "rate: at most 1000/s");
+  }
 });
 
 const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
