@@ -7,7 +7,7 @@ import { oas } from "@stoplight/spectral-rulesets";
 import { Compile } from "typebox/schema";
 import type { Answer, Description, Operation } from "../reference/description.ts";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
-import { NDJSON_TYPES } from "../src/http/exchange.ts";
+import { NDJSON_TYPES } from "../src/http/body.ts";
 import { createRoutes, listOperations } from "../src/http/operations.ts";
 import frozen from "./frozen/interface.openapi.json";
 import { limits } from "./support/limits.ts";

@@ -5,21 +5,18 @@ import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {
-  ANSWERS_SHARE,
   countUnread,
-  discard,
-  type Exchange,
-  isClosing,
   JSON_TYPE,
   NDJSON_TYPES,
   nextTick,
   readChunks,
-  type Reader,
   readText,
   requireOpen,
   requireType,
-  type Service,
-} from "./exchange.ts";
+} from "./body.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange, Reader, Service } from "./exchange.ts";
+import { discard, isClosing } from "./linger.ts";
 import { answer, describeRefusal, requireRoomToAnswer } from "./handle.ts";
 import { nameWriter, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";

@@ -2,7 +2,9 @@
 
 import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.ts";
 import { within } from "../tick.ts";
-import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES } from "./exchange.ts";
+import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { chooseForm, linkNext, parseChangeQuery } from "./query.ts";

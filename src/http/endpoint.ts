@@ -3,7 +3,8 @@
 import { catalogue, type ErrorName, type FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/plant.ts";
 import type { Scope } from "../domain/token.ts";
-import { type Exchange, JSON_TYPE, NDJSON_TYPES, readJson } from "./exchange.ts";
+import { JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
+import type { Exchange } from "./exchange.ts";
 import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 

@@ -7,16 +7,10 @@ import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
 import { OTHER_PATH } from "../observe/metrics.ts";
 import { flushOverdue, joinTick } from "../tick.ts";
-import {
-  ANSWERS_SHARE,
-  countUnread,
-  Exchange,
-  findLength,
-  linger,
-  requireOpen,
-  type RoutedRequest,
-  type Service,
-} from "./exchange.ts";
+import { countUnread, findLength, requireOpen } from "./body.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import { Exchange, type RoutedRequest, type Service } from "./exchange.ts";
+import { linger } from "./linger.ts";
 import { parseQuery, pathOf } from "./query.ts";
 import { toStream } from "./stream.ts";
 

@@ -9,7 +9,8 @@ import packageJson from "../../package.json";
 import { catalogue, toRefusal } from "../domain/errors.ts";
 import { clip, describe, parseJson } from "../domain/plant.ts";
 import type { TokenRecord } from "../domain/token.ts";
-import { type Exchange, readJson } from "./exchange.ts";
+import { readJson } from "./body.ts";
+import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer, requireScope } from "./handle.ts";
 import { type Members, tools } from "./tools.ts";
 

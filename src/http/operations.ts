@@ -22,7 +22,7 @@ import {
   ok,
   operation,
 } from "./endpoint.ts";
-import { JSON_TYPE } from "./exchange.ts";
+import { JSON_TYPE } from "./body.ts";
 import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
   answerTags,

@@ -11,7 +11,9 @@ import {
   parseReplacement,
 } from "../domain/plant.ts";
 import { CSV_HEAD } from "../format/csv.ts";
-import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES, readJson } from "./exchange.ts";
+import { JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange } from "./exchange.ts";
 import { answer, answerJson, answerText, requireSendable, requireRoomToAnswer } from "./handle.ts";
 import {
   chooseForm,

@@ -16,14 +16,9 @@ import {
   startCounts,
 } from "../domain/revert.ts";
 import { type Endpoint, json, ok, operation } from "./endpoint.ts";
-import {
-  ANSWERS_SHARE,
-  type Exchange,
-  JSON_TYPE,
-  NDJSON_TYPES,
-  readJson,
-  requireOpen,
-} from "./exchange.ts";
+import { JSON_TYPE, NDJSON_TYPES, readJson, requireOpen } from "./body.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange } from "./exchange.ts";
 import { answer, answerText, describeRefusal, requireScope } from "./handle.ts";
 import { parseQuery, writeParameters } from "./query.ts";
 import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";

@@ -1,7 +1,8 @@
 /** Streamed answers. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import { ANSWERS_SHARE, type Exchange } from "./exchange.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange } from "./exchange.ts";
 
 const encoder = new TextEncoder();
 

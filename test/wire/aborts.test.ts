@@ -1,7 +1,8 @@
 /** Clients that vanish. */
 
 import { describe, expect, mock, test } from "bun:test";
-import { Exchange, linger, type Service } from "../../src/http/exchange.ts";
+import { Exchange, type Service } from "../../src/http/exchange.ts";
+import { linger } from "../../src/http/linger.ts";
 import { engine } from "../support/database.ts";
 import { limits } from "../support/limits.ts";
 import { startService, type TestService } from "../support/service.ts";
