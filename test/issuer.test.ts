@@ -92,7 +92,10 @@ describe("an issuer that is down", () => {
     expect((await send(service, "GET", "/token")).status).toBe(200);
     const refused = await ask(service, await issuer.sign());
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
-    expect(await refused.json()).toMatchObject({ error: catalogue.issuer_unavailable.code });
+    expect(await refused.json()).toEqual({
+      error: catalogue.issuer_unavailable.code,
+      message: "The key of the JWT is unknown, and the issuer does not answer.",
+    });
     await using again = await startIssuer(Number(port));
     const token = await again.sign();
     await until("the token is accepted", async () => (await statusOf(service, token)) === 200);
@@ -177,7 +180,7 @@ describe("an issuer that lies", () => {
     ["with keys by plain http elsewhere", /jwks_uri.*not allowed/, refer(url, "http://192.0.2.1/")],
     ["with null", /names another issuer: null/, { discovery: null }],
     ["with a page", /JSON/, { discovery: new Response("<html>") }],
-    ["with a redirect", /redirect/i, { keys: Response.redirect(`${url}/other`) }],
+    ["with a redirect", /answers 302/, { keys: Response.redirect(`${url}/other`) }],
     ["with a failure", /answers 500/, { keys: new Response("", { status: 500 }) }],
     ["with a document without end", /larger than 262144 bytes/, { keys: endless }],
     ["with no keys", /has no key for RS256/, publish([])],
@@ -195,6 +198,14 @@ describe("an issuer that lies", () => {
     // The keys from before still count.
     const token = await sharedIssuer.sign({ jti: crypto.randomUUID() });
     expect(await statusOf(sharedService, token)).toBe(200);
+    const unknown = await ask(sharedService, await sharedIssuer.sign({}, { kid: "unknown" }));
+    expect([unknown.status, await unknown.json()]).toEqual([
+      503,
+      {
+        error: catalogue.issuer_unavailable.code,
+        message: expect.stringContaining("the issuer's answer has no key that can be used"),
+      },
+    ]);
     Object.assign(documents, truth);
   });
 

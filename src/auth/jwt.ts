@@ -43,8 +43,9 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
   let fetchedAtMs = performance.now();
   let attemptedAtMs = Number.NEGATIVE_INFINITY;
   let remindedAtMs = Number.NEGATIVE_INFINITY;
-  /** Whether the last fetch failed; undefined before the first. */
-  let hasFailed: boolean | undefined;
+  /** How the last fetch ended; undefined before the first has. */
+  let outcome: "fetched" | "unanswered" | "unusable" | undefined;
+  let tokenOrigin: string | undefined;
   let fetching: Promise<void> | undefined;
   /** Keyed by header, to skip the parse and the hash. */
   const cache = new Map<string, ReturnType<typeof toChecked>>();
@@ -63,10 +64,10 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
       // A key that the issuer withdrew verifies nothing any more.
       forgetAll();
     }
-    if (hasFailed !== false) log.info("issuer_keys_fetched", { keys: fetched.length });
+    if (outcome !== "fetched") log.info("issuer_keys_fetched", { keys: fetched.length });
     fetchedAtMs = performance.now();
     remindedAtMs = Number.NEGATIVE_INFINITY;
-    hasFailed = false;
+    outcome = "fetched";
   };
 
   const noteFailure = (cause: unknown): void => {
@@ -76,7 +77,7 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
       const keysAgeSeconds = Math.round(verifier.keysAgeSeconds);
       log.warn("issuer_keys_not_fetched", { keysAgeSeconds, cause });
     }
-    hasFailed = true;
+    outcome = cause instanceof UnusableAnswer ? "unusable" : "unanswered";
   };
 
   /** Joins a fetch in flight, or starts one unless the last began within the cool-down. Never rejects. */
@@ -84,7 +85,7 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     const nowMs = performance.now();
     if (fetching === undefined && nowMs - attemptedAtMs >= coolDownMs) {
       attemptedAtMs = nowMs;
-      fetching = fetchKeys(settings)
+      fetching = fetchKeys(settings, (origin) => (tokenOrigin = origin))
         .then(useKeys)
         .catch(noteFailure)
         .finally(() => (fetching = undefined));
@@ -101,15 +102,19 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     }
     await refresh();
     // The issuer may have published the key since, so the token is not known to be invalid.
-    if (hasFailed) throw new Refusal("issuer_unavailable");
+    if (outcome === "unanswered" || outcome === "unusable")
+      throw new Refusal(
+        "issuer_unavailable",
+        `The key of the JWT is unknown, and ${faults[outcome]}`,
+      );
     return keys(...asked);
   };
 
   const refreshOld = (): void => {
-    if (hasFailed !== false || verifier.keysAgeSeconds >= settings.jwtRefreshSeconds)
+    if (outcome !== "fetched" || verifier.keysAgeSeconds >= settings.jwtRefreshSeconds)
       void refresh();
   };
-  void refresh();
+  const firstFetch = refresh();
   const refreshing = setInterval(refreshOld, coolDownMs).unref();
 
   const verifier = {
@@ -119,6 +124,12 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     },
 
     close: (): void => clearInterval(refreshing),
+
+    /** The origin of the issuer's token endpoint; undefined if it has not named one. Waits for the first fetch. */
+    async findTokenOrigin(): Promise<string | undefined> {
+      await firstFetch;
+      return tokenOrigin;
+    },
 
     /** A token that was verified with the current keys. It may have expired since. */
     find: (header: string) => cache.get(header),
@@ -149,19 +160,35 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
   return verifier;
 }
 
+const faults = {
+  unanswered: "the issuer does not answer.",
+  unusable: "the issuer's answer has no key that can be used; the log of the service says why.",
+};
+
+/** The issuer has answered, but not with its keys. */
+class UnusableAnswer extends Error {}
+
 /** By OpenID Connect Discovery 1.0, section 4. */
-async function fetchKeys({ jwtIssuer, jwtFetchSecondsMax }: JwtSettings): Promise<object[]> {
+async function fetchKeys(
+  { jwtIssuer, jwtFetchSecondsMax }: JwtSettings,
+  onTokenOrigin: (origin: string) => void,
+): Promise<object[]> {
   const signal = AbortSignal.timeout(jwtFetchSecondsMax * 1000);
   const place = `${jwtIssuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
-  const { issuer, jwks_uri: keysUrl } = await readJson(place, signal);
-  if (issuer !== jwtIssuer) throw new Error(`${place} names another issuer: ${show(issuer)}`);
-  const isPlain = typeof keysUrl === "string" && URL.parse(keysUrl)?.protocol === "http:";
+  const found = await readJson(place, signal);
+  const { issuer, jwks_uri: keysUrl, token_endpoint: tokenUrl } = found;
+  if (issuer !== jwtIssuer)
+    throw new UnusableAnswer(`${place} names another issuer: ${show(issuer)}`);
   // An issuer elsewhere must not make this machine its source of keys.
-  if (!isSecureUrl(keysUrl) || (isPlain && !jwtIssuer.startsWith("http:")))
-    throw new Error(`${place} has a jwks_uri that is not allowed: ${show(keysUrl)}`);
+  const isAllowed = (url: unknown): url is string =>
+    isSecureUrl(url) && (jwtIssuer.startsWith("http:") || new URL(url).protocol === "https:");
+  if (isAllowed(tokenUrl)) onTokenOrigin(new URL(tokenUrl).origin);
+  if (!isAllowed(keysUrl))
+    throw new UnusableAnswer(`${place} has a jwks_uri that is not allowed: ${show(keysUrl)}`);
   const { keys } = await readJson(keysUrl, signal);
   const usable = Array.isArray(keys) ? keys.filter(isUsable) : [];
-  if (usable.length === 0) throw new Error(`${keysUrl} has no key for ${algorithms.join(", ")}`);
+  if (usable.length === 0)
+    throw new UnusableAnswer(`${keysUrl} has no key for ${algorithms.join(", ")}`);
   return usable;
 }
 
@@ -179,17 +206,21 @@ function isUsable(key: unknown): boolean {
 }
 
 async function readJson(url: string, signal: AbortSignal): Promise<Record<string, unknown>> {
-  const response = await fetch(url, { signal, redirect: "error" });
-  if (!response.ok) throw new Error(`${url} answers ${response.status}`);
+  const response = await fetch(url, { signal, redirect: "manual" });
+  if (!response.ok) throw new UnusableAnswer(`${url} answers ${response.status}`);
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += chunk.length;
     if (bytes > DOCUMENT_BYTES_MAX)
-      throw new Error(`${url} is larger than ${DOCUMENT_BYTES_MAX} bytes`);
+      throw new UnusableAnswer(`${url} is larger than ${DOCUMENT_BYTES_MAX} bytes`);
     chunks.push(chunk);
   }
-  return (parseJson(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
+  try {
+    return (parseJson(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
+  } catch (cause) {
+    throw new UnusableAnswer(`${url} is not JSON that can be read`, { cause });
+  }
 }
 
 /** The check becomes `error_description`, so it is never a text from the token. */

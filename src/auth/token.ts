@@ -100,6 +100,11 @@ export class Authenticator {
     return this.jwts?.keysAgeSeconds;
   }
 
+  /** Undefined without an issuer, or if it has named none. */
+  findTokenOrigin(): Promise<string | undefined> | undefined {
+    return this.jwts?.findTokenOrigin();
+  }
+
   /** Ends the fetches of the issuer's keys. */
   close(): void {
     this.jwts?.close();

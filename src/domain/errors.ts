@@ -70,7 +70,7 @@ const table = {
   disk_low:
     "5006 503 Unavailable: Too little disk space is free for a new plant; nothing was stored.",
   issuer_unavailable:
-    "5007 503 Unavailable: The key of the JWT is unknown, and the issuer does not answer.",
+    "5007 503 Unavailable: The key of the JWT is unknown, and the issuer's keys could not be fetched.",
 } as const satisfies Record<string, `${number} ${number}${string}: ${string}`>;
 
 export type ErrorName = keyof typeof table;

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Service } from "./exchange.ts";
 import { answer, type Operation, type Route } from "./handle.ts";
 import { acceptsGzip, isUnmodified } from "./query.ts";
 
@@ -29,7 +29,7 @@ const INDEX = "index.html";
 
 function serve(files: Files | undefined, ...paths: readonly string[]): Route[] {
   if (files === undefined) return [];
-  const handle: Operation["handle"] = ({ request }) => answerFile(request, files);
+  const handle: Operation["handle"] = (exchange) => answerFile(exchange, files);
   return paths.map((path) => ({ path, operations: { GET: { scope: undefined, handle } } }));
 }
 
@@ -61,7 +61,8 @@ type SignIn = ReturnType<typeof findSignIn>;
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
 const GZIP = /\.gz$/;
 
-type Files = ReadonlyMap<string, ReturnType<typeof readFile>>;
+type File = ReturnType<typeof readFile>;
+type Files = ReadonlyMap<string, File>;
 
 /** Keyed by name and read at the start: no URL becomes a path, and a page gets the files of its own build. */
 function readFiles(folder: string, signIn?: SignIn): Files | undefined {
@@ -78,17 +79,23 @@ function readFile(name: string, path: string, signIn: SignIn) {
   const content = isPage ? addSignIn(path, signIn) : readFileSync(path);
   const headers = {
     ...SECURITY_HEADERS,
-    ...(isPage && {
-      [POLICY]: SECURITY_HEADERS[POLICY].replace("connect-src 'self'", `$& ${signIn.origin}`),
-    }),
+    ...(isPage && allowOrigin(SECURITY_HEADERS, signIn.origin)),
     "content-type": Bun.file(plainName).type,
     "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
     vary: "Accept-Encoding",
     etag: `"${isHashed ? name : Bun.hash(content).toString(36)}"`,
     ...(name !== plainName && { "content-encoding": "gzip" }),
   };
-  return { content: new Blob([content]), headers };
+  return {
+    content: new Blob([content]),
+    headers,
+    issuerOrigin: isPage ? signIn.origin : undefined,
+  };
 }
+
+const allowOrigin = (headers: Readonly<Record<typeof POLICY, string>>, origin: string) => ({
+  [POLICY]: headers[POLICY].replace("connect-src 'self'", `$& ${origin}`),
+});
 
 function addSignIn(path: string, { attributes }: NonNullable<SignIn>): Uint8Array<ArrayBuffer> {
   const page = readFileSync(path.replace(GZIP, ""), "utf8");
@@ -96,12 +103,24 @@ function addSignIn(path: string, { attributes }: NonNullable<SignIn>): Uint8Arra
   return GZIP.test(path) ? Bun.gzipSync(adapted) : adapted;
 }
 
-function answerFile({ headers: sent, params }: Exchange["request"], files: Files): Response {
+async function answerFile({ request, service }: Exchange, files: Files): Promise<Response> {
+  const { headers: sent, params } = request;
   const name = params?.["file"] ?? INDEX;
   const compressed = acceptsGzip(sent.get("accept-encoding")) ? files.get(`${name}.gz`) : undefined;
   const file = compressed ?? files.get(name);
   if (file === undefined || GZIP.test(name)) throw new Refusal("path_not_found");
-  const isKnown = isUnmodified(sent, file.headers.etag);
+  const headers =
+    file.issuerOrigin === undefined ? file.headers : await adaptHeaders(file, service);
+  const isKnown = isUnmodified(sent, headers.etag);
   const status = isKnown ? 304 : 200;
-  return new Response(isKnown ? null : file.content, { status, headers: file.headers });
+  return new Response(isKnown ? null : file.content, { status, headers });
+}
+
+/** The issuer's token endpoint may be at another origin, which only its discovery document names. */
+async function adaptHeaders({ headers, issuerOrigin }: File, { authenticator }: Service) {
+  const origin = await authenticator.findTokenOrigin();
+  if (origin === undefined || origin === issuerOrigin) return headers;
+  // A browser that has the page with the earlier policy gets it again.
+  const etag = headers.etag.replace(/"$/, `-${Bun.hash(origin).toString(36)}"`);
+  return { ...headers, ...allowOrigin(headers, origin), etag };
 }

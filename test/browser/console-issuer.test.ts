@@ -15,7 +15,8 @@ await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });
 afterAll(() => Promise.all([service, provider].map((each) => each[Symbol.asyncDispose]())));
 
 const { host } = new URL(provider.url);
-const open = (at = "") => openConsole(service, { token: null, at, otherOrigin: provider.url });
+const otherOrigins = [provider.url, provider.tokenOrigin];
+const open = (at = "") => openConsole(service, { token: null, at, otherOrigins });
 
 /** The issuer sends the browser back with this, to a tab that asked for it. */
 async function answer(user: User, query: string, seen: Seen): Promise<void> {

@@ -5,7 +5,10 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expectError } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
+import { startIssuer } from "../support/issuer.ts";
+import { limits } from "../support/limits.ts";
 import { getText, startService, startShared } from "../support/service.ts";
+import { until } from "../support/until.ts";
 import { exchange, getHead } from "../support/wire.ts";
 
 const SCRIPT = "console-0a1b2c3d.js";
@@ -77,6 +80,42 @@ describe("a page", () => {
     }
     expect(etags.size).toBe(2);
   });
+
+  test("of a console whose issuer has its token endpoint elsewhere may connect there too, once that is known", async () => {
+    await using issuer = await startIssuer();
+    const discovery = issuer.documents.discovery as object;
+    const named = Promise.withResolvers<object>();
+    issuer.documents.discovery = named.promise;
+    const settings = { ...issuer.settings, PLANTSTORE_JWT_CLIENT_ID: "console" };
+    const often = limits({ jwtRefreshSeconds: 0, jwtCoolDownSeconds: 0.02 });
+    await using signing = await startService({ ...settings, ...often }, { consoleFolder });
+    // The page waits for the first fetch.
+    const loading = fetch(`${signing.url}/`);
+    named.resolve({ ...discovery, token_endpoint: "https://tokens.example/oauth?a=;b" });
+    const page = await loading;
+    const policyOf = (answer: Response) => answer.headers.get("content-security-policy") ?? "";
+    expect(policyOf(page)).toContain(`connect-src 'self' https://tokens.example ${issuer.url}; `);
+    const headers = { "if-none-match": page.headers.get("etag") ?? "" };
+    expect((await fetch(`${signing.url}/`, { headers })).status).toBe(304);
+    // A browser that has the page with another policy gets the new one.
+    issuer.documents.discovery = { ...discovery, token_endpoint: `${issuer.url}/token` };
+    await until("the page has the new policy", async () => {
+      const again = await fetch(`${signing.url}/`, { headers });
+      return again.status === 200 && policyOf(again).includes(`connect-src 'self' ${issuer.url}; `);
+    });
+  });
+
+  test.each(["http://192.0.2.1/token", "no URL", 7, undefined])(
+    "of a console with the token endpoint %p may connect to the issuer alone",
+    async (endpoint) => {
+      await using issuer = await startIssuer();
+      Object.assign(issuer.documents.discovery as object, { token_endpoint: endpoint });
+      const settings = { ...issuer.settings, PLANTSTORE_JWT_CLIENT_ID: "console" };
+      await using signing = await startService(settings, { consoleFolder });
+      const policy = (await fetch(`${signing.url}/`)).headers.get("content-security-policy");
+      expect(policy).toContain(`connect-src 'self' ${issuer.url}; `);
+    },
+  );
 
   test("that a browser has is not sent again, and is when it has changed or comes in another form", async () => {
     const etag = (await get("/")).headers.get("etag") ?? "";

@@ -32,8 +32,8 @@ export interface PageOptions extends Look {
   readonly prelude?: string;
   /** Every state that the test waits for is judged, and not only the last one. `npm run test:long` does it everywhere. */
   readonly isJudgedThroughout?: boolean;
-  /** Another origin that the page may use. */
-  readonly otherOrigin?: string;
+  /** Other origins that the page may use. */
+  readonly otherOrigins?: readonly string[];
 }
 
 const desktop: Look = { colorScheme: "light", viewport: { width: 1280, height: 800 } };
@@ -177,7 +177,7 @@ export async function openPage({
   url,
   prelude = "",
   isJudgedThroughout = isLong,
-  otherOrigin = "",
+  otherOrigins = [],
   ...look
 }: PageOptions): Promise<TestPage> {
   launched ??= launchBrowser();
@@ -187,7 +187,7 @@ export async function openPage({
   const tab = idleTabs.get(key)?.pop() ?? (await openTab(browser, options));
   const { page, faults, announced } = tab;
   faults.length = announced.length = 0;
-  Object.assign(tab, { origins: [new URL(url).origin, otherOrigin], isJudgedThroughout });
+  Object.assign(tab, { origins: [new URL(url).origin, ...otherOrigins], isJudgedThroughout });
   const script = await page.addInitScript(prelude);
   leaving.push(async () => {
     // A test that runs out of time takes every child of this process with it, the browser too.

@@ -1,6 +1,6 @@
 /** A real OpenID provider, with keys that a test can rotate. */
 
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair } from "jose";
 import { Provider } from "oidc-provider";
@@ -8,12 +8,14 @@ import { scopes } from "../../src/domain/token.ts";
 
 const SECRET = "a-secret-of-the-client-nightly";
 const CONSOLE_CLIENT = "console";
+const PLACE = "/.well-known/openid-configuration";
 
-/** `redirectUri` is where the console is. The audience is its URL. */
+/** `redirectUri` is where the console is. The audience is its URL. The token endpoint is at another origin. */
 export async function startProvider(redirectUri = "http://127.0.0.1:9/") {
   const server = createServer((request, response) => {
+    if (request.url === PLACE && !request.headers["x-original"]) void describe(response);
     // Instead of a page that asks the user who they are, and for consent.
-    if (!request.url?.startsWith("/interaction/")) void provider.callback()(request, response);
+    else if (!request.url?.startsWith("/interaction/")) void provider.callback()(request, response);
     else
       void provider.interactionFinished(request, response, {
         login: { accountId: "alice" },
@@ -22,6 +24,13 @@ export async function startProvider(redirectUri = "http://127.0.0.1:9/") {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const tokenOrigin = url.replace("127.0.0.1", "localhost");
+  const describe = async (response: ServerResponse): Promise<void> => {
+    const found = await fetch(url + PLACE, { headers: { "x-original": "true" } });
+    const named = { ...((await found.json()) as object), token_endpoint: `${tokenOrigin}/token` };
+    response.setHeader("access-control-allow-origin", "*");
+    response.end(JSON.stringify(named));
+  };
   const create = async () => {
     const { privateKey } = await generateKeyPair("RS256", { extractable: true });
     const key = { ...(await exportJWK(privateKey)), kid: crypto.randomUUID(), use: "sig" };
@@ -75,6 +84,7 @@ export async function startProvider(redirectUri = "http://127.0.0.1:9/") {
   const credentials = { grant_type: "client_credentials", resource: redirectUri };
   return {
     url,
+    tokenOrigin,
     settings: {
       PLANTSTORE_JWT_ISSUER: url,
       PLANTSTORE_JWT_AUDIENCE: redirectUri,
