@@ -25,6 +25,7 @@ export const errorNames = {
   3010: "store_full",
   3011: "webhooks_full",
   3012: "range_too_large",
+  3013: "transaction_too_large",
   4001: "malformed_request",
   4002: "path_not_found",
   4003: "method_not_allowed",

@@ -175,7 +175,7 @@ describe("group commit", () => {
 });
 
 describe("several commits at one time", () => {
-  const options = { inFlightMax: 2, keyOf: (write: number) => write % 10 };
+  const options = { inFlightMax: 2, keysOf: (write: number) => [write % 10] };
 
   test("are as many as may be, and take what has come meanwhile; the end waits for all", async () => {
     const { commits, queue, begun, end } = holdCommits({}, options);
@@ -335,7 +335,7 @@ describe("a block of writes", () => {
   test("waits for an outcome that is known later", async () => {
     const unknown = Promise.withResolvers<number>();
     const commit = ([_first, ...rest]: readonly number[]) => [unknown.promise, ...rest];
-    const queue = new Queue(commit, limits, { keyOf: (write) => write });
+    const queue = new Queue(commit, limits, { keysOf: (write) => [write] });
     const block = queue.submitAll([1, 2]);
     await nextTick();
     unknown.reject(new Refusal("store_unavailable"));

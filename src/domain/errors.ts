@@ -7,8 +7,8 @@
 
 /** The status, and the OpenAPI responses that list the error. Operations share responses. */
 const plants = "400 BadPlant BadReplacement";
-const bodies = `${plants} BadBody` as const;
-const conditions = "400 BadCondition BadReplacement";
+const bodies = `${plants} BadBody BadPatch` as const;
+const conditions = "400 BadCondition BadReplacement BadPatch";
 const queries = `${bodies} BadCondition BadQuery` as const;
 const requests = `${queries} BadRequest` as const;
 
@@ -24,13 +24,13 @@ const table = {
   invalid_query: `1005 ${queries}: A query parameter is unknown, repeated or out of range; the message names every one.`,
   invalid_precondition: `1006 ${conditions}: If-Match or If-None-Match is neither * nor a list of entity tags.`,
   invalid_body:
-    "1007 400 BadBody: The body is JSON but not what this operation takes; the message names every fault.",
+    "1007 400 BadBody BadPatch: The body is JSON but not what this operation takes; the message names every fault.",
   token_missing: "2001 401 Unauthorized: No bearer token was sent.",
   token_invalid: "2002 401 Unauthorized: The bearer token is malformed, unknown or revoked.",
   token_expired: "2003 401 Unauthorized: The bearer token has expired.",
   insufficient_scope:
     "2004 403 Forbidden: The token lacks the scope for this operation, or cannot grant what was requested.",
-  id_taken: "3001 409 IdTaken: A different plant has this id; nothing was changed.",
+  id_taken: "3001 409 IdTaken BatchConflict: A different plant has this id; nothing was changed.",
   plant_not_found: "3002 404 PlantNotFound: There is no plant with this id.",
   precondition_failed:
     "3003 412 PreconditionFailed: The plant does not match If-Match or If-None-Match; nothing was changed.",
@@ -42,10 +42,13 @@ const table = {
     "3007 409 LastManager: This is the last token that can manage tokens; create another before you revoke it.",
   webhook_not_found: "3008 404 WebhookNotFound: There is no webhook with this name.",
   webhook_name_taken: "3009 409 WebhookConflict: A webhook has this name; nothing was changed.",
-  store_full: "3010 409 IdTaken: The store has reached its plant limit; nothing was stored.",
+  store_full:
+    "3010 409 IdTaken BatchConflict: The store has reached its plant limit; nothing was stored.",
   webhooks_full:
     "3011 409 WebhookConflict: There are as many webhooks as this service takes; remove one first.",
   range_too_large: "3012 409 RangeTooLarge: The changes concern too many plants for a dry run.",
+  transaction_too_large:
+    "3013 409 BatchConflict: The stored plants that an atomic batch changes are too large for one transaction; nothing was changed.",
   malformed_request: `4001 ${requests}: The request's Host header is empty, repeated or not a host.`,
   path_not_found: "4002 404: There is nothing at this path.",
   method_not_allowed:

@@ -23,8 +23,8 @@ const isText = (value: unknown): value is string => typeof value === "string" &&
 /** A fraction or an exponent anywhere in the text. JSON.parse rounds before we can check: 1e-400 becomes 0. */
 const INEXACT_NOTATION = /\d[.eE]/;
 
-type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
-type Faults = Partial<Record<keyof Members, string>>;
+type Members = Readonly<Partial<Record<"id" | "name" | "tag" | "removed" | "ifMatch", unknown>>>;
+type Faults = Partial<Record<"id" | "name" | "tag", string>>;
 
 /** The rules about a plant, for parsers, tools and forms: what each wrong member was expected to be. */
 export function findFaults(id: bigint | undefined, name: unknown, tag: unknown): Faults {
@@ -46,8 +46,10 @@ export function refusePlant({ id, name, tag }: Plant): Refusal | undefined {
 }
 
 /** Parses a NewPlant. Throws a Refusal that names every fault. */
-export function parseNewPlant(text: string): Plant {
-  const members = parseObject(text);
+export const parseNewPlant = (text: string): Plant => toNewPlant(text, parseObject(text));
+
+/** `members` is what `text` was parsed to. */
+export function toNewPlant(text: string, members: Members): Plant {
   const { id, name, tag } = members;
   if (Number.isSafeInteger(id) && isText(name) && (tag === undefined || isText(tag)))
     if (!INEXACT_NOTATION.test(text)) return { id: BigInt(id as number), name, tag };
@@ -90,14 +92,14 @@ function explainId(text: string): string {
 /** 4.00638E+12 is what a spreadsheet leaves of a barcode: all but the first digits are lost. */
 const EXPONENT = /^\s*[+-]?\d+([.,]\d*)?e[+-]?\d+\s*$/i;
 
-function parseObject(text: string): Members {
+export function parseObject(text: string): Members {
   const value = parseJson(text);
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
 }
 
 /** The id as the client wrote it. Parses the text again, so only if the double may be rounded. */
-function readId(text: string, { id }: Members): { id: bigint | undefined; text: string } {
+export function readId(text: string, { id }: Members): { id: bigint | undefined; text: string } {
   if (typeof id !== "number") return { id: undefined, text: describe(id) };
   const written = readIdText(text);
   return { id: findInt64(written), text: clip(written) };
@@ -111,7 +113,12 @@ function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string,
   return { id, name, tag } as Plant;
 }
 
-function refuseFaults(faults: Faults, { name, tag }: Members, idText: string, idFault?: string) {
+export function refuseFaults(
+  faults: Faults,
+  { name, tag }: Members,
+  idText: string,
+  idFault?: string,
+) {
   const { id: idExpected, ...others } = faults;
   const said = Object.entries(others).map(
     ([field, expected]) =>
@@ -155,6 +162,22 @@ export const entityTagOf = (content: string): string =>
 /** The ETags of a header: `*` for any existing plant, or a list. */
 export type EntityTags = "any" | readonly string[];
 
+/** RFC 9110, section 5.6.1.2. One element at a time: a single regex for the list could backtrack for hours. */
+const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
+
+/** The value of If-Match: `*`, or one or more entity tags with commas. Undefined for anything else. */
+export function findEntityTags(text: string): EntityTags | undefined {
+  if (text.trim() === "*") return "any";
+  const tags: string[] = [];
+  ELEMENT.lastIndex = 0;
+  do {
+    const [found, tag] = ELEMENT.exec(text) ?? [];
+    if (found === undefined) return undefined;
+    if (tag !== undefined) tags.push(tag);
+  } while (ELEMENT.lastIndex < text.length);
+  return tags.length === 0 ? undefined : tags;
+}
+
 /** The precondition of a write. Plain data, so the engine checks it in the transaction of the write. */
 export interface Condition {
   readonly match?: EntityTags | undefined;
@@ -167,18 +190,10 @@ export const isSame = (one: Plant, other: Plant): boolean =>
 export const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
   one === undefined || other === undefined ? one === other : isSame(one, other);
 
-export const judgeCreate = (plant: Plant, stored: Plant): "replayed" | Refusal =>
-  isSame(stored, plant) ? "replayed" : refuseTaken(plant);
-
 export const refuseTaken = ({ id }: Plant): Refusal =>
   new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
 
-export function judgeChange(stored: Plant | undefined, condition: Condition): Plant | Refusal {
-  if (stored === undefined) return new Refusal("plant_not_found");
-  return holds(condition, stored) ? stored : new Refusal("precondition_failed");
-}
-
-function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
+export function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
   if (match === undefined && noneMatch === undefined) return true;
   const entityTag = entityTagOf(formatStoredPlant(plant));
   return matches(match ?? "any", entityTag) && !matches(noneMatch ?? [], entityTag);

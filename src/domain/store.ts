@@ -15,6 +15,7 @@ import type {
 } from "./page.ts";
 import type { Scope, TokenQuery, TokenRecord } from "./token.ts";
 import type { Webhook } from "./webhook.ts";
+import type { Done, Patch, PlantWrite } from "./write.ts";
 
 /**
  * What requests need of a store. Guarantees of every engine:
@@ -31,10 +32,7 @@ export interface ServedStore extends TokenStore {
   /** A repeated create is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. */
   createPlant(plant: Plant, writer?: Writer): Promise<Created>;
 
-  /**
-   * One outcome per plant, in order, also for equal ids. Unlike single writes they wait for room in the queue; after
-   * the time in the queue, the rest are refused.
-   */
+  /** As `writePlants`. */
   createPlants(plants: readonly Plant[], writer?: Writer): Promise<readonly (Created | Refusal)[]>;
 
   findPlant(id: bigint): Promise<Plant | undefined>;
@@ -48,6 +46,24 @@ export interface ServedStore extends TokenStore {
   /** Rejects with `plant_not_found`, or with `precondition_failed`: checked in the transaction of the change. */
   replacePlant(plant: Plant, condition: Condition, writer?: Writer): Promise<void>;
   removePlant(id: bigint, condition: Condition, writer?: Writer): Promise<void>;
+
+  /** Resolves to the plant since. Rejects as `replacePlant` does. Equal content changes nothing. */
+  patchPlant(id: bigint, patch: Patch, condition: Condition, writer?: Writer): Promise<Plant>;
+
+  /**
+   * Writes of any kind, with one outcome each, in order, also for equal ids. Unlike single writes they wait for room in
+   * the queue; after the time in the queue, the rest are refused.
+   */
+  writePlants(writes: readonly PlantWrite[], writer?: Writer): Promise<readonly (Done | Refusal)[]>;
+  /**
+   * One transaction: all writes, or none. The journal has one entry for each plant that it changed, next to each other.
+   * Rejects with the refusal of the first line that fails; `refusal` is that of the line after the writes.
+   */
+  writeAtomic(
+    writes: readonly PlantWrite[],
+    writer?: Writer,
+    refusal?: Refusal,
+  ): Promise<readonly Done[]>;
 
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page
@@ -86,7 +102,7 @@ export type StoreFigures = Readonly<Partial<Record<Figure, number | undefined>>>
 type Figure =
   "diskFreeBytes" | "logBytes" | "connectionsInUse" | "callersWaiting" | "retries" | "connects";
 
-export type Created = "created" | "replayed";
+export type Created = Extract<Done, "created" | "replayed">;
 
 export interface TokenStore {
   findToken(hash: string): Promise<TokenRecord | undefined>;

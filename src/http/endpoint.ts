@@ -29,7 +29,8 @@ const headers = {
     'What the token has left, as in `"token";r=7;t=1`: units, and seconds until it has all again (IETF draft).',
   "RateLimit-Policy":
     'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
-  "Accept-Post": "The media types that this path takes (W3C Linked Data Platform).",
+  "Accept-Post": "The media types that a POST takes (W3C Linked Data Platform).",
+  "Accept-Patch": "The media types that a PATCH takes (RFC 5789).",
   "Accept-Encoding": "`identity` if the body was refused for its content encoding (RFC 9110).",
 };
 
@@ -150,7 +151,7 @@ export function jsonAndLines(name: string, examples: readonly unknown[]): Conten
 const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   401: ["WWW-Authenticate"],
   403: ["WWW-Authenticate"],
-  415: ["Accept-Post", "Accept-Encoding"],
+  415: ["Accept-Post", "Accept-Patch", "Accept-Encoding"],
   429: ["Retry-After", "RateLimit", "RateLimit-Policy"],
   503: ["Retry-After"],
 };

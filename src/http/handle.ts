@@ -20,11 +20,11 @@ export interface Operation {
   readonly handle: (exchange: Exchange) => Response | Promise<Response>;
   /** The operation parses the query itself. Otherwise, with a token, any parameter is refused. */
   readonly hasQuery?: boolean;
-  /** The media types that a POST takes, for the 415 answer. */
+  /** The media types that it takes, for the 415 answer. */
   readonly bodyTypes?: readonly string[] | undefined;
 }
 
-const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"] as const;
+const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
 
 export interface Route {
@@ -243,7 +243,9 @@ function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, oper
   if (status === 401 || status === 403)
     headers["www-authenticate"] = challenge(refusal, exchange.service.config);
   if (status === 415 && operation?.bodyTypes !== undefined)
-    headers["accept-post"] = operation.bodyTypes.join(", ");
+    // RFC 5789, section 2.2, for a PATCH.
+    headers[exchange.request.method === "PATCH" ? "accept-patch" : "accept-post"] =
+      operation.bodyTypes.join(", ");
   const text = JSON.stringify({ error: code, message: refusal.message });
   const { body, closes } = linger(exchange, text);
   if (closes) headers["connection"] = "close";

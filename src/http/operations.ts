@@ -29,6 +29,8 @@ import {
   countPlants,
   createPlant,
   listPlants,
+  PATCH_TYPES,
+  patchPlant,
   readPlant,
   removePlant,
   replacePlant,
@@ -48,6 +50,7 @@ import {
   integer,
   list,
   mapValues,
+  maybe,
   object,
   schemas,
   type Shape,
@@ -81,6 +84,15 @@ const StoredPlant = define(
   "StoredPlant",
   { id, ...plantMembers },
   { optional: ["tag"], description: "A plant with its id." },
+);
+
+const PlantPatch = define(
+  "PlantPatch",
+  {
+    name: explained(plantMembers.name, "The new name."),
+    tag: maybe(explained(plantMembers.tag, "The new tag; null removes it.")),
+  },
+  { optional: ["name", "tag"], additionalProperties: false, description: "What to change." },
 );
 
 const errorMembers = {
@@ -251,7 +263,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
       jsonAndLines("BatchResult", batchResults),
       "Preference-Applied",
     ),
-    fails: ["BadPlant"],
+    fails: ["BadPlant", "PlantNotFound", "PreconditionFailed", "BatchConflict"],
   }),
   countPlants: operation("GET /plants/count", "plants:read", countPlants, {
     summary: "Count plants",
@@ -283,6 +295,21 @@ const listPlantOperations = (config: Config): Endpoints => ({
     takes: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadReplacement", "PlantNotFound", "PreconditionFailed"],
+  }),
+  patchPlant: operation("PATCH /plants/{id}", "plants:write", patchPlant, {
+    summary: "Change a plant",
+    bodyTypes: PATCH_TYPES,
+    description:
+      'Changes only the members that are sent: a merge patch (RFC 7396). `{"tag": null}` removes the tag. ' +
+      "A patch that leaves the plant as it is changes nothing: the journal has no entry for it. " +
+      "With `If-Match`, a change that another client made in between is not overwritten. " +
+      `The body has at most ${config.bodyBytesMax} bytes. ` +
+      "Also needs the scope `plants:read`, because the answer shows the whole plant.",
+    query: writeParameters,
+    headers: changeConditions,
+    takes: mapValues(Object.fromEntries(PATCH_TYPES.map((type) => [type, type])), () => PlantPatch),
+    answers: ok("The plant is on disk.", json(Plant), "ETag"),
+    fails: ["BadPatch", "PlantNotFound", "PreconditionFailed"],
   }),
   removePlant: operation("DELETE /plants/{id}", "plants:write", removePlant, {
     summary: "Remove a plant",

@@ -10,11 +10,19 @@ import {
   parseNewPlant,
   parseReplacement,
 } from "../domain/plant.ts";
+import { parsePatchText } from "../domain/write.ts";
 import { CSV_HEAD } from "../format/csv.ts";
-import { JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
+import { JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerJson, answerText, requireSendable, requireRoomToAnswer } from "./handle.ts";
+import {
+  answer,
+  answerJson,
+  answerText,
+  requireRoomToAnswer,
+  requireScope,
+  requireSendable,
+} from "./handle.ts";
 import {
   chooseForm,
   filterParameters,
@@ -68,6 +76,29 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   await service.store.replacePlant(plant, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
+}
+
+export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
+
+/** Also needs the scope to read: the answer shows what the client did not send. */
+export async function patchPlant(exchange: Exchange): Promise<Response> {
+  const { request, service, token } = exchange;
+  requireScope(token, "plants:read");
+  const writer = nameWriter(exchange);
+  const id = parseId(request);
+  const condition = parseCondition(request.headers);
+  requireType(request.headers, ...PATCH_TYPES);
+  const text = await readText(exchange);
+  const patch = parsePatchText(text);
+  await requireSendable(exchange, text.length);
+  const plant = await service.store.patchPlant(id, patch, condition, writer);
+  const etag = entityTagOf(formatStoredPlant(plant));
+  try {
+    return answerText(exchange, formatPlant(plant), { etag });
+  } catch (error) {
+    // There is no memory for the answer, and the patch is stored.
+    throw new Refusal("store_unavailable", undefined, error);
+  }
 }
 
 export async function removePlant(exchange: Exchange): Promise<Response> {

@@ -15,6 +15,7 @@ import { type Order, orders } from "../domain/page.ts";
 import {
   type Condition,
   type EntityTags,
+  findEntityTags,
   findPlainInt64,
   INT64_MAX,
   INT64_MIN,
@@ -319,22 +320,7 @@ export const isUnmodified = (headers: Headers, entityTag: string): boolean =>
 
 function parseEntityTags(header: string | null, isWeak: boolean): EntityTags | undefined {
   if (header === null) return undefined;
-  if (header.trim() === "*") return "any";
-  const tags = parseTags(header);
-  return isWeak ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
-}
-
-/** RFC 9110, section 5.6.1.2. One element at a time: a single regex for the list could backtrack for hours. */
-const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
-
-function parseTags(header: string): string[] {
-  const tags: string[] = [];
-  ELEMENT.lastIndex = 0;
-  do {
-    const [found, tag] = ELEMENT.exec(header) ?? [];
-    if (found === undefined) throw new Refusal("invalid_precondition");
-    if (tag !== undefined) tags.push(tag);
-  } while (ELEMENT.lastIndex < header.length);
-  if (tags.length === 0) throw new Refusal("invalid_precondition");
-  return tags;
+  const tags = findEntityTags(header);
+  if (tags === undefined) throw new Refusal("invalid_precondition");
+  return isWeak && tags !== "any" ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
 }

@@ -69,7 +69,7 @@ export class Histogram {
 }
 
 /** All other methods share the last label; otherwise a client could create unlimited counters. */
-const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
+const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"] as const;
 const failureStatuses = Object.values(catalogue).map((each) => each.status);
 /** The statuses of our answers. 0 stands for any other. */
 const statuses = [...new Set([0, 200, 201, 202, 204, 304, 308].concat(failureStatuses))];

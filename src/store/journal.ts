@@ -48,6 +48,17 @@ export class JournalBlock {
     this.count++;
   }
 
+  /** For `undo`: the entries since then are dropped. */
+  mark() {
+    const { count, characters, lastName } = this;
+    return { count, characters, lastName, length: this.values.length };
+  }
+
+  undo({ length, ...state }: ReturnType<JournalBlock["mark"]>): void {
+    this.values.length = length;
+    Object.assign(this, state);
+  }
+
   format(): string {
     return JSON.stringify(this.values);
   }

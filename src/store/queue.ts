@@ -31,7 +31,7 @@ interface Options<Write> {
   /** A commit gets at least this long, even if its first write is about to time out. */
   readonly commitMsMin?: number;
   /** Two commits in flight never hold writes with the same key. */
-  readonly keyOf?: (write: Write) => unknown;
+  readonly keysOf?: (write: Write) => readonly unknown[];
   readonly onCommit?: (
     durationMs: number,
     writes: readonly Write[],
@@ -236,9 +236,11 @@ export class Queue<Write, Outcome> {
     this.refuseLate(this.options.now());
     this.fillQueue();
     const { queue, limits } = this;
-    const { keyOf } = this.options;
-    const writesInFlight = keyOf && [...this.inFlight.keys()].flat();
-    const keysInFlight = new Set(writesInFlight?.map(({ write }) => keyOf?.(write)));
+    const { keysOf = () => [] } = this.options;
+    const keysInFlight = new Set<unknown>();
+    if (this.options.keysOf !== undefined)
+      for (const group of this.inFlight.keys())
+        for (const { write } of group) for (const key of keysOf(write)) keysInFlight.add(key);
     const taken: Pending<Write, Outcome>[] = [];
     const held: Pending<Write, Outcome>[] = [];
     let characters = 0;
@@ -246,8 +248,12 @@ export class Queue<Write, Outcome> {
     for (const pending of queue) {
       if (taken.length >= limits.commitLengthMax || characters >= COMMIT_CHARACTERS_MAX) break;
       seen++;
-      if (keysInFlight.size > 0 && keysInFlight.has(keyOf?.(pending.write))) held.push(pending);
-      else {
+      const keys = keysInFlight.size === 0 ? [] : keysOf(pending.write);
+      if (keys.some((key) => keysInFlight.has(key))) {
+        held.push(pending);
+        // Later writes with another of its keys must not overtake it.
+        for (const key of keys) keysInFlight.add(key);
+      } else {
         taken.push(pending);
         characters += pending.characters;
       }

@@ -6,28 +6,18 @@ import type { CountPage, PlantQuery } from "../domain/page.ts";
 import { type Condition, lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
 import { DAY_MS } from "../domain/rate.ts";
 import type { Created, StoreLimits } from "../domain/store.ts";
+import {
+  type AtomicWrite,
+  type Done,
+  type Patch,
+  type PlantWrite,
+  refuseLine,
+  type Verdict,
+} from "../domain/write.ts";
 import { pause } from "../tick.ts";
 import { createCounter } from "./counter.ts";
 import type { Queue } from "./queue.ts";
 import { type Dialect, SqlRecords, type Statement } from "./records.ts";
-
-interface About {
-  readonly id: bigint;
-  readonly writer: Writer | undefined;
-}
-
-export interface Create extends About {
-  readonly kind: "create";
-  readonly plant: Plant;
-}
-
-export interface Update extends About {
-  readonly kind: "replace" | "remove";
-  readonly plant: Plant | undefined;
-  readonly condition: Condition;
-}
-
-export type PlantWrite = Create | Update;
 
 export interface PlantRow<Id = bigint> {
   readonly id: Id;
@@ -35,16 +25,16 @@ export interface PlantRow<Id = bigint> {
   readonly tag: string | null;
 }
 
+const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && refusePlant(plant);
+
 /** Rows are selected by column, so one with a tag is a plant. Copying it takes a tenth of the time of a page. */
 export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
   row.tag === null ? { ...row, tag: undefined } : (row as Plant<Id>);
 
-const toCreate = (plant: Plant, writer: Writer | undefined): Create => ({
-  kind: "create",
-  id: plant.id,
-  writer,
-  plant,
-});
+const isChange = (outcome: unknown): boolean =>
+  !(outcome instanceof Error || outcome instanceof Promise) &&
+  outcome !== "replayed" &&
+  (outcome as Verdict).done !== "replayed";
 
 const TRIM_MORE_MS = 100;
 
@@ -55,7 +45,7 @@ export const READ_MS_MIN = 1_000;
 
 /** `Task` is what the queue takes besides writes of plants. */
 export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
-  protected abstract readonly writes: Queue<PlantWrite | Task, unknown>;
+  protected abstract readonly writes: Queue<PlantWrite | AtomicWrite | Task, unknown>;
   readonly countPlants: ReturnType<typeof createCounter>;
   protected readonly limits: StoreLimits;
   private readonly changeBefore: string;
@@ -79,27 +69,57 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   protected abstract trim(beforeMs: number): Promise<boolean>;
 
   createPlant(plant: Plant, writer?: Writer): Promise<Created> {
-    return this.submit(toCreate(plant, writer)) as Promise<Created>;
+    return this.submit({ kind: "create", id: plant.id, plant, writer }) as Promise<Created>;
   }
 
-  async createPlants(plants: readonly Plant[], writer?: Writer): Promise<(Created | Refusal)[]> {
-    const outcomes: (Created | Refusal | undefined)[] = plants.map(refusePlant);
-    const sound = plants.filter((_, index) => outcomes[index] === undefined);
-    const writes = sound.map((plant) => toCreate(plant, writer));
-    const stored = (await this.writes.submitAll(writes, sound.map(lengthOf))).values();
-    return outcomes.map((outcome) => outcome ?? (stored.next().value as Created | Refusal));
+  createPlants(plants: readonly Plant[], writer?: Writer): Promise<(Created | Refusal)[]> {
+    const creates = plants.map((plant): PlantWrite => ({ kind: "create", id: plant.id, plant }));
+    return this.writePlants(creates, writer) as Promise<(Created | Refusal)[]>;
   }
 
   async replacePlant(plant: Plant, condition: Condition, writer?: Writer): Promise<void> {
-    await this.submit({ kind: "replace", id: plant.id, writer, plant, condition });
+    await this.submit({ kind: "replace", id: plant.id, plant, condition, writer });
   }
 
   async removePlant(id: bigint, condition: Condition, writer?: Writer): Promise<void> {
-    await this.submit({ kind: "remove", id, writer, plant: undefined, condition });
+    await this.submit({ kind: "remove", id, condition, writer });
+  }
+
+  async patchPlant(id: bigint, patch: Patch, condition: Condition, writer?: Writer) {
+    const patched = await this.submit({ kind: "patch", id, patch, condition, writer });
+    return (patched as Verdict).after as Plant;
+  }
+
+  async writePlants(writes: readonly PlantWrite[], writer?: Writer): Promise<(Done | Refusal)[]> {
+    const outcomes: (Done | Refusal | undefined)[] = writes.map(refuseWrite);
+    const sound = writes.filter((_, index) => outcomes[index] === undefined);
+    const signed = sound.map((write) => ({ ...write, writer }));
+    const lengths = sound.map(({ plant }) => lengthOf(plant));
+    const stored = (await this.writes.submitAll(signed, lengths)).values();
+    return outcomes.map((outcome) => outcome ?? (stored.next().value as Done | Refusal));
+  }
+
+  async writeAtomic(
+    writes: readonly PlantWrite[],
+    writer?: Writer,
+    refusal?: Refusal,
+  ): Promise<readonly Done[]> {
+    const at = writes.findIndex((write) => refuseWrite(write) !== undefined);
+    const refused = at === -1 ? undefined : (writes[at] as PlantWrite);
+    const sound = at === -1 ? writes : writes.slice(0, at);
+    const { reason, message } =
+      (refused && refuseLine(refused.line, refuseWrite(refused) as Refusal)) ?? refusal ?? {};
+    const write: AtomicWrite = {
+      kind: "atomic",
+      writes: sound.map((one) => ({ ...one, writer })),
+      refusal: reason && { reason, message: message as string },
+    };
+    const length = sound.reduce((sum, { plant }) => sum + lengthOf(plant), 0);
+    return (await this.writes.submit(write, length)) as readonly Done[];
   }
 
   private submit(write: PlantWrite): Promise<unknown> {
-    const refusal = write.plant && refusePlant(write.plant);
+    const refusal = refuseWrite(write);
     if (refusal !== undefined) return Promise.reject(refusal);
     return this.writes.submit(write, lengthOf(write.plant));
   }
@@ -129,14 +149,14 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   /** Called after each commit. Commits without a plant do not count. */
   protected readonly countCommit = (
     durationMs: number,
-    writes: readonly (PlantWrite | Task)[],
+    writes: readonly (PlantWrite | AtomicWrite | Task)[],
     outcomes: readonly unknown[],
   ): void => {
-    const done = outcomes.filter((_, index) => writes[index]?.kind !== "run");
-    const changes = done.filter(
-      (outcome) =>
-        !(outcome instanceof Error || outcome instanceof Promise) && outcome !== "replayed",
-    ).length;
+    // An atomic write has one outcome for each of its lines.
+    const done = outcomes.flatMap((outcome, index) =>
+      writes[index]?.kind === "run" ? [] : (outcome as Done | Done[]),
+    );
+    const changes = done.filter(isChange).length;
     if (done.length > 0) this.limits.onCommit?.(durationMs, done.length, changes);
   };
 

@@ -1,4 +1,4 @@
-/** GET, PUT and DELETE /plants/{id}: every row of the operations, every bad value, every precondition. */
+/** GET, PUT, PATCH and DELETE /plants/{id}: every row of the operations, every bad value, every precondition. */
 
 import { beforeEach, describe, expect, test } from "bun:test";
 import type { Scope } from "../../src/domain/token.ts";
@@ -44,6 +44,7 @@ describe("GET /plants/{id}", () => {
         ["GET", {}],
         ["DELETE", {}],
         ["PUT", { body: '{"name":"x"}' }],
+        ["PATCH", { body: '{"name":"x"}' }],
       ] as [string, Sent][])
         await expectError(await send(service, method, `/plants/${id}`, sent), "invalid_id");
     },
@@ -94,6 +95,85 @@ describe("PUT /plants/{id}", () => {
   });
 });
 
+describe("PATCH /plants/{id}", () => {
+  const patch = (body: string, headers = {}, path = "/plants/1"): Promise<Response> =>
+    send(service, "PATCH", path, { body, headers });
+  const MERGE = { "content-type": "application/merge-patch+json; charset=utf-8" };
+
+  test.each<[patch: string, members: string]>([
+    ['{"name":"Tulip"}', '"name":"Tulip","tag":"shrub"'],
+    ['{"tag":"bulb"}', '"name":"Rose","tag":"bulb"'],
+    ['{"tag":null}', '"name":"Rose"'],
+    ['{"tag":""}', '"name":"Rose","tag":""'],
+    ['{"tag":null,"name":""}', '"name":""'],
+    ["{}", '"name":"Rose","tag":"shrub"'],
+  ])("%s changes only what it has", async (body, members) => {
+    for (const headers of [{}, MERGE]) {
+      const response = await patch(body, headers);
+      expect([response.status, await response.text()]).toEqual([200, `{${members}}`]);
+      expect(response.headers.get("etag")).toBe(await etagOf("1"));
+      expect(await textOf("1")).toBe(`{"id":1,${members}}`);
+    }
+  });
+
+  test.each<[body: string, says: string]>([
+    ["[]", "body: expected an object, got an array"],
+    ["null", "body: expected an object, got null"],
+    ['"name"', 'body: expected an object, got the string "name"'],
+    ['{"name":null}', "name: expected a string, got null"],
+    ['{"name":1,"tag":true}', "name: expected a string, got 1; tag: expected a string, or null"],
+    ['{"tag":"\\u0000"}', "tag: expected text without U+0000"],
+    ['{"name":"\\ud800"}', "name: expected text without U+0000 and unpaired surrogates"],
+    ['{"id":1}', "id: expected nothing: the id of a plant never changes"],
+    ['{"id":null,"Tag":"x"}', 'the string "Tag": unknown; known are name, tag'],
+    ['{"removed":true}', 'the string "removed": unknown'],
+  ])("refuses %s, and changes nothing", async (body, says) => {
+    await expectError(await patch(body), "invalid_body", says);
+    expect(await textOf("1")).toBe('{"id":1,"name":"Rose","tag":"shrub"}');
+  });
+
+  test("refuses other media types and names its own; a plant that is not there answers 404", async () => {
+    const refused = await patch("{}", { "content-type": "application/json-patch+json" });
+    expect(refused.headers.get("accept-patch")).toBe(
+      "application/merge-patch+json, application/json",
+    );
+    expect(refused.headers.has("accept-post")).toBe(false);
+    await expectError(refused, "unsupported_media_type");
+    await expectError(await patch("{", MERGE), "invalid_json");
+    await expectError(await patch("{}", {}, "/plants/404"), "plant_not_found");
+    await expectError(await patch("{}", {}, "/plants/1?dry_run=true"), "invalid_query");
+  });
+
+  test("is in the journal with its batch, unless it leaves the plant as it is", async () => {
+    const { newest } = await service.store.readChanges({ after: 0, limit: 0 });
+    for (const body of ["{}", '{"name":"Rose"}', '{"tag":"shrub"}', '{"tag":"bulb"}'])
+      expect((await patch(body, {}, "/plants/1?batch=tidy")).status).toBe(200);
+    const { changes } = await service.store.readChanges({ after: newest, limit: 9 });
+    expect(changes.map(({ json }) => JSON.parse(json))).toMatchObject([
+      {
+        type: "replaced",
+        batch: "tidy",
+        plant: { name: "Rose", tag: "bulb" },
+        before: { name: "Rose", tag: "shrub" },
+      },
+    ]);
+  });
+
+  test("of patches of one plant at one time, none is lost", async () => {
+    await Promise.all([patch('{"name":"Tulip"}'), patch('{"tag":"bulb"}')]);
+    expect(await textOf("1")).toBe('{"id":1,"name":"Tulip","tag":"bulb"}');
+  });
+
+  test("needs the scope to read too, because it shows what was not sent", async () => {
+    for (const scope of ["plants:read", "plants:write"] as const) {
+      const refused = await patch("{}", bearer(await grantToken(service, [scope])));
+      await expectError(refused, "insufficient_scope");
+    }
+    const both = bearer(await grantToken(service, ["plants:read", "plants:write"]));
+    expect((await patch("{}", both)).status).toBe(200);
+  });
+});
+
 test("DELETE /plants/{id} answers 204 without a body, and the plant is gone", async () => {
   const response = await send(service, "DELETE", "/plants/1");
   expect([response.status, await response.text()]).toEqual([204, ""]);
@@ -108,10 +188,10 @@ describe("preconditions of a change", () => {
   const change = (method: string, headers: Record<string, string>, id = "1"): Promise<Response> =>
     send(service, method, `/plants/${id}`, {
       headers,
-      ...(method === "PUT" && { body: '{"name":"Changed"}' }),
+      ...(method !== "DELETE" && { body: '{"name":"Changed"}' }),
     });
 
-  for (const method of ["PUT", "DELETE"]) {
+  for (const method of ["PUT", "PATCH", "DELETE"]) {
     test.each(["ETAG", '"x", ETAG', "*"])(
       `${method} with If-Match: %s goes through`,
       async (form) => {

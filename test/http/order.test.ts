@@ -81,6 +81,7 @@ test.each([
   ["POST", "/plants/batch", { body: '[{"id":1,"name":"a"}]' }],
   ["GET", "/plants/1", {}],
   ["PUT", "/plants/1", { body: '{"name":"a"}' }],
+  ["PATCH", "/plants/1", { body: '{"name":"a"}' }],
   ["DELETE", "/plants/1", {}],
   ["GET", "/token", {}],
   ["GET", "/metrics", {}],
@@ -100,7 +101,7 @@ interface Described {
 const { paths } = describeApi(service.config) as { paths: Record<string, object> };
 const described = Object.entries(paths).flatMap(([path, operations]) =>
   Object.entries(operations as Record<string, Described>)
-    .filter(([method, { security }]) => /^(get|post|put|delete)$/.test(method) && !security)
+    .filter(([method, { security }]) => /^(get|post|put|patch|delete)$/.test(method) && !security)
     .map(([method, { parameters }]) => ({ method: method.toUpperCase(), path, parameters })),
 );
 

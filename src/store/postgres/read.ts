@@ -88,14 +88,18 @@ const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 export const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
   `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
-export const FIND_LENGTH_MAX = 128;
-const FOUND_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / FIND_LENGTH_MAX);
-const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("tag", FOUND_BYTES_MAX)}
+const findBy = (bytesMax?: number): string =>
+  `SELECT id, ${whereShort("name", bytesMax)}, ${whereShort("tag", bytesMax)}
   FROM plants WHERE id = ANY ($1::bigint[])`;
+export const FIND_LENGTH_MAX = 128;
+const FIND = findBy(Math.floor(PIECE_BYTES_MAX / FIND_LENGTH_MAX));
+export const FIND_MANY_LENGTH_MAX = PIECE_ROWS_MAX;
+const FIND_MANY = findBy();
 
 /** In the order of the ids, up to LONG_BYTES_MAX. */
 export async function findPlants(connection: Connection, ids: readonly bigint[]) {
-  const rows = await connection.query<SentRow>(FIND, [toArray(ids)]);
+  const find = ids.length <= FIND_LENGTH_MAX ? FIND : FIND_MANY;
+  const rows = await connection.query<SentRow>(find, [toArray(ids)]);
   // rows.map() would make another of the client's slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
   const asked = ids.map((id) => sent.get(id));

@@ -9,13 +9,13 @@ import { describeTarget, type Target } from "../../domain/store-url.ts";
 import { formatPage } from "../../format/page.ts";
 import { Queue } from "../queue.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";
-import { type PlantWrite, READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
+import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { beginJournal, numberBlocks, readChanges, trimChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
-import { type Accounts, commitWrites, createQuota } from "./write.ts";
+import { type Accounts, commitWrites, createQuota, type GroupWrite, idsOf } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -61,7 +61,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly control: ConnectionPool;
   /** For writes other than plants: tokens, webhooks, the numbers of the journal. */
   private readonly records: ConnectionPool;
-  protected readonly writes: Queue<PlantWrite, unknown>;
+  protected readonly writes: Queue<GroupWrite, unknown>;
   private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** Numbering costs a sync, so readers of the journal share it, and reads of plants do not wait behind it. */
   private readonly numberings: Queue<undefined, number>;
@@ -86,13 +86,13 @@ class PostgresStore extends SqlStore implements Store {
       hasJournal: limits.changesDays > 0,
       quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
-    this.writes = new Queue<PlantWrite, unknown>(
-      (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs, accounts),
+    this.writes = new Queue<GroupWrite, unknown>(
+      (group, deadlineMs) => commitWrites(this.writers, group, deadlineMs, accounts),
       limits,
       {
         inFlightMax: limits.writeConnections,
         commitMsMin,
-        keyOf: ({ id }) => id,
+        keysOf: idsOf,
         onCommit: this.countCommit,
       },
     );

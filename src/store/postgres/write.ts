@@ -1,23 +1,42 @@
 /** A group of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
 
-import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
+import { lengthOf, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
+import {
+  type AtomicWrite,
+  type Create,
+  type Done,
+  judge,
+  judgeAtomic,
+  judgeCreate,
+  type NetChange,
+  type PlantWrite,
+  STORED_CHARACTERS_MAX,
+  type Update,
+  type Verdict,
+} from "../../domain/write.ts";
 import { JournalBlock } from "../journal.ts";
 import type { Value } from "../records.ts";
-import { type Update, type Create, type PlantWrite, toPlant } from "../sql-store.ts";
+import { toPlant } from "../sql-store.ts";
 import {
   classify,
   type Connection,
   LostAnswerError,
+  sqlStateOf,
   toArray,
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { FIND_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
+import { FIND_MANY_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
+
+export type GroupWrite = PlantWrite | AtomicWrite;
 
 /** A promise if the outcome is unknown: it rejects once the statement can no longer take effect. */
-type Settled = "created" | "replayed" | "done" | Error | Promise<never>;
+type Settled = Done | Verdict | readonly Done[] | Error | Promise<never>;
+
+/** A change that a statement is to make, for a write. */
+type Planned = NetChange & { readonly write: PlantWrite };
 
 /**
  * A statement may reach the server, or get its lock there, long after we gave up on it. It changes nothing after the
@@ -47,8 +66,8 @@ const toStatement = (change: string, text: string): ChangeStatement => ({
   ${insertBlock("count(*)", text, KEPT)} HAVING count(*) > 0 RETURNING kept`,
 });
 
-const insertFrom = (source: string): string => `INSERT INTO plants (id, name, tag)
-  SELECT ${source} WHERE ${IS_VALID} ON CONFLICT (id) DO NOTHING`;
+const insertFrom = (source: string, condition = ""): string => `INSERT INTO plants (id, name, tag)
+  SELECT ${source} WHERE ${IS_VALID} ${condition} ON CONFLICT (id) DO NOTHING`;
 
 const INSERT = toStatement(insertFrom("* FROM unnest($2::bigint[], $3::text[], $4::text[])"), "$5");
 
@@ -59,25 +78,48 @@ const INSERT_ONE: ChangeStatement = {
   journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
-/** Changes a plant only if it is still what was checked. Rows are locked in id order: two instances never deadlock. */
-const changeBy = (change: string): ChangeStatement =>
-  toStatement(
-    `WITH wanted AS (
+/** Rows are locked in id order: two instances never deadlock. */
+const LOCK = `wanted AS (
     SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[])
       AS w (wanted_id, seen_name, seen_tag, new_name, new_tag)
   ), locked AS (
     SELECT p.id AS locked_id FROM plants p JOIN wanted ON p.id = wanted_id
     WHERE p.name = seen_name AND p.tag IS NOT DISTINCT FROM seen_tag
     ORDER BY p.id FOR UPDATE OF p
-  )
-  ${change} wanted, locked
-  WHERE id = wanted_id AND id = locked_id
-    AND name = seen_name AND tag IS NOT DISTINCT FROM seen_tag AND ${IS_VALID}`,
-    "$7",
-  );
+  )`;
+/** Only plants that are still what was checked. */
+const IS_SEEN = `id = wanted_id AND id = locked_id
+    AND name = seen_name AND tag IS NOT DISTINCT FROM seen_tag AND ${IS_VALID}`;
+const UPDATE = `UPDATE plants SET name = new_name, tag = new_tag FROM wanted, locked WHERE ${IS_SEEN}`;
+const DELETE = `DELETE FROM plants USING wanted, locked WHERE ${IS_SEEN}`;
 
-const REPLACE = changeBy("UPDATE plants SET name = new_name, tag = new_tag FROM");
-const REMOVE = changeBy("DELETE FROM plants USING");
+const REPLACE = toStatement(`WITH ${LOCK} ${UPDATE}`, "$7");
+const REMOVE = toStatement(`WITH ${LOCK} ${DELETE}`, "$7");
+
+/**
+ * Everything or nothing, in one statement: the division fails it if one plant is no longer what was checked, if an id
+ * was taken since, or if the time is over. A removal has no new name. Rows are locked before the first insert.
+ */
+const atomically = (end: string): string => `WITH ${LOCK}, replaced AS (
+    ${UPDATE} AND new_name IS NOT NULL RETURNING id
+  ), removed AS (
+    ${DELETE} AND new_name IS NULL RETURNING id
+  ), created AS (
+    ${insertFrom(
+      "* FROM unnest($7::bigint[], $8::text[], $9::text[])",
+      "AND (SELECT count(*) FROM locked) = cardinality($2::bigint[])",
+    )} RETURNING id
+  ), done AS (
+    SELECT count(*) AS count FROM (
+      SELECT id FROM replaced UNION ALL SELECT id FROM removed UNION ALL SELECT id FROM created
+    ) AS each HAVING 1 / (count(*) = cardinality($2::bigint[]) + cardinality($7::bigint[]))::int = 1
+  )
+  ${end}`;
+const ATOMIC: ChangeStatement = {
+  plain: atomically("SELECT NULL AS kept FROM done"),
+  journaled: atomically(`${insertBlock("count", "$10", "NULL")} RETURNING kept`),
+};
+const DIVISION_BY_ZERO = "22012";
 
 /** The lock makes this a write, so it waits for the synchronous standby, which may lack rows that can be read here. */
 const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
@@ -100,7 +142,7 @@ const toColumns = (plants: readonly Plant[]): string[] => [
 
 export async function commitWrites(
   pool: ConnectionPool,
-  writes: readonly PlantWrite[],
+  writes: readonly GroupWrite[],
   deadlineMs: number,
   accounts: Accounts,
 ): Promise<Settled[]> {
@@ -143,13 +185,13 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
 
 class Group {
   /** Writes without an outcome are open. */
-  readonly outcomes = new Map<PlantWrite, Settled>();
-  private readonly writes: readonly PlantWrite[];
+  readonly outcomes = new Map<GroupWrite, Settled>();
+  private readonly writes: readonly GroupWrite[];
   private readonly accounts: Accounts;
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly PlantWrite[], accounts: Accounts) {
+  constructor(writes: readonly GroupWrite[], accounts: Accounts) {
     this.writes = writes;
     this.accounts = accounts;
   }
@@ -160,29 +202,41 @@ class Group {
       await this.perform(connection, this.nextPiece());
   }
 
-  /** Writes for one statement: the first open one of each id, all of one kind, sorted by id. */
-  private nextPiece(): PlantWrite[] {
+  /**
+   * Writes that are done together: the first open one of each id, sorted by id, and either all creates or none. An
+   * atomic write is alone.
+   */
+  private nextPiece(): GroupWrite[] {
     const piece: PlantWrite[] = [];
     const ids = new Set<bigint>();
     for (const write of this.writes) {
+      if (this.outcomes.has(write)) continue;
+      if (write.kind === "atomic") {
+        const own = idsOf(write);
+        if (piece.length === 0 && !own.some((id) => ids.has(id))) return [write];
+        for (const id of own) ids.add(id);
+        continue;
+      }
       const { kind, id, plant } = write;
-      if (this.outcomes.has(write) || ids.has(id)) continue;
+      if (ids.has(id)) continue;
       const stored = this.stored.get(id);
       if (kind === "create" && stored !== undefined) {
-        this.outcomes.set(write, judgeCreate(plant, stored));
+        const verdict = judgeCreate(plant, stored);
+        this.outcomes.set(write, verdict instanceof Refusal ? verdict : verdict.done);
         continue;
       }
       ids.add(id);
-      if (kind === (piece[0] ?? write).kind) piece.push(write);
+      if ((kind === "create") === ((piece[0] ?? write).kind === "create")) piece.push(write);
     }
     return piece.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   }
 
-  private async perform(connection: Connection, piece: readonly PlantWrite[]): Promise<void> {
+  private async perform(connection: Connection, piece: readonly GroupWrite[]): Promise<void> {
     const [first] = piece;
     if (first === undefined) return;
     try {
-      if (first.kind === "create") await this.create(connection, piece as Create[]);
+      if (first.kind === "atomic") await this.writeAtomic(connection, first);
+      else if (first.kind === "create") await this.create(connection, piece as Create[]);
       else await this.change(connection, piece as Update[]);
     } catch (error) {
       if (error instanceof LostAnswerError) return this.giveUp(piece, error);
@@ -195,16 +249,17 @@ class Group {
   }
 
   /** Gives up later writes to the same ids too: they must not overtake a statement in flight. */
-  private giveUp(piece: readonly PlantWrite[], error: LostAnswerError): void {
+  private giveUp(piece: readonly GroupWrite[], error: LostAnswerError): void {
     const unknown = Bun.sleep(Math.max(0, error.validUntilMs - performance.now()) + 1).then(() => {
       throw new Refusal("store_unavailable", undefined, error);
     });
     // It may reject before the caller handles it.
     unknown.catch(() => undefined);
     const open = piece.filter((write) => !this.outcomes.has(write));
-    const ids = new Set(open.map(({ id }) => id));
+    const ids = new Set(open.flatMap(idsOf));
     for (const write of this.writes)
-      if (ids.has(write.id) && !this.outcomes.has(write)) this.outcomes.set(write, unknown);
+      if (!this.outcomes.has(write) && idsOf(write).some((id) => ids.has(id)))
+        this.outcomes.set(write, unknown);
   }
 
   private settle(write: PlantWrite, outcome: Settled, stored?: Plant): void {
@@ -217,20 +272,29 @@ class Group {
     const { quota } = this.accounts;
     if (quota !== undefined && (await quota.isUsedUp()))
       return this.compare(connection, creates, new Refusal("store_full"));
-    const [{ plant }] = creates as [Create, ...Create[]];
-    const made = await (creates.length === 1
-      ? this.write(connection, INSERT_ONE, creates, [plant.id, plant.name, plant.tag ?? null])
-      : this.write(connection, INSERT, creates, toColumns(plantsOf(creates))));
-    quota?.take(made.length);
-    for (const create of made) this.settle(create, "created", create.plant);
+    const planned = creates.map((write) => planCreate(write, write.plant));
+    for (const { write, after } of await this.insert(connection, planned))
+      this.settle(write, "created", after);
     const open = creates.filter((create) => !this.outcomes.has(create));
     if (open.length > 0) await this.compare(connection, open);
   }
 
+  /** Resolves to those that were created. */
+  private async insert(connection: Connection, planned: readonly Planned[]) {
+    const plants = planned.map(({ after }) => after as Plant);
+    const [{ id, name, tag }] = plants as [Plant, ...Plant[]];
+    const created = await (plants.length === 1
+      ? this.write(connection, INSERT_ONE, planned, [id, name, tag ?? null])
+      : this.write(connection, INSERT, planned, toColumns(plants)));
+    this.accounts.quota?.take(created.length);
+    return created;
+  }
+
   /** Tells replays from conflicts. Missing plants settle as `absent`, or are retried. */
   private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
+    const plants = creates.map(({ plant }) => plant);
     // Locks the rows: a replay acknowledges what was found.
-    const rows = await connection.query<Compared>(COMPARE, toColumns(plantsOf(creates)));
+    const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
     const kept = new Map(Array.from(rows, (row) => [row.id, row]));
     for (const create of creates) {
       const row = kept.get(create.id);
@@ -246,48 +310,97 @@ class Group {
   }
 
   private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
-    const before = new Map<bigint, Plant>();
-    const refused: Parameters<typeof this.settle>[] = [];
+    const isFull = await this.accounts.quota?.isUsedUp();
+    const planned = {
+      created: [] as Planned[],
+      replaced: [] as Planned[],
+      removed: [] as Planned[],
+    };
+    const settled: Parameters<typeof this.settle>[] = [];
     // The rest stay open, for the next piece.
-    const ids = idsOf(changes.slice(0, FIND_LENGTH_MAX));
-    for (const [index, seen] of (await findPlants(connection, ids)).entries()) {
-      const change = changes[index] as Update;
-      const judged = judgeChange(seen, change.condition);
-      if (judged instanceof Refusal) refused.push([change, judged, seen]);
-      else before.set(change.id, judged);
+    const ids = changes.slice(0, FIND_MANY_LENGTH_MAX).map(({ id }) => id);
+    for (const [index, before] of (await findPlants(connection, ids)).entries()) {
+      const write = changes[index] as Update;
+      const verdict = judge(write, before);
+      if (verdict instanceof Refusal) settled.push([write, verdict, before]);
+      else if (verdict.done === "replayed")
+        settled.push([write, outcomeOf(write, verdict), before]);
+      else if (verdict.done === "created" && isFull === true)
+        settled.push([write, new Refusal("store_full")]);
+      else {
+        const { id, writer } = write;
+        planned[verdict.done].push({ write, id, writer, before, after: verdict.after });
+      }
     }
-    if (refused.length > 0) await connection.query(CONFIRM);
-    for (const refusal of refused) this.settle(...refusal);
-    const planned = changes.filter(({ id }) => before.has(id));
-    const [first] = planned;
-    if (first === undefined) return;
-    const statement = first.kind === "replace" ? REPLACE : REMOVE;
-    const parameters = [
-      toArray(idsOf(planned)),
-      toArray(planned.map(({ id }) => before.get(id)?.name)),
-      toArray(planned.map(({ id }) => before.get(id)?.tag)),
-      toArray(planned.map((change) => change.plant?.name)),
-      toArray(planned.map((change) => change.plant?.tag)),
-    ];
-    const done = await this.write(connection, statement, planned, parameters, before);
-    if (first.kind === "remove") this.accounts.quota?.take(-done.length);
-    for (const change of done) this.settle(change, "done", change.plant);
-    if (done.length < planned.length) throw new TransientError("changed by others meanwhile");
+    if (settled.length > 0) await connection.query(CONFIRM);
+    for (const one of settled) this.settle(...one);
+    const { created, replaced, removed } = planned;
+    let done = 0;
+    const note = (changed: readonly Planned[], outcome: Done): void => {
+      done += changed.length;
+      for (const { write, after } of changed)
+        this.settle(write, outcomeOf(write, { done: outcome, after }), after);
+    };
+    if (created.length > 0) note(await this.insert(connection, created), "created");
+    for (const [name, statement, part] of [
+      ["replaced", REPLACE, replaced],
+      ["removed", REMOVE, removed],
+    ] as const)
+      if (part.length > 0)
+        note(await this.write(connection, statement, part, toChangeColumns(part)), name);
+    this.accounts.quota?.take(-removed.filter(({ write }) => this.outcomes.has(write)).length);
+    if (done < created.length + replaced.length + removed.length)
+      throw new TransientError("changed by others meanwhile");
   }
 
-  /** `before` has the plants that are to be changed. Resolves to the writes that were done. */
-  private async write<Kind extends PlantWrite>(
+  private async writeAtomic(connection: Connection, write: AtomicWrite): Promise<void> {
+    const { quota } = this.accounts;
+    const isFull = (await quota?.isUsedUp()) === true;
+    const stored = await findAll(connection, write);
+    const full = new Refusal("store_full");
+    let judged: ReturnType<typeof judgeAtomic>;
+    try {
+      judged = judgeAtomic(
+        write,
+        (id) => stored.get(id),
+        (done) => (done === "created" && isFull ? full : undefined),
+      );
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      await connection.query(CONFIRM);
+      return void this.outcomes.set(write, error);
+    }
+    const byId = judged.changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));
+    const changed = byId.filter(({ before }) => before !== undefined);
+    const created = byId.filter(({ before }) => before === undefined);
+    if (byId.length === 0) await connection.query(CONFIRM);
+    else {
+      const parameters = [
+        ...toChangeColumns(changed),
+        ...toColumns(created.map(({ after }) => after as Plant)),
+      ];
+      await this.write(connection, ATOMIC, judged.changes, parameters).catch((error: unknown) => {
+        if (sqlStateOf(error) !== DIVISION_BY_ZERO) throw error;
+        throw new TransientError("changed by others meanwhile");
+      });
+    }
+    quota?.take(judged.created);
+    this.outcomes.set(write, judged.outcomes);
+    for (const id of idsOf(write)) this.stored.delete(id);
+  }
+
+  /** Resolves to the changes that were made. */
+  private async write<Kind extends NetChange>(
     connection: Connection,
     { plain, journaled }: ChangeStatement,
-    writes: readonly Kind[],
+    changes: readonly Kind[],
     parameters: readonly Value[],
-    before?: ReadonlyMap<bigint, Plant>,
   ): Promise<readonly Kind[]> {
     const { hasJournal } = this.accounts;
     const values = [...parameters];
     if (hasJournal) {
       const entries = new JournalBlock();
-      for (const { id, writer, plant } of writes) entries.add(id, writer, plant, before?.get(id));
+      for (const { id, writer, after, before } of changes) entries.add(id, writer, after, before);
       values.push(entries.format());
     }
     const statement = hasJournal ? journaled : plain;
@@ -295,10 +408,45 @@ class Group {
     // Counts the rows returned, not the reported count, which some compatible engines get wrong.
     const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
-    return ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
+    return ids === undefined ? changes : changes.filter(({ id }) => ids.has(String(id)));
   }
 }
 
-const plantsOf = (creates: readonly Create[]): Plant[] => creates.map(({ plant }) => plant);
+/** The stored plants of an atomic write, in the order of its lines, as far as it may need them. */
+async function findAll(connection: Connection, write: AtomicWrite): Promise<Map<bigint, Plant>> {
+  const ids = [...new Set(idsOf(write))];
+  const stored = new Map<bigint, Plant>();
+  let characters = 0;
+  for (let at = 0; at < ids.length && characters <= STORED_CHARACTERS_MAX;) {
+    const piece = await findPlants(connection, ids.slice(at, at + FIND_MANY_LENGTH_MAX));
+    for (const plant of piece) {
+      if (plant !== undefined) stored.set(plant.id, plant);
+      characters += lengthOf(plant);
+    }
+    at += piece.length;
+  }
+  return stored;
+}
 
-const idsOf = (writes: readonly PlantWrite[]): bigint[] => writes.map(({ id }) => id);
+const planCreate = (write: PlantWrite, after: Plant): Planned => ({
+  write,
+  id: write.id,
+  writer: write.writer,
+  before: undefined,
+  after,
+});
+
+/** Only a patch tells what it left. */
+const outcomeOf = ({ kind }: PlantWrite, verdict: Verdict): Done | Verdict =>
+  kind === "patch" ? verdict : verdict.done;
+
+const toChangeColumns = (changes: readonly NetChange[]): string[] => [
+  toArray(changes.map(({ id }) => id)),
+  toArray(changes.map(({ before }) => before?.name)),
+  toArray(changes.map(({ before }) => before?.tag)),
+  toArray(changes.map(({ after }) => after?.name)),
+  toArray(changes.map(({ after }) => after?.tag)),
+];
+
+export const idsOf = (write: GroupWrite): readonly bigint[] =>
+  write.kind === "atomic" ? write.writes.map(({ id }) => id) : [write.id];

@@ -12,6 +12,7 @@ import {
 } from "node:worker_threads";
 import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
+import type { PlantWrite } from "../../domain/write.ts";
 import { pause, sharedNow, within } from "../../tick.ts";
 import { toExact } from "../journal.ts";
 import type { SqliteWriter, Write } from "./writer.ts";
@@ -142,6 +143,11 @@ export const encodeBatch = (writes: readonly Write[], deadlineMs: number): strin
 /** JSON has no bigint, and one id is enough. */
 function toJson(write: Write) {
   if (write.kind === "run") return write;
+  if (write.kind === "atomic") return { ...write, writes: write.writes.map(plantToJson) };
+  return plantToJson(write);
+}
+
+function plantToJson(write: PlantWrite) {
   const { id, plant } = write;
   return { ...write, id: toExact(id), plant: plant && { name: plant.name, tag: plant.tag } };
 }
@@ -154,8 +160,13 @@ export function decodeBatch(text: string) {
 
 function fromJson(sent: ReturnType<typeof toJson>): Write {
   if (sent.kind === "run") return sent;
+  if (sent.kind === "atomic") return { ...sent, writes: sent.writes.map(plantFromJson) };
+  return plantFromJson(sent);
+}
+
+function plantFromJson(sent: ReturnType<typeof plantToJson>): PlantWrite {
   const id = BigInt(sent.id);
-  return { ...sent, id, plant: sent.plant && { id, ...sent.plant } } as Write;
+  return { ...sent, id, plant: sent.plant && { id, ...sent.plant } } as PlantWrite;
 }
 
 /** On the store thread: drains all ports into one commit. */

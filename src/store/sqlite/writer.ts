@@ -2,11 +2,23 @@
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
-import { judgeChange, judgeCreate } from "../../domain/plant.ts";
-import type { Created, OnMigrate, StoreLimits } from "../../domain/store.ts";
+import type { Plant } from "../../domain/plant.ts";
+import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
+import {
+  type AtomicWrite,
+  type Create,
+  type Done,
+  judge,
+  judgeAtomic,
+  judgeCreate,
+  type NetChange,
+  type PlantWrite,
+  type Update,
+  type Verdict,
+} from "../../domain/write.ts";
 import { JournalBlock } from "../journal.ts";
 import type { Statement, Value } from "../records.ts";
-import { type Update, type Create, type PlantRow, type PlantWrite, toPlant } from "../sql-store.ts";
+import { type PlantRow, toPlant } from "../sql-store.ts";
 import {
   type Durability,
   findDiskFree,
@@ -30,7 +42,7 @@ export interface Task {
   readonly statements: readonly Statement[];
 }
 
-export type Write = PlantWrite | Task;
+export type Write = PlantWrite | AtomicWrite | Task;
 
 const ROWS_TOGETHER = [16, 4] as const;
 
@@ -48,6 +60,9 @@ function connect(db: Database, path: string) {
     begin: prepare("BEGIN IMMEDIATE"),
     commit: prepare("COMMIT"),
     rollback: prepare("ROLLBACK"),
+    beginAtomic: prepare("SAVEPOINT atomic"),
+    endAtomic: prepare("RELEASE atomic"),
+    undoAtomic: prepare("ROLLBACK TO atomic"),
     insertPlant: prepare(
       "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
@@ -248,6 +263,7 @@ function applyAlone(transaction: Transaction, write: Write): unknown {
   try {
     if (write.kind === "run")
       return write.statements.reduce<unknown[]>((_, statement) => runOn(db, statement), []);
+    if (write.kind === "atomic") return writeAtomic(transaction, write);
     return write.kind === "create"
       ? createPlant(transaction, write)
       : changePlant(transaction, write);
@@ -260,7 +276,7 @@ function applyAlone(transaction: Transaction, write: Write): unknown {
 function createPlant(
   { insertPlant, findPlant, room, entries }: Transaction,
   { id, plant, writer }: Create,
-): Created | Refusal {
+): Done | Refusal {
   const { name, tag = null } = plant;
   const refusal = refuseNew(room, 1);
   if (refusal === undefined && insertPlant.run(id, name, tag).changes === 1) {
@@ -270,24 +286,70 @@ function createPlant(
   }
   const row = findPlant.get(id);
   // No row means that the insert was refused.
-  return row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
+  const verdict = row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
+  return verdict instanceof Refusal ? verdict : verdict.done;
 }
 
-function changePlant(
-  { findPlant, deletePlant, updatePlant, room, entries }: Transaction,
-  { id, plant, condition, writer }: Update,
-): Refusal | undefined {
+function changePlant(transaction: Transaction, write: Update): Done | Verdict | Refusal {
+  const before = findStored(transaction, write.id);
+  const verdict = judge(write, before);
+  if (verdict instanceof Refusal) return verdict;
+  const { done, after } = verdict;
+  if (done !== "replayed") {
+    const refusal = refuseRoom(transaction.room, done, 1);
+    if (refusal !== undefined) return refusal;
+    change(transaction, { id: write.id, writer: write.writer, before, after });
+  }
+  return write.kind === "patch" ? verdict : done;
+}
+
+function findStored({ findPlant }: Transaction, id: bigint): Plant | undefined {
   const row = findPlant.get(id);
-  const before = judgeChange(row === null ? undefined : toPlant(row), condition);
-  if (before instanceof Refusal) return before;
-  const refusal = plant === undefined ? undefined : refuseText(room);
-  if (refusal !== undefined) return refusal;
-  if (plant === undefined) {
+  return row === null ? undefined : toPlant(row);
+}
+
+function change(
+  { insertPlant, deletePlant, updatePlant, room, entries }: Transaction,
+  { id, writer, before, after }: NetChange,
+): void {
+  if (after === undefined) {
     deletePlant.run(id);
     room.plantsLeft++;
-  } else updatePlant.run(plant.name, plant.tag ?? null, id);
-  entries?.add(id, writer, plant, before);
-  return undefined;
+  } else if (before === undefined) {
+    insertPlant.run(id, after.name, after.tag ?? null);
+    room.plantsLeft--;
+  } else updatePlant.run(after.name, after.tag ?? null, id);
+  entries?.add(id, writer, after, before);
+}
+
+/** All lines are judged before the first change. The savepoint is for what SQLite refuses, as a trigger would. */
+function writeAtomic(transaction: Transaction, write: AtomicWrite): readonly Done[] {
+  const { beginAtomic, endAtomic, undoAtomic, room, entries, db } = transaction;
+  const { outcomes, changes } = judgeAtomic(
+    write,
+    (id) => findStored(transaction, id),
+    (done, created) => refuseRoom(room, done, created),
+  );
+  const [{ plantsLeft }, mark] = [room, entries?.mark()];
+  beginAtomic.run();
+  try {
+    for (const each of changes) change(transaction, each);
+    endAtomic.run();
+  } catch (error) {
+    if (db.inTransaction) {
+      undoAtomic.run();
+      endAtomic.run();
+    }
+    room.plantsLeft = plantsLeft;
+    if (mark !== undefined) entries?.undo(mark);
+    throw error;
+  }
+  return outcomes;
+}
+
+function refuseRoom(room: Room, done: Done, created: number): Refusal | undefined {
+  if (done === "created") return refuseNew(room, created);
+  return done === "replaced" ? refuseText(room) : undefined;
 }
 
 const refuseNew = (room: Room, plants: number): Refusal | undefined =>
