@@ -1,4 +1,7 @@
-#!/usr/bin/env node
+#!/bin/sh
+//bin/sh -c :; n=$(ulimit -n); [ "$n" = unlimited ] || [ "$n" -ge 32 ] || { exec >&2; echo "plantstore: 32 file descriptors are needed to start, and the limit is $n. Raise it (ulimit -n)."; exit 1; }; exec node "$0" "$@"
+// The line above is a comment to Node.js and a script to the shell: without descriptors, Node.js aborts before it reads
+// this file.
 "use strict";
 /** Runs plantstore on the runtime that npm installed with it. CommonJS with few imports starts faster. */
 
@@ -65,7 +68,9 @@ function tell(signal) {
 }
 // Registered before the spawn: a signal during the start must not end this process alone.
 for (const signal of signals) process.on(signal, tell);
-const child = require("node:child_process").spawn(runtime, args, { stdio: "inherit" });
+// The child watches this process: a SIGKILL cannot be forwarded.
+const env = { ...process.env, _PLANTSTORE_LAUNCHER: String(process.pid) };
+const child = require("node:child_process").spawn(runtime, args, { stdio: "inherit", env });
 child.on("error", (error) => fail(`${runtime} cannot be run: ${error.message}`));
 child.on("exit", (code, signal) => {
   for (const one of signals) process.removeAllListeners(one);

@@ -1,6 +1,6 @@
 /** Every setting and its parser, and every fixed limit. Flags override the environment, which overrides defaults. */
 
-import { familyOf, isBasePath, isSecureUrl } from "./domain/address.ts";
+import { familyOf, isBasePath, isHost, isSecureUrl } from "./domain/address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./domain/rate.ts";
 import { maskStoreUrl, parseStoreUrl } from "./domain/store-url.ts";
 
@@ -32,8 +32,8 @@ const rules = {
   host: {
     default: "127.0.0.1",
     meaning: "Address to listen on; 0.0.0.0 for every network.",
-    parse: (text) => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
-    allowed: "a host name or an IP address",
+    parse: (text) => (isHost(text) ? text : undefined),
+    allowed: "a host name or an IP address, without a port",
   },
   port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
   databaseUrl: {

@@ -9,6 +9,17 @@ describe("a setting", () => {
     expect(() => Object.assign(config, { port: 1 })).toThrow(TypeError);
   });
 
+  test.each([
+    "localhost",
+    "a.example.",
+    "a_b-c",
+    "0.0.0.0",
+    "255.0.10.1",
+    "::",
+    "fe80::1:2",
+    "1.a",
+  ])("may be the host %s", (host) => expect(resolveConfig({ host }, {}).config.host).toBe(host));
+
   test("may have blanks around the items of a list", () => {
     const resolveOrigins = (text: string) =>
       resolveConfig({}, { PLANTSTORE_CORS_ORIGINS: text }).config.corsOrigins;
@@ -25,7 +36,20 @@ describe("a setting", () => {
     ["PORT", "65536", '"65536" is not allowed; expected an integer from 0 to 65535'],
     ["PORT", "", '"" is not allowed'],
     ["PORT", "80.5", '"80.5"'],
-    ["HOST", "", "a host name or an IP address"],
+    ...[
+      "",
+      "127.0.0.1:8080",
+      "::1x",
+      "[::1]",
+      "a..b",
+      ".a",
+      "-a",
+      "a-.b",
+      "1.2.3",
+      "256.1.1.1",
+    ].map(
+      (host) => ["HOST", host, "expected a host name or an IP address, without a port"] as const,
+    ),
     ["DATABASE_URL", "postgres://x/y", "(the user is missing)"],
     ["DATABASE_URL", "postgres://me@x/y?color=red", "(a parameter is none of host, sslmode"],
     ["DATABASE_URL", "mysql://me@x/y", '"mysql://********" is not allowed (unknown scheme)'],

@@ -2,9 +2,17 @@
 
 import { describe, expect, test } from "bun:test";
 import { type SettingName, settings } from "../src/config.ts";
-import { runCommand, spawnService } from "./support/command.ts";
+import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { environment, runCommand, runScript, spawnService } from "./support/command.ts";
+import { failure, rejectionOf } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
+import { killProcesses, listChildren } from "./support/processes.ts";
 import { bearer, send, TEST_TOKEN } from "./support/service.ts";
+import { makeStore } from "./support/stores.ts";
+import { until } from "./support/until.ts";
+
+const installed = join(import.meta.dir, "../bin/plantstore.cjs");
 
 describe("plantstore serve", () => {
   test("starts with every setting at once, and counts the requests of every path", async () => {
@@ -53,4 +61,154 @@ describe("plantstore serve", () => {
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
   });
+});
+
+const isRoot = process.getuid?.() === 0;
+/** Root may do everything, so its tests run the command as somebody else. */
+const asUser = isRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] : [];
+const uid = isRoot ? 65_534 : process.getuid?.();
+const owner = isRoot ? 0 : uid;
+
+describe.skipIf(isRoot && Bun.which("setpriv") === null)("a user without the permission", () => {
+  /** The store is in `data`, which is the last to be changed. */
+  const cases: [what: string, spoil: (folder: string) => void, says: string][] = [
+    [
+      "to make the store's folder",
+      (folder) => chmodSync(folder, 0o555),
+      `may not write to FOLDER (owner ${owner}, mode 0555)`,
+    ],
+    [
+      "to make the store in its folder",
+      (folder) => mkdirSync(`${folder}/data`, { mode: 0o555 }),
+      `may not write to FOLDER/data (owner ${owner}, mode 0555)`,
+    ],
+    [
+      "to read the store",
+      (folder) => {
+        mkdirSync(`${folder}/data`);
+        makeStore(`${folder}/data/plants.db`, 1);
+        chmodSync(`${folder}/data/plants.db`, 0o200);
+      },
+      `may not read FOLDER/data/plants.db (owner ${owner}, mode 0200)`,
+    ],
+    [
+      "to write the store",
+      (folder) => {
+        mkdirSync(`${folder}/data`);
+        makeStore(`${folder}/data/plants.db`, 1);
+        chmodSync(`${folder}/data/plants.db`, 0o444);
+        chmodSync(`${folder}/data`, 0o777);
+      },
+      `may not write to FOLDER/data/plants.db (owner ${owner}, mode 0444)`,
+    ],
+    [
+      "to read the log of another user",
+      (folder) => {
+        mkdirSync(`${folder}/data`);
+        makeStore(`${folder}/data/plants.db`, 1);
+        chmodSync(`${folder}/data/plants.db`, 0o666);
+        writeFileSync(`${folder}/data/plants.db-wal`, "", { mode: 0o200 });
+        chmodSync(`${folder}/data`, 0o777);
+      },
+      `may not read FOLDER/data/plants.db-wal (owner ${owner}, mode 0200)`,
+    ],
+  ];
+
+  test.each(cases)("%s is told which path and which permission", async (_what, spoil, says) => {
+    using at = makeWorkplace({ "plants.ndjson": '{"id":7,"name":"a"}\n' });
+    chmodSync(at.path, 0o755);
+    spoil(at.path);
+    const before = readdirSync(at.path, { recursive: true });
+    const env = { DATABASE_URL: `sqlite:${at.path}/data/plants.db`, PORT: "0" };
+    const why = `user ${uid} ${says.replace("FOLDER", at.path)}.`;
+    const run = async (...args: readonly string[]): Promise<void> => {
+      const finished = await runCommand(args, env, { wrapper: asUser });
+      expect(finished).toEqual(failure(1, why));
+      expect(finished.stderr).toStartWith(`plantstore: ${at.path}/data/plants.db cannot be `);
+    };
+    await run("serve");
+    expect(readdirSync(at.path, { recursive: true })).toEqual(before);
+    await run("import", at.file("plants.ndjson"));
+    chmodSync(at.path, 0o755);
+  });
+
+  test("for a file of a command is told which", async () => {
+    using at = makeWorkplace({ "plants.csv": "id,name\n1,a\n" });
+    makeStore(at.store, 1);
+    chmodSync(at.file("plants.csv"), 0o200);
+    chmodSync(at.path, 0o555);
+    const imported = await runCommand(["import", at.file("plants.csv")], at.env, {
+      wrapper: asUser,
+    });
+    const unreadable = `user ${uid} may not read ${at.file("plants.csv")} (owner ${owner}, mode 0200)`;
+    expect(imported).toEqual(failure(1, `plantstore: ${at.file("plants.csv")}: ${unreadable}.`));
+    const args = ["export", "--url", "http://127.0.0.1:1", "--output", at.file("out.csv")];
+    const exported = await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN }, { wrapper: asUser });
+    const unwritable = `user ${uid} may not write to ${at.path} (owner ${owner}, mode 0555)`;
+    expect(exported).toEqual(failure(1, `plantstore: ${at.file("out.csv")}: ${unwritable}.`));
+    chmodSync(at.path, 0o755);
+  });
+});
+
+test("a folder in place of the store, or a file in place of its folder, is named", async () => {
+  using at = makeWorkplace({ file: "" });
+  mkdirSync(at.store);
+  const cases = {
+    [at.store]: `${at.store} is a folder`,
+    [at.file("file/a.db")]: "file is not a folder",
+  };
+  for (const [path, says] of Object.entries(cases)) {
+    const finished = await runCommand(["serve"], { DATABASE_URL: `sqlite:${path}` });
+    expect(finished).toEqual(failure(1, `plantstore: ${path} cannot be opened: `));
+    expect(finished.stderr).toContain(says);
+  }
+});
+
+describe("with few file descriptors", () => {
+  const limitTo = (count: number): string[] => ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
+  const needs = /^plantstore: .* file descriptors .*\(ulimit -n.*\n$/;
+
+  test.each([13, 16, 20, 24, 32, 48, 64])("%i: serve says how many it needs", async (count) => {
+    using at = makeWorkplace();
+    for (const workers of process.platform === "linux" ? ["1", "2"] : ["1"]) {
+      const env = { ...at.env, PLANTSTORE_WORKERS: workers };
+      const finished = await runCommand(["serve"], env, { wrapper: limitTo(count) });
+      expect(finished).toEqual(failure(1, needs));
+    }
+    expect(readdirSync(at.path)).toEqual([]);
+  });
+
+  test.each([13, 16, 20, 31, 32, 64])("%i: so does the installed command", async (count) => {
+    using at = makeWorkplace();
+    const script = `ulimit -n ${count}; exec ${installed} serve --port 0`;
+    expect(await runScript(script, at.env)).toEqual(failure(1, needs));
+  });
+
+  test("128 are enough", async () => {
+    using at = makeWorkplace();
+    await using service = await spawnService(at.env, limitTo(128));
+    expect((await fetch(`${service.started.url}/readyz`)).status).toBe(200);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  });
+});
+
+test("a service whose launcher was killed stops, and frees its port", async () => {
+  using at = makeWorkplace();
+  // As npx runs it, on every version of Node.js: the service is a child of the launcher.
+  const env = environment({ ...at.env, npm_command: "exec" });
+  const launcher = Bun.spawn([installed, "serve", "--port", "0"], { env, stdout: "pipe" });
+  const { value } = await launcher.stdout.getReader().read();
+  const { url } = JSON.parse(new TextDecoder().decode(value)) as { url: string };
+  const [service] = listChildren(launcher.pid).map(({ pid }) => pid);
+  await killProcesses(launcher.pid);
+  const isGone = (): boolean => {
+    try {
+      return !process.kill(service as number, 0);
+    } catch {
+      return true;
+    }
+  };
+  await until("the service is gone", isGone);
+  expect(await rejectionOf(fetch(`${url}/livez`))).toBeInstanceOf(Error);
 });

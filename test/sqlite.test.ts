@@ -76,6 +76,14 @@ describe("opening a store", () => {
       },
       `has schema 999, and this version of plantstore knows schemas up to ${migrations.length}`,
     ],
+    [
+      "of a newer schema that is not in WAL mode",
+      (path) => {
+        makeStore(path, 1);
+        alter(path, "PRAGMA user_version = 999", "PRAGMA journal_mode = DELETE");
+      },
+      "has schema 999",
+    ],
     ["that is no store", (path) => alter(path, "CREATE TABLE theirs (x)"), "not a plant store"],
     ["that is no database", (path) => writeFileSync(path, "text".repeat(999)), "not a database"],
   ])("refuses a file %s, and leaves it as it is", (_what, make, says) => {

@@ -38,18 +38,6 @@ describe.skipIf(!isLinux)("several threads", () => {
     for (const workers of ["1", "2"]) await expectPortInUse(port, workers);
   });
 
-  test.each([16, 24, 32])("start with %i descriptors, or say why they cannot", async (count) => {
-    using at = makeWorkplace();
-    const env = { ...token, ...at.env };
-    const few = ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
-    try {
-      await using service = await spawnService(env, few);
-      expect((await sendPlant(service.started.url, fern)).status).toBe(200);
-    } catch (error) {
-      expect((error as Error).message).toContain("exit 1): plantstore: ");
-    }
-  });
-
   test("answer what comes as soon as they listen, before that is announced", async () => {
     for (let start = 0; start < 3; start++) {
       using at = makeWorkplace();

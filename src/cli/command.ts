@@ -24,6 +24,7 @@ import { parseStoreUrl } from "../domain/store-url.ts";
 import { openStore } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
 import { getSchemaVersion, isBlank, migrations, readStore } from "../store/sqlite/database.ts";
+import { findObstacle } from "../store/sqlite/obstacle.ts";
 import { printError } from "./terminal.ts";
 
 /** Records were refused, or stores differ. */
@@ -42,28 +43,45 @@ const explained = [CommandError, ConfigError, StoreOpenError, Refusal, ServiceEr
 /** Known failures in a sentence; a defect with its stack. */
 export function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const { message, stack = message } = error;
+  const { message, stack = message, cause } = error;
+  // Its message is for clients, who have a request id. No log has the cause yet. A thread sends it as a plain object.
+  if (error instanceof Refusal && error.reason === "internal" && cause !== undefined)
+    return explain(cause instanceof Error ? cause : Object.assign(new Error(), cause));
   if (explained.some((kind) => error instanceof kind)) return message;
-  if (typeof (error as NodeJS.ErrnoException).code !== "string") return stack;
+  const { code, path } = error as NodeJS.ErrnoException;
+  if (typeof code !== "string") return stack;
   // `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.`
   const [, what] = /^E[A-Z0-9]+: ([^,]+), \w+/.exec(message) ?? [];
   if (what === undefined) return message;
-  const { path } = error as NodeJS.ErrnoException;
-  return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
+  if (path === undefined) return `${what[0]?.toUpperCase()}${what.slice(1)}.`;
+  const isRefused = /^(EACCES|EPERM|EROFS|EMFILE|ENFILE)$/.test(code);
+  const obstacle = isRefused ? findObstacle(path) : undefined;
+  return `${path}: ${obstacle ?? what}.`;
 }
 
 /** npm forwards a Ctrl-C that the terminal already sent to every process: both count as one. */
 const SAME_SIGNAL_MS = 500;
 
+const PARENT_POLL_MS = 500;
+
 export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean) => void): void {
   let sinceMs: number | undefined;
+  const receive = (name: "SIGINT" | "SIGTERM"): void => {
+    if (performance.now() - (sinceMs ?? -Infinity) < SAME_SIGNAL_MS) return;
+    const isSecond = sinceMs !== undefined;
+    sinceMs ??= performance.now();
+    handle(name, isSecond);
+  };
   for (const name of ["SIGINT", "SIGTERM"] as const)
-    process.on(name, () => {
-      if (performance.now() - (sinceMs ?? -Infinity) < SAME_SIGNAL_MS) return;
-      const isSecond = sinceMs !== undefined;
-      sinceMs ??= performance.now();
-      handle(name, isSecond);
-    });
+    process.on(name, receive.bind(undefined, name));
+  // bin/plantstore.cjs forwards signals. If it was killed, it cannot: its end counts as a SIGTERM.
+  const launcher = process.env["_PLANTSTORE_LAUNCHER"];
+  if (launcher === undefined) return;
+  const watching = setInterval(() => {
+    if (process.ppid === Number(launcher)) return;
+    clearInterval(watching);
+    receive("SIGTERM");
+  }, PARENT_POLL_MS).unref();
 }
 
 export class Interrupted extends CommandError {}

@@ -42,7 +42,7 @@ export function openOutput(
   // Random, not the process id: in a container that may be the id of a process that was killed.
   const chance = randomBytes(6).toString("hex");
   const temporary = join(dirname(target), `.${basename(target)}.${chance}.partial`);
-  const descriptor = openSync(temporary, "ax");
+  const descriptor = openTemporary(temporary, path);
   let bytes = 0;
   return {
     /** Writes the whole text or, on a failure, none of it. */
@@ -66,6 +66,15 @@ export function openOutput(
       rmSync(temporary, { force: true });
     },
   };
+}
+
+/** A failure names the file that the user named. */
+function openTemporary(temporary: string, path: string): number {
+  try {
+    return openSync(temporary, "ax");
+  } catch (error) {
+    throw Object.assign(error as Error, { path });
+  }
 }
 
 function requireFree(flag: string, path: string, force = false): void {

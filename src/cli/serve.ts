@@ -14,13 +14,32 @@ import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
 import { syncFile } from "../store/sqlite/database.ts";
+import { countFreeDescriptors } from "../store/sqlite/obstacle.ts";
 import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
+/** Beyond those of the threads: the reserve of `listen`, and room for connections. */
+const DESCRIPTORS_MIN = 80;
+const DESCRIPTORS_PER_WORKER = 16;
+
+/** Without them, what fails first is chance: a thread, the store, the listener or the runtime. */
+function requireDescriptors({ databaseUrl, workers, ...limits }: Config): void {
+  const isPostgres = parseStoreUrl(databaseUrl).engine === "postgres";
+  const connections = isPostgres ? limits.writeConnections + limits.readConnections : 0;
+  const needed = DESCRIPTORS_MIN + workers * (DESCRIPTORS_PER_WORKER + connections);
+  const free = countFreeDescriptors(needed);
+  if (free < needed)
+    throw new CommandError(
+      `The service needs ${needed} free file descriptors with these settings, and ${free} are free. ` +
+        "Raise the limit (ulimit -n, or LimitNOFILE in a systemd unit).",
+    );
+}
+
 export async function serve(config: Config): Promise<void> {
+  requireDescriptors(config);
   const stderr = new Stderr();
   const writeLog = isTerminal("stderr")
     ? (line: string) => stderr.write(formatLogLine(line))
@@ -78,7 +97,7 @@ export async function serve(config: Config): Promise<void> {
 function explainStart(error: NodeJS.ErrnoException, { host, port }: Config): Error {
   if (error instanceof Refusal && error.cause instanceof Error)
     return new CommandError(`${error.message} ${error.cause.message}.`, { cause: error });
-  if (error.syscall !== "listen") return error;
+  if (error.syscall !== "listen" && error.syscall !== "getaddrinfo") return error;
   const message =
     error.code === "EADDRINUSE"
       ? `Port ${port} of ${host} is in use. Choose another with --port or PORT.`

@@ -45,6 +45,18 @@ export function findClientAddress(
   return address;
 }
 
+const IPV4 = /^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(?!$)|$)){4}$/;
+/** RFC 1123, section 2.1, and underscores, which some networks use. */
+const LABEL = /^(?!-)[A-Za-z0-9_-]{1,63}(?<!-)$/;
+
+/** A host name or an IP address. A name whose last label is a number would be taken for an IPv4 address. */
+export function isHost(text: string): boolean {
+  if (text.includes(":")) return !text.includes("%") && familyOf(text) === 6;
+  const labels = text.replace(/\.$/, "").split(".");
+  if (/^\d+$/.test(labels.at(-1) ?? "")) return IPV4.test(text);
+  return text.length <= 253 && labels.every((label) => LABEL.test(label));
+}
+
 /** https, or http to this machine. */
 export function isSecureUrl(text: unknown): text is string {
   const url = typeof text === "string" ? URL.parse(text) : null;

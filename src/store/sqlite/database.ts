@@ -16,6 +16,7 @@ import { dirname, resolve } from "node:path";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import type { Statement } from "../records.ts";
+import { findObstacle } from "./obstacle.ts";
 
 /** Marks the file as a plant store: "PLS1". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c5331;
@@ -98,16 +99,30 @@ const READER_LOCK_WAIT_MS = 100;
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
 export function openDatabase(path: string, onMigrate?: OnMigrate, version?: string): Database {
   requireSqliteVersion(version);
-  makeDirectoryDurably(dirname(resolve(path)));
   try {
+    makeDirectoryDurably(dirname(resolve(path)));
     // Mode 0600: the file holds token hashes, and SQLite creates the WAL with the same mode. Only a new file is opened
     // here: closing any descriptor of a file drops all POSIX locks that this process holds on it.
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    const { code, syscall } = error as NodeJS.ErrnoException;
+    if (code !== "EEXIST" || syscall !== "open") throw failToOpen(path, error);
   }
+  // SQLite would open a file that it cannot write, and every write would fail.
+  if (findStoreObstacle(path) !== undefined) throw failToOpen(path);
   return openFile(path, true, onMigrate);
 }
+
+/** A system error begins with its code and ends with its call: `ENOSPC: no space left on device, mkdir 'x'`. */
+function failToOpen(path: string, cause?: unknown): StoreOpenError {
+  const message = (cause as Error | undefined)?.message.replace(/^E[A-Z0-9]+: ([^,]+), .*$/s, "$1");
+  const why = findStoreObstacle(path) ?? message;
+  return new StoreOpenError(`${path} cannot be opened: ${why}.`, { cause });
+}
+
+/** In WAL mode a process needs the folder too, and the files that another process left there. */
+const findStoreObstacle = (path: string): string | undefined =>
+  ["", "-wal", "-shm"].map((suffix) => findObstacle(path + suffix)).find((found) => found);
 
 /** An empty file, or one whose setup failed because the disk was full. */
 export const isBlank = (db: Database): boolean =>
@@ -119,9 +134,13 @@ export const reopenDatabase = (path: string): Database => openFile(path, false);
 
 /** Opens the store on another thread, to read. The writer has opened it already. */
 export function openReadOnly(path: string): Database {
-  const db = new Database(path, { readonly: true, safeIntegers: true });
-  db.run(`PRAGMA busy_timeout = ${READER_LOCK_WAIT_MS}`);
-  return db;
+  try {
+    const db = new Database(path, { readonly: true, safeIntegers: true });
+    db.run(`PRAGMA busy_timeout = ${READER_LOCK_WAIT_MS}`);
+    return db;
+  } catch (error) {
+    throw failToOpen(path, error);
+  }
 }
 
 function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Database {
@@ -129,12 +148,14 @@ function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Databa
   try {
     db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
     if (isFirst) db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
-    if (!(isFirst && isBlank(db))) requirePlantStore(db, path);
+    // Before WAL mode is set: a file that is refused stays as it is.
+    if (!(isFirst && isBlank(db))) getSchemaVersion(db, path);
     setUp(db, path, onMigrate);
     return db;
   } catch (error) {
     db?.close();
     if (!(error instanceof SQLiteError)) throw error;
+    if (isForbidden(error)) throw failToOpen(path, error);
     const free = hasCode(error, /^SQLITE_(FULL|IOERR)/) ? findDiskFree(path) : undefined;
     const advice =
       (free ?? INDEX_BYTES) < INDEX_BYTES
@@ -199,8 +220,9 @@ export function readStore<Result>(
   } catch (error) {
     if (isLocked(error)) throw new StoreLockedError(path);
     if (!(error instanceof SQLiteError)) throw error;
+    const obstacle = isForbidden(error) ? findStoreObstacle(path) : undefined;
     const advice = isForbidden(error) ? " Run this as the user that the service runs as." : "";
-    const message = `${path} cannot be read: ${error.message}.${advice}`;
+    const message = `${path} cannot be read: ${obstacle ?? error.message}.${advice}`;
     throw new StoreOpenError(message, { cause: error });
   }
 }

@@ -78,6 +78,7 @@ const RECEIVE_MS = 10;
 export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   let asked: PromiseWithResolvers<unknown> | undefined;
   let isWatching = false;
+  const isAsked = (): boolean => asked !== undefined;
   const receive = (answer: Answer | { readonly migrates: SchemaChange }): void => {
     if ("migrates" in answer) return onMigrate?.(answer.migrates);
     const answered = asked;
@@ -88,7 +89,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   port.on("message", receive);
   const watch = async (): Promise<void> => {
     isWatching = true;
-    while (asked !== undefined) {
+    while (isAsked()) {
       await pause(RECEIVE_MS);
       for (const answer of takeAll(port)) receive(answer as Answer);
     }
@@ -96,8 +97,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   };
   return {
     ask: (question: unknown): Promise<unknown> => {
-      if (asked !== undefined)
-        return Promise.reject(new Error("a request while another one is in flight"));
+      if (isAsked()) return Promise.reject(new Error("a request while another one is in flight"));
       asked = Promise.withResolvers<unknown>();
       port.postMessage(question);
       if (!isWatching) void watch();
