@@ -70,8 +70,6 @@ test("revert refuses flags that it does not understand", async () => {
     ["--batch", ""],
   ])
     expect([args, (await at.run("revert", ...args, "--yes")).exitCode]).toEqual([args, 2]);
-  const gone = await at.run("revert", "--from", "1", "--yes");
-  expect([gone.exitCode, gone.stderr]).toEqual([1, expect.stringContaining("not kept any more")]);
   expect((await at.run("import", "wrong.csv", "--batch", "a\nb")).exitCode).toBe(2);
   expect(readPlants(at.store)).toHaveLength(2);
 });

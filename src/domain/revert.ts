@@ -78,15 +78,16 @@ export function parseRevert(given: unknown): RevertRequest {
 export type Range = Awaited<ReturnType<typeof openRange>>;
 
 /**
- * Adds the cursor to start from, and a fixed end: the writes of the revert itself are not part of the range. Throws a
- * Refusal if the journal no longer has the start.
+ * Adds the cursor to start from, and a fixed end: the writes of the revert itself are not part of the range. A start
+ * before the first change is the first change. Throws a Refusal if the journal no longer has the start.
  */
 export async function openRange(store: ServedStore, request: RevertRequest) {
   const { from, to } = request;
   const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
   if (from === undefined) {
     const [first] = changes;
-    if (first !== undefined && to !== undefined && first[to.unit] > to.value)
+    const isEarlier = first !== undefined && to !== undefined && first[to.unit] > to.value;
+    if (isEarlier && (await store.findChangeBefore(1)) === undefined)
       throw new Refusal("changes_gone", `The oldest change that is kept is ${first.seq}.`);
     return { ...request, after: first === undefined ? newest : first.seq - 1, newest };
   }

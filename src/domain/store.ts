@@ -73,7 +73,10 @@ export interface ServedStore extends TokenStore {
    */
   readChanges(query: ChangeQuery): Promise<ChangePage>;
 
-  /** The end of the last block of changes before this number, a valid cursor; undefined if none is kept. */
+  /**
+   * A valid cursor: the end of the last block of changes before this number or, if nothing was ever dropped, the
+   * beginning of the journal. Otherwise undefined.
+   */
   findChangeBefore(seq: number): Promise<number | undefined>;
 
   listWebhooks(): Promise<Webhook[]>;

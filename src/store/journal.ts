@@ -98,6 +98,8 @@ export interface BlockRow {
   readonly entries: string | null;
   /** The ids of the entries that took effect, as JSON; null if all did. */
   readonly kept?: string | null;
+  /** Whether the journal began with this block, which has no entries. Absent in a page that is read back. */
+  readonly is_beginning?: boolean | bigint;
 }
 
 export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
@@ -128,6 +130,9 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
 const PAGE_MS_MAX = 5;
 const PAGE_CHARACTERS_MAX = 524_288;
 
+/** There was no store before 2026, so a smaller number is no reader's cursor: it asks for all changes. */
+const CURSOR_MIN = Date.UTC(2026, 0) * 1000;
+
 /**
  * Builds a page block by block: upwards from the cursor, or from the newest change back. The page ends at its limit, at
  * PAGE_CHARACTERS_MAX or, with a filter, after msMax: it may examine many changes for few. `newest` was read before the
@@ -135,7 +140,8 @@ const PAGE_CHARACTERS_MAX = 524_288;
  *
  * A block without entries is a break: changes were made that the journal does not have. A page that reads back ends
  * there. Otherwise the first block must contain the cursor or directly follow it; for a query from the oldest entry it
- * is the last break.
+ * is the last break. A number below CURSOR_MIN means the oldest entry as long as the journal has its beginning. A larger
+ * one from before the beginning is the cursor of another store, whose changes this one does not have.
  */
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
   const { after, limit } = query;
@@ -147,11 +153,13 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
   let isBegun = isBack || after === 0;
   let isAtBreak = false;
 
-  const gone = (): Refusal =>
-    new Refusal(
-      "changes_gone",
-      `The changes after ${after} are not kept any more. Read the plants again, then the changes after ${newest}.`,
-    );
+  const gone = (row?: BlockRow): Refusal => {
+    const fault = row?.is_beginning
+      ? `The journal of this store begins with ${row.first}, and ${after} is a number of another store.`
+      : `The changes after ${after} are not kept any more.`;
+    const advice = `Read the plants again, then the changes after ${newest}.`;
+    return new Refusal("changes_gone", `${fault} ${advice}`);
+  };
 
   /** False if the change is wanted, and the page is full. */
   const addChange = (change: Change): boolean => {
@@ -180,10 +188,11 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       isAtBreak = first > lastOfRow;
       if (isBack && isAtBreak) return false;
       // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
-      if (!isBegun && first > after + 1) throw gone();
+      const isStart = after === 0 || (Boolean(row.is_beginning) && after < CURSOR_MIN);
+      if (!isBegun && first > after + 1 && !isStart) throw gone(row);
       isBegun = true;
       if (isAtBreak && lastOfRow > last) {
-        if (after !== 0) throw gone();
+        if (!isStart) throw gone(row);
         listed = [];
         last = lastOfRow;
         return true;

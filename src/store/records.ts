@@ -54,6 +54,8 @@ export interface Dialect {
   readonly given: string;
   /** A CTE `turn`: one row, or none if another writer took a turn after this statement's snapshot. */
   readonly turn: string;
+  /** Whether a row of `changes` is where the journal began, so no change was made before it. */
+  readonly isBeginning: string;
 }
 
 /** One statement stores any number of tokens: on a server, each statement costs a round trip and a sync. */

@@ -54,7 +54,11 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
 
   constructor(dialect: Dialect, limits: StoreLimits) {
     super(dialect);
-    this.changeBefore = `SELECT max(last) AS last FROM ${dialect.prefix}changes WHERE last < CAST($1 AS bigint)`;
+    const changes = `${dialect.prefix}changes`;
+    this.changeBefore = `SELECT coalesce(
+      (SELECT max(last) FROM ${changes} WHERE last < CAST($1 AS bigint)),
+      (SELECT last FROM ${changes}
+        WHERE last = (SELECT min(last) FROM ${changes}) AND ${dialect.isBeginning})) AS last`;
     this.limits = limits;
     const countPiece = (query: PlantQuery): Promise<CountPage> => this.countPiece(query);
     this.countPlants = createCounter(countPiece, limits.countSecondsMax * 1000);

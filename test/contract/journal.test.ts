@@ -75,7 +75,9 @@ describe("the journal", () => {
     // Nothing can be between the two.
     expect(changesIn(await read(first.seq - 1))).toEqual([first]);
     const { connects } = store.readFigures();
-    for (const after of [1, newest + 1]) expect(await reasonOf(read(after))).toBe("changes_gone");
+    // The first is a number that another store may have given.
+    for (const after of [1_767_225_600_000_000, newest + 1])
+      expect(await reasonOf(read(after))).toBe("changes_gone");
     // A number that a store had which was restored to an earlier state.
     const lost = (await read(newest)).newest + 1;
     expect(String(await rejectionOf(read(lost)))).toContain(`the changes after ${lost - 1}`);
@@ -83,6 +85,62 @@ describe("the journal", () => {
     await read(newest);
     // A refusal does not cost others their connection to the server.
     expect(store.readFigures().connects).toBe(connects);
+  });
+
+  test("begins with its oldest change for every number that no store can have given, until changes are dropped", async () => {
+    await using store = await openTestStore({ trimSeconds: 0.05 });
+    const starts = [-1, 1, 1_767_225_599_999_999];
+    const findBefore = (seq: number) => store.findChangeBefore(seq);
+    const { last: beginning } = await store.readChanges(all);
+    for (const id of [1n, 2n, 3n]) await store.createPlant(plant(id, "a"));
+    for (const after of starts) {
+      const page = await store.readChanges({ ...all, after });
+      expect(changesIn(page).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
+      const filtered = await store.readChanges({ ...all, after, id: 2n });
+      expect(changesIn(filtered).map(({ id }) => id)).toEqual([2n]);
+      expect(await store.readChanges({ ...all, after, limit: 0 })).toMatchObject({
+        last: beginning,
+      });
+      expect(await findBefore(after)).toBe(beginning);
+    }
+    const of = `the journal of this store begins with ${beginning + 1}`;
+    const refused = store.readChanges({ ...all, after: 1_767_225_600_000_000 });
+    expect(String(await rejectionOf(refused)).toLowerCase()).toContain(of);
+    const [table, time] =
+      engine === "sqlite" ? ["changes", "at_ms"] : ["plantstore_changes", "at_us"];
+    await store.database.run(
+      `UPDATE ${table} SET ${time} = 1 WHERE last < (SELECT max(last) FROM ${table})`,
+    );
+    await until(
+      "two changes are removed",
+      async () => changesIn(await store.readChanges(all)).length === 1,
+    );
+    for (const after of starts) {
+      expect(await reasonOf(store.readChanges({ ...all, after }))).toBe("changes_gone");
+      expect(await findBefore(after)).toBeUndefined();
+    }
+  });
+
+  test("does not begin with a break, if the changes before that are dropped", async () => {
+    await using database = await openTestDatabase();
+    for (const [at, changesDays] of [7, 0, 7].entries()) {
+      await using store = await openTestStore({ changesDays }, database);
+      await store.createPlant(plant(BigInt(at), "a"));
+    }
+    await using store = await openTestStore({}, database);
+    const isGone = async (): Promise<void> => {
+      for (const after of [-1, 1])
+        expect(await reasonOf(store.readChanges({ ...all, after }))).toBe("changes_gone");
+    };
+    await isGone();
+    // As a trim leaves it that ends there.
+    const [table, isBreak] =
+      engine === "sqlite" ? ["changes", "first > last"] : ["plantstore_changes", "length = 0"];
+    const lastBreak = `SELECT max(last) FROM ${table} WHERE ${isBreak}`;
+    await database.run(`DELETE FROM ${table} WHERE last < (${lastBreak})`);
+    await isGone();
+    expect(await store.findChangeBefore(1)).toBeUndefined();
+    expect(changesIn(await store.readChanges(all)).map(({ id }) => id)).toEqual([2n]);
   });
 
   test("shows a break if changes were made without it", async () => {

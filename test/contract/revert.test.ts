@@ -186,12 +186,6 @@ describe("POST /changes/revert", () => {
       { from: day("2026-01-02"), to: day("2026-01-01") },
     ])
       await expectError(await revert(body), "invalid_body");
-    for (const body of [
-      ...[1, 2, day("1970-01-01")].map((from) => ({ from })),
-      ...[2, day("2020-01-01")].map((to) => ({ to })),
-      { from: day("2020-01-01"), dryRun: true },
-    ])
-      await expectError(await revert(body), "changes_gone");
     const body = JSON.stringify({ from: newest });
     for (const query of ["?batch=", "?x=1"]) {
       const refused = await send(shared, "POST", `/changes/revert${query}`, { body });
@@ -205,6 +199,36 @@ describe("POST /changes/revert", () => {
       await expectError(await revert({ from: newest }, headers), "insufficient_scope");
     }
     expect(await client.findNewestChange()).toBe(newest);
+  });
+
+  test("from before the first change begins with that, and is refused once changes were dropped", async () => {
+    await using service = await startService(limits({ trimSeconds: 0.05 }));
+    const own = clientOf(service);
+    for (const id of [1n, 2n, 3n]) await own.create({ id, name: "n" });
+    const day = (date: string): string => `${date}T00:00:00Z`;
+    // The last is a number that another store may have.
+    const froms = [1, 2, day("1970-01-01"), day("2020-01-01"), 1_767_225_600_000_001];
+    for (const from of froms)
+      expect(await own.previewRevert({ from })).toMatchObject({ plants: 3 });
+    for (const to of [2, day("2020-01-01")]) {
+      expect(await own.previewRevert({ to })).toMatchObject({ plants: 0 });
+      expect(await own.previewRevert({ from: 1, to })).toMatchObject({ plants: 0 });
+    }
+    const [table, time] =
+      engine === "sqlite" ? ["changes", "at_ms"] : ["plantstore_changes", "at_us"];
+    await service.database.run(
+      `UPDATE ${table} SET ${time} = 1 WHERE last < (SELECT max(last) FROM ${table})`,
+    );
+    await until(
+      "changes are dropped",
+      async () => (await own.listChangePage({})).changes.length < 3,
+    );
+    for (const body of [
+      ...froms.map((from) => ({ from })),
+      ...[2, day("2020-01-01")].map((to) => ({ to })),
+      { from: day("2020-01-01"), dryRun: true },
+    ])
+      await expectError(await revert(body, {}, service), "changes_gone");
   });
 
   test("without a journal answers 410", async () => {

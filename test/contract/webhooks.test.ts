@@ -279,9 +279,10 @@ describe("a webhook", () => {
 
   test("that has missed changes because they are not kept any more is paused and says so", async () => {
     using receiver = await startShop();
-    await rewrite({ cursor: 5 });
+    const cursor = 1_767_225_600_000_001;
+    await rewrite({ cursor });
     const { reason } = await untilShop(({ state }) => state === "paused");
-    expect(reason).toContain("The changes after 5 are not kept any more, so some were not sent.");
+    expect(reason).toContain(`The changes after ${cursor} are not kept any more, so some were not`);
     expect(reason).toContain("plantstore webhook replay shop --from newest");
     await call("POST", "/shop/replay", { from: "newest" });
     const id = await create();
@@ -375,7 +376,7 @@ describe("is refused:", () => {
       await expectRefused("webhook_not_found", "POST", `/missing/${action}`);
     await expectRefused("webhook_not_found", "DELETE", "/missing");
     await expectRefused("webhook_not_found", "POST", "/missing/replay", { from: 0 });
-    await expectRefused("changes_gone", "POST", "/shop/replay", { from: 1 });
+    await expectRefused("changes_gone", "POST", "/shop/replay", { from: 1_767_225_600_000_001 });
     await expectRefused("invalid_query", "POST", "/shop/replay", { from: 9_000_000_000_000_000 });
     for (const from of [-1, 1.5, "oldest", null])
       await expectRefused("invalid_body", "POST", "/shop/replay", { from });

@@ -117,7 +117,7 @@ export async function useClient(
   await client.create({ id: 5n, name: "Fern" });
   check("follow", (await next).value?.plant, { name: "Fern" });
   await following.return();
-  await refuses(client.listChangePage({ after: 1 }), 410, "changes_gone");
+  await refuses(client.listChangePage({ after: 1_767_225_600_000_001 }), 410, "changes_gone");
 
   const managing = ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"];
   check("describeToken", (await client.describeToken()).scopes, managing);

@@ -33,6 +33,10 @@ const NUMBER = `WITH ready AS (
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
     greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
+/** The first block is a break too, and has no mark. */
+export const IS_BEGINNING =
+  "length = 0 AND NOT EXISTS (SELECT 1 FROM plantstore_marks WHERE name = 'break')";
+
 /**
  * The first row is the block that contains the number $1. Its text does not count, so another block is always read.
  * `hasText`: which rows come with their text.
@@ -43,6 +47,7 @@ function readBlocks(isBack: boolean, hasText: string, blocksMax = BLOCKS_MAX): s
     ? "<= coalesce((SELECT min(last) FROM plantstore_changes WHERE last >= $1::bigint), $1::bigint)"
     : ">= $1::bigint";
   return `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
+    ${IS_BEGINNING} AS is_beginning,
     CASE WHEN ${hasText} AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
   FROM (

@@ -10,7 +10,7 @@ import { formatPage } from "../../format/page.ts";
 import { Queue } from "../queue.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
-import { beginJournal, numberBlocks, readChanges, trimChanges } from "./changes.ts";
+import { beginJournal, IS_BEGINNING, numberBlocks, readChanges, trimChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
@@ -73,7 +73,8 @@ class PostgresStore extends SqlStore implements Store {
   private readonly counts: Queue<PlantQuery, CountPage>;
 
   constructor(target: Target, description: Store["description"], limits: Limits) {
-    super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN }, limits);
+    const dialect = { prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN };
+    super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
     this.description = description;
     const hosts = createHosts(target, limits);
     this.readFigures = () => ({ ...hosts.figures });

@@ -21,6 +21,10 @@ import { findObstacle } from "./obstacle.ts";
 /** Marks the file as a plant store: "PLS1". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c5331;
 
+/** Tells a break from the beginning of the journal, which the schema inserts with the entries `[]`. */
+export const BREAK_ENTRIES = "[ ]";
+export const IS_BEGINNING = "first > last AND entries = '[]'";
+
 /** The schema's migrations. A released one never changes: a later one fixes a mistake. */
 export const migrations: readonly string[] = [
   // A journal block holds the entries `first` to `last`. A block without entries is a break.

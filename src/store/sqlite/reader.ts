@@ -24,7 +24,7 @@ import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
 import { type BlockRow, createChangePage, partOf } from "../journal.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
-import { openReadOnly, runOn, translate, watchFiles } from "./database.ts";
+import { IS_BEGINNING, openReadOnly, runOn, translate, watchFiles } from "./database.ts";
 
 /** A read that may take long, as plain data, so another thread can run it. */
 export type ReadRequest =
@@ -84,7 +84,7 @@ function connect(db: Database) {
     ),
     // The first row is the block that contains the number ?1. Only its numbers are used.
     readChanges: prepare<BlockRow>(
-      `SELECT first, last, at_ms,
+      `SELECT first, last, at_ms, ${IS_BEGINNING} AS is_beginning,
         iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries
         FROM changes WHERE last >= ?1 ORDER BY last`,
     ),

@@ -11,7 +11,7 @@ import { trimBlocks } from "../journal.ts";
 import { type Commit, Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
-import { fileBytesOf, findDiskFree } from "./database.ts";
+import { fileBytesOf, findDiskFree, IS_BEGINNING } from "./database.ts";
 import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
@@ -44,7 +44,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
-    super({ prefix: "", lock: "", given: "json_each($1)", turn: "turn AS (SELECT 1)" }, limits);
+    const dialect = { prefix: "", lock: "", given: "json_each($1)", turn: "turn AS (SELECT 1)" };
+    super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
     this.path = path;
     this.engine = engine;
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";

@@ -20,6 +20,7 @@ import { JournalBlock } from "../journal.ts";
 import type { Statement, Value } from "../records.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
 import {
+  BREAK_ENTRIES,
   type Durability,
   findDiskFree,
   hasCode,
@@ -161,7 +162,7 @@ export class SqliteWriter {
     begin.run();
     try {
       const room = this.findRoom(connection);
-      if (isBreak) insertChanges.run(0, Date.now(), "[]");
+      if (isBreak) insertChanges.run(0, Date.now(), BREAK_ENTRIES);
       const outcomes = applyAll({ ...connection, room, entries }, batch);
       if (entries !== undefined && entries.count > 0)
         insertChanges.run(entries.count, Date.now(), entries.format());
