@@ -1,8 +1,9 @@
-/** POST /plants/batch: one result per plant. NDJSON is streamed in and out, in constant memory. */
+/** POST /plants/batch: one result per line. NDJSON is streamed in and out, in constant memory. */
 
 import type { Writer } from "../domain/change.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
+import { describe, parseJson } from "../domain/plant.ts";
+import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
 import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {
   countUnread,
@@ -17,8 +18,8 @@ import {
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange, Reader, Service } from "./exchange.ts";
 import { discard, isClosing } from "./linger.ts";
-import { answer, describeRefusal, requireRoomToAnswer } from "./handle.ts";
-import { nameWriter, prefersMinimal } from "./query.ts";
+import { answer, answerStored, describeRefusal, requireRoomToAnswer } from "./handle.ts";
+import { batchParameters, parseQuery, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
@@ -35,33 +36,38 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export async function createPlants(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  service.rates.requireBatch(exchange.token);
-  const writer = nameWriter(exchange);
+export async function writePlants(exchange: Exchange): Promise<Response> {
+  const { request, service, token } = exchange;
+  service.rates.requireBatch(token);
+  const { batch: name, upsert, atomic } = parseQuery(request.url, batchParameters);
   const type = requireType(request.headers, ...BATCH_TYPES);
-  if (type !== JSON_TYPE) {
+  const isArray = type === JSON_TYPE;
+  const report = isArray ? createReport("[", ",", "]") : createReport("", "", "");
+  report.isMinimal = !isArray && prefersMinimal(request.headers.get("prefer"));
+  report.isMixed = upsert || atomic;
+  const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
+  const headers = { "content-type": type, ...applied };
+  const writer = { token: token?.name, batch: name };
+  const batch = { exchange, writer, isUpsert: upsert, report };
+  if (!isArray && !atomic) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
-    const report = createReport("", "", "");
-    report.isMinimal = prefersMinimal(request.headers.get("prefer"));
-    const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
     const onUnread = (): void => void (report.isMinimal = true);
-    const batch = { exchange, writer, report };
-    const results = toStream(exchange, (signal) => createLines(batch, signal), { onUnread });
-    return answer(200, results, { "content-type": type, ...applied });
+    const results = toStream(exchange, (signal) => writeLines(batch, signal), { onUnread });
+    return answer(200, results, headers);
   }
   const text = await readText(exchange);
   requireRoomToAnswer(exchange, text.length);
-  exchange.reserve(ARRAY_COPIES * text.length);
-  requireArray(text);
-  service.budget.noteDropped(ARRAY_GROWTH * text.length);
+  exchange.reserve(TEXT_COPIES * text.length);
+  if (isArray) requireArray(text);
+  service.budget.noteDropped(TEXT_GROWTH * text.length);
   await requireOpen(request);
-  const batch = { exchange, writer, report: createReport("[", ",", "]") };
-  const results = toStream(exchange, (signal) =>
-    createAll(batch, readArray(text, service), signal),
+  const blocks = readRecords(text, isArray, service);
+  if (atomic) return answerStored(exchange, await writeTogether(batch, blocks), headers);
+  return answer(
+    200,
+    toStream(exchange, (signal) => writeAll(batch, blocks, signal)),
   );
-  return answer(200, results);
 }
 
 /** Refused lines that a minimal report lists. */
@@ -72,12 +78,21 @@ const REFUSED_SHOWN_MAX = 1_000;
  * sends everything before it reads has no buffer for more.
  */
 function createReport(open: string, between: string, close: string) {
-  const counts = { created: 0, replayed: 0, refused: 0, complete: true };
+  const counts = { created: 0, replaced: 0, removed: 0, replayed: 0, refused: 0 };
+  let complete = true;
   let texts: string[] = [];
   let isBegun = false;
   let refusedShown = 0;
+  /** A batch that only creates plants leaves out what it cannot do. */
+  const describeCounts = (): object => {
+    const { replaced, removed, ...others } = counts;
+    const isMixed = report.isMixed || replaced + removed > 0;
+    return { ...(isMixed ? counts : others), complete };
+  };
   const report = {
     isMinimal: false,
+    /** Lines may do more than create. */
+    isMixed: false,
 
     note(line: number, outcome: Outcome): void {
       const isRefused = outcome instanceof Refusal;
@@ -88,7 +103,7 @@ function createReport(open: string, between: string, close: string) {
 
     /** The error that ended the batch. The status has been sent, so the error is the last result. */
     breakOff(line: number, refusal: Refusal): void {
-      counts.complete = false;
+      complete = false;
       texts.push(formatResult(line, refusal));
     },
 
@@ -101,7 +116,7 @@ function createReport(open: string, between: string, close: string) {
     },
 
     end(): string {
-      if (report.isMinimal) return `${texts.join("")}${JSON.stringify(counts)}\n`;
+      if (report.isMinimal) return `${texts.join("")}${JSON.stringify(describeCounts())}\n`;
       return report.take() + (isBegun ? "" : open) + close;
     },
   };
@@ -111,10 +126,11 @@ function createReport(open: string, between: string, close: string) {
 interface Batch {
   readonly exchange: Exchange;
   readonly writer: Writer;
+  readonly isUpsert: boolean;
   readonly report: ReturnType<typeof createReport>;
 }
 
-async function* createLines(batch: Batch, signal: AbortSignal) {
+async function* writeLines(batch: Batch, signal: AbortSignal) {
   const { exchange, report } = batch;
   const { request, service } = exchange;
   const reader = request.body?.getReader();
@@ -125,7 +141,7 @@ async function* createLines(batch: Batch, signal: AbortSignal) {
   try {
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(batch, blocks, signal);
+    yield* writeAll(batch, blocks, signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
     // connection the runtime discards it.
     if (isClosing(exchange)) await discard(reader, service.budget);
@@ -134,27 +150,17 @@ async function* createLines(batch: Batch, signal: AbortSignal) {
   }
 }
 
-async function* createAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: AbortSignal) {
+async function* writeAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: AbortSignal) {
   const { report } = batch;
   const { service, requestId, token } = batch.exchange;
-  const { config, budget } = service;
   let lastLine = 0;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
       signal.throwIfAborted();
-      // Concurrent batches queue here, before parsing, while lines are short strings.
-      const held = service.lines;
-      const bytes = lines.length * LINE_BYTES;
-      await retryWhileOverloaded(config.idleSecondsMax, async () => {
-        signal.throwIfAborted();
-        if (!held.hasRoom(bytes, held.bytesHeld)) throw new Refusal("overloaded");
-        held.bytesHeld += bytes;
+      await holdLines(service, lines.length, signal, async () => {
+        lastLine = lines.at(-1)?.number ?? lastLine;
+        await writeBlock(batch, lines);
       });
-      lastLine = lines.at(-1)?.number ?? lastLine;
-      await createBlock(batch, lines).finally(() => (held.bytesHeld -= bytes));
-      // Only under load: GC would slow down a batch that runs alone.
-      if (budget.bytesHeld + held.bytesHeld > budget.bytesMax * BESIDE_SHARE)
-        budget.noteDropped(bytes);
       // Refused lines await no I/O: without a tick they would starve other requests.
       await nextTick();
       const text = report.take();
@@ -170,18 +176,42 @@ async function* createAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: A
   if (end !== "") yield end;
 }
 
-/** One result per line. The store gets all plants in one call, so they share a commit and keep their order. */
-async function createBlock({ exchange, writer, report }: Batch, lines: readonly Line[]) {
+/** Concurrent batches queue here, before parsing, while lines are short strings. */
+async function holdLines<Result>(
+  { config, budget, lines: held }: Service,
+  count: number,
+  signal: AbortSignal,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const bytes = count * LINE_BYTES;
+  await retryWhileOverloaded(config.idleSecondsMax, async () => {
+    signal.throwIfAborted();
+    if (!held.hasRoom(bytes, held.bytesHeld)) throw new Refusal("overloaded");
+    held.bytesHeld += bytes;
+  });
+  try {
+    return await work();
+  } finally {
+    held.bytesHeld -= bytes;
+    // Only under load: GC would slow down a batch that runs alone.
+    if (budget.bytesHeld + held.bytesHeld > budget.bytesMax * BESIDE_SHARE)
+      budget.noteDropped(bytes);
+  }
+}
+
+/** One result per line. The store gets all writes in one call, so they share a commit and keep their order. */
+async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
+  const { exchange, writer, isUpsert, report } = batch;
   const { service, requestId } = exchange;
   const startedAtMs = performance.now();
-  const parsed = lines.map((line) => parseLine(line));
-  const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, writer);
+  const parsed = lines.map((line) => parseLine(line, isUpsert));
+  const writes = parsed.filter((write): write is PlantWrite => !(write instanceof Refusal));
+  const stored = writes.length === 0 ? [] : await service.store.writePlants(writes, writer);
   const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
-  for (const [index, plant] of parsed.entries()) {
-    const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
+  for (const [index, write] of parsed.entries()) {
+    const outcome = write instanceof Refusal ? write : (outcomes.next().value as Outcome);
     const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
     service.metrics.countBatchLine(status);
     report.note((lines[index] as Line).number, outcome);
@@ -195,19 +225,50 @@ async function createBlock({ exchange, writer, report }: Batch, lines: readonly 
     service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
 }
 
-type Outcome = Awaited<ReturnType<Service["store"]["createPlants"]>>[number];
+/** Resolves to the results of an atomic batch. Rejects with the refusal of its first line that failed. */
+async function writeTogether(batch: Batch, blocks: AsyncIterable<Line[]>): Promise<string> {
+  const { exchange, writer, isUpsert, report } = batch;
+  const { request, service, token, startedAtMs } = exchange;
+  const { signal } = request;
+  const lines: Line[] = [];
+  for await (const block of service.rates.pace(blocks, token, signal)) lines.push(...block);
+  const outcomes = await holdLines(service, lines.length, signal, () => {
+    const writes: PlantWrite[] = [];
+    let refusal: Refusal | undefined;
+    for (const line of lines) {
+      const write = parseLine(line, isUpsert);
+      if (write instanceof Refusal) {
+        refusal = refuseLine(line.number, write);
+        break;
+      }
+      writes.push({ ...write, line: line.number });
+    }
+    return retryWhileOverloaded(service.config.queueSecondsMax, () =>
+      service.store.writeAtomic(writes, writer, refusal),
+    );
+  });
+  for (const [index, outcome] of outcomes.entries()) {
+    service.metrics.countBatchLine(200);
+    report.note((lines[index] as Line).number, outcome);
+  }
+  const created = outcomes.filter((outcome) => outcome === "created").length;
+  service.metrics.countCreates(performance.now() - startedAtMs, created);
+  return report.end();
+}
 
-function parseLine({ text }: Line): Plant | Refusal {
+type Outcome = Done | Refusal;
+
+function parseLine({ text }: Line, isUpsert: boolean): PlantWrite | Refusal {
   try {
-    return typeof text === "string" ? parseNewPlant(text) : text;
+    return typeof text === "string" ? parseWrite(text, isUpsert) : text;
   } catch (error) {
     return toRefusal(error);
   }
 }
 
 function formatResult(line: number, outcome: Outcome): string {
-  if (!(outcome instanceof Refusal))
-    return `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`;
+  if (outcome === "created") return `{"line":${line},"status":200}\n`;
+  if (!(outcome instanceof Refusal)) return `{"line":${line},"status":200,"${outcome}":true}\n`;
   return `${JSON.stringify({ line, ...describeRefusal(outcome) })}\n`;
 }
 
@@ -219,17 +280,21 @@ function requireArray(text: string): void {
 }
 
 /** Bytes per character: a string takes up to 2, and its UTF-8 copy 1. */
-const ARRAY_COPIES = 3;
+const TEXT_COPIES = 3;
 /** Garbage of parsing, as a multiple of the text: about 100 bytes for a plant of 20. */
-const ARRAY_GROWTH = 5;
+const TEXT_GROWTH = 5;
 
-/** The elements of a JSON array as raw text, numbered from 1. */
-async function* readArray(text: string, { config }: Service): AsyncGenerator<Line[]> {
+/** The elements of a JSON array as raw text, numbered from 1; or lines. */
+async function* readRecords(
+  text: string,
+  isArray: boolean,
+  { config }: Service,
+): AsyncGenerator<Line[]> {
   const bytes = new TextEncoder().encode(text);
-  const elements = new ElementReader(lineBytesMax(config)).read([bytes], BLOCK_LENGTH_MAX);
+  const Reader = isArray ? ElementReader : LineReader;
   let count = 0;
-  for await (const block of elements)
-    yield block.map((element) => ({ number: ++count, text: element.text }));
+  for await (const block of new Reader(lineBytesMax(config)).read([bytes], BLOCK_LENGTH_MAX))
+    yield isArray ? block.map((line) => ({ number: ++count, text: line.text })) : block;
 }
 
 const NEWLINE = 10;

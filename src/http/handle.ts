@@ -209,6 +209,15 @@ export function answerText(exchange: Exchange, text: string | Uint8Array, header
   return answer(200, toStream(exchange, slices), headers);
 }
 
+/** Answers a write that is stored. Without memory for the answer, the client cannot know that, and retries. */
+export function answerStored(exchange: Exchange, text: string, headers: MoreHeaders): Response {
+  try {
+    return answerText(exchange, text, headers);
+  } catch (error) {
+    throw new Refusal("store_unavailable", undefined, error);
+  }
+}
+
 export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHeaders): Response {
   const json = JSON.stringify(value);
   requireRoomToAnswer(exchange, json.length);

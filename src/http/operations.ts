@@ -6,7 +6,7 @@ import { filterNames, filters } from "../domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/plant.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
-import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
+import { BATCH_TYPES, lineBytesMax, writePlants } from "./batch.ts";
 import { listChanges } from "./changes.ts";
 import {
   answering,
@@ -36,6 +36,7 @@ import {
   replacePlant,
 } from "./plants.ts";
 import {
+  batchParameters,
   changeParameters,
   filterParameters,
   plantParameters,
@@ -100,15 +101,36 @@ const errorMembers = {
   message: text("A different plant has the id 1; nothing was changed.", "Error text for people."),
 };
 
+define(
+  "BatchLine",
+  {
+    id,
+    ...plantMembers,
+    removed: flag(undefined, "Removes the plant with this id. The line has no name and no tag.", {
+      const: true,
+    }),
+    ifMatch: text(
+      undefined,
+      "With `removed`, or in a batch with `upsert=true`: the line fails with 412 if the plant no longer has this entity tag.",
+    ),
+  },
+  {
+    optional: ["name", "tag", "removed", "ifMatch"],
+    description: "A plant to write, or to remove.",
+  },
+);
+
 const BatchResult = define(
   "BatchResult",
   {
     line: integer(3, "The number of the line, or the place in the array, from 1."),
-    status: integer(409, "The status that a create of this line alone would have."),
-    replayed: flag(undefined, "True if the plant was in the store already."),
+    status: integer(409, "The status that a write of this line alone would have."),
+    replaced: flag(undefined, "True if the plant replaced a stored one."),
+    removed: flag(undefined, "True if the plant was removed."),
+    replayed: flag(undefined, "True if the line changed nothing: the store had it already."),
     ...errorMembers,
   },
-  { optional: ["replayed", "error", "message"] },
+  { optional: ["replaced", "removed", "replayed", "error", "message"] },
 );
 
 const created = {
@@ -237,29 +259,35 @@ const listPlantOperations = (config: Config): Endpoints => ({
       "Link",
     ),
   }),
-  createPlants: operation("POST /plants/batch", "plants:write", createPlants, {
-    summary: "Create many plants",
+  createPlants: operation("POST /plants/batch", "plants:write", writePlants, {
+    summary: "Write many plants",
     bodyTypes: BATCH_TYPES,
     description:
       "Takes an array of plants and answers with an array of results, or takes one plant a line and answers with one " +
       "result a line, while the lines are still being sent. Results are in the order of the plants. " +
       "Each plant succeeds or fails alone, as a create of it would. Safe to send again as a whole. " +
+      "With `upsert=true`, a plant whose id is taken replaces the stored one, and an equal one changes nothing. " +
+      '`{"id": 7, "removed": true}` removes a plant. If there is none, that is a 404 of this line, or with `upsert=true` no change. ' +
+      'With `upsert=true` or `removed`, a line may have `"ifMatch"`, with the meaning of the header `If-Match`. ' +
+      "With `atomic=true` the array, or all lines together, are one transaction within the limit of a body: " +
+      "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
+      "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
       `Limits: ${config.bodyBytesMax} bytes an array; any number of lines, ${lineBytesMax(config)} bytes a line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
       "A client that sends everything before it reads sends `Prefer: return=minimal` with its lines, and gets the results of the first 1000 refused lines " +
-      'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
+      'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line, with `replaced` and `removed` if lines can do that. `complete` is false if the lines could not be read to their end. ' +
       `Without it, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not, then stores the rest and ends the answer in the same way. ` +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
-    query: writeParameters,
+    query: batchParameters,
     headers: {
       Prefer: text(
         undefined,
         "`return=minimal` answers lines with a summary (RFC 7240). Other preferences are ignored.",
       ),
     },
-    takes: jsonAndLines("NewPlant", [monstera, ficus]),
+    takes: jsonAndLines("BatchLine", [monstera, ficus]),
     answers: ok(
-      "A result for each plant.",
+      "A result for each line.",
       jsonAndLines("BatchResult", batchResults),
       "Preference-Applied",
     ),

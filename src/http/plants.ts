@@ -18,6 +18,7 @@ import type { Exchange } from "./exchange.ts";
 import {
   answer,
   answerJson,
+  answerStored,
   answerText,
   requireRoomToAnswer,
   requireScope,
@@ -93,12 +94,7 @@ export async function patchPlant(exchange: Exchange): Promise<Response> {
   await requireSendable(exchange, text.length);
   const plant = await service.store.patchPlant(id, patch, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
-  try {
-    return answerText(exchange, formatPlant(plant), { etag });
-  } catch (error) {
-    // There is no memory for the answer, and the patch is stored.
-    throw new Refusal("store_unavailable", undefined, error);
-  }
+  return answerStored(exchange, formatPlant(plant), { etag });
 }
 
 export async function removePlant(exchange: Exchange): Promise<Response> {

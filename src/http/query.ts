@@ -23,7 +23,7 @@ import {
   matches,
 } from "../domain/plant.ts";
 import type { Exchange } from "./exchange.ts";
-import { int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
+import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
 export interface Parameter<Value> extends Shape {
   readonly expected: string;
@@ -100,6 +100,13 @@ export const tokenParameters = {
   },
 };
 
+const trueOrFalse = (description: string): Parameter<boolean> => ({
+  ...flag(undefined, description, { default: false }),
+  expected: "true or false",
+  find: (given) => (given === "true" || given === "false" ? given === "true" : undefined),
+  fallback: false,
+});
+
 const batch = { ...anyText("Only changes of this batch."), ...batchRule };
 
 export const writeParameters = {
@@ -110,6 +117,14 @@ export const writeParameters = {
       maxLength: 100,
     }),
   },
+};
+
+export const batchParameters = {
+  ...writeParameters,
+  upsert: trueOrFalse(
+    "A plant whose id is taken replaces the stored one. Removing what is not there changes nothing.",
+  ),
+  atomic: trueOrFalse("One transaction: every line succeeds, or nothing is stored."),
 };
 
 export const changeParameters = {

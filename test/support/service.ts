@@ -146,6 +146,11 @@ export const storePlants = (
     writer,
   );
 
+export async function removeAll({ store, readPlants }: TestService): Promise<void> {
+  const plants = await readPlants();
+  await store.writePlants(plants.map(({ id }) => ({ kind: "remove", id, condition: {} })));
+}
+
 export const sendPlant = (url: string, plant: StoredPlant, token?: string): Promise<Response> =>
   send({ url }, "POST", "/plants", { body: toBody(plant), headers: bearer(token) });
 
