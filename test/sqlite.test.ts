@@ -30,6 +30,7 @@ import {
 } from "../src/store/sqlite/thread.ts";
 import type { Write } from "../src/store/sqlite/writer.ts";
 import { sharedNow } from "../src/tick.ts";
+import { runCommand } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
@@ -304,6 +305,36 @@ test("of plants that are created together, each has its outcome: made, there, ta
   expect(await create(mixed)).toEqual(["created", "created", "replayed", "id_taken"]);
   expect(await create(many(22, 4))).toEqual(["created", "created", "store_full", "store_full"]);
   expect(readPlants(at.store).map(({ id }) => Number(id))).toEqual([...Array(24).keys()]);
+});
+
+test("a quota is exact for several processes on one file, and notices what others remove", async () => {
+  using at = makeWorkplace();
+  const plantsMax = 10;
+  await using service = openStore(at.store, { plantsMax });
+  await using other = openStore(at.store, { plantsMax });
+  const ids = Array.from({ length: 30 }, (_, id) => BigInt(id));
+  const outcomes = await Promise.all(
+    ids.map((id) =>
+      (id % 2n === 0n ? service : other)
+        .createPlant({ ...plant, id })
+        .catch((error: Refusal) => error.reason),
+    ),
+  );
+  expect(outcomes.filter((outcome) => outcome === "created")).toHaveLength(plantsMax);
+  expect(outcomes.filter((outcome) => outcome === "store_full")).toHaveLength(20);
+  // An import that runs beside them.
+  writeFileSync(at.file("more.csv"), "id,name\n100,a\n101,b\n");
+  const env = { ...at.env, PLANTSTORE_PLANTS_MAX: String(plantsMax) };
+  const runImport = () => runCommand(["import", at.file("more.csv")], env);
+  expect(await runImport()).toMatchObject({ stdout: "created 0, replayed 0, refused 2\n" });
+  const id = readPlants(at.store)[0]?.id as bigint;
+  await other.removePlant(id, {});
+  expect(await runImport()).toMatchObject({ stdout: "created 1, replayed 0, refused 1\n" });
+  for (const store of [service, other])
+    expect(await rejectionOf(store.createPlant({ ...plant, id: 200n }))).toMatchObject({
+      reason: "store_full",
+    });
+  expect(readPlants(at.store)).toHaveLength(plantsMax);
 });
 
 const create = (id: bigint): Write => ({

@@ -74,6 +74,8 @@ function connect(db: Database, path: string) {
     deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
     countPlants: prepare<{ count: bigint }>("SELECT count(*) AS count FROM plants"),
+    // Changes with every commit of another connection, and with none of this one.
+    dataVersion: prepare<{ data_version: bigint }>("PRAGMA data_version"),
     insertChanges: prepare(
       `INSERT INTO changes (last, first, at_ms, entries)
         SELECT last, last - ?1 + 1, ?2, ?3
@@ -86,6 +88,8 @@ type WriteConnection = ReturnType<typeof connect>;
 
 interface Room {
   plantsLeft: number;
+  /** The version of the data that the count is of; undefined if plants are not counted. */
+  readonly version: bigint | undefined;
   readonly diskFreeBytes: number;
   readonly diskFreeBytesMin: number;
 }
@@ -103,7 +107,8 @@ export class SqliteWriter {
   private readonly path: string;
   private readonly limits: StoreLimits;
   private connection: WriteConnection | undefined;
-  private plantsLeft: number | undefined;
+  /** Valid until another process writes: its plants are not counted here. */
+  private quota: { readonly plantsLeft: number; readonly version: bigint } | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
   /** Whether this process, which keeps no journal, has added the break before its first change. */
@@ -161,13 +166,14 @@ export class SqliteWriter {
     const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
     begin.run();
     try {
-      const room = this.findRoom(connection);
+      const room = this.findRoom(connection, batch);
       if (isBreak) insertChanges.run(0, Date.now(), BREAK_ENTRIES);
       const outcomes = applyAll({ ...connection, room, entries }, batch);
       if (entries !== undefined && entries.count > 0)
         insertChanges.run(entries.count, Date.now(), entries.format());
       commit.run();
-      this.plantsLeft = room.plantsLeft;
+      if (room.version !== undefined)
+        this.quota = { plantsLeft: room.plantsLeft, version: room.version };
       this.isBreakMarked ||= isBreak;
       return outcomes;
     } catch (error) {
@@ -177,15 +183,20 @@ export class SqliteWriter {
     }
   }
 
-  private findRoom({ countPlants }: WriteConnection): Room {
+  /** In the transaction, so no other process can create a plant between the count and the commit. */
+  private findRoom(connection: WriteConnection, batch: readonly Write[]): Room {
     const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
-    const plantsLeft =
-      plantsMax === 0
-        ? Number.POSITIVE_INFINITY
-        : (this.plantsLeft ?? plantsMax - Number(countPlants.get()?.count));
+    const isCounted = plantsMax > 0 && batch.some(({ kind }) => kind !== "run");
+    const version = isCounted ? connection.dataVersion.get()?.data_version : undefined;
+    let plantsLeft = Number.POSITIVE_INFINITY;
+    if (version !== undefined)
+      plantsLeft =
+        this.quota?.version === version
+          ? this.quota.plantsLeft
+          : plantsMax - Number(connection.countPlants.get()?.count);
     // Checked on every commit: one second of large plants can fill the disk, and then not even a removal is possible.
     const free = diskFreeBytesMin > 0 ? findDiskFree(this.path) : undefined;
-    return { plantsLeft, diskFreeBytes: free ?? diskFreeBytesMin, diskFreeBytesMin };
+    return { plantsLeft, version, diskFreeBytes: free ?? diskFreeBytesMin, diskFreeBytesMin };
   }
 
   private connected(): WriteConnection {
@@ -210,7 +221,7 @@ export class SqliteWriter {
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
     this.close();
-    this.plantsLeft = undefined;
+    this.quota = undefined;
   }
 }
 
