@@ -1,8 +1,21 @@
 /** plantstore serve: how it starts and stops, and what it says if it cannot. */
 
 import { describe, expect, test } from "bun:test";
-import { type SettingName, settings } from "../src/config.ts";
-import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { hashToken } from "../src/auth/token.ts";
+import { keepFirstToken } from "../src/cli/serve.ts";
+import { resolveConfig, type SettingName, settings } from "../src/config.ts";
+import type { Store } from "../src/domain/store.ts";
+import type { TokenRecord } from "../src/domain/token.ts";
+import { openAlone } from "../src/store/sqlite/store.ts";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { environment, runCommand, runScript, spawnService } from "./support/command.ts";
 import { failure, rejectionOf } from "./support/expect.ts";
@@ -211,4 +224,78 @@ test("a service whose launcher was killed stops, and frees its port", async () =
   };
   await until("the service is gone", isGone);
   expect(await rejectionOf(fetch(`${url}/livez`))).toBeInstanceOf(Error);
+});
+
+describe("services that start at once on a new store", () => {
+  const { config } = resolveConfig({}, {});
+
+  /** Does `meanwhile` between the look for tokens and the write of the first one. */
+  const interrupt = (store: Store, meanwhile: () => Promise<unknown>): Store =>
+    new Proxy(store, {
+      get: (target, name) =>
+        name === "createToken"
+          ? async (record: TokenRecord) => {
+              await meanwhile();
+              return target.createToken(record);
+            }
+          : Reflect.get(target, name),
+    });
+
+  async function expectValid(store: Store, file: string): Promise<void> {
+    const token = readFileSync(file, "utf8").trim();
+    expect(await store.findToken(hashToken(token))).toMatchObject({ name: "first" });
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+  }
+
+  test("leave the token file of the one that was first", async () => {
+    using at = makeWorkplace();
+    const tokenFile = `${at.store}.token`;
+    await using store = Object.assign(openAlone(at.store, config), {
+      [Symbol.asyncDispose]: () => store.close(),
+    });
+    let first: object | undefined;
+    const late = interrupt(store, async () => (first = await keepFirstToken(store, tokenFile)));
+    expect(await keepFirstToken(late, tokenFile)).toEqual({});
+    expect(first).toEqual({ tokenFile });
+    await expectValid(store, tokenFile);
+    expect(readdirSync(at.path).filter((name) => name.includes("token"))).toEqual([
+      "plants.db.token",
+    ]);
+  });
+
+  test("find the token of one that crashed before its file had its name", async () => {
+    using at = makeWorkplace();
+    const tokenFile = `${at.store}.token`;
+    await using store = Object.assign(openAlone(at.store, config), {
+      [Symbol.asyncDispose]: () => store.close(),
+    });
+    const crash = new Error("crash");
+    const crashing = new Proxy(store, {
+      get: (target, name) =>
+        name === "createToken"
+          ? async (record: TokenRecord) => {
+              await target.createToken(record);
+              throw crash;
+            }
+          : Reflect.get(target, name),
+    });
+    expect(await rejectionOf(keepFirstToken(crashing, tokenFile))).toBe(crash);
+    expect(existsSync(tokenFile)).toBe(false);
+    expect(await keepFirstToken(store, tokenFile)).toEqual({ tokenFile });
+    await expectValid(store, tokenFile);
+    expect(await keepFirstToken(store, tokenFile)).toEqual({});
+  });
+
+  test("announce a token file that is valid, and it stays", async () => {
+    using at = makeWorkplace();
+    const starting = Array.from({ length: 3 }, () => spawnService(at.env));
+    await using services = new AsyncDisposableStack();
+    for (const service of await Promise.all(starting)) services.use(service);
+    const all = await Promise.all(starting);
+    const announced = all.flatMap(({ started }) => started.tokenFile ?? []);
+    expect(new Set(announced)).toEqual(new Set([`${at.store}.token`]));
+    const token = readFileSync(`${at.store}.token`, "utf8").trim();
+    for (const { started } of all)
+      expect((await send(started, "GET", "/token", { headers: bearer(token) })).status).toBe(200);
+  });
 });

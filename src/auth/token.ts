@@ -250,18 +250,22 @@ export async function issueToken(store: Tokens, grant: TokenGrant): Promise<Issu
 export const hasTokens = async (tokens: Tokens): Promise<boolean> =>
   (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
 
-/**
- * Makes a token for a store that has never had one. If several services start at once, one makes it: names are unique.
- * `keep` gets the token before the store does; what it kept is disposed of if no token is made.
- */
-export async function makeFirstToken(tokens: Tokens, keep?: (token: string) => Disposable) {
+/** Where a new token is kept before the store has it. Then it is confirmed, or discarded if another was first. */
+interface TokenDraft {
+  readonly confirm: () => void;
+  readonly discard: () => void;
+}
+
+/** Makes a token for a store that has never had one. If several services start at once, one makes it: names are unique. */
+export async function makeFirstToken(tokens: Tokens, draft?: (token: string) => TokenDraft) {
   if (await hasTokens(tokens)) return undefined;
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
-  const kept = keep?.(token);
-  if (await tokens.createToken(record)) return token;
-  kept?.[Symbol.dispose]();
-  return undefined;
+  const drafted = draft?.(token);
+  const isMade = await tokens.createToken(record);
+  if (isMade) drafted?.confirm();
+  else drafted?.discard();
+  return isMade ? token : undefined;
 }
 
 const PAGE_LENGTH = 1_000;

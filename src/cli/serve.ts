@@ -1,12 +1,12 @@
 /** plantstore serve: starts the service from its configuration, and shuts it down on a signal. */
 
-import { rmSync, unlinkSync, writeFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
+import { readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import packageJson from "../../package.json";
-import { hasTokens, makeFirstToken } from "../auth/token.ts";
+import { hashToken, hasTokens, makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Store, StoreDescription } from "../domain/store.ts";
+import type { Store, StoreDescription, TokenStore } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { scopes } from "../domain/token.ts";
 import { listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
@@ -200,12 +200,7 @@ async function giveFirstToken(store: Store, config: Config, log: Log): Promise<F
   if (config.token !== undefined) return {};
   if (isTerminal("stdout")) return { token: await makeFirstToken(store) };
   const url = parseStoreUrl(config.databaseUrl);
-  if (url.engine === "sqlite") {
-    const tokenFile = `${resolve(url.path)}.token`;
-    // Written before it is stored: a store gets only one first token, so it must be readable.
-    const token = await makeFirstToken(store, (made) => keep(tokenFile, made));
-    return token === undefined ? {} : { tokenFile };
-  }
+  if (url.engine === "sqlite") return keepFirstToken(store, `${resolve(url.path)}.token`);
   // A pipe may end in a log, and no folder belongs to the store.
   if (!(await hasTokens(store)))
     log.warn("no_token", {
@@ -214,15 +209,52 @@ async function giveFirstToken(store: Store, config: Config, log: Log): Promise<F
   return {};
 }
 
-/** Mode 0600. An existing file belongs to an earlier store. */
-function keep(file: string, token: string): Disposable {
+/** A file at this path belongs to an earlier store, or has the token that another service has just made. */
+export async function keepFirstToken(store: TokenStore, tokenFile: string): Promise<FirstToken> {
+  const token = await makeFirstToken(store, (made) => draftFile(tokenFile, made));
+  const isKept = token !== undefined || (await adoptDraft(store, tokenFile));
+  return isKept ? { tokenFile } : {};
+}
+
+/**
+ * Mode 0600. Written before the token is stored: a store gets only one first token, so it must be readable after a crash.
+ * The draft has a name of its own, and replaces the file when its token is stored: of two services that start at once,
+ * neither removes or overwrites the token of the other.
+ */
+function draftFile(file: string, token: string) {
+  // Fails now, not when the token is stored.
+  if (statSync(file, { throwIfNoEntry: false })?.isDirectory())
+    throw new CommandError(`${file}: a folder has the name of the first token's file.`);
+  const draft = `${file}.${crypto.randomUUID()}`;
+  writeFileSync(draft, `${token}\n`, { flag: "wx", mode: 0o600 });
+  syncFile(draft);
+  syncFile(dirname(draft));
+  return { confirm: () => publish(draft, file), discard: () => rmSync(draft, { force: true }) };
+}
+
+/** Another service may have published the draft already. */
+function publish(draft: string, file: string): void {
   try {
-    unlinkSync(file);
+    renameSync(draft, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
-  writeFileSync(file, `${token}\n`, { flag: "wx", mode: 0o600 });
-  syncFile(file);
   syncFile(dirname(file));
-  return { [Symbol.dispose]: () => rmSync(file, { force: true }) };
+}
+
+/** Publishes the draft of a service that crashed after it had stored the token. */
+async function adoptDraft(store: TokenStore, file: string): Promise<boolean> {
+  const prefix = `${basename(file)}.`;
+  for (const name of readdirSync(dirname(file)).filter((each) => each.startsWith(prefix))) {
+    const draft = join(dirname(file), name);
+    const token = (
+      await Bun.file(draft)
+        .text()
+        .catch(() => "")
+    ).trim();
+    if ((await store.findToken(hashToken(token))) === undefined) continue;
+    publish(draft, file);
+    return true;
+  }
+  return false;
 }
