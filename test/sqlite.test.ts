@@ -232,6 +232,19 @@ test.each(["plants.db", "plants.db-wal", ""])(
   },
 );
 
+test("of a WAL that was removed, plants can be read, and are in the file after a clean close", async () => {
+  using at = makeWorkplace();
+  {
+    await using store = openStore(at.store);
+    await store.createPlant(plant);
+    rmSync(`${at.store}-wal`);
+    const refused = await rejectionOf(store.createPlant({ ...plant, id: 2n }));
+    expect(refused).toMatchObject({ reason: "store_unavailable" });
+    expect(await store.findPlant(1n)).toEqual(plant);
+  }
+  expect(readPlants(at.store).map(({ id }) => id)).toEqual([1n]);
+});
+
 const COUNT_MS_MAX = 60_000;
 
 test("a page of plants is read at once: its answer holds memory before another request reads a page", async () => {
