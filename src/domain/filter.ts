@@ -67,6 +67,10 @@ export type Filter = { readonly [Name in FilterName]?: string | undefined };
 export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
+/** Whether some plant may not match. The empty text is a part of every name. */
+export const isFilter = ({ name, ...others }: Filter): boolean =>
+  Object.values(others).some((given) => given !== undefined) || (name ?? "") !== "";
+
 export const needsScan = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
 

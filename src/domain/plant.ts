@@ -155,6 +155,16 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
+/** What `formatStoredPlants` writes, as text or bytes. */
+export function parsePlants(page: string | Uint8Array): Plant[] {
+  const text = typeof page === "string" ? page : new TextDecoder().decode(page);
+  type Parsed = readonly Plant<number | string>[];
+  let parsed = JSON.parse(text) as Parsed;
+  if (!parsed.every(({ id }) => Number.isSafeInteger(id)))
+    parsed = JSON.parse(quoteIds(text)) as Parsed;
+  return parsed.map(({ id, name, tag }) => ({ id: BigInt(id), name, tag }));
+}
+
 /** A strong ETag: a hash of what `formatStoredPlant` writes. A plant changed and changed back matches again. */
 export const entityTagOf = (content: string): string =>
   `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;

@@ -6,19 +6,22 @@
  * later pass.
  */
 
+import {
+  type BulkOptions,
+  type Content,
+  contentOf,
+  countBlock,
+  type Left,
+  refuseChanged,
+  stillIs,
+  writeBlock,
+} from "./bulk.ts";
 import { batchRule, type Change, findTimeMs, type ListedChange, type Writer } from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
-import {
-  entityTagOf,
-  formatStoredPlant,
-  INT64_MAX,
-  INT64_MIN,
-  isSameState,
-  lengthOf,
-  type Plant,
-} from "./plant.ts";
+import { INT64_MAX, INT64_MIN, isSameState, lengthOf, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
+import type { Done, PlantWrite } from "./write.ts";
 
 /** The number of a change, or a time. */
 interface Moment {
@@ -114,13 +117,10 @@ interface Touched {
   readonly isMixed: boolean;
 }
 
-export interface RevertOptions {
+export interface RevertOptions extends BulkOptions {
   /** The limits of a pass: plants, and the characters of their texts. */
   readonly revertPlantsMax: number;
   readonly revertCharactersMax: number;
-  readonly signal: AbortSignal;
-  /** Retries while the store is busy. */
-  readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
 }
 
 /** Collects the plants of one pass over the range. Earlier passes handled the ids up to `handled`. */
@@ -242,67 +242,49 @@ const judge = ({ before, after, isMixed }: Touched, now: Plant | undefined) => {
   return isMixed || !isSameState(now, after) ? "changedSince" : "revertible";
 };
 
-export type Left = Awaited<ReturnType<typeof revertBlock>>[number];
-
 /** Returns the plants that were not reverted, and why. */
 export async function revertBlock(
   store: ServedStore,
   block: readonly Touched[],
   writer: Writer,
   counts: ReturnType<typeof startCounts>,
-  { retry }: RevertOptions,
-) {
+  options: Pick<RevertOptions, "retry">,
+): Promise<Left[]> {
+  const plain = block.filter(({ isMixed }) => !isMixed);
+  const written = (await writeBlock(store, plain.map(toWrite), writer, options)).values();
   const outcomes = await Promise.all(
-    block.map((touched) => retry(() => revertPlant(store, touched, writer)).catch(toRefusal)),
+    block.map(async (touched) => {
+      if (!touched.isMixed) return written.next().value as Done | Refusal;
+      const now = await options.retry(() => store.findPlant(touched.id)).catch(toRefusal);
+      if (now instanceof Refusal) return now;
+      return judge(touched, now) === "unchanged" ? "replayed" : refuseChanged();
+    }),
   );
-  const left: { readonly id: bigint; readonly refusal: Refusal }[] = [];
-  for (const [index, { id }] of block.entries()) {
-    const outcome = outcomes[index] as (typeof outcomes)[number];
-    counts.plants++;
-    if (!(outcome instanceof Refusal)) counts[outcome]++;
-    else {
-      counts[outcome.reason === CHANGED ? "changedSince" : "refused"]++;
-      left.push({ id, refusal: outcome });
-    }
-  }
-  return left;
+  const ids = block.map(({ id }) => id);
+  return countBlock(counts, ids, outcomes, () => "reverted");
 }
 
-const CHANGED = "precondition_failed";
-/** Errors of a write to a plant that is not in the state that the range left. */
-const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_taken"]);
-
-async function revertPlant(store: ServedStore, touched: Touched, writer: Writer) {
-  for (;;) {
-    const fate = judge(touched, await store.findPlant(touched.id));
-    if (fate === "unchanged") return fate;
-    if (fate === "changedSince")
-      return new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
-    try {
-      await restore(store, touched, writer);
-      return "reverted";
-    } catch (error) {
-      // Another client has changed the plant since it was read.
-      if (!differs.has(toRefusal(error).reason)) throw error;
-    }
-  }
-}
-
-/** The store checks the condition in the transaction of the write. */
-function restore(store: ServedStore, { id, before, after }: Touched, writer: Writer) {
-  if (after === undefined) return store.createPlant(before as Plant, writer);
-  const condition = { match: [entityTagOf(formatStoredPlant(after))] };
+/** The write that returns a plant to its state before, if it is in the state after. */
+function toWrite({ id, before, after }: Touched): PlantWrite {
+  if (after === undefined)
+    return before === undefined
+      ? { kind: "remove", id, condition: NEVER, isLenient: true }
+      : { kind: "create", id, plant: before };
+  const condition = stillIs(after);
   return before === undefined
-    ? store.removePlant(id, condition, writer)
-    : store.replacePlant(before, condition, writer);
+    ? { kind: "remove", id, condition, isLenient: true }
+    : { kind: "upsert", id, plant: before, condition };
 }
+
+/** No plant has an empty entity tag. For a plant that the changes created and removed: there must be none. */
+const NEVER = { match: ['""'] };
 
 const SAMPLE_LENGTH = 20;
 
 /** Read-only. The sample has the current state of a plant, and the state that it would get. */
 export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {
   const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
-  const sample: { id: bigint; now: Content; before: Content }[] = [];
+  const sample: { id: bigint; now: Content | undefined; before: Content | undefined }[] = [];
   for await (const block of readTouched(store, range, options)) {
     options.signal.throwIfAborted();
     const found = await Promise.all(
@@ -314,13 +296,9 @@ export async function previewRange(store: ServedStore, range: Range, options: Re
       counts[fate]++;
       if (fate !== "revertible" || sample.length === SAMPLE_LENGTH) continue;
       const { id, before } = touched;
-      sample.push({ id, now: contentOf(found[index]), before: contentOf(before) });
+      const now = found[index];
+      sample.push({ id, now: now && contentOf(now), before: before && contentOf(before) });
     }
   }
   return { ...counts, sample };
 }
-
-type Content = Pick<Plant, "name" | "tag"> | undefined;
-
-const contentOf = (plant: Plant | undefined): Content =>
-  plant && { name: plant.name, tag: plant.tag };

@@ -7,6 +7,7 @@ import { INT64_MAX, INT64_MIN } from "../domain/plant.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { BATCH_TYPES, lineBytesMax, writePlants } from "./batch.ts";
+import { BULK_TYPE, patchPlants, removePlants } from "./bulk.ts";
 import { listChanges } from "./changes.ts";
 import {
   answering,
@@ -37,6 +38,7 @@ import {
 } from "./plants.ts";
 import {
   batchParameters,
+  bulkParameters,
   changeParameters,
   filterParameters,
   plantParameters,
@@ -229,6 +231,41 @@ const changeConditions = {
   "If-None-Match": text(undefined, "Answers 412 if the plant has this entity tag."),
 };
 
+const patchBodies = Object.fromEntries(PATCH_TYPES.map((type) => [type, PlantPatch]));
+
+const BulkPreview = define("BulkPreview", {
+  plants: integer(2, "Plants that match."),
+  exact: flag(true, "False if more may match."),
+  sample: list(
+    object(
+      {
+        id,
+        now: { ...explained(Plant, "The plant as it is."), example: { name: "Monstera" } },
+        after: {
+          ...explained(Plant, "What it would be. Left out if it would be removed."),
+          example: { name: "Monstera", tag: "tropical" },
+        },
+      },
+      { optional: ["after"] },
+    ),
+    "Up to 20 that would be changed.",
+  ),
+});
+
+const describeBulk = (count: string): string =>
+  "Without a filter the answer is 400. Each plant is one write, on the condition that it is still what it was when it was " +
+  "found: otherwise it was changed meanwhile, and is left alone. Plants that are created meanwhile may be left out. " +
+  "With `dry_run=true` nothing is changed: the answer is JSON. " +
+  "Without it, each plant that was left alone is a line, with status 412 if it was changed meanwhile, else with the error of its write. " +
+  `Lines with counts (\`${count}\`, \`unchanged\`, \`changedSince\`, \`refused\`) show progress; \`complete\` is true in the last one. ` +
+  "If the work was broken off, the last line has `complete: false`, a status and an error. Sent again, it continues. " +
+  "It stops after a commit if the client closes the connection. " +
+  "The batch names these writes in the journal, so `POST /changes/revert` takes them back. Also needs the scope `plants:read`.";
+
+const bulkExample = (name: string, replaced: number, removed: number): string =>
+  '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
+  `{"plants":2,"replaced":${replaced},"removed":${removed},"unchanged":0,"changedSince":1,"refused":0,"batch":"${name} 2026-01-02T00:00:00.000Z","complete":true}\n`;
+
 const listPlantOperations = (config: Config): Endpoints => ({
   createPlant: operation("POST /plants", "plants:write", createPlant, {
     summary: "Create a plant",
@@ -258,6 +295,27 @@ const listPlantOperations = (config: Config): Endpoints => ({
       { ...jsonAndLines("StoredPlant", [monstera, ficus]), "text/csv": text(CSV_EXAMPLE) },
       "Link",
     ),
+  }),
+  patchPlants: operation("PATCH /plants", "plants:write", patchPlants, {
+    summary: "Change all plants that match",
+    bodyTypes: PATCH_TYPES,
+    description: `Applies a merge patch (RFC 7396) to each plant that matches every filter given. ${describeBulk("replaced")}`,
+    query: bulkParameters,
+    takes: patchBodies,
+    answers: ok("What was done, or would be.", {
+      ...json(BulkPreview),
+      [BULK_TYPE]: text(bulkExample("change", 1, 0)),
+    }),
+    fails: ["BadPatch"],
+  }),
+  removePlants: operation("DELETE /plants", "plants:write", removePlants, {
+    summary: "Remove all plants that match",
+    description: `Removes each plant that matches every filter given. ${describeBulk("removed")}`,
+    query: bulkParameters,
+    answers: ok("What was done, or would be.", {
+      ...json(BulkPreview),
+      [BULK_TYPE]: text(bulkExample("remove", 0, 1)),
+    }),
   }),
   createPlants: operation("POST /plants/batch", "plants:write", writePlants, {
     summary: "Write many plants",
@@ -335,7 +393,7 @@ const listPlantOperations = (config: Config): Endpoints => ({
       "Also needs the scope `plants:read`, because the answer shows the whole plant.",
     query: writeParameters,
     headers: changeConditions,
-    takes: mapValues(Object.fromEntries(PATCH_TYPES.map((type) => [type, type])), () => PlantPatch),
+    takes: patchBodies,
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadPatch", "PlantNotFound", "PreconditionFailed"],
   }),

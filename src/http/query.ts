@@ -127,6 +127,12 @@ export const batchParameters = {
   atomic: trueOrFalse("One transaction: every line succeeds, or nothing is stored."),
 };
 
+export const bulkParameters = {
+  ...filterParameters,
+  ...writeParameters,
+  dry_run: trueOrFalse("Change nothing: answer how many plants match, and a sample."),
+};
+
 export const changeParameters = {
   after: {
     ...int64(

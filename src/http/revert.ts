@@ -1,10 +1,9 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
 import type { Config } from "../config.ts";
-import { Refusal, toRefusal } from "../domain/errors.ts";
+import type { Left } from "../domain/bulk.ts";
 import { formatJson, parseJson } from "../domain/plant.ts";
 import {
-  type Left,
   openRange,
   parseRevert,
   previewRange,
@@ -16,20 +15,21 @@ import {
   startCounts,
 } from "../domain/revert.ts";
 import { type Endpoint, json, ok, operation } from "./endpoint.ts";
-import { JSON_TYPE, NDJSON_TYPES, readJson, requireOpen } from "./body.ts";
+import { JSON_TYPE, readJson, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
+import {
+  answerBulk,
+  BULK_TYPE,
+  bulkOptionsFor,
+  nameNow,
+  PLANT_BYTES,
+  runBulk,
+  startBulkReport,
+} from "./bulk.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, describeRefusal, requireScope } from "./handle.ts";
+import { answerText, requireScope } from "./handle.ts";
 import { parseQuery, writeParameters } from "./query.ts";
 import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";
-import { retryWhileOverloaded, toStream } from "./stream.ts";
-
-const [REVERT_TYPE] = NDJSON_TYPES;
-
-/** Memory per plant of a pass, besides its text. */
-const PLANT_BYTES = 400;
-/** Proxies close a silent connection after a minute. */
-const QUIET_MS_MAX = 10_000;
 
 async function revertChanges(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
@@ -41,10 +41,7 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   if (asked.dryRun === true)
     return answerText(exchange, formatJson(await previewRevert(exchange, range, request.signal)));
   const report = startReport(batch);
-  const lines = toStream(exchange, (signal) =>
-    writeLines(report, revertAll(exchange, range, report, signal)),
-  );
-  return answer(200, lines, { "content-type": REVERT_TYPE });
+  return answerBulk(exchange, report, (signal) => revertAll(exchange, range, report, signal));
 }
 
 /** Reserves the memory of a revert, then opens its range. */
@@ -62,63 +59,29 @@ export async function openRevert(exchange: Exchange, asked: RevertRequest): Prom
 export const previewRevert = (exchange: Exchange, range: Range, signal: AbortSignal) =>
   previewRange(exchange.service.store, { ...range, dryRun: true }, optionsFor(exchange, signal));
 
-const optionsFor = ({ service }: Exchange, signal: AbortSignal): RevertOptions => ({
-  ...service.config,
-  signal,
-  retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
+const optionsFor = (exchange: Exchange, signal: AbortSignal): RevertOptions => ({
+  ...exchange.service.config,
+  ...bulkOptionsFor(exchange, signal),
 });
 
-export const startReport = (batch = `revert ${new Date().toISOString()}`) => ({
-  ...startCounts(),
-  batch,
-  complete: false,
-});
+export const startReport = (batch = nameNow("revert")) => startBulkReport(startCounts(), batch);
 
 type Report = ReturnType<typeof startReport>;
 
 /** Reverts block by block and updates the report. Yields the plants that were left alone. */
-export async function* revertAll(
+export function revertAll(
   exchange: Exchange,
   range: Range,
   report: Report,
   signal: AbortSignal,
 ): AsyncGenerator<readonly Left[]> {
-  const { service, requestId, token } = exchange;
-  const { batch } = report;
+  const { store } = exchange.service;
   const options = optionsFor(exchange, signal);
-  const writer = { token: token?.name, batch };
-  try {
-    const touched = readTouched(service.store, range, options);
-    for await (const block of service.rates.pace(touched, token, signal)) {
-      signal.throwIfAborted();
-      if (service.readiness.isDraining) throw new Refusal("shutting_down");
-      yield await revertBlock(service.store, block, writer, report, options);
-    }
-    report.complete = true;
-  } catch (error) {
-    const refusal = toRefusal(error);
-    const { reason, cause } = refusal;
-    service.log.info("revert_broken_off", { requestId, batch, reason, cause });
-    Object.assign(report, describeRefusal(refusal));
-  }
+  const touched = readTouched(store, range, options);
+  return runBulk(exchange, report, signal, touched, (block, writer) =>
+    revertBlock(store, block, writer, report, options),
+  );
 }
-
-async function* writeLines(report: Report, blocks: AsyncIterable<readonly Left[]>) {
-  let quietSinceMs = performance.now();
-  for await (const left of blocks) {
-    const lines = left.map(describeLeft).map(formatLine);
-    if (lines.length === 0 && performance.now() > quietSinceMs + QUIET_MS_MAX)
-      lines.push(formatLine(report));
-    if (lines.length === 0) continue;
-    yield lines.join("");
-    quietSinceMs = performance.now();
-  }
-  yield formatLine(report);
-}
-
-export const describeLeft = ({ id, refusal }: Left) => ({ id, ...describeRefusal(refusal) });
-
-const formatLine = (value: object): string => `${formatJson(value)}\n`;
 
 const moment = (example: unknown, description: string): Shape => ({
   schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
@@ -181,7 +144,7 @@ export const describeRevert = (config: Config, id: Shape, plant: Shape): Endpoin
     takes: json(RevertRequest),
     answers: ok("What was done, or would be.", {
       ...json(definePreview(id, plant)),
-      [REVERT_TYPE]: text(REVERT_EXAMPLE),
+      [BULK_TYPE]: text(REVERT_EXAMPLE),
     }),
     fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
   });

@@ -27,14 +27,8 @@ import {
   plantParameters,
   writeParameters,
 } from "./query.ts";
-import {
-  describeLeft,
-  openRevert,
-  previewRevert,
-  revertAll,
-  revertMembers,
-  startReport,
-} from "./revert.ts";
+import { describeLeft } from "./bulk.ts";
+import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
 import { flag, mapValues, object, type Shape, text } from "./shape.ts";
 
 interface Tool {

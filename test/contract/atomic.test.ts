@@ -24,7 +24,7 @@ const NDJSON = "application/x-ndjson";
 
 const readChanges = async (after: number) =>
   (await service.store.readChanges({ after, limit: 99 })).changes.map(
-    ({ seq, json }) => ({ seq, ...JSON.parse(json) }) as { seq: number; type: string; id: number },
+    ({ json }) => JSON.parse(json) as { seq: number; type: string; id: number },
   );
 const newest = async () => (await service.store.readChanges({ after: 0, limit: 0 })).newest;
 

@@ -335,7 +335,7 @@ describe("a revert", () => {
     leaving.abort();
     expect(await rejectionOf(left)).toBeInstanceOf(Error);
     await until("the revert to end", () =>
-      service.logLines.some((line) => /"revert_broken_off".*"body_incomplete"/.test(line)),
+      service.logLines.some((line) => /"bulk_broken_off".*"body_incomplete"/.test(line)),
     );
   });
 

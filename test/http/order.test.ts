@@ -44,16 +44,16 @@ describe("methods", () => {
   const ask = (method: string, path: string): Promise<Response> =>
     fetch(service.url + path, { method });
 
-  test.each(["PUT", "PATCH", "DELETE"])("%s /plants answers 405 with Allow", async (method) => {
-    const response = await ask(method, "/plants");
-    expect(response.headers.get("allow")).toBe("GET, HEAD, POST, OPTIONS");
+  test("PUT /plants answers 405 with Allow", async () => {
+    const response = await ask("PUT", "/plants");
+    expect(response.headers.get("allow")).toBe("GET, HEAD, POST, PATCH, DELETE, OPTIONS");
     await expectError(response, "method_not_allowed");
   });
 
   test("OPTIONS answers 204 with Allow, without a token", async () => {
     const plants = await ask("OPTIONS", "/plants");
     expect([plants.status, await plants.text()]).toEqual([204, ""]);
-    expect(plants.headers.get("allow")).toBe("GET, HEAD, POST, OPTIONS");
+    expect(plants.headers.get("allow")).toBe("GET, HEAD, POST, PATCH, DELETE, OPTIONS");
     expect(plants.headers.has("content-type")).toBe(false);
     const live = await ask("OPTIONS", "/livez");
     expect(live.headers.get("allow")).toBe("GET, HEAD, OPTIONS");

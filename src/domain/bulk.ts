@@ -1,0 +1,205 @@
+/**
+ * Changes many plants: those that match a filter here, those of a revert in revert.ts. Each plant is one conditional
+ * write, so a plant that was changed meanwhile is left alone, and the work can be sent again. Memory holds one block.
+ */
+
+import type { Writer } from "./change.ts";
+import { catalogue, Refusal, toRefusal } from "./errors.ts";
+import { type Filter, filterNames, isFilter } from "./filter.ts";
+import type { PlantCount } from "./page.ts";
+import { entityTagOf, formatStoredPlant, isSame, parsePlants, type Plant } from "./plant.ts";
+import type { ServedStore } from "./store.ts";
+import { applyPatch, type Done, type Patch, type PlantWrite } from "./write.ts";
+
+export interface BulkOptions {
+  readonly signal: AbortSignal;
+  /** Retries while the store is busy. */
+  readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
+}
+
+/** A plant that was left alone, and why. */
+export type Left = Readonly<{ id: bigint; refusal: Refusal }>;
+
+const CHANGED = "precondition_failed";
+/** Errors of a write to a plant that is not in the expected state. */
+const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_taken"]);
+
+export const refuseChanged = (): Refusal =>
+  new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
+
+/** The condition that a plant is still in this state. */
+export const stillIs = (plant: Plant) => ({ match: [entityTagOf(formatStoredPlant(plant))] });
+
+/**
+ * Writes that share commits. Those that the store could not take now are tried again. A plant that is not in the
+ * expected state is refused with `precondition_failed`.
+ */
+export async function writeBlock(
+  store: ServedStore,
+  writes: readonly PlantWrite[],
+  writer: Writer,
+  { retry }: Pick<BulkOptions, "retry">,
+): Promise<(Done | Refusal)[]> {
+  const outcomes: (Done | Refusal)[] = [];
+  let open = writes.map((_, index) => index);
+  const attempt = async (): Promise<void> => {
+    const results = await store.writePlants(
+      open.map((index) => writes[index] as PlantWrite),
+      writer,
+    );
+    const failed: number[] = [];
+    let failure: Refusal | undefined;
+    for (const [at, index] of open.entries()) {
+      const result = results[at] as Done | Refusal;
+      const isRefused = result instanceof Refusal;
+      outcomes[index] = isRefused && differs.has(result.reason) ? refuseChanged() : result;
+      if (!isRefused || catalogue[result.reason].status < 500) continue;
+      failed.push(index);
+      failure = result;
+    }
+    open = failed;
+    if (failure !== undefined) throw failure;
+  };
+  if (open.length > 0)
+    await retry(attempt).catch((error: unknown) => {
+      for (const index of open) outcomes[index] ??= toRefusal(error);
+    });
+  return outcomes;
+}
+
+/** What became of a plant: `unchanged` was in the wanted state already, `changedSince` was left alone. */
+export type Fate = "unchanged" | "changedSince" | "refused";
+
+/** Counts each plant once. Returns those that were left alone. `nameOf` is the count of a change. */
+export function countBlock<Name extends string>(
+  counts: Record<"plants" | Fate | Name, number>,
+  ids: readonly bigint[],
+  outcomes: readonly (Done | Refusal)[],
+  nameOf: (done: Exclude<Done, "replayed">) => Name,
+): Left[] {
+  const left: Left[] = [];
+  const named: Record<string, number> = counts;
+  const count = (name: string): number => (named[name] = (named[name] ?? 0) + 1);
+  for (const [index, id] of ids.entries()) {
+    const outcome = outcomes[index] as Done | Refusal;
+    count("plants");
+    if (!(outcome instanceof Refusal))
+      count(outcome === "replayed" ? "unchanged" : nameOf(outcome));
+    else {
+      count(outcome.reason === CHANGED ? "changedSince" : "refused");
+      left.push({ id, refusal: outcome });
+    }
+  }
+  return left;
+}
+
+/** `patch` is undefined to remove the plants. */
+export interface Bulk {
+  readonly filter: Filter;
+  readonly patch: Patch | undefined;
+}
+
+/** Throws a Refusal if every plant matches: a forgotten filter must not change the whole store. */
+export function requireFilter(filter: Filter): void {
+  if (!isFilter(filter))
+    throw new Refusal("invalid_query", `expected a filter: ${filterNames.join(", ")}`);
+}
+
+const PAGE_LENGTH = 1_000;
+/** Of the names and tags of a block, unless one plant has more. */
+export const BULK_CHARACTERS_MAX = 524_288;
+
+/**
+ * Blocks of plants that match, by id. It ends at the largest id that was in the store when it began: plants that are
+ * created meanwhile would keep it from ending. A block may be empty, because a search takes several pages.
+ */
+export async function* readMatching(
+  store: ServedStore,
+  filter: Filter,
+  { signal, retry }: BulkOptions,
+): AsyncGenerator<Plant[]> {
+  const read = async (query: Parameters<ServedStore["readPlants"]>[0]) => {
+    const { text, next } = await retry(async () => store.readPlants(query, "json"));
+    return { plants: parsePlants(text), next };
+  };
+  const newest = await read({ order: "desc", limit: 1, after: undefined });
+  const idMax = newest.plants[0]?.id;
+  if (idMax === undefined) return;
+  const bounds = { order: "asc", limit: PAGE_LENGTH, charactersMax: BULK_CHARACTERS_MAX } as const;
+  for (let after: bigint | undefined; ;) {
+    signal.throwIfAborted();
+    const page = await read({ ...filter, ...bounds, after });
+    yield page.plants.filter(({ id }) => id <= idMax);
+    if (page.next === undefined || page.next >= idMax) return;
+    after = page.next;
+  }
+}
+
+export const startBulkCounts = () => ({
+  plants: 0,
+  replaced: 0,
+  removed: 0,
+  unchanged: 0,
+  changedSince: 0,
+  refused: 0,
+});
+
+export type BulkCounts = ReturnType<typeof startBulkCounts>;
+
+/** Upserts and lenient removals: sent again after a lost answer, they find their own work done. */
+function toWrite(plant: Plant, patch: Patch | undefined): PlantWrite {
+  const { id } = plant;
+  const condition = stillIs(plant);
+  if (patch === undefined) return { kind: "remove", id, condition, isLenient: true };
+  return { kind: "upsert", id, plant: applyPatch(plant, patch), condition };
+}
+
+/** Returns the plants that were left alone. */
+export async function changeBlock(
+  store: ServedStore,
+  block: readonly Plant[],
+  { patch }: Bulk,
+  writer: Writer,
+  counts: BulkCounts,
+  options: Pick<BulkOptions, "retry">,
+): Promise<Left[]> {
+  const writes = block.map((plant) => toWrite(plant, patch));
+  const outcomes = await writeBlock(store, writes, writer, options);
+  const ids = block.map(({ id }) => id);
+  return countBlock(counts, ids, outcomes, (done) => (done === "removed" ? done : "replaced"));
+}
+
+const SAMPLE_LENGTH = 20;
+const SAMPLE_MS_MAX = 1_000;
+/** A dry run may take longer than a page that counts: an exact number is what it is for. */
+const COUNT_MS_MAX = 10_000;
+
+export type Content = Pick<Plant, "name" | "tag">;
+
+export interface BulkPreview extends Omit<PlantCount, "count"> {
+  /** How many match. */
+  readonly plants: number;
+  readonly sample: readonly Readonly<{ id: bigint; now: Content; after: Content | undefined }>[];
+}
+
+/** Read-only. The sample has plants that would be changed: what they are, and what they would be. */
+export async function previewBulk(
+  store: ServedStore,
+  { filter, patch }: Bulk,
+  options: BulkOptions,
+): Promise<BulkPreview> {
+  const { count, exact } = await options.retry(() => store.countPlants(filter, COUNT_MS_MAX));
+  const sample: BulkPreview["sample"][number][] = [];
+  const endsAtMs = performance.now() + SAMPLE_MS_MAX;
+  for await (const block of readMatching(store, filter, options)) {
+    for (const plant of block) {
+      const after = patch && applyPatch(plant, patch);
+      if (sample.length < SAMPLE_LENGTH && !(after && isSame(plant, after)))
+        sample.push({ id: plant.id, now: contentOf(plant), after: after && contentOf(after) });
+    }
+    if (sample.length === SAMPLE_LENGTH || performance.now() > endsAtMs) break;
+  }
+  return { plants: count, exact, sample };
+}
+
+export const contentOf = ({ name, tag }: Plant): Content => ({ name, tag });

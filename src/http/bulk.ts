@@ -1,0 +1,162 @@
+/** PATCH and DELETE /plants by filter, and what they share with a revert: progress as NDJSON, one block at a time. */
+
+import {
+  BULK_CHARACTERS_MAX,
+  type Bulk,
+  type BulkOptions,
+  changeBlock,
+  type Left,
+  previewBulk,
+  readMatching,
+  requireFilter,
+  startBulkCounts,
+} from "../domain/bulk.ts";
+import type { Writer } from "../domain/change.ts";
+import { Refusal, toRefusal } from "../domain/errors.ts";
+import { formatJson } from "../domain/plant.ts";
+import { type Patch, parsePatchText } from "../domain/write.ts";
+import { NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
+import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange } from "./exchange.ts";
+import { answer, answerText, describeRefusal, requireScope } from "./handle.ts";
+import { PATCH_TYPES } from "./plants.ts";
+import { bulkParameters, parseQuery } from "./query.ts";
+import { retryWhileOverloaded, toStream } from "./stream.ts";
+
+export const [BULK_TYPE] = NDJSON_TYPES;
+
+/** Memory per plant in hand, besides its text. */
+export const PLANT_BYTES = 400;
+const BLOCK_BYTES = 1_000 * PLANT_BYTES + 8 * BULK_CHARACTERS_MAX;
+/** A line with counts shows progress, and keeps proxies from closing the connection. */
+const QUIET_MS_MAX = 1_000;
+
+export const patchPlants = (exchange: Exchange): Promise<Response> =>
+  changePlants(exchange, "change", async () => {
+    requireType(exchange.request.headers, ...PATCH_TYPES);
+    return parsePatchText(await readText(exchange));
+  });
+
+export const removePlants = (exchange: Exchange): Promise<Response> =>
+  changePlants(exchange, "remove", async () => {
+    // DELETE ignores its body, which the runtime would buffer until the response.
+    await exchange.request.body?.cancel();
+    return undefined;
+  });
+
+async function changePlants(
+  exchange: Exchange,
+  name: string,
+  readPatch: () => Promise<Patch | undefined>,
+): Promise<Response> {
+  const { request, service, token } = exchange;
+  requireScope(token, "plants:read");
+  service.rates.requireBatch(token);
+  const { batch, dry_run: isDry, ...filter } = parseQuery(request.url, bulkParameters);
+  requireFilter(filter);
+  const bulk = { filter, patch: await readPatch() };
+  await openBulk(exchange);
+  if (isDry) {
+    const preview = await previewBulk(
+      service.store,
+      bulk,
+      bulkOptionsFor(exchange, request.signal),
+    );
+    return answerText(exchange, formatJson(preview));
+  }
+  const report = startChange(batch ?? nameNow(name));
+  return answerBulk(exchange, report, (signal) => changeAll(exchange, bulk, report, signal));
+}
+
+/** Reserves the memory of a block. */
+export async function openBulk(exchange: Exchange): Promise<void> {
+  const { request, service } = exchange;
+  exchange.reserve(BLOCK_BYTES, ANSWERS_SHARE);
+  await requireOpen(request);
+  // No idle timeout: a count or a search may take longer. A stream sets its own.
+  service.limitIdle(request, 0);
+}
+
+export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): BulkOptions => ({
+  signal,
+  retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
+});
+
+/** The default name of a batch. */
+export const nameNow = (name: string): string => `${name} ${new Date().toISOString()}`;
+
+export const startBulkReport = <Counts extends object>(counts: Counts, batch: string) => ({
+  ...counts,
+  batch,
+  complete: false,
+});
+
+export const startChange = (batch: string) => startBulkReport(startBulkCounts(), batch);
+
+export function changeAll(
+  exchange: Exchange,
+  bulk: Bulk,
+  report: ReturnType<typeof startChange>,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Left[]> {
+  const { store } = exchange.service;
+  const options = bulkOptionsFor(exchange, signal);
+  const blocks = readMatching(store, bulk.filter, options);
+  return runBulk(exchange, report, signal, blocks, (block, writer) =>
+    changeBlock(store, block, bulk, writer, report, options),
+  );
+}
+
+type Report = { readonly batch: string; complete: boolean };
+
+/** Writes block by block, at the token's rate, and updates the report. Yields the plants that were left alone. */
+export async function* runBulk<Item>(
+  { service, requestId, token }: Exchange,
+  report: Report,
+  signal: AbortSignal,
+  blocks: AsyncIterable<Item[]>,
+  write: (block: readonly Item[], writer: Writer) => Promise<readonly Left[]>,
+): AsyncGenerator<readonly Left[]> {
+  const { batch } = report;
+  const writer = { token: token?.name, batch };
+  try {
+    for await (const block of service.rates.pace(blocks, token, signal)) {
+      signal.throwIfAborted();
+      if (service.readiness.isDraining) throw new Refusal("shutting_down");
+      yield await write(block, writer);
+    }
+    report.complete = true;
+  } catch (error) {
+    const refusal = toRefusal(error);
+    const { reason, cause } = refusal;
+    service.log.info("bulk_broken_off", { requestId, batch, reason, cause });
+    Object.assign(report, describeRefusal(refusal));
+  }
+}
+
+/** NDJSON: plants that were left alone, progress, and the report as the last line. */
+export function answerBulk(
+  exchange: Exchange,
+  report: Report,
+  run: (signal: AbortSignal) => AsyncGenerator<readonly Left[]>,
+): Response {
+  const lines = toStream(exchange, (signal) => writeLines(report, run(signal)));
+  return answer(200, lines, { "content-type": BULK_TYPE });
+}
+
+async function* writeLines(report: Report, blocks: AsyncIterable<readonly Left[]>) {
+  let quietSinceMs = performance.now();
+  for await (const left of blocks) {
+    const lines = left.map(describeLeft).map(formatLine);
+    if (lines.length === 0 && performance.now() > quietSinceMs + QUIET_MS_MAX)
+      lines.push(formatLine(report));
+    if (lines.length === 0) continue;
+    yield lines.join("");
+    quietSinceMs = performance.now();
+  }
+  yield formatLine(report);
+}
+
+export const describeLeft = ({ id, refusal }: Left) => ({ id, ...describeRefusal(refusal) });
+
+const formatLine = (value: object): string => `${formatJson(value)}\n`;

@@ -1,0 +1,247 @@
+/** PATCH and DELETE /plants by filter: what matches is changed, what others changed meanwhile is left alone. */
+
+import { beforeEach, describe, expect, test } from "bun:test";
+import { catalogue } from "../../src/domain/errors.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import { expectError } from "../support/expect.ts";
+import { parseLines } from "../support/folder.ts";
+import { limits } from "../support/limits.ts";
+import {
+  bearer,
+  grantToken,
+  removeAll,
+  send,
+  startService,
+  startShared,
+  storePlants,
+} from "../support/service.ts";
+import { until } from "../support/until.ts";
+
+const service = await startShared();
+const MAX = 2n ** 63n - 1n;
+
+const plants: readonly Plant[] = [
+  { id: -5n, name: "Old rose", tag: "shrub" },
+  { id: 1n, name: "Rose", tag: "shrub" },
+  { id: 2n, name: "Tulip", tag: "bulb" },
+  { id: 3n, name: "Rosé", tag: undefined },
+  { id: MAX, name: "Last rose", tag: "shrub" },
+];
+
+beforeEach(async () => {
+  await removeAll(service);
+  await service.store.createPlants(plants);
+});
+
+const ask = (method: string, query: string, body?: string, headers = {}, to = service) =>
+  send(to, method, `/plants${query}`, { ...(body === undefined ? {} : { body }), headers });
+
+/** The lines of the answer; the last one is the report. */
+async function change(method: string, query: string, body?: string) {
+  const response = await ask(method, query, body);
+  expect([response.status, response.headers.get("content-type")]).toEqual([
+    200,
+    "application/x-ndjson",
+  ]);
+  return parseLines(await response.text());
+}
+
+const shown = async (): Promise<string[]> =>
+  (await service.readPlants()).map(({ id, name, tag }) => `${id} ${name} ${tag ?? "-"}`);
+const all = plants.map(({ id, name, tag }) => `${id} ${name} ${tag ?? "-"}`);
+const newest = async () => (await service.store.readChanges({ after: 0, limit: 0 })).newest;
+
+const counts = { replaced: 0, removed: 0, unchanged: 0, changedSince: 0, refused: 0 };
+
+describe("PATCH /plants", () => {
+  test("changes the plants that match every filter, and only what the patch has", async () => {
+    const before = await newest();
+    expect(await change("PATCH", "?tag=shrub&q=rose&batch=tidy", '{"tag":"roses"}')).toEqual([
+      { ...counts, plants: 3, replaced: 3, batch: "tidy", complete: true },
+    ]);
+    expect(await shown()).toEqual([
+      "-5 Old rose roses",
+      "1 Rose roses",
+      "2 Tulip bulb",
+      "3 Rosé -",
+      `${MAX} Last rose roses`,
+    ]);
+    const { changes } = await service.store.readChanges({ after: before, limit: 9 });
+    expect(changes.map(({ json }) => JSON.parse(json))).toMatchObject(
+      Array(3).fill({ type: "replaced", batch: "tidy", plant: { tag: "roses" } }),
+    );
+  });
+
+  test("writes nothing for plants that are so already, and continues when it is sent again", async () => {
+    await change("PATCH", "?q=rose", '{"tag":null}');
+    const before = await newest();
+    expect(await change("PATCH", "?q=rose", '{"tag":null}')).toMatchObject([
+      { plants: 4, replaced: 0, unchanged: 4, complete: true },
+    ]);
+    expect(await newest()).toBe(before);
+    expect(await change("PATCH", "?tag=none", '{"name":"x"}')).toMatchObject([{ plants: 0 }]);
+  });
+
+  test("is reverted by the name of its batch, which it answers", async () => {
+    const [report] = await change("PATCH", "?tag=shrub", '{"name":"same","tag":null}');
+    const { batch } = report as { batch: string };
+    expect(batch).toMatch(/^change \d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    const body = JSON.stringify({ batch });
+    const reverted = await send(service, "POST", "/changes/revert", { body });
+    expect(await reverted.json()).toMatchObject({ reverted: 3, complete: true });
+    expect(await shown()).toEqual(all);
+  });
+});
+
+test("DELETE /plants removes the plants that match, and is reverted like an import", async () => {
+  expect(await change("DELETE", "?tag=shrub&batch=away")).toEqual([
+    { ...counts, plants: 3, removed: 3, batch: "away", complete: true },
+  ]);
+  expect(await shown()).toEqual(["2 Tulip bulb", "3 Rosé -"]);
+  expect(await change("DELETE", "?tag=shrub")).toMatchObject([
+    { plants: 0, removed: 0, batch: expect.stringMatching(/^remove /) },
+  ]);
+  await send(service, "POST", "/changes/revert", { body: '{"batch":"away"}' });
+  expect(await shown()).toEqual(all);
+});
+
+describe("dry_run", () => {
+  test("answers how many match, and what 20 of them would be; nothing changes", async () => {
+    const before = await newest();
+    const patched = await ask("PATCH", "?tag=shrub&dry_run=true", '{"tag":"bush"}');
+    expect(patched.headers.get("content-type")).toBe("application/json");
+    const text = await patched.text();
+    expect(text).toContain(`{"id":${MAX},"now":{"name":"Last rose","tag":"shrub"}`);
+    expect(JSON.parse(text)).toMatchObject({
+      plants: 3,
+      exact: true,
+      sample: [{ id: -5, now: { tag: "shrub" }, after: { name: "Old rose", tag: "bush" } }, {}, {}],
+    });
+    const removed = await ask("DELETE", "?name=tulip&dry_run=true");
+    expect(await removed.json()).toEqual({
+      plants: 1,
+      exact: true,
+      sample: [{ id: 2, now: { name: "Tulip", tag: "bulb" } }],
+    });
+    expect(await newest()).toBe(before);
+    await storePlants(service, 100, "many");
+    const many = (await (await ask("DELETE", "?name=many&dry_run=true")).json()) as {
+      sample: unknown[];
+    };
+    expect(many).toMatchObject({ plants: 97 });
+    expect(many.sample).toHaveLength(20);
+  });
+
+  test("of a patch that changes nothing has no sample, and dry_run=false changes", async () => {
+    const same = await ask("PATCH", "?tag=bulb&dry_run=true", '{"tag":"bulb"}');
+    expect(await same.json()).toEqual({ plants: 1, exact: true, sample: [] });
+    expect(await change("DELETE", "?tag=bulb&dry_run=false")).toMatchObject([{ removed: 1 }]);
+  });
+});
+
+describe("what is wrong", () => {
+  test.each([
+    "",
+    "?",
+    "?batch=b",
+    "?name=",
+    "?q=%20",
+    "?q=&name=",
+    "?dry_run=true",
+    "?dry_run=false",
+  ])("no filter at all: /plants%s is refused, and nothing changes", async (query) => {
+    for (const [method, body] of [
+      ["PATCH", '{"name":"x"}'],
+      ["DELETE", undefined],
+    ] as const)
+      await expectError(await ask(method, query, body), "invalid_query", "expected a filter");
+    expect(await shown()).toEqual(all);
+  });
+
+  test.each(["limit=1", "after=1", "order=asc", "id=1", "dryRun=true", "dry_run=1", "batch="])(
+    "%s is refused beside a filter, and nothing changes",
+    async (query) => {
+      await expectError(await ask("DELETE", `?tag=shrub&${query}`), "invalid_query");
+      expect(await shown()).toEqual(all);
+    },
+  );
+
+  test.each(["[]", "7", '{"id":1}', '{"name":null}', '{"colour":"red"}', '{"tag":"\\u0000"}'])(
+    "the patch %s is refused, also by a dry run, and nothing changes",
+    async (body) => {
+      for (const query of ["?tag=shrub", "?tag=shrub&dry_run=true"])
+        await expectError(await ask("PATCH", query, body), "invalid_body");
+      expect(await shown()).toEqual(all);
+    },
+  );
+
+  test("a patch of another type, not JSON, or too large is refused", async () => {
+    const type = { "content-type": "text/plain" };
+    const refused = await ask("PATCH", "?tag=shrub", "{}", type);
+    expect(refused.headers.get("accept-patch")).toContain("application/merge-patch+json");
+    await expectError(refused, "unsupported_media_type");
+    await expectError(await ask("PATCH", "?tag=shrub", "{"), "invalid_json");
+    const large = `{"name":"${"x".repeat(1_048_576)}"}`;
+    await expectError(await ask("PATCH", "?tag=shrub", large), "body_too_large");
+    expect(await shown()).toEqual(all);
+  });
+
+  test("a token that may only read, or only write", async () => {
+    for (const scope of ["plants:read", "plants:write"] as const)
+      for (const query of ["?tag=shrub", "?tag=shrub&dry_run=true"]) {
+        const headers = bearer(await grantToken(service, [scope]));
+        await expectError(await ask("DELETE", query, undefined, headers), "insufficient_scope");
+      }
+    expect(await shown()).toEqual(all);
+  });
+});
+
+describe("while others write", () => {
+  /** A rate makes it write a few plants at a time, after it has read them. */
+  const openSlow = async (to: typeof service) =>
+    bearer(await grantToken(to, ["plants:read", "plants:write"], { rate: "100/s" }));
+
+  test("a plant that was changed or removed meanwhile is left alone and listed", async () => {
+    await using own = await startService();
+    await storePlants(own, 250);
+    const slow = await ask("PATCH", "?name=n", '{"tag":"t"}', await openSlow(own), own);
+    await until("it has begun", async () => (await own.store.findPlant(0n))?.tag === "t");
+    await own.store.replacePlant({ id: 249n, name: "n, theirs", tag: undefined }, {});
+    await own.store.removePlant(248n, {});
+    const lines = parseLines(await slow.text());
+    const left = { status: 412, error: catalogue.precondition_failed.code };
+    expect(lines.filter((line) => "id" in (line as object))).toMatchObject([
+      { id: 248, ...left },
+      { id: 249, ...left },
+    ]);
+    const report = { plants: 250, replaced: 248, changedSince: 2, complete: true };
+    expect(lines.at(-1)).toMatchObject(report);
+    expect(await own.store.findPlant(248n)).toBeUndefined();
+    expect((await own.store.findPlant(249n))?.name).toBe("n, theirs");
+  });
+
+  test("a client that leaves stops it at a commit, and sent again it does the rest", async () => {
+    await using own = await startService();
+    await storePlants(own, 300);
+    const slow = await ask("DELETE", "?name=n", undefined, await openSlow(own), own);
+    await until("it has begun", async () => (await own.store.findPlant(0n)) === undefined);
+    await slow.body?.cancel();
+    await until("it is logged", () => own.logLines.join("").includes("bulk_broken_off"));
+    const { count } = await own.store.countPlants();
+    expect(count).toBeGreaterThan(0);
+    expect(count).toBeLessThan(300);
+    const rest = await ask("DELETE", "?name=n", undefined, {}, own);
+    expect(await rest.json()).toMatchObject({ removed: count, complete: true });
+  });
+
+  test("it takes as many pages as it needs, and plants created behind its end do not keep it going", async () => {
+    await using own = await startService(limits({ scanRowsMax: 700 }));
+    await storePlants(own, 3_000);
+    const answer = await ask("PATCH", "?name=N", '{"tag":"t"}', {}, own);
+    await own.store.createPlant({ id: 9_000n, name: "n", tag: undefined });
+    const [report] = parseLines(await answer.text());
+    expect(report).toMatchObject({ replaced: 3_000, complete: true });
+    expect((await own.store.findPlant(9_000n))?.tag).toBeUndefined();
+    expect((await own.store.countPlants({ tag: "t" })).count).toBe(3_000);
+  });
+});
