@@ -43,6 +43,8 @@ export const errorNames = {
   5005: "shutting_down",
   5006: "disk_low",
   5007: "issuer_unavailable",
+  5008: "store_down",
+  5009: "store_refused",
 
   /* end */
 } as const;

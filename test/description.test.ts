@@ -175,6 +175,7 @@ test("the catalogue has never renumbered or dropped a code, and lists a new one 
     4001: "malformed_request path_not_found method_not_allowed url_too_long unsupported_media_type",
     4006: "unsupported_encoding body_too_large body_too_slow body_incomplete rate_limited",
     5001: "internal overloaded store_unavailable store_busy shutting_down disk_low issuer_unavailable",
+    5008: "store_down store_refused",
   };
   const codes = Object.entries(released).flatMap(([first, names]) =>
     names.split(" ").map((name, index) => [name, Number(first) + index]),

@@ -47,6 +47,9 @@ export function explain(error: unknown): string {
   // Its message is for clients, who have a request id. No log has the cause yet. A thread sends it as a plain object.
   if (error instanceof Refusal && error.reason === "internal" && cause !== undefined)
     return explain(cause instanceof Error ? cause : Object.assign(new Error(), cause));
+  // The cause is for the operator, as in the log of a service.
+  if (error instanceof Refusal && cause instanceof Error)
+    return `${message} ${cause.message.replace(/\.?$/, ".")}`;
   if (explained.some((kind) => error instanceof kind)) return message;
   const { code, path } = error as NodeJS.ErrnoException;
   if (typeof code !== "string") return stack;
@@ -131,7 +134,12 @@ export async function withStore<Result>(config: Config, use: (store: Store) => P
 }
 
 /** Transient errors: another process is writing, or the database server is being replaced. */
-const busyReasons: ReadonlySet<string> = new Set(["store_busy", "store_unavailable", "overloaded"]);
+const busyReasons: ReadonlySet<string> = new Set([
+  "store_busy",
+  "store_unavailable",
+  "store_down",
+  "overloaded",
+]);
 
 export const retryBusy = <Result>(attempt: () => Promise<Result>, options: RetryOptions = {}) =>
   retry(attempt, options, (error) =>

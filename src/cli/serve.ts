@@ -5,7 +5,6 @@ import { basename, dirname, join, resolve } from "node:path";
 import packageJson from "../../package.json";
 import { hashToken, hasTokens, makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
-import { Refusal } from "../domain/errors.ts";
 import type { Store, StoreDescription, TokenStore } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { scopes } from "../domain/token.ts";
@@ -95,8 +94,6 @@ export async function serve(config: Config): Promise<void> {
 
 /** The error code of an unknown host varies, so it is the default. */
 function explainStart(error: NodeJS.ErrnoException, { host, port }: Config): Error {
-  if (error instanceof Refusal && error.cause instanceof Error)
-    return new CommandError(`${error.message} ${error.cause.message}.`, { cause: error });
   if (error.syscall !== "listen" && error.syscall !== "getaddrinfo") return error;
   const message =
     error.code === "EADDRINUSE"

@@ -74,6 +74,9 @@ const table = {
     "5006 503 Unavailable: Too little disk space is free for a new plant; nothing was stored.",
   issuer_unavailable:
     "5007 503 Unavailable: The key of the JWT is unknown, and the issuer's keys could not be fetched.",
+  store_down: "5008 503 Unavailable: The store cannot be reached or is locked; nothing was stored.",
+  store_refused:
+    "5009 503 Unavailable: The database refuses this service until an operator acts; nothing was stored.",
 } as const satisfies Record<string, `${number} ${number}${string}: ${string}`>;
 
 export type ErrorName = keyof typeof table;

@@ -4,7 +4,6 @@ import { Database, SQLiteError } from "bun:sqlite";
 import { resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { describeTarget, parseStoreUrl, type Target } from "../domain/store-url.ts";
-import type { Connection } from "./postgres/connection.ts";
 import type { OpenLimits } from "./postgres/pool.ts";
 import {
   fileBytesOf,
@@ -121,10 +120,6 @@ const PARTS = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const readParts = (db: Database) =>
   db.query<Record<"type" | "name" | "sql", string>, []>(PARTS).all();
 
-/** Which tables and indexes of the schema are missing. An index whose build failed is not valid. */
-const MISSING = `SELECT name FROM unnest($1::text[]) AS name
-  WHERE to_regclass(name) IS NULL
-    OR EXISTS (SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(name) AND NOT indisvalid)`;
 const SIZE = "SELECT pg_database_size(current_database()) AS database";
 
 /** Counting scans every plant. */
@@ -136,14 +131,18 @@ const NO_STORE =
 async function inspectDatabase(target: Target, limits: OpenLimits): Promise<Inspection> {
   const location = describeTarget(target);
   const { onServer } = await import("./postgres/pool.ts");
-  const { findVersion, steps } = await import("./postgres/schema.ts");
+  const { findAbsent, findVersion, steps } = await import("./postgres/schema.ts");
   return onServer(target, limits, async (connection) => {
     connection.deadlineMs = performance.now() + COUNT_MS_MAX;
     const schemaVersion = await findVersion(connection, location);
     const isMissing = schemaVersion === undefined;
     // Only the newest schema is checked: a migration adds what an older one lacks.
     const isNewest = schemaVersion === steps.length;
-    const faults = isNewest ? await findAbsent(connection, steps.flat()) : [];
+    const absent = isNewest ? await findAbsent(connection) : [];
+    const faults = absent.map(({ kind, name }) => ({
+      check: "tables",
+      message: `The ${kind} ${name} is missing or not valid.`,
+    }));
     const readOne = async <Row>(canRead: boolean, statement: string): Promise<Row | undefined> =>
       canRead ? (await connection.query<Row>(statement, [], COUNT_MS_MAX))[0] : undefined;
     const canCount = isNewest && faults.length === 0;
@@ -163,14 +162,4 @@ async function inspectDatabase(target: Target, limits: OpenLimits): Promise<Insp
       bytes: { ...size },
     };
   });
-}
-
-async function findAbsent(connection: Connection, statements: string[]): Promise<Fault[]> {
-  const made = /(?:TABLE|INDEX) IF NOT EXISTS (\w+)/;
-  const names = statements.flatMap((statement) => made.exec(statement)?.[1] ?? []);
-  const rows = await connection.query<{ readonly name: string }>(MISSING, [`{${names.join()}}`]);
-  return Array.from(rows, ({ name }) => ({
-    check: "tables",
-    message: `The table or index ${name} is missing or not valid.`,
-  }));
 }

@@ -61,8 +61,8 @@ describe("on PostgreSQL", () => {
     await place.run("DROP TABLE plantstore_marks");
     const spoilt = await runCommand(["check"], place.env);
     expect(spoilt.exitCode).toBe(1);
-    expect(spoilt.stdout).toContain("The table or index plants_tag is missing");
-    expect(spoilt.stdout).toContain("The table or index plantstore_marks is missing");
+    expect(spoilt.stdout).toContain("The index plants_tag is missing");
+    expect(spoilt.stdout).toContain("The table plantstore_marks is missing");
   });
 
   test.each(["backup", "restore"])("%s says what to use instead", async (command) => {

@@ -49,7 +49,8 @@ const readinessIs = (status: 200 | 503): Promise<void> =>
 /** Everything is refused for now, until it is mended. */
 async function expectRefusedUntil(mend: () => unknown): Promise<void> {
   disturbed.proxy.cut();
-  await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
+  // Not even a connection was there, so nothing was stored.
+  await expectRefusal(await sendPlant(url, fern(1)), "store_down");
   await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
   expect((await fetch(`${url}/readyz`)).status).toBe(503);
   const creates = { findUrl: () => url, createsOnly: true, firstId: 1_000n };

@@ -44,7 +44,7 @@ test("PGPASSWORD is used if the URL has no password, and only then", async () =>
   }
 });
 
-test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
+test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1)])(
   "the wrong password %j is reported at once, and not repeated",
   async (password) => {
     const error = await openErrorOf(urlOf(password));
@@ -54,6 +54,21 @@ test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
     expectNoPassword(Bun.inspect(error));
   },
 );
+
+test("a password that was not given is asked for, and one that was is not", async () => {
+  for (const [password, PGPASSWORD, says] of [
+    [
+      "",
+      "",
+      'failed for user "keeper". No password was given: put it into the URL or into PGPASSWORD.',
+    ],
+    ["", "wrong", 'failed for user "keeper".'],
+    ["wrong", "", 'failed for user "keeper".'],
+  ] as const) {
+    const { stderr } = await runCommand(["migrate"], { DATABASE_URL: urlOf(password), PGPASSWORD });
+    expect(stderr.trimEnd()).toEndWith(says);
+  }
+});
 
 describe("plantstore", () => {
   const debug = { PLANTSTORE_LOG_LEVEL: "debug" };
@@ -104,7 +119,8 @@ describe("plantstore", () => {
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
     const log = await service.stderr;
-    expect(log).toContain("store_unavailable");
+    expect(log).toContain("store_down");
+    expect(log).toContain("store_refused");
     expect(log).toContain("password authentication failed");
     expectNoPassword(JSON.stringify(service.started) + log);
   });

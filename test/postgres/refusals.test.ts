@@ -53,8 +53,8 @@ describe("a create that the server fails", () => {
   async function failFirst(
     codes: readonly string[],
     expectFailure: (disturbed: DisturbedService, plant: StoredPlant) => Promise<void>,
+    settings = limits({ statementSecondsMax: 0.2 }),
   ): Promise<void> {
-    const settings = limits({ statementSecondsMax: 0.2 });
     await using disturbed = await startDisturbed({ settings });
     await disturbed.run("CREATE SEQUENCE attempts");
     for (const [index, code] of codes.entries()) {
@@ -76,12 +76,38 @@ describe("a create that the server fails", () => {
     }));
 
   test("with a code after which it may be stored is refused for now and not sent again", () =>
-    failFirst(["40003", "08006", "53100", "57P01", "58030", "XX000"], async (disturbed, plant) => {
+    failFirst(["40003", "08006", "57P01", "58030", "XX000"], async (disturbed, plant) => {
       const { url } = disturbed.service;
       await expectRefusal(await sendPlant(url, plant), "store_unavailable");
       expect([plant, await countAttempts(disturbed)]).toEqual([plant, 1n]);
       expect((await sendPlant(url, plant)).status).toBe(200);
     }));
+
+  test("because its disk is full is refused at once, and not sent again", () =>
+    failFirst(
+      ["53100"],
+      async (disturbed, plant) => {
+        const { url, logLines } = disturbed.service;
+        await expectRefusal(await sendPlant(url, plant), "disk_low");
+        expect([plant, await countAttempts(disturbed)]).toEqual([plant, 1n]);
+        const { cause } = JSON.parse(logLines.findLast((line) => line.includes("disk_low")) ?? "");
+        expect(cause).toMatchObject({ message: "failed by a test", errno: "53100" });
+        expect((await sendPlant(url, plant)).status).toBe(200);
+      },
+      limits(patience),
+    ));
+
+  test("for want of disk space, and then dies, is refused for now: it may be stored", async () => {
+    const settings = limits({ statementSecondsMax: 0.2 });
+    await using disturbed = await startDisturbed({ settings });
+    await disturbed.run(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      RAISE EXCEPTION 'failed by a test' USING ERRCODE = '53100'; END $$;
+      CREATE TRIGGER fail AFTER INSERT ON plants EXECUTE FUNCTION fail()`);
+    const catching = disturbed.proxy.holdStatement("SELECT 1");
+    const response = sendPlant(disturbed.service.url, fern(1));
+    (await catching).cut();
+    await expectRefusal(await response, "store_unavailable");
+  });
 });
 
 test("what is thrown and is no error is a refusal: a batch would take it for an outcome", () =>
@@ -91,10 +117,10 @@ test("a table that is missing is refused for now, at once, until it is there", a
   await using disturbed = await startDisturbed({ settings: limits(patience) });
   const { url } = disturbed.service;
   await disturbed.run("ALTER TABLE plants RENAME TO elsewhere");
-  await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
-  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
-  await expectRefusal(await disturbed.send("GET", "/plants"), "store_unavailable");
-  await expectRefusal(await disturbed.send("DELETE", "/plants/1"), "store_unavailable");
+  await expectRefusal(await sendPlant(url, fern(1)), "store_refused");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_refused");
+  await expectRefusal(await disturbed.send("GET", "/plants"), "store_refused");
+  await expectRefusal(await disturbed.send("DELETE", "/plants/1"), "store_refused");
   await disturbed.run("ALTER TABLE elsewhere RENAME TO plants");
   expect((await sendPlant(url, fern(1))).status).toBe(200);
   expect(await disturbed.readPlants()).toEqual([fern(1)]);
@@ -106,11 +132,11 @@ test("a database that was dropped is refused for now, and its name alone is not 
   expect((await sendPlant(url, fern(1))).status).toBe(200);
   const server = await sharedPostgres();
   await server.run(`DROP DATABASE ${disturbed.database} WITH (FORCE)`);
-  await expectRefusal(await sendPlant(url, fern(2)), "store_unavailable");
-  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
-  await expectRefusal(await fetch(`${url}/readyz`), "store_unavailable");
+  await expectRefusal(await sendPlant(url, fern(2)), "store_refused");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_refused");
+  await expectRefusal(await fetch(`${url}/readyz`), "store_refused");
   await server.run(`CREATE DATABASE ${disturbed.database} TEMPLATE template0`);
-  await expectRefusal(await sendPlant(url, fern(2)), "store_unavailable");
+  await expectRefusal(await sendPlant(url, fern(2)), "store_refused");
 });
 
 test("a queue that fills while the server is away refuses further writes at once", async () => {

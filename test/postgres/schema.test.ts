@@ -5,7 +5,7 @@ import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/
 import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { openStoreAt } from "../support/database.ts";
-import { failure, openErrorOf } from "../support/expect.ts";
+import { failure, openErrorOf, rejectionOf } from "../support/expect.ts";
 import { FURTHER_STEP } from "../support/limits.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
@@ -49,6 +49,32 @@ describe("the schema", () => {
     await openAndClose(database.url);
     const checked = await runCommand(["check"], { DATABASE_URL: database.url });
     expect(checked.exitCode).toBe(0);
+  });
+
+  test.each(["plants", "plantstore_changes", "plantstore_marks"])(
+    "without its table %s is not opened, and the table is named",
+    async (name) => {
+      await using database = await createTestDatabase();
+      await openAndClose(database.url);
+      await database.run(`ALTER TABLE ${name} RENAME TO elsewhere`);
+      await expectNotOpened(database.url, `lacks the table ${name}. Another program removed`);
+      const env = { DATABASE_URL: database.url, PORT: "0" };
+      expect(await runCommand(["serve"], env)).toEqual(failure(1, `lacks the table ${name}`));
+      const checked = await runCommand(["check"], env);
+      expect(checked.exitCode).toBe(1);
+      expect(checked.stdout + checked.stderr).toContain(`The table ${name} is missing`);
+      await database.run(`ALTER TABLE elsewhere RENAME TO ${name}`);
+      await openAndClose(database.url);
+    },
+  );
+
+  test("without an index is opened, and a check names it", async () => {
+    await using database = await createTestDatabase();
+    await openAndClose(database.url);
+    await database.run("DROP INDEX plants_tag");
+    await openAndClose(database.url);
+    const checked = await runCommand(["check"], { DATABASE_URL: database.url });
+    expect(checked.stdout + checked.stderr).toContain("The index plants_tag is missing");
   });
 
   test("is migrated by its own command, once, and the change is announced first", async () => {
@@ -99,6 +125,10 @@ describe("the schema", () => {
     expect((await store.readChanges(all)).changes).toHaveLength(3);
     await store.probe();
     expect(await makeFirstToken(store)).toStartWith("pst_");
+
+    await database.run(`REVOKE SELECT ON plants FROM ${clerk}`);
+    const refused = await runCommand(["export"], { DATABASE_URL: url });
+    expect(refused).toEqual(failure(1, "permission denied for table plants."));
   });
 });
 
@@ -108,6 +138,18 @@ describe("a server is refused", () => {
     await database.run(`ALTER DATABASE ${database.name} SET synchronous_commit = off`);
     await expectNotOpened(database.url, "synchronous_commit=off");
   });
+
+  test.each(["disable", "prefer", "require"])(
+    "that is none: a port at which something else answers is named (sslmode=%s)",
+    async (mode) => {
+      using http = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+      const url = `postgres://a@127.0.0.1:${http.port}/plants?sslmode=${mode}`;
+      const refused = await rejectionOf(openStoreAt(url, { queueSecondsMax: 1 }));
+      expect(refused).toMatchObject({
+        message: `postgres://a@127.0.0.1:${http.port}/plants cannot be opened: 127.0.0.1:${http.port} answers, but not as a PostgreSQL server: this is not its port.`,
+      });
+    },
+  );
 
   test("whose database cannot hold every name, or is not there", async () => {
     const server = await sharedPostgres();

@@ -63,7 +63,7 @@ describe("while the synchronous standby hangs", () => {
     const remove = (): Promise<Response> => send({ url }, "DELETE", "/plants/7");
     await expectError(await remove(), "plant_not_found");
     await pair.standby.pause();
-    await expectRefusal(await remove(), "store_unavailable", "store_busy");
+    await expectRefusal(await remove(), "store_down", "store_unavailable", "store_busy");
     pair.standby.resume();
   });
 

@@ -168,6 +168,31 @@ describe.skipIf(!hasOpenssl)("a server with TLS", () => {
   });
 });
 
+describe("a file of the URL that the TLS library does not understand is named, with what it should be", () => {
+  const broken = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
+  test.each([
+    ["sslrootcert", "no text of that kind", "a certificate"],
+    ["sslrootcert", "", "a certificate"],
+    ["sslrootcert", broken, "a certificate"],
+    ["sslcert", broken, "a certificate"],
+    ["sslcert", "no text of that kind", "a certificate"],
+    ["sslkey", "no text of that kind", "a private key without a passphrase"],
+  ])("%s with %j: not %s", async (name, text, what) => {
+    if (!hasOpenssl && name === "sslkey") return;
+    const path = fileOf("wrong.pem");
+    await Bun.write(path, text);
+    const plain = await sharedPostgres();
+    const sound = name === "sslkey" ? fileOf("keeper.pem") : path;
+    const files =
+      name === "sslrootcert"
+        ? { sslrootcert: path }
+        : { sslcert: sound, sslkey: name === "sslkey" ? path : fileOf("keeper.key") };
+    const url = urlOf({ sslmode: "require", ...files }, { host: "127.0.0.1", port: plain.port });
+    const { message } = await openErrorOf(url);
+    expect(message).toBe(`${name}: ${path} is not ${what} in PEM format.`);
+  });
+});
+
 describe("a server without TLS", () => {
   test.each(["disable", "prefer", ""])("sslmode=%s: used as it is", async (sslmode) => {
     const plain = await sharedPostgres();

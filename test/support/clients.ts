@@ -37,7 +37,7 @@ const ANSWER_MS_MAX = 120_000;
 /** Plants that a client goes on changing, unless it keeps them all. */
 const KNOWN_MAX = 50;
 /** With these the service says that nothing was stored. */
-const NOTHING_STORED: readonly (ErrorName | number)[] = ["overloaded", "store_busy"];
+const NOTHING_STORED: readonly (ErrorName | number)[] = ["overloaded", "store_busy", "store_down"];
 const FOR_NOW = [...NOTHING_STORED, "store_unavailable"];
 /** 502 and 504 come from a proxy alone. */
 export const isForNow = ({ status }: Pick<Response, "status">): boolean =>

@@ -72,7 +72,15 @@ async function openScene({ random, isShort = false, tell }: Budget) {
     },
     batchLengthMax: BATCH_LENGTH_MAX,
     isShared: true,
-    mayRefuse: ["overloaded", "store_busy", "store_unavailable", "shutting_down", 502, 504],
+    mayRefuse: [
+      "overloaded",
+      "store_busy",
+      "store_unavailable",
+      "store_down",
+      "shutting_down",
+      502,
+      504,
+    ],
   } as const;
   const load = opened.use(new Load(CLIENTS, CONTENDERS, surroundings, random));
   const callers = opened.use(startCallers(cluster.url, CALLERS, CALLERS_FROM));

@@ -127,7 +127,7 @@ export function findRefusal(answer: WireAnswer): ErrorName | undefined {
 
 /** Transient refusals of a running service. */
 export const isDeliberate = (reason: ErrorName | undefined): boolean =>
-  reason === "overloaded" || reason === "store_busy" || reason === "store_unavailable";
+  ["overloaded", "store_busy", "store_unavailable", "store_down"].includes(reason ?? "");
 
 /** Accepted requests a second. */
 export const goodputOf = ({ acceptedMs, seconds }: Spell): number => acceptedMs.length / seconds;

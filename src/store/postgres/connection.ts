@@ -1,6 +1,6 @@
 /** One connection to one server: it answers in time, or it is closed. */
 
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { SQL } from "bun";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { Value } from "../records.ts";
@@ -12,6 +12,7 @@ import {
   type SslMode,
   type Target,
 } from "../../domain/store-url.ts";
+import { refuseBadFile, tlsOf } from "./tls.ts";
 
 /** An array literal: one parameter holds a column of any number of rows. */
 export const toArray = (values: readonly (string | bigint | undefined)[]): string =>
@@ -29,13 +30,19 @@ export class LostAnswerError extends TransientError {
   readonly validUntilMs: number;
 
   constructor(validUntilMs: number, cause: unknown) {
-    super("the answer to a write was lost", { cause });
+    super(`the answer to a write was lost: ${messageOf(cause)}`, { cause });
     this.validUntilMs = validUntilMs;
   }
 }
 
-/** `retry` may succeed on the same connection, `reconnect` on another one. `refused` stays until an operator acts. */
-type ErrorClass = "retry" | "reconnect" | "bad row" | "refused" | "defect";
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
+/**
+ * `retry` may succeed on the same connection, `reconnect` on another one. `refused` and `full`, the server's disk, stay
+ * until an operator acts.
+ */
+type ErrorClass = "retry" | "reconnect" | "bad row" | "refused" | "full" | "defect";
 
 /** By SQLSTATE, or by the client's own code. The first match wins. */
 const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
@@ -43,8 +50,10 @@ const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
   [/^(57014|55P03|40)/, "retry"],
   // Data exceptions, constraints, and limits such as the size of a row.
   [/^(22|23|54)/, "bad row"],
-  // A feature that the engine lacks; wrong user or password; no such database, schema or table; no privilege.
-  [/^(0A|28|3D|3F|42501|42P01|42703)/, "refused"],
+  // A feature that the engine lacks; wrong user or password; no such database, schema, table or column, or one that is
+  // not as we made it; no privilege.
+  [/^(0A|28|3D|3F|42(501|P01|P10|703|804|809|883))/, "refused"],
+  [/^53100$/, "full"],
   // A retry changes neither a certificate nor what the server offers.
   [/CERT|SIGNATURE|ERR_TLS|ERR_SSL|ERR_POSTGRES_TLS|^EPROTO$/, "refused"],
   // Connection, resources, operator, system; read-only: the server has become a standby.
@@ -54,7 +63,7 @@ const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
 ];
 
 /** After these a statement may have been committed. Every other code means that nothing was done. */
-const UNKNOWN_OUTCOME = /^(08|40003|53100|57P|58|XX)/;
+const UNKNOWN_OUTCOME = /^(08|40003|57P|58|XX)/;
 
 export const sqlStateOf = (error: unknown): string | undefined =>
   error instanceof SQL.PostgresError && typeof error.errno === "string" ? error.errno : undefined;
@@ -68,8 +77,13 @@ export function classify(error: unknown): ErrorClass {
 
 export function translate(error: unknown): Error {
   const failure = classify(error);
-  const isOurs = error instanceof Error && (failure === "defect" || failure === "bad row");
-  return isOurs ? error : new Refusal("store_unavailable", undefined, error);
+  if (error instanceof Error && (failure === "defect" || failure === "bad row")) return error;
+  if (failure === "full") return new Refusal("disk_low", undefined, error);
+  return new Refusal(
+    failure === "refused" ? "store_refused" : "store_unavailable",
+    undefined,
+    error,
+  );
 }
 
 export interface Wanted {
@@ -87,6 +101,17 @@ const settings = [
   "server_encoding",
   "plantstore.session",
 ] as const;
+
+/**
+ * Part of every statement that acknowledges plants: its commit waits for the disk and the standby even if the setting
+ * was weakened under the open connection, or in a pooler's other session. True, also on engines without the setting.
+ */
+export const IS_SYNCED = `(SELECT CASE WHEN current_setting('synchronous_commit', true) IS NULL THEN ''
+    ELSE set_config('synchronous_commit', CASE current_setting('synchronous_commit', true)
+      WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) END) IS NOT NULL`;
+
+/** How long the server's settings count as checked. A reload may change them under an open connection. */
+const CHECK_MS = 1_000;
 
 /** Settings that an engine does not know are null. */
 type Greeting = Readonly<Record<(typeof settings)[number], string | null>> & {
@@ -108,7 +133,9 @@ export class Connection {
   isLost = false;
   private readonly sql: SQL;
   private readonly statementMsMax: number;
+  private readonly session: string | undefined;
   private clockOffsetMs = 0;
+  private checkedAtMs = Number.NEGATIVE_INFINITY;
   /** The session on the server is not the one that we started. */
   private isPooled = false;
 
@@ -122,6 +149,7 @@ export class Connection {
     const path = findSocketPath(host);
     this.host = host;
     this.statementMsMax = statementMsMax;
+    this.session = session;
     this.sql = new SQL({
       adapter: "postgres",
       // With a URL that has an sslmode, the client reads nothing from the environment but PGPASSWORD, and that only if
@@ -159,11 +187,12 @@ export class Connection {
       const connectedByMs = performance.now() + target.connectSeconds * 1000;
       connection.deadlineMs = Math.min(deadlineMs, connectedByMs);
       try {
-        await connection.greet(session);
+        await connection.check();
         return connection;
       } catch (error) {
         connection.close();
         const { code } = error as { code?: unknown };
+        if (code === "ERR_BORINGSSL") refuseBadFile(target);
         const isPooler = connection.isPooled || PARAMETER_REFUSED.test(sqlStateOf(error) ?? "");
         if (mode === "prefer" && code === "ERR_POSTGRES_TLS_NOT_AVAILABLE") mode = "disable";
         else if (session !== undefined && isPooler) wanted.isPrepared = false;
@@ -207,11 +236,23 @@ export class Connection {
     try {
       return await this.query<Row>(text, [validUntil.toFixed(3), ...parameters]);
     } catch (error) {
-      const state = sqlStateOf(error);
-      if (state !== undefined && !UNKNOWN_OUTCOME.test(state)) throw error;
+      if (await this.isRolledBack(error)) throw error;
       this.close();
       throw new LostAnswerError(validUntilMs, error);
     }
+  }
+
+  /** Checks the server's settings, unless that was done within CHECK_MS. Rejects with a StoreOpenError. */
+  async check(): Promise<void> {
+    if (performance.now() < this.checkedAtMs + CHECK_MS) return;
+    const startedAtMs = performance.now();
+    try {
+      await this.greet();
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+    this.checkedAtMs = startedAtMs;
   }
 
   close(): void {
@@ -223,7 +264,19 @@ export class Connection {
     return Math.max(0, Math.min(msMax, this.deadlineMs - performance.now()));
   }
 
-  private async greet(session: string | undefined): Promise<void> {
+  /** A server that survives a full disk has rolled back. One that panics over its WAL may have written the commit. */
+  private async isRolledBack(error: unknown): Promise<boolean> {
+    const state = sqlStateOf(error);
+    if (state === undefined || UNKNOWN_OUTCOME.test(state)) return false;
+    if (classify(error) !== "full") return true;
+    return this.query("SELECT 1").then(
+      () => true,
+      () => false,
+    );
+  }
+
+  private async greet(): Promise<void> {
+    const { session } = this;
     const [greeting] = await this.query<Greeting>(GREET);
     if (greeting === undefined) throw new TransientError("the server said nothing");
     this.isPooled = session !== undefined && greeting["plantstore.session"] !== session;
@@ -238,54 +291,81 @@ export class Connection {
       throw new StoreOpenError(
         `The database at ${place} is encoded in ${greeting.server_encoding}, which cannot hold every name. Create one with the encoding UTF8.`,
       );
-    const isOff = (name: keyof Greeting): boolean => greeting[name] === "off";
-    const off = (["synchronous_commit", "fsync"] as const).find(isOff);
-    if (off !== undefined)
-      throw new StoreOpenError(
-        `The server at ${place} runs with ${off}=off: it would lose plants that it has acknowledged. Set ${off} to on.`,
-      );
-    const hasStandbys = Boolean(greeting.synchronous_standby_names);
-    const standbys = hasStandbys ? " on the server and its synchronous standby" : "";
-    this.durability = `every answer is sent after its commit is synced${standbys} (synchronous_commit=${greeting.synchronous_commit ?? "always"})`;
+    this.durability = describeDurability(place, greeting);
   }
 }
 
-/** The client reports only that it could not connect. */
-export async function explainFailure({ hosts }: Target, failure: Error): Promise<string> {
-  const isRefused = (failure as NodeJS.ErrnoException).code === "ERR_POSTGRES_CONNECTION_REFUSED";
-  if (!isRefused && !(failure instanceof TransientError)) return failure.message;
-  const reasons = hosts.map(async (host) => {
+/** Without a standby, every level but `off` waits for the server's own disk. */
+const WEAK_LEVELS: Readonly<Record<string, string>> = {
+  local: "does not wait for the synchronous standby",
+  remote_write: "does not wait until the synchronous standby has it on disk",
+};
+
+/** What a commit waits for. Throws a StoreOpenError if that is less than the disk of every server it should be on. */
+function describeDurability(place: string, greeting: Greeting): string {
+  const { synchronous_commit: level, synchronous_standby_names: standbys } = greeting;
+  const off = (["synchronous_commit", "fsync"] as const).find((name) => greeting[name] === "off");
+  if (off !== undefined)
+    throw new StoreOpenError(
+      `The server at ${place} runs with ${off}=off: it would lose plants that it has acknowledged. Set ${off} to on.`,
+    );
+  const weakness = standbys ? WEAK_LEVELS[level ?? ""] : undefined;
+  if (weakness !== undefined)
+    throw new StoreOpenError(
+      `The server at ${place} runs with synchronous_commit=${level}: a commit ${weakness} (synchronous_standby_names=${standbys}), and a failover would lose plants that were acknowledged. Set synchronous_commit to on.`,
+    );
+  const applied = level === "remote_apply" ? ", and applied there" : "";
+  const where = standbys
+    ? `the server and on its synchronous standby${applied} (synchronous_standby_names=${standbys})`
+    : "the server, which has no synchronous standby";
+  return `every answer is sent after its commit is synced on ${where} (synchronous_commit=${level ?? "always"})`;
+}
+
+/** The client reports only that it could not connect, or that it did not understand. */
+export async function explainFailure(target: Target, failure: Error): Promise<string> {
+  if (sqlStateOf(failure) === "28P01" && !target.password && !process.env["PGPASSWORD"])
+    return `${failure.message}. No password was given: put it into the URL or into PGPASSWORD`;
+  const code = String((failure as NodeJS.ErrnoException).code);
+  const isRefused = code === "ERR_POSTGRES_CONNECTION_REFUSED";
+  if (!/^ERR_POSTGRES_(CONNECTION|UNEXPECTED)/.test(code) && !(failure instanceof TransientError))
+    return failure.message;
+  const reasons = target.hosts.map(async (host) => {
     const path = findSocketPath(host);
     if (path !== undefined && !existsSync(path)) return `there is no socket ${path}`;
     const known = path === undefined && (await Bun.dns.lookup(host.name).catch(() => undefined));
     if (known === undefined) return `there is no host ${host.name}`;
-    return isRefused
-      ? `${describeHost(host)} does not take connections: the server is not running, or this is not its port`
+    if (isRefused)
+      return `${describeHost(host)} does not take connections: the server is not running, or this is not its port`;
+    return (await isForeign(host))
+      ? `${describeHost(host)} answers, but not as a PostgreSQL server: this is not its port`
       : failure.message;
   });
   return [...new Set(await Promise.all(reasons))].join("; ");
 }
 
-/** As in libpq: `require` verifies only with a root certificate, and `verify-ca` does not check the host name. */
-function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {
-  if (mode === "disable") return false;
-  const { rootCertificate, certificate, key } = target;
-  const isVerified = mode !== "prefer" && (mode !== "require" || rootCertificate !== undefined);
-  return {
-    rejectUnauthorized: isVerified,
-    ...(mode !== "verify-full" ? { checkServerIdentity: () => undefined } : {}),
-    ...readPem("ca", "sslrootcert", rootCertificate),
-    ...readPem("cert", "sslcert", certificate),
-    ...readPem("key", "sslkey", key),
-  };
-}
+/** The request for TLS, which every server answers with one of these bytes: yes, no, or an error. */
+const SSL_REQUEST = new Uint8Array([0, 0, 0, 8, 4, 210, 22, 47]);
+const SSL_ANSWERS = new Set("SNE");
+const FOREIGN_MS_MAX = 1_000;
 
-function readPem(option: string, name: string, path: string | undefined): Bun.TLSOptions {
-  if (path === undefined) return {};
-  try {
-    return { [option]: readFileSync(path, "utf8") };
-  } catch (error) {
-    const message = `${name}: ${path} cannot be read: ${(error as Error).message}.`;
-    throw new StoreOpenError(message, { cause: error });
-  }
+/** Whether something else than a PostgreSQL server answers there. */
+async function isForeign(host: Host): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const path = findSocketPath(host);
+  const socket = {
+    open: (opened: Bun.Socket) => void opened.write(SSL_REQUEST),
+    data: (_opened: Bun.Socket, [first]: Uint8Array) =>
+      resolve(!SSL_ANSWERS.has(String.fromCharCode(first ?? 0))),
+    close: () => resolve(false),
+  };
+  const place = path === undefined ? { hostname: host.name, port: host.port } : { unix: path };
+  const opened = await Bun.connect({ ...place, socket } as Bun.TCPSocketConnectOptions).catch(
+    () => undefined,
+  );
+  if (opened === undefined) return false;
+  const timer = setTimeout(() => resolve(false), FOREIGN_MS_MAX);
+  return promise.finally(() => {
+    clearTimeout(timer);
+    opened.terminate();
+  });
 }

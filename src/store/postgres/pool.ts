@@ -13,6 +13,8 @@ interface Slot {
   connection?: Connection;
   opening?: Promise<Connection>;
   users: number;
+  /** When the last attempt to connect failed. */
+  failedAtMs: number;
 }
 
 export type OpenLimits = ServerLimits & Pick<StoreLimits, "queueSecondsMax" | "queueLengthMax">;
@@ -22,6 +24,9 @@ const RETRY_MS_MAX = 500;
 /** Reconnects after this many failed attempts: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
+/** A slot that could not connect is avoided for this long while another slot is connected. */
+const AVOID_MS = 1_000;
+
 /** The share of its deadline that a caller may queue: a timeout at work closes the connection for all its users. */
 const WAIT_SHARE = 0.8;
 
@@ -30,13 +35,24 @@ export type ConnectionPool = ReturnType<typeof createPool>;
 /** Up to `usersMax` callers share a connection, so the server gets their statements together. */
 export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1, usersMax = 1) {
   const { figures } = hosts;
-  const slots = Array.from({ length: connectionsMax }, (): Slot => ({ users: 0 }));
+  const slots = Array.from({ length: connectionsMax }, (): Slot => ({
+    users: 0,
+    failedAtMs: Number.NEGATIVE_INFINITY,
+  }));
   const waiting: PromiseWithResolvers<Slot>[] = [];
   let isClosed = false;
 
+  const isConnected = ({ connection }: Slot): boolean =>
+    connection !== undefined && !connection.isLost && hosts.isCurrent(connection);
+
+  /** The server may have no connection left for us, or a new password: those that are open still work. */
+  const isAvoided = (slot: Slot): boolean =>
+    performance.now() < slot.failedAtMs + AVOID_MS && !isConnected(slot) && slots.some(isConnected);
+
   function findFree(): Slot | undefined {
     let found: Slot | undefined;
-    for (const slot of slots) if (slot.users < (found?.users ?? usersMax)) found = slot;
+    for (const slot of slots)
+      if (slot.users < (found?.users ?? usersMax) && !isAvoided(slot)) found = slot;
     if (found?.users === 0) figures.connectionsInUse++;
     if (found !== undefined) found.users++;
     return found;
@@ -62,7 +78,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
 
   function giveBack(slot: Slot): void {
     if (isClosed) slot.connection?.close();
-    const next = waiting.shift();
+    const next = isAvoided(slot) ? undefined : waiting.shift();
     if (next !== undefined) return next.resolve(slot);
     slot.users--;
     if (slot.users === 0) figures.connectionsInUse--;
@@ -70,12 +86,16 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
 
   function connect(slot: Slot, deadlineMs: number): Connection | Promise<Connection> {
     const { connection } = slot;
-    if (connection !== undefined && !connection.isLost && hosts.isCurrent(connection))
-      return connection;
+    if (connection !== undefined && isConnected(slot)) return connection;
     const reconnect = async (): Promise<Connection> => {
       if (connection?.isLate) hosts.doubt(connection);
       connection?.close();
-      return (slot.connection = await hosts.connect(deadlineMs));
+      try {
+        return (slot.connection = await hosts.connect(deadlineMs));
+      } catch (error) {
+        slot.failedAtMs = performance.now();
+        throw error;
+      }
     };
     slot.opening ??= reconnect().finally(() => delete slot.opening);
     return slot.opening;
@@ -89,7 +109,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
       attemptsMax = Number.POSITIVE_INFINITY,
     ): Promise<Result> {
       if (isClosed) throw new Refusal("shutting_down");
-      const slot = findFree() ?? (await waitForTurn(deadlineMs));
+      let slot = findFree() ?? (await waitForTurn(deadlineMs));
       try {
         for (let attempts = 1; ; attempts++) {
           try {
@@ -97,15 +117,24 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
             // Others may share it, with a later deadline.
             if (slot.users === 1 || deadlineMs > connection.deadlineMs)
               connection.deadlineMs = deadlineMs;
+            // Reads share connections, and acknowledge nothing.
+            if (usersMax === 1) await connection.check();
             return await work(connection);
           } catch (error) {
             // A Refusal is a result of the work. The connection is fine, and others may be using it.
             if (error instanceof Refusal) throw error;
+            if (isAvoided(slot) && performance.now() < deadlineMs) {
+              const other = findFree() ?? (await waitForTurn(deadlineMs));
+              giveBack(slot);
+              slot = other;
+              continue;
+            }
             const failure = classify(error);
             const pauseMs = jitter(attempts);
             const isOver = attempts >= attemptsMax || performance.now() + pauseMs >= deadlineMs;
             const mayHelp = failure === "retry" || failure === "reconnect";
-            if (!mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0) slot.connection?.close();
+            const isWorn = !mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0;
+            if (isWorn && failure !== "full") slot.connection?.close();
             if (!mayHelp || isOver || isClosed) throw translate(error);
             figures.retries++;
             await Bun.sleep(pauseMs);

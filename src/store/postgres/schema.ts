@@ -112,6 +112,40 @@ async function readVersion(connection: Connection): Promise<number | undefined> 
   }
 }
 
+interface Part {
+  readonly kind: "table" | "index";
+  readonly name: string;
+}
+
+/** An index whose build failed is not valid. */
+const ABSENT = `SELECT name FROM unnest($1::text[]) AS name
+  WHERE to_regclass(name) IS NULL
+    OR EXISTS (SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(name) AND NOT indisvalid)`;
+
+/** Which tables and indexes of the newest schema are missing. */
+export async function findAbsent(connection: Connection): Promise<Part[]> {
+  const made = /(TABLE|INDEX) IF NOT EXISTS (\w+)/;
+  const parts = steps.flat().flatMap((statement): Part[] => {
+    const [, kind, name] = made.exec(statement) ?? [];
+    if (name === undefined) return [];
+    return [{ kind: kind === "TABLE" ? "table" : "index", name }];
+  });
+  const names = parts.map(({ name }) => name);
+  const rows = await connection.query<{ readonly name: string }>(ABSENT, [`{${names.join()}}`]);
+  const absent = new Set(Array.from(rows, ({ name }) => name));
+  return parts.filter(({ name }) => absent.has(name));
+}
+
+/** Without an index the service is slow, without a table it cannot work. */
+async function refuseAbsentTables(connection: Connection, location: string): Promise<void> {
+  const absent = (await findAbsent(connection)).filter(({ kind }) => kind === "table");
+  if (absent.length > 0)
+    throw new StoreOpenError(
+      `${location} has schema ${steps.length}, and lacks the table ${absent.map(({ name }) => name).join(", ")}. ` +
+        "Another program removed or renamed it, or it is in a schema outside of the search_path: restore it or a backup.",
+    );
+}
+
 export type FoundSchema = Awaited<ReturnType<typeof findSchema>>;
 
 /** The version is undefined if the database has no plant store. */
@@ -135,7 +169,7 @@ export function listStatements(version: number | undefined): string[] {
 export async function migrate(connection: Connection, location: string, onMigrate?: OnMigrate) {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection, location);
-  if (before === steps.length) return;
+  if (before === steps.length) return refuseAbsentTables(connection, location);
   if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
     for (const statement of listStatements(before))

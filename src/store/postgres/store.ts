@@ -13,6 +13,7 @@ import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { beginJournal, IS_BEGINNING, numberBlocks, readChanges, trimChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
+import { createProbe } from "./probe.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { type Accounts, commitWrites, createQuota, type GroupWrite, idsOf } from "./write.ts";
@@ -20,16 +21,11 @@ import { type Accounts, commitWrites, createQuota, type GroupWrite, idsOf } from
 type Limits = StoreLimits & ServerLimits;
 
 const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
-const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::bigint)
-  ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
 /** Reads that share a connection take a third less CPU, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
 /** A large page or a search takes milliseconds of CPU, here and on the server. */
 const LONG_READS_MAX = 2;
-/** A health check must answer fast: one attempt on the open connection, one on a new one. */
-const PROBE_MS_MAX = 1_000;
-const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
 /** The client would encode a parameter of type json a second time. */
@@ -55,10 +51,9 @@ export function openPostgresStore(target: Target, limits: Limits, onMigrate?: On
 class PostgresStore extends SqlStore implements Store {
   readonly description: Store["description"];
   readonly readFigures: Store["readFigures"];
+  readonly probe: Store["probe"];
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
-  /** For the health check alone: nothing delays it but the server. */
-  private readonly control: ConnectionPool;
   /** For writes other than plants: tokens, webhooks, the numbers of the journal. */
   private readonly records: ConnectionPool;
   protected readonly writes: Queue<GroupWrite, unknown>;
@@ -80,15 +75,20 @@ class PostgresStore extends SqlStore implements Store {
     this.readFigures = () => ({ ...hosts.figures });
     this.writers = createPool(hosts, limits, limits.writeConnections);
     this.readers = createPool(hosts, limits, limits.readConnections, READERS_PER_CONNECTION);
-    this.control = createPool(hosts, limits);
     this.records = createPool(hosts, limits);
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     const accounts: Accounts = {
       hasJournal: limits.changesDays > 0,
       quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
+    const health = createProbe(this.writers, accounts.hasJournal);
+    this.probe = health.check;
     this.writes = new Queue<GroupWrite, unknown>(
-      (group, deadlineMs) => commitWrites(this.writers, group, deadlineMs, accounts),
+      async (group, deadlineMs) => {
+        const outcomes = await commitWrites(this.writers, group, deadlineMs, accounts);
+        health.note(outcomes);
+        return outcomes;
+      },
       limits,
       {
         inFlightMax: limits.writeConnections,
@@ -144,14 +144,6 @@ class PostgresStore extends SqlStore implements Store {
   readonly listTags: Store["listTags"] = (query) =>
     this.readers.run((connection) => listTags(connection, query));
 
-  async probe(): Promise<void> {
-    await this.control.run(
-      (connection) => connection.query(PROBE, [Date.now()]),
-      performance.now() + PROBE_MS_MAX,
-      PROBE_ATTEMPTS_MAX,
-    );
-  }
-
   /** The server stats every file of the database, which may be slow. */
   async measureBytes(): Promise<number> {
     const [row] = await this.readers.run(
@@ -167,7 +159,7 @@ class PostgresStore extends SqlStore implements Store {
     const { writes, lookUps, numberings, webhookUpdates, longReads, counts } = this;
     const queues = [writes, lookUps, numberings, webhookUpdates, longReads, counts];
     await Promise.all(queues.map((queue) => queue.close()));
-    for (const pool of [this.writers, this.readers, this.control, this.records]) pool.close();
+    for (const pool of [this.writers, this.readers, this.records]) pool.close();
   }
 
   protected countPiece(query: PlantQuery): Promise<CountPage> {

@@ -22,10 +22,12 @@ import { toPlant } from "../sql-store.ts";
 import {
   classify,
   type Connection,
+  IS_SYNCED,
   LostAnswerError,
   sqlStateOf,
   toArray,
   TransientError,
+  translate,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
 import { FIND_MANY_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
@@ -42,7 +44,7 @@ type Planned = NetChange & { readonly write: PlantWrite };
  * A statement may reach the server, or get its lock there, long after we gave up on it. It changes nothing after the
  * time in its first parameter: otherwise a plant that was retried and then removed would come back.
  */
-const IS_VALID = "clock_timestamp() < to_timestamp($1::float8)";
+const IS_VALID = `clock_timestamp() < to_timestamp($1::float8) AND ${IS_SYNCED}`;
 
 export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 /** The WAL position: it grows with every record, whatever the clock does. */
@@ -77,6 +79,13 @@ const INSERT_ONE: ChangeStatement = {
   plain: ONE,
   journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
+
+/** The statement that creates one plant, with its parameters as literals. */
+export const insertOne = (hasJournal: boolean, values: readonly (string | null)[]): string =>
+  INSERT_ONE[hasJournal ? "journaled" : "plain"].replaceAll(/\$(\d)/g, (_, place) => {
+    const value = values[Number(place) - 1] ?? null;
+    return value === null ? "NULL" : `'${value}'`;
+  });
 
 /** Rows are locked in id order: two instances never deadlock. */
 const LOCK = `wanted AS (
@@ -126,10 +135,10 @@ const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
     name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
   FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
     ON id = wanted_id
-  ORDER BY id FOR KEY SHARE OF plants`;
+  WHERE ${IS_SYNCED} ORDER BY id FOR KEY SHARE OF plants`;
 
 /** A write that changes nothing. A leader that was replaced without knowing it can still read, but not write. */
-const CONFIRM = "SELECT id FROM plantstore_version WHERE id = 1 FOR KEY SHARE";
+const CONFIRM = `SELECT id FROM plantstore_version WHERE id = 1 AND ${IS_SYNCED} FOR KEY SHARE`;
 
 /** A stored row, and whether it is the same. Long plants come without their text. */
 type Compared = SentRow & { readonly same: boolean };
@@ -149,8 +158,10 @@ export async function commitWrites(
   const group = new Group(writes, accounts);
   const work = pool.run((connection) => group.proceed(connection), deadlineMs);
   const failure: unknown = await work.catch((error: unknown) => error);
+  const isKnown = failure instanceof Refusal && failure.reason === "store_unavailable";
   // Writes without an outcome were not executed.
-  return writes.map((write) => group.outcomes.get(write) ?? (failure as Error));
+  const rest = isKnown ? new Refusal("store_down", undefined, failure.cause) : (failure as Error);
+  return writes.map((write) => group.outcomes.get(write) ?? rest);
 }
 
 export interface Accounts {
@@ -240,7 +251,11 @@ class Group {
       else await this.change(connection, piece as Update[]);
     } catch (error) {
       if (error instanceof LostAnswerError) return this.giveUp(piece, error);
-      if (classify(error) !== "bad row") throw error;
+      const failure = classify(error);
+      // Replays and conflicts need no room.
+      if (failure === "full" && first.kind === "create")
+        return this.compare(connection, piece as Create[], translate(error) as Refusal);
+      if (failure !== "bad row") throw error;
       if (piece.length === 1) return void this.outcomes.set(first, error as Error);
       // One bad row fails its whole statement, so each is tried alone.
       for (const write of piece)
