@@ -35,7 +35,7 @@ describeInBrowser("the client in a page", () => {
     announceFailure("/plants", 409, 401);
     announceFailure("/tokens", 409);
     for (const path of ["/webhooks/shop.invalid", "/plants/-1"]) announceFailure(path, 404);
-    announceFailure("/changes?after=1&limit=1000", 410);
+    announceFailure("/changes?after=1767225600000001&limit=1000", 410);
     announceFailure("/plants/9007199254740993", 412, 404);
     const differences = await page.evaluate(
       async ([url, token]) => {

@@ -48,12 +48,12 @@ describe.concurrent("a token that is no longer good", () => {
     const token = await grantToken(service);
     let ending: Promise<unknown> | undefined;
     let calls = 0;
-    service.store.createPlants = async (plants) => {
+    service.store.writePlants = async (writes) => {
       calls++;
       await (ending ??= endToken(service, token));
       // The service looks at tokens twice a second.
       await Bun.sleep(1_000);
-      return plants.map(() => "created" as const);
+      return writes.map(() => "created" as const);
     };
     const response = await sendLines(service, makeLines(0, 3_000), bearer(token));
     expect(parseLines(await response.text()).at(-1)).toMatchObject({ status: 401 });
