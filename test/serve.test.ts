@@ -1,5 +1,6 @@
 /** plantstore serve: how it starts and stops, and what it says if it cannot. */
 
+import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { hashToken } from "../src/auth/token.ts";
 import { keepFirstToken } from "../src/cli/serve.ts";
@@ -20,7 +21,9 @@ import { join } from "node:path";
 import { environment, runCommand, runScript, spawnService } from "./support/command.ts";
 import { failure, rejectionOf } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
 import { killProcesses, listChildren } from "./support/processes.ts";
+import { startReceiver } from "./support/receiver.ts";
 import { bearer, send, TEST_TOKEN } from "./support/service.ts";
 import { makeStore } from "./support/stores.ts";
 import { until } from "./support/until.ts";
@@ -298,4 +301,81 @@ describe("services that start at once on a new store", () => {
     for (const { started } of all)
       expect((await send(started, "GET", "/token", { headers: bearer(token) })).status).toBe(200);
   });
+});
+
+/** A stop that waits for one of these would take longer than the test. */
+const patient = limits({ drainSecondsMax: 600 });
+
+describe("SIGTERM stops the service at once, with exit code 0,", () => {
+  test("while a receiver of webhooks does not answer", async () => {
+    using at = makeWorkplace();
+    using receiver = startReceiver();
+    receiver.answers.push(new Promise<Response>(() => undefined));
+    const env = { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
+    await using service = await spawnService({ ...env, ...patient });
+    const body = JSON.stringify({ name: "hook", url: receiver.url });
+    expect((await send(service.started, "POST", "/webhooks", { body })).status).toBe(201);
+    const plant = '{"id":1,"name":"a"}';
+    expect((await send(service.started, "POST", "/plants", { body: plant })).status).toBe(200);
+    await receiver.until(1);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+    // The next instance need not wait for a lease.
+    await using next = await spawnService(env);
+    await receiver.until(2);
+    expect(receiver.received[1]?.id).toBe(receiver.received[0]?.id as string);
+    expect((await fetch(`${next.started.url}/livez`)).status).toBe(200);
+  });
+
+  test.each([
+    ["without a token", ["Content-Length: 100000", "Connection: keep-alive"], 401],
+    ["for its length", ["Content-Length: 2000000", `Authorization: Bearer ${TEST_TOKEN}`], 413],
+  ])("while a client that was refused %s still sends its body", async (_why, heads, status) => {
+    using at = makeWorkplace();
+    const env = { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN, ...patient };
+    await using service = await spawnService(env);
+    const answered = Promise.withResolvers<string>();
+    const { port } = new URL(service.started.url);
+    const type = "Content-Type: application/json";
+    const head = ["POST /plants HTTP/1.1", "Host: a", type, ...heads, "", ""].join("\r\n");
+    const client = await Bun.connect({
+      hostname: "127.0.0.1",
+      port: Number(port),
+      socket: {
+        open: (socket) => void socket.write(head),
+        data: (_socket, bytes) => answered.resolve(bytes.toString()),
+      },
+    });
+    const sending = setInterval(() => client.write(" "), 50);
+    expect(await answered.promise).toStartWith(`HTTP/1.1 ${status} `);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+    clearInterval(sending);
+    client.end();
+  });
+});
+
+test("a store thread that ends by itself ends the service, also with writes in flight", async () => {
+  using at = makeWorkplace();
+  makeStore(at.store, 1);
+  // The write is in flight for as long as another process has the lock.
+  using other = new Database(at.store);
+  other.run("BEGIN IMMEDIATE");
+  const main = join(import.meta.dir, "support/ending-threads.ts");
+  const child = Bun.spawn([process.execPath, "--no-env-file", main, "serve"], {
+    env: environment({ ...at.env, PORT: "0", PLANTSTORE_TOKEN: TEST_TOKEN }),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const { value } = await child.stdout.getReader().read();
+  const started = JSON.parse(new TextDecoder().decode(value)) as { url: string };
+  const write = send(started, "POST", "/plants", { body: '{"id":2,"name":"a"}' });
+  const readWaiting = async (): Promise<string> => (await send(started, "GET", "/metrics")).text();
+  await until("the write waits", async () => /writes_waiting [1-9]/.test(await readWaiting()));
+  child.kill("SIGUSR2");
+  expect((await write).status).toBe(503);
+  expect(await child.exited).toBe(1);
+  const log = await child.stderr.text();
+  expect(log).toContain("the thread store-worker has ended");
+  expect(log).not.toContain("stop_incomplete");
 });

@@ -408,6 +408,22 @@ test("a caller of a thread has one request in flight, so no answer reaches anoth
   expect(await second).toBe(2);
 });
 
+test("a write in flight fails when the store thread ends, and so do later ones", async () => {
+  using at = makeWorkplace();
+  const threads = await startStoreThreads(at.store, config, 2);
+  const [one] = threads.links.map(({ writes }) => createCaller(writes));
+  const ended = Promise.withResolvers<unknown>();
+  threads.onEnd(ended.resolve);
+  // What no HTTP thread sends.
+  threads.links[1]?.writes.postMessage("not a batch");
+  for (let count = 0; count < 2; count++) {
+    const write = one?.ask(encodeBatch([create(1n)], sharedNow() + 60_000)) as Promise<unknown>;
+    expect(await rejectionOf(write)).toMatchObject({ reason: "store_unavailable" });
+  }
+  expect(await ended.promise).toBeInstanceOf(Error);
+  await threads.close();
+});
+
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
   using at = makeWorkplace();
   makeStore(at.store, 20_000, "n".repeat(1_000));

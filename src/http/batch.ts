@@ -144,7 +144,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
     yield* writeAll(batch, blocks, signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
     // connection the runtime discards it.
-    if (isClosing(exchange)) await discard(reader, service.budget);
+    if (isClosing(exchange)) await discard(reader, service);
   } finally {
     await reader.cancel().catch(() => undefined);
   }

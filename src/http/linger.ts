@@ -6,8 +6,8 @@
 
 import { within } from "../tick.ts";
 import { findLength, readChunks, UNREAD_BYTES_MAX, WHOLE_BYTES_MAX } from "./body.ts";
-import { type Budget, LINGERING_SHARE } from "./budget.ts";
-import type { Exchange, Rest } from "./exchange.ts";
+import { LINGERING_SHARE } from "./budget.ts";
+import type { Exchange, Rest, Service } from "./exchange.ts";
 
 const LINGER_BYTES_MAX = 67_108_864;
 const LINGER_MS_MAX = 10_000;
@@ -33,7 +33,7 @@ export function linger(exchange: Exchange, text: string) {
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       if (isSent) {
-        await discard(rest, service.budget);
+        await discard(rest, service);
         controller.close();
       } else controller.enqueue(new TextEncoder().encode(text));
       isSent = true;
@@ -54,7 +54,10 @@ function findRest(request: Request, length: number, closes: boolean): Rest | und
 }
 
 /** Resolves when the body ends, the client disconnects, or a bound is reached. */
-export async function discard(rest: Rest, budget: Budget): Promise<void> {
+export async function discard(
+  rest: Rest,
+  { budget, readiness }: Pick<Service, "budget" | "readiness">,
+): Promise<void> {
   if (rest instanceof Promise)
     return void (await within(LINGER_IDLE_MS_MAX, rest).catch(() => undefined));
   if (budget.bytesLingering > budget.bytesMax * LINGERING_SHARE) {
@@ -63,10 +66,14 @@ export async function discard(rest: Rest, budget: Budget): Promise<void> {
     return Bun.sleep(LINGER_BLIND_MS);
   }
   budget.bytesLingering += UNREAD_BYTES_MAX;
-  const deadlineMs = performance.now() + LINGER_MS_MAX;
+  let deadlineMs = performance.now() + LINGER_MS_MAX;
   let bytes = 0;
-  const msLeft = (): number =>
-    bytes > LINGER_BYTES_MAX ? 0 : Math.min(LINGER_IDLE_MS_MAX, deadlineMs - performance.now());
+  const msLeft = (): number => {
+    const nowMs = performance.now();
+    // A service that stops does not wait for a client that never finishes its body.
+    if (readiness.isDraining) deadlineMs = Math.min(deadlineMs, nowMs + LINGER_IDLE_MS_MAX);
+    return bytes > LINGER_BYTES_MAX ? 0 : Math.min(LINGER_IDLE_MS_MAX, deadlineMs - nowMs);
+  };
   try {
     for await (const chunk of readChunks(rest, msLeft)) bytes += chunk.length;
   } catch {

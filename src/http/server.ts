@@ -6,6 +6,7 @@ import type { Config } from "../config.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
 import { OTHER_PATH } from "../observe/metrics.ts";
 import { findDescriptorsMax } from "../observe/reporter.ts";
+import { within } from "../tick.ts";
 import { JSON_TYPE } from "./body.ts";
 import { Budget, LINES_SHARE } from "./budget.ts";
 import type { Service } from "./exchange.ts";
@@ -110,13 +111,27 @@ export function startServer(given: Parts) {
       clearInterval(working);
       service.feed.close();
       service.rates.close();
-      const drained = listener.stop(false);
-      await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000 * DRAIN_SHARE)]);
+      await within(config.drainSecondsMax * 1000 * DRAIN_SHARE, drain(listener));
       await listener.stop(true);
       authenticator.close();
       await flushUses();
     },
   };
+}
+
+const DRAIN_POLL_MS = 20;
+/** For the last answers to reach their clients. */
+const CLOSE_MS = 500;
+
+/** Resolves when every connection is closed, or every request answered: a client may keep one that it sends a body on. */
+async function drain(listener: ReturnType<typeof listen>): Promise<void> {
+  let isClosed = false;
+  const closed = listener.stop(false).then(() => (isClosed = true));
+  const isBusy = (): boolean => !isClosed && listener.countRequests() > 0;
+  do {
+    while (isBusy()) await Bun.sleep(DRAIN_POLL_MS);
+    await within(CLOSE_MS, closed);
+  } while (isBusy());
 }
 
 /** Not in the API description: MCP describes its tools itself. Loaded at the first call. */

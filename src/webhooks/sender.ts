@@ -15,7 +15,6 @@ interface Limits extends SendOptions {
   readonly webhookRetrySeconds: readonly number[];
   readonly webhookLeaseSeconds: number;
   readonly webhookPollMs: number;
-  readonly drainSecondsMax: number;
 }
 
 const PAGE_LENGTH = 100;
@@ -28,6 +27,8 @@ const CURSOR_AGE_US_MAX = 3_600_000_000;
 const WAIT_MS_MAX = 2 * 86_400_000;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
+/** For events in flight at a stop. A receiver that has not answered by then gets the event again. */
+const STOP_MS_MAX = 1_000;
 
 /** A webhook as this instance sees it. Only its own turns change it, one at a time. */
 interface Receiver {
@@ -205,10 +206,10 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
       working = work();
     },
 
-    /** Events in flight get time to be answered; the next instance sends the rest. */
+    /** Events in flight get a moment to be answered; the next instance sends the rest. */
     stop: async (): Promise<void> => {
       stopping.abort();
-      const timer = setTimeout(() => ending.abort(), limits.drainSecondsMax * 1000);
+      const timer = setTimeout(() => ending.abort(), STOP_MS_MAX);
       await working;
       for (const { turn } of receivers.values()) await turn;
       clearTimeout(timer);

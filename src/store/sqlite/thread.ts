@@ -78,6 +78,7 @@ const RECEIVE_MS = 10;
 export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   let asked: PromiseWithResolvers<unknown> | undefined;
   let isWatching = false;
+  let isClosed = false;
   const isAsked = (): boolean => asked !== undefined;
   const receive = (answer: Answer | { readonly migrates: SchemaChange }): void => {
     if ("migrates" in answer) return onMigrate?.(answer.migrates);
@@ -87,6 +88,13 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
     else answered?.reject(fromFailed(answer));
   };
   port.on("message", receive);
+  const fail = (): void => {
+    isClosed = true;
+    asked?.reject(new Refusal("store_unavailable"));
+    asked = undefined;
+  };
+  // The other end closes with its thread, however that ended.
+  port.on("close", fail);
   const watch = async (): Promise<void> => {
     isWatching = true;
     while (isAsked()) {
@@ -97,6 +105,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   };
   return {
     ask: (question: unknown): Promise<unknown> => {
+      if (isClosed) return Promise.reject(new Refusal("store_unavailable"));
       if (isAsked()) return Promise.reject(new Error("a request while another one is in flight"));
       asked = Promise.withResolvers<unknown>();
       port.postMessage(question);
@@ -105,8 +114,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
     },
     close(): void {
       port.close();
-      asked?.reject(new Refusal("store_unavailable"));
-      asked = undefined;
+      fail();
     },
   };
 }

@@ -1,0 +1,9 @@
+/** The service with the limits of a test, whose threads end one after another as it gets SIGUSR2: first the store's. */
+
+import type { Worker } from "node:worker_threads";
+
+const threads: Worker[] = [];
+process.on("worker", (thread) => threads.push(thread));
+process.on("SIGUSR2", () => void threads.shift()?.terminate());
+
+await import("./main.ts");
