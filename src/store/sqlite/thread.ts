@@ -35,15 +35,15 @@ export interface ThreadSetup {
 
 /** postMessage drops an error's class and code. Without a reason it is a StoreOpenError. */
 type Failed = ReturnType<typeof toFailed>;
-type Answer = Failed | { readonly value: unknown };
+export type Answer = Failed | { readonly value: unknown };
 
-function toFailed(error: unknown) {
+export function toFailed(error: unknown) {
   const known = error instanceof StoreOpenError ? error : toRefusal(error);
   const reason = known instanceof Refusal ? known.reason : undefined;
   return { failure: { reason, message: known.message, cause: toPlain(known.cause) } };
 }
 
-const fromFailed = ({ failure: { reason, message, cause } }: Failed): Error =>
+export const fromFailed = ({ failure: { reason, message, cause } }: Failed): Error =>
   reason === undefined
     ? new StoreOpenError(message, { cause })
     : new Refusal(reason, message, cause);
