@@ -36,6 +36,7 @@ export const errorNames = {
   4008: "body_too_slow",
   4009: "body_incomplete",
   4010: "rate_limited",
+  4011: "expectation_failed",
   5001: "internal",
   5002: "overloaded",
   5003: "store_unavailable",

@@ -63,6 +63,8 @@ const table = {
   body_incomplete: `4009 ${bodies}: The connection ended before the body did.`,
   rate_limited:
     "4010 429 RateLimited: The token has used up its rate; Retry-After says when to try again.",
+  expectation_failed:
+    "4011 417 ExpectationFailed: The service answers Expect: 100-continue in lower case alone; send the body without that header.",
   internal: "5001 500 InternalError: Internal error; find it in the log by the request id.",
   overloaded:
     "5002 503 Unavailable: The write queue or the memory budget is full; nothing was stored.",

@@ -12,6 +12,7 @@ import {
   nextTick,
   readChunks,
   readText,
+  requireExpectation,
   requireOpen,
   requireType,
 } from "./body.ts";
@@ -50,6 +51,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   const writer = { token: token?.name, batch: name };
   const batch = { exchange, writer, isUpsert: upsert, report };
   if (!isArray && !atomic) {
+    requireExpectation(request);
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
     const onUnread = (): void => void (report.isMinimal = true);

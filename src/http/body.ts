@@ -71,6 +71,20 @@ export function readJson(exchange: Exchange): string | Promise<string> {
   return readText(exchange);
 }
 
+/**
+ * The value is case-insensitive (RFC 9110, section 10.1.1), but the runtime answers it in lower case alone. Another
+ * client would wait for its 100 until the body is too slow.
+ */
+const waitsInVain = ({ headers }: Request): boolean =>
+  (headers.get("expect") ?? RUNTIME_EXPECTATION) !== RUNTIME_EXPECTATION;
+
+const RUNTIME_EXPECTATION = "100-continue";
+
+/** Throws a Refusal. For a body that may have arrived only in part, or not at all. */
+export function requireExpectation(request: Request): void {
+  if (waitsInVain(request)) throw new Refusal("expectation_failed");
+}
+
 /** The text of the body: synchronously if it has arrived. */
 export function readText(exchange: Exchange): string | Promise<string> {
   const { request } = exchange;
@@ -111,10 +125,12 @@ async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promis
   await endOfTick();
   const arrived = Bun.peek(bytes);
   if (arrived instanceof Uint8Array) return arrived;
-  const all = await within(exchange.service.config.readSecondsMax * 1000, bytes);
+  const isVain = waitsInVain(exchange.request);
+  const msMax = exchange.service.config.readSecondsMax * 1000;
+  const all = isVain ? undefined : await within(msMax, bytes);
   if (all !== undefined) return all;
   exchange.rest = bytes;
-  throw new Refusal("body_too_slow");
+  throw new Refusal(isVain ? "expectation_failed" : "body_too_slow");
 }
 
 async function readLarge(exchange: Exchange, length: number | undefined): Promise<Uint8Array> {
@@ -122,6 +138,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
   exchange.rest = reader;
+  requireExpectation(request);
   exchange.reserve(length ?? 0);
   const deadlineMs = performance.now() + service.config.readSecondsMax * 1000;
   const bytes = new Bytes(length);

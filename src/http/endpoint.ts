@@ -60,7 +60,12 @@ export const operation = (
   described: Omit<Endpoint, "at" | "scope" | "handle">,
 ): Endpoint => ({ at, scope, handle, ...described });
 
-const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
+const bodyFailures = [
+  "BodyTooSlow",
+  "BodyTooLarge",
+  "UnsupportedBody",
+  "ExpectationFailed",
+] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
 export function describeOperation(operationId: string, tag: string, endpoint: Endpoint) {

@@ -80,6 +80,29 @@ describe("a body larger than allowed", () => {
 
 const length = `Content-Length: ${plantBody(2).length}`;
 
+describe("an expectation that the runtime does not answer", () => {
+  const javas = "Expect: 100-Continue";
+
+  test.each([
+    ["a plant", createHead(javas, length)],
+    ["a large body", createHead(javas, "Content-Length: 100000")],
+    ["chunks", createHead(javas, CHUNKED)],
+    ["a batch", batchHead(javas)],
+    ["another value", createHead("Expect: the-unexpected", length)],
+  ])("is refused at once, not when the body is too slow: %s", async (_name, bytes) => {
+    await using roomy = await startService(limits({ readSecondsMax: 3_600 }));
+    expectOwnRefusal((await exchange(roomy.url, bytes))[0], "expectation_failed");
+    await expectNothingStored(roomy);
+  });
+
+  test("does not matter if the body comes with the head", async () => {
+    const [answer] = await exchange(service.url, createHead(CLOSE, javas, length) + plantBody(2));
+    expect(answer?.status).toBe(200);
+    await expectStored(service, [2]);
+    await service.database.run("DELETE FROM plants");
+  });
+});
+
 test.each([
   ["one length", [length]],
   ["the same length twice", [length, length]],
