@@ -211,7 +211,7 @@ describe("a revision of 2025", () => {
       expect(await get("ping")).toEqual({});
       const list = await get("tools/list");
       expect(Object.keys(list ?? {})).toEqual(["tools"]);
-      expect(list?.["tools"]).toHaveLength(8);
+      expect(list?.["tools"]).toHaveLength(12);
       const called = await get("tools/call", { name: "count_plants" });
       expect(Object.keys(called ?? {})).toEqual(["content", "structuredContent"]);
     },
@@ -341,7 +341,7 @@ describe.each([
     expect(client.getServerCapabilities()).toEqual({ tools: {} });
     expect(client.getInstructions()).toContain("Ids are strings");
     const { tools, nextCursor } = await client.listTools();
-    expect([tools.length, nextCursor]).toEqual([8, undefined]);
+    expect([tools.length, nextCursor]).toEqual([12, undefined]);
 
     const plant = { id: "9007199254740993", name: "Aloë", tag: "succulent" };
     expect(await call("create_plant", plant)).toEqual({ id: plant.id, replayed: false });

@@ -5,7 +5,7 @@
 
 import type { Writer } from "./change.ts";
 import { catalogue, Refusal, toRefusal } from "./errors.ts";
-import { type Filter, filterNames, isFilter } from "./filter.ts";
+import { type Filter, filterNames, narrows } from "./filter.ts";
 import type { PlantCount } from "./page.ts";
 import { entityTagOf, formatStoredPlant, isSame, parsePlants, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
@@ -101,7 +101,7 @@ export interface Bulk {
 
 /** Throws a Refusal if every plant matches: a forgotten filter must not change the whole store. */
 export function requireFilter(filter: Filter): void {
-  if (!isFilter(filter))
+  if (!narrows(filter))
     throw new Refusal("invalid_query", `expected a filter: ${filterNames.join(", ")}`);
 }
 

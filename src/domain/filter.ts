@@ -9,6 +9,8 @@ interface FilterRule {
   readonly find: (given: string) => string | null | undefined;
   /** Whether every engine has an index for it, so no plant has to be scanned. */
   readonly isIndexed: boolean;
+  /** False if every plant matches. */
+  readonly narrows: (given: string) => boolean;
   readonly match: (given: string) => (plant: ListedPlant) => boolean;
 }
 
@@ -25,6 +27,7 @@ export const filters = {
     meaning: "Exactly this tag.",
     ...anyText,
     isIndexed: true,
+    narrows: () => true,
     match:
       (given: string) =>
       ({ tag }: ListedPlant) =>
@@ -35,6 +38,8 @@ export const filters = {
       "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
     ...anyText,
     isIndexed: false,
+    // The empty text is a part of every name.
+    narrows: (given: string) => given !== "",
     match: (given: string) => {
       const part = fold(given);
       return ({ name }: ListedPlant) => isPartOf(part, fold(name));
@@ -49,6 +54,7 @@ export const filters = {
       return length === 0 ? null : given;
     },
     isIndexed: false,
+    narrows: (given: string) => splitWords(given).length > 0,
     match: (given: string) => {
       const words = splitWords(given).map(foldAccents);
       return ({ name, tag }: ListedPlant) => {
@@ -67,9 +73,9 @@ export type Filter = { readonly [Name in FilterName]?: string | undefined };
 export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
-/** Whether some plant may not match. The empty text is a part of every name. */
-export const isFilter = ({ name, ...others }: Filter): boolean =>
-  Object.values(others).some((given) => given !== undefined) || (name ?? "") !== "";
+/** False if every plant matches. */
+export const narrows = (filter: Filter): boolean =>
+  filterNames.some((name) => filter[name] !== undefined && filters[name].narrows(filter[name]));
 
 export const needsScan = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);

@@ -108,6 +108,21 @@ export function judgeCreate(plant: Plant, stored: Plant | undefined): Verdict | 
   return isSame(stored, plant) ? { done: "replayed", after: stored } : refuseTaken(plant);
 }
 
+/** What each write would do, one after the other. `find` looks up a stored plant. */
+export function rehearse(
+  writes: readonly PlantWrite[],
+  find: (id: bigint) => Plant | undefined,
+): (Done | Refusal)[] {
+  const states = new Map<bigint, Plant | undefined>();
+  return writes.map((write) => {
+    const { id } = write;
+    const verdict = judge(write, states.has(id) ? states.get(id) : find(id));
+    if (verdict instanceof Refusal) return verdict;
+    states.set(id, verdict.after);
+    return verdict.done;
+  });
+}
+
 /** The writes of one transaction. `refusal` is about the line after them, which could not be read. */
 export interface AtomicWrite {
   readonly kind: "atomic";

@@ -1,13 +1,16 @@
 /** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
 
-import { Refusal } from "../domain/errors.ts";
+import { type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
+import { Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
 import {
+  describe,
   entityTagOf,
   findFaults,
   findPlainInt64,
+  formatJson,
   formatStoredPlant,
   INT64_MAX,
   INT64_MIN,
@@ -17,6 +20,15 @@ import {
 } from "../domain/plant.ts";
 import { parseRevert } from "../domain/revert.ts";
 import { plantScopes, type Scope } from "../domain/token.ts";
+import {
+  type Done,
+  parsePatch,
+  parseWrite,
+  type Patch,
+  type PlantWrite,
+  refuseLine,
+  rehearse,
+} from "../domain/write.ts";
 import type { Exchange } from "./exchange.ts";
 import { SMALL_PAGE_CHARACTERS } from "./plants.ts";
 import {
@@ -27,9 +39,10 @@ import {
   plantParameters,
   writeParameters,
 } from "./query.ts";
-import { describeLeft } from "./bulk.ts";
+import { bulkOptionsFor, changeAll, describeLeft, nameNow, openBulk, startChange } from "./bulk.ts";
+import { describeRefusal } from "./handle.ts";
 import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
-import { flag, mapValues, object, type Shape, text } from "./shape.ts";
+import { flag, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
 
 interface Tool {
   /** The token needs all of them. */
@@ -206,31 +219,193 @@ async function removePlant(
 
 const LEFT_MAX = 20;
 
-async function revertChanges(exchange: Exchange, given: Members): Promise<string> {
+/** A client waits for an answer for a minute or so. */
+const BULK_MS_MAX = 45_000;
+const TIME_OVER = "The time of one call is over; call it again to continue.";
+
+/** Runs long work, which ends if the client leaves, its token becomes invalid, or the time is over. */
+async function runLong(
+  exchange: Exchange,
+  work: (signal: AbortSignal) => Promise<string>,
+): Promise<string> {
   const { request, service, token } = exchange;
   service.rates.requireBatch(token);
-  // null counts as absent, too.
-  const asked = parseRevert({ ...given, dryRun: given["dryRun"] ?? true });
   const ending = new AbortController();
   const end = (refusal: Refusal): void => ending.abort(refusal);
-  // Before the range is opened, which refuses a client that has left already.
+  // Before the work begins, which refuses a client that has left already.
   request.signal.addEventListener("abort", () => end(new Refusal("body_incomplete")));
-  const range = await openRevert(exchange, asked);
+  const timer = setTimeout(() => end(new Refusal("store_busy", TIME_OVER)), BULK_MS_MAX);
   const header = request.headers.get("authorization") ?? "";
   const unwatch = service.authenticator.watch({ header, onInvalid: end });
   try {
-    // Also before a revert, so it has the bounds of a dry run: a client waits for its answer only for a minute or so.
-    const preview = await previewRevert(exchange, range, ending.signal);
-    if (asked.dryRun === true) return format(preview);
-    const report = startReport();
-    const shown: object[] = [];
-    for await (const left of revertAll(exchange, range, report, ending.signal))
-      shown.push(...left.slice(0, LEFT_MAX - shown.length).map(describeLeft));
-    return format({ ...report, left: shown });
+    return await work(ending.signal);
   } finally {
+    clearTimeout(timer);
     unwatch();
   }
 }
+
+async function formatReport(report: object, blocks: AsyncIterable<readonly Left[]>) {
+  const shown: object[] = [];
+  for await (const left of blocks)
+    shown.push(...left.slice(0, LEFT_MAX - shown.length).map(describeLeft));
+  return format({ ...report, left: shown });
+}
+
+async function revertChanges(exchange: Exchange, given: Members): Promise<string> {
+  // null counts as absent, too.
+  const asked = parseRevert({ ...given, dryRun: given["dryRun"] ?? true });
+  return runLong(exchange, async (signal) => {
+    const range = await openRevert(exchange, asked);
+    // Also before a revert, so it has the bounds of a dry run.
+    const preview = await previewRevert(exchange, range, signal);
+    if (asked.dryRun === true) return format(preview);
+    const report = startReport();
+    return formatReport(report, revertAll(exchange, range, report, signal));
+  });
+}
+
+type Matching = Filter & { readonly batch?: string | undefined; readonly dryRun: boolean };
+
+async function changeMatching(
+  exchange: Exchange,
+  { batch: named, dryRun: isDry, patch, ...filter }: Matching & { readonly patch?: Patch },
+): Promise<string> {
+  requireFilter(filter);
+  const bulk = { filter, patch };
+  return runLong(exchange, async (signal) => {
+    await openBulk(exchange);
+    const options = bulkOptionsFor(exchange, signal);
+    if (isDry) return format(await previewBulk(exchange.service.store, bulk, options));
+    const report = startChange(named ?? nameNow(patch === undefined ? "remove" : "change"));
+    return formatReport(report, changeAll(exchange, bulk, report, signal));
+  });
+}
+
+interface Writing {
+  readonly writes: readonly Members[];
+  readonly upsert: boolean;
+  readonly atomic: boolean;
+  readonly dryRun: boolean;
+  readonly batch?: string | undefined;
+}
+
+/** Parses each write as a line of a batch. Throws a Refusal that names the first one that is wrong. */
+function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
+  return writes.map((given, index) => {
+    const line = index + 1;
+    const unknown = Object.keys(given).find((member) => !(member in writeMembers));
+    const written = typeof given["id"] === "string" ? findPlainInt64(given["id"]) : undefined;
+    if (unknown !== undefined || written === undefined)
+      throw new Refusal(
+        "invalid_body",
+        unknown === undefined
+          ? `line ${line}: id: expected ${id.expected}, got ${describe(given["id"])}`
+          : `line ${line}: ${describe(unknown)}: unknown; known are ${Object.keys(writeMembers).join(", ")}`,
+      );
+    try {
+      return { ...parseWrite(formatJson({ ...given, id: written }), upsert), line };
+    } catch (error) {
+      throw new Refusal("invalid_body", refuseLine(line, toRefusal(error)).message);
+    }
+  });
+}
+
+async function writePlants(exchange: Exchange, asked: Writing): Promise<string> {
+  const { service, token, startedAtMs } = exchange;
+  const { store } = service;
+  const writes = parseWrites(asked);
+  return runLong(exchange, async (signal) => {
+    const writer = { token: token?.name, batch: asked.batch };
+    const paid: PlantWrite[] = [];
+    const lines = (async function* () {
+      yield writes;
+    })();
+    for await (const part of service.rates.pace(lines, token, signal)) paid.push(...part);
+    let outcomes: readonly (Done | Refusal)[];
+    if (asked.dryRun) {
+      const found = await Promise.all(paid.map(({ id: each }) => store.findPlant(each)));
+      const stored = new Map(paid.map(({ id: each }, index) => [each, found[index]]));
+      outcomes = rehearse(paid, (each) => stored.get(each));
+    } else if (asked.atomic) outcomes = await store.writeAtomic(paid, writer);
+    else outcomes = await store.writePlants(paid, writer);
+    const created = outcomes.filter((outcome) => outcome === "created").length;
+    if (!asked.dryRun) service.metrics.countCreates(performance.now() - startedAtMs, created);
+    const results = outcomes.map((outcome, index) =>
+      Object.assign(
+        { line: index + 1 },
+        outcome instanceof Refusal ? describeRefusal(outcome) : { status: 200, outcome },
+      ),
+    );
+    return format({ dryRun: asked.dryRun, results });
+  });
+}
+
+async function patchPlant(
+  exchange: Exchange,
+  asked: Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch },
+): Promise<string> {
+  const { service, token } = exchange;
+  const writer = { token: token?.name, batch: asked.batch };
+  const condition = conditionOf(asked.ifMatch);
+  const plant = await service.store.patchPlant(asked.id, asked.patch, condition, writer);
+  return format({ ...plant, etag: etagOf(plant) });
+}
+
+const patch: Argument<Patch> = {
+  ...object(
+    {
+      name: text(undefined, "The new name."),
+      tag: maybe(text(undefined, "The new tag; null removes it.")),
+    },
+    { optional: ["name", "tag"], additionalProperties: false },
+  ),
+  expected: "an object with name, tag or both",
+  // Throws a Refusal that names every fault.
+  find: (given) => (given === undefined ? undefined : parsePatch(given)),
+};
+
+const truth = (description: string, fallback: boolean): Argument<boolean> => ({
+  ...flag(undefined, description, { default: fallback }),
+  expected: "true or false",
+  optional: true,
+  fallback,
+  find: (given) => (typeof given === "boolean" ? given : undefined),
+});
+const dryRun = truth("False changes plants.", true);
+
+const writeMembers = {
+  id,
+  name,
+  tag,
+  removed: flag(undefined, "True removes the plant: then leave out name and tag.", { const: true }),
+  ifMatch,
+};
+const WRITES_MAX = 1_000;
+const writes: Argument<readonly Members[]> = {
+  ...list(
+    object(writeMembers, {
+      optional: ["name", "tag", "removed", "ifMatch"],
+      additionalProperties: false,
+    }),
+    "The writes, in order.",
+    { maxItems: WRITES_MAX },
+  ),
+  expected: `a list of at most ${WRITES_MAX} objects`,
+  find: (given) => {
+    const isList =
+      Array.isArray(given) &&
+      given.length <= WRITES_MAX &&
+      given.every((each) => typeof each === "object" && each !== null && !Array.isArray(each));
+    return isList ? (given as Members[]) : undefined;
+  },
+};
+
+const changingMany: Kind = { ...changing, scopes: plantScopes };
+const DRY_RUN =
+  "A dry run, unless `dryRun` is false: show its counts and its sample to the user first.";
+const REPORT =
+  "Plants that others change meanwhile are left alone, and listed in `left`. If `complete` is false, `message` says why; call it again to continue. revert_changes with its `batch` takes it back.";
 
 const NEXT =
   "`next` is the `after` of the next page. A page may be short, or empty, and still have one.";
@@ -295,6 +470,41 @@ export const tools: Readonly<Record<string, Tool>> = {
     "Removes a plant. revert_changes can bring it back while the journal has the change.",
     { id, ifMatch, batch },
     removePlant,
+  ),
+  patch_plant: tool<Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch }>(
+    changingMany,
+    "Change a plant",
+    "Changes only the members of `patch`. With `ifMatch`, a change made since you read the plant is not overwritten.",
+    { id, patch, ifMatch, batch },
+    patchPlant,
+  ),
+  write_plants: tool<Writing>(
+    changingMany,
+    "Write many plants",
+    "Creates plants and, with `removed: true`, removes them; with `upsert`, plants whose id is taken are replaced. Each succeeds or fails alone, or with `atomic` all together or none. " +
+      "The outcome of each is created, replaced, removed or replayed (nothing to do). A dry run, unless `dryRun` is false: it tells what each would do.",
+    {
+      writes,
+      upsert: truth("A plant whose id is taken replaces the stored one.", false),
+      atomic: truth("One transaction: all writes, or none.", false),
+      dryRun,
+      batch,
+    },
+    writePlants,
+  ),
+  change_plants: tool<Matching & { readonly patch: Patch }>(
+    changingMany,
+    "Change all plants that match",
+    `Applies \`patch\` to every plant that matches every filter given; at least one is needed. ${DRY_RUN} ${REPORT}`,
+    { ...filterArguments, patch, dryRun, batch },
+    changeMatching,
+  ),
+  remove_plants: tool<Matching>(
+    changingMany,
+    "Remove all plants that match",
+    `Removes every plant that matches every filter given; at least one is needed. ${DRY_RUN} ${REPORT}`,
+    { ...filterArguments, dryRun, batch },
+    changeMatching,
   ),
   revert_changes: {
     scopes: plantScopes,

@@ -53,12 +53,14 @@ async function readPages(service: TestService, name: string, given: object) {
 
 const READING = ["find_plants", "read_plant", "count_plants", "plant_history"];
 const WRITING = ["create_plant", "replace_plant", "remove_plant"];
+/** They show what was not sent. */
+const BOTH = ["patch_plant", "write_plants", "change_plants", "remove_plants", "revert_changes"];
 
 describe("a token", () => {
   test.each([
     ["plants:read", ["plants:read"], READING],
     ["plants:write", ["plants:write"], WRITING],
-    ["both", ["plants:read", "plants:write"], [...READING, ...WRITING, "revert_changes"]],
+    ["both", ["plants:read", "plants:write"], [...READING, ...WRITING, ...BOTH]],
     ["tokens:manage", ["tokens:manage"], []],
   ] as const)("with %s is shown the tools that it may call", async (_, scopes, names) => {
     const token = await grantToken(shared, scopes);
@@ -72,8 +74,8 @@ describe("a token", () => {
       grantToken(shared, ["plants:write"]),
     ]);
     const calls = [
-      ...[...WRITING, "revert_changes"].map((name) => [name, reader, "plants:write"]),
-      ...[...READING, "revert_changes"].map((name) => [name, writer, "plants:read"]),
+      ...[...WRITING, ...BOTH].map((name) => [name, reader, "plants:write"]),
+      ...[...READING, ...BOTH].map((name) => [name, writer, "plants:read"]),
     ];
     for (const [name = "", token, scope] of calls) {
       const given = { name, arguments: { id: "70", dryRun: false, from: 1 } };
@@ -95,7 +97,7 @@ describe("the list of tools", () => {
       const { properties = {}, required = [], additionalProperties } = inputSchema;
       expect(annotations).toEqual({
         readOnlyHint: READING.includes(name),
-        destructiveHint: ["replace_plant", "remove_plant", "revert_changes"].includes(name),
+        destructiveHint: [...WRITING.slice(1), ...BOTH].includes(name),
         idempotentHint: true,
         openWorldHint: false,
       });
@@ -112,6 +114,8 @@ describe("the list of tools", () => {
     const membersOf = (asked: string): string[] =>
       Object.keys(tools.find(({ name }) => name === asked)?.inputSchema.properties ?? {});
     expect(membersOf("count_plants")).toEqual([...filterNames]);
+    for (const name of ["change_plants", "remove_plants"])
+      expect(membersOf(name)).toEqual(expect.arrayContaining([...filterNames]));
     expect(membersOf("find_plants")).toEqual([...filterNames, "order", "limit", "after"]);
   });
 });
@@ -164,6 +168,23 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   ["plant_history", { id: "72", after: "1" }, "after: expected"],
   ["plant_history", { id: "72", after: -1 }, "after: expected"],
   ["plant_history", { id: "72", after: 1.5 }, "after: expected"],
+  ["patch_plant", { id: "72" }, "patch: expected an object with name, tag or both, got nothing"],
+  ["patch_plant", { id: "72", patch: [] }, "body: expected an object, got an array"],
+  ["patch_plant", { id: "72", patch: { id: "1" } }, "the id of a plant never changes"],
+  ["change_plants", { tag: "t", patch: { name: null } }, "name: expected a string, got null"],
+  ["change_plants", { tag: "t", patch: { Tag: "x" } }, '"Tag": unknown; known are name, tag'],
+  ["remove_plants", { tag: "t", dryRun: "false" }, "dryRun: expected true or false"],
+  ["write_plants", { writes: {} }, "writes: expected a list of at most 1000 objects"],
+  ["write_plants", { writes: [1] }, "writes: expected a list"],
+  ["write_plants", { writes: [{ id: 72, name: "a" }] }, "line 1: id: expected a string with", "72"],
+  ["write_plants", { writes: [{ id: "72", nam: "a" }] }, '"nam": unknown; known are id, name'],
+  ["write_plants", { writes: [{ id: "72", name: "\0" }] }, "line 1: name: expected text"],
+  ["write_plants", { writes: [{ id: "72", removed: false }], dryRun: false }, "removed: expected"],
+  [
+    "write_plants",
+    { writes: [{ id: "72", removed: true, ifMatch: "x" }], dryRun: false },
+    "line 1: ifMatch: expected * or a list of entity tags",
+  ],
   ["revert_changes", {}, "expected from, to, by or batch"],
   ["revert_changes", { batch: "b", dryRun: "false" }, "dryRun: expected true or false"],
   ["revert_changes", { from: "yesterday" }, "from: expected the number of a change, or a time"],
@@ -351,6 +372,99 @@ describe("a revert", () => {
       left: Array.from({ length: 20 }, () => ({ status: 412 })),
     });
   });
+});
+
+describe("changing many", () => {
+  test("one plant, by a patch", async () => {
+    await using service = await startService();
+    await call(service, "create_plant", { id: LARGE, name: "Fern", tag: "shade" });
+    const patched = await call(service, "patch_plant", { id: LARGE, patch: { tag: null } });
+    expect(patched).toEqual({ id: LARGE, name: "Fern", etag: expect.any(String) as string });
+    const given = { id: LARGE, patch: { name: "x" }, ifMatch: '"old"' };
+    expect(await call(service, "patch_plant", given)).toEqual(refused("precondition_failed"));
+    expect(await call(service, "patch_plant", { id: "1", patch: {} })).toEqual(
+      refused("plant_not_found"),
+    );
+  });
+
+  test("a list of writes is rehearsed unless `dryRun` is false; each alone, or all or none", async () => {
+    await using service = await startService();
+    await call(service, "create_plant", { id: LARGE, name: "Fern" });
+    const writes = [
+      { id: LARGE, name: "Ivy" },
+      { id: "2", name: "Moss", tag: "shade" },
+      { id: "2", removed: true },
+      { id: "3", removed: true },
+    ];
+    const outcomesOf = (result: unknown): unknown[] =>
+      (result as { results: { outcome?: string; status: number }[] }).results.map(
+        ({ outcome, status }) => outcome ?? status,
+      );
+    const run = async (more: object): Promise<unknown[]> =>
+      outcomesOf(await call(service, "write_plants", { writes, ...more }));
+    expect(await run({})).toEqual([409, "created", "removed", 404]);
+    const upserted = ["replaced", "created", "removed", "replayed"];
+    for (const dryRun of [true, null])
+      expect(await run({ upsert: true, dryRun })).toEqual(upserted);
+    expect(await call(service, "find_plants", {})).toEqual({
+      plants: [{ id: LARGE, name: "Fern" }],
+    });
+    const atomic = { writes, atomic: true, dryRun: false };
+    expect(await call(service, "write_plants", atomic)).toEqual(refused("id_taken", "line 1: "));
+    expect(await run({ upsert: true, atomic: true, dryRun: false, batch: "b" })).toEqual(upserted);
+    expect(await run({ upsert: true, dryRun: false })).toEqual([
+      "replayed",
+      "created",
+      "removed",
+      "replayed",
+    ]);
+    expect(await call(service, "find_plants", {})).toEqual({
+      plants: [{ id: LARGE, name: "Ivy" }],
+    });
+  });
+
+  test("all that match is a dry run unless `dryRun` is false, and is taken back by its batch", async () => {
+    await using service = await startService();
+    for (const id of ["1", LARGE]) await call(service, "create_plant", { id, name: "a", tag: "t" });
+    const given = { tag: "t", patch: { tag: null } };
+    for (const dryRun of [undefined, null, true])
+      expect(await call(service, "change_plants", { ...given, dryRun })).toEqual({
+        plants: 2,
+        exact: true,
+        sample: ["1", LARGE].map((id) => ({
+          id,
+          now: { name: "a", tag: "t" },
+          after: { name: "a" },
+        })),
+      });
+    expect(await call(service, "remove_plants", { name: "A" })).toMatchObject({ plants: 2 });
+    expect(await call(service, "count_plants", { tag: "t" })).toMatchObject({ count: 2 });
+    expect(await call(service, "change_plants", { ...given, dryRun: false })).toMatchObject({
+      replaced: 2,
+      complete: true,
+      left: [],
+    });
+    const removed = await call(service, "remove_plants", { name: "a", dryRun: false, batch: "x" });
+    expect(removed).toMatchObject({ removed: 2, batch: "x", complete: true });
+    await call(service, "revert_changes", { batch: "x", dryRun: false });
+    expect(await call(service, "count_plants", {})).toMatchObject({ count: 2 });
+  });
+
+  test.each([{}, { name: "" }, { q: " " }, { q: "", name: "", batch: "b" }])(
+    "all plants, by %j, is refused, and nothing changes",
+    async (filter) => {
+      await using service = await startService();
+      await call(service, "create_plant", { id: "1", name: "a" });
+      for (const dryRun of [true, false]) {
+        const given = { ...filter, dryRun };
+        const none = refused("invalid_query", "expected a filter");
+        expect(await call(service, "remove_plants", given)).toEqual(none);
+        const patching = { ...given, patch: { name: "b" } };
+        expect(await call(service, "change_plants", patching)).toEqual(none);
+      }
+      expect(await call(service, "count_plants", { name: "a" })).toMatchObject({ count: 1 });
+    },
+  );
 });
 
 test("a refusal for now is a result too, which says so and is logged", async () => {
