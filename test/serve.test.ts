@@ -18,7 +18,13 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { environment, runCommand, runScript, spawnService } from "./support/command.ts";
+import {
+  environment,
+  runCommand,
+  runScript,
+  type ServiceProcess,
+  spawnService,
+} from "./support/command.ts";
 import { failure, rejectionOf } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
@@ -400,4 +406,49 @@ test("a store thread that ends by itself ends the service, also with writes in f
   const log = await child.stderr.text();
   expect(log).toContain("the thread store-worker has ended");
   expect(log).not.toContain("stop_incomplete");
+});
+
+test("two services on one SQLite file are one store: writes, reads, changes, webhooks, tokens", async () => {
+  using at = makeWorkplace();
+  using receiver = startReceiver();
+  const env = { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
+  await using one = await spawnService(env);
+  await using other = await spawnService(env);
+  const both = [one.started, other.started];
+  const hook = JSON.stringify({ name: "hook", url: receiver.url });
+  expect((await send(one.started, "POST", "/webhooks", { body: hook })).status).toBe(201);
+  const ids = Array.from({ length: 40 }, (_, index) => index + 1);
+  const create = async (id: number): Promise<number> => {
+    const to = both[id % 2] as ServiceProcess["started"];
+    const { status } = await send(to, "POST", "/plants", { body: `{"id":${id},"name":"a"}` });
+    // The service that just wrote is read by the other one.
+    const from = both[(id + 1) % 2] as ServiceProcess["started"];
+    return status + (await send(from, "GET", `/plants/${id}`)).status;
+  };
+  expect(new Set(await Promise.all(ids.map(create)))).toEqual(new Set([400]));
+  // A different plant under an id that the other service stored.
+  const taken = await send(one.started, "POST", "/plants", { body: '{"id":1,"name":"b"}' });
+  expect(taken.status).toBe(409);
+  const readChanges = async (from: ServiceProcess["started"]): Promise<string> => {
+    const headers = { ...bearer(), accept: "application/x-ndjson" };
+    return (await send(from, "GET", "/changes", { headers })).text();
+  };
+  const [changes = "", same] = await Promise.all(both.map(readChanges));
+  expect(same).toBe(changes);
+  expect(changes.trimEnd().split("\n")).toHaveLength(ids.length);
+  const countReceived = (): number => new Set(receiver.received.map(({ id }) => id)).size;
+  await until("the receiver has every change", () => countReceived() === ids.length);
+  const grant = JSON.stringify({ name: "till", scopes: ["plants:read"] });
+  const granted = await send(one.started, "POST", "/tokens", { body: grant });
+  const { id, token } = (await granted.json()) as Record<"id" | "token", string>;
+  const readWith = async (): Promise<number> =>
+    (await send(other.started, "GET", "/plants/1", { headers: bearer(token) })).status;
+  expect(await readWith()).toBe(200);
+  expect((await send(one.started, "DELETE", `/tokens/${id}`)).status).toBe(204);
+  await until("the other service refuses the token", async () => (await readWith()) === 401);
+  for (const service of [one, other]) {
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  }
+  expect((await runCommand(["check"], at.env)).exitCode).toBe(0);
 });
