@@ -40,7 +40,7 @@ describe("the candidates", () => {
     ["import --format nd", "ndjson"],
     ["import plants.csv ", ""],
     ["import --rejects ", ""],
-    ["backup ", "verify"],
+    ["backup ", "verify list"],
     ["completion ", "bash zsh fish"],
     // Neither is known, and nothing is guessed.
     ["import --map ", ""],

@@ -12,7 +12,7 @@ import type { CountPage } from "../src/domain/page.ts";
 import { formatStoredPlants, type Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
-import { copyOnThread } from "../src/store/sqlite/backup.ts";
+import { runOnThread } from "../src/backup/thread.ts";
 import {
   APPLICATION_ID,
   getSchemaVersion,
@@ -430,7 +430,7 @@ test("a thread that is ended while it copies or reads leaves the store free for 
   const to = at.file("copy.db");
   writeFileSync(to, "");
   const ending = new AbortController();
-  const copying = copyOnThread({ from: at.store, to, verifyFirst: false }, ending.signal);
+  const copying = runOnThread({ kind: "copy", from: at.store, to }, ending.signal);
   await until("the copy has begun", () => statSync(to).size > 0);
   ending.abort();
   await copying.catch(() => undefined);

@@ -24,6 +24,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   domain: [],
   observe: ["domain", "."],
   store: ["format", "domain"],
+  backup: ["store", "domain", "observe", "."],
   auth: ["domain"],
   format: ["domain"],
   webhooks: ["auth", "domain", "observe"],
@@ -32,7 +33,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   console: ["client", "domain", "format"],
   reference: ["console"],
   workers: ["http", "auth", "store", "domain", "observe", "."],
-  cli: "client workers http webhooks auth store format domain observe .".split(" "),
+  cli: "client workers http webhooks backup auth store format domain observe .".split(" "),
 };
 
 /** The client, the console and the reference are programs of their own, beside src. */

@@ -54,7 +54,9 @@ test.each(files)(
 );
 
 describe("a migration", () => {
-  const warning = /changes from 1 to 2\. The previous version of plantstore cannot open/;
+  const warning = new RegExp(
+    `changes from 1 to ${migrations.length + 1}\\. The previous version of plantstore cannot open`,
+  );
 
   test.each([[["migrate"]], [["token", "create", "--name", "me"]]])(
     "is announced before it begins: %p",

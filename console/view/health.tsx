@@ -27,6 +27,9 @@ interface Activity {
     readonly failed: number;
     readonly last: { readonly atMs: number; readonly bytes: number } | null;
     readonly loggedAtMs: number | null;
+    readonly place: string;
+    readonly proven: { readonly atMs: number } | null;
+    readonly problem: string | null;
   } | null;
   readonly failures: readonly Readonly<
     Record<"atMs" | "status", number> &
@@ -40,7 +43,7 @@ interface Activity {
 const SAMPLES_MAX = 720;
 
 function describeBackups(backups: Activity["backups"]): string {
-  if (backups === null) return "not configured";
+  if (backups === null) return "not configured; set PLANTSTORE_BACKUP_TO to a folder or a bucket";
   const { last, failed } = backups;
   const failures = failed === 0 ? "" : `, ${formatCount(failed)} failed`;
   if (last === null) return `none yet${failures}`;
@@ -55,6 +58,12 @@ function describeLog({ loggedAtMs }: { readonly loggedAtMs: number | null }): st
   if (loggedAtMs === null) return "off: the service keeps no changes";
   const seconds = (Date.now() - loggedAtMs) / 1000;
   return seconds <= LAG_SECONDS_MAX ? "up to date" : `${formatSeconds(seconds)} behind`;
+}
+
+/** A backup that was never restored is only a hope. */
+function describeProof({ proven }: { readonly proven: { readonly atMs: number } | null }): string {
+  if (proven === null) return "not since the start";
+  return `restored and compared ${formatSeconds((Date.now() - proven.atMs) / 1000)} ago`;
 }
 
 async function readOn(before: Activity | undefined): Promise<Activity> {
@@ -93,9 +102,18 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
           ["Version:", now.version],
           ["Running for:", formatSeconds((Date.now() - now.startedAtMs) / 1000)],
           ["Last backup:", describeBackups(now.backups)],
-          ...(now.backups === null ? [] : [["Changes since:", describeLog(now.backups)] as const]),
+          ...(now.backups === null
+            ? []
+            : [
+                ["Changes since:", describeLog(now.backups)] as const,
+                ["Proof:", describeProof(now.backups)] as const,
+                ["Backups in:", now.backups.place] as const,
+              ]),
         ]}
       />
+      {typeof now.backups?.problem === "string" && (
+        <Notice kind="warning" title="Backups do not arrive" text={now.backups.problem} />
+      )}
       <div class="charts">
         {figures.map((figure) => (
           <Chart key={figure.title} figure={figure} slots={slots} intervalMs={now.intervalMs} />

@@ -1,29 +1,37 @@
-/** Verified copies of a SQLite store: plantstore backup and restore, and plantstore serve --backup-to. */
+/** plantstore backup, backup verify, backup list and restore: verified copies of a SQLite store, and places of backups. */
 
-import { mkdtempSync, openSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join, resolve } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { findTimeMs } from "../domain/change.ts";
-import { findDurationMs } from "../domain/rate.ts";
+import { join, resolve } from "node:path";
+import { backUpStore, restoreFile } from "../backup/copy.ts";
+import type { ListOrder, RestoreOrder } from "../backup/order.ts";
+import { isBucket } from "../backup/place.ts";
+import type { Listed, ListedStore, Verified } from "../backup/report.ts";
+import { type Restored, restoreStore } from "../backup/restore.ts";
+import { labelOf } from "../backup/schedule.ts";
+import { runOnThread } from "../backup/thread.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
-import type { Log } from "../observe/log.ts";
-import type { BackupState } from "../observe/reporter.ts";
+import { findTimeMs } from "../domain/change.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import {
-  type AppendRequest,
-  backUpStore,
-  restoreStore,
-  startCopyThread,
-  type Transferred,
-} from "../store/sqlite/backup.ts";
-import { findPoint, findReach, logOf, NEWEST, type Point } from "../store/sqlite/change-log.ts";
 import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
-import { within } from "../tick.ts";
 import { parseChangeNumber } from "./changes.ts";
-import { CommandError, explain, type Flags, untilInterrupted, UsageError } from "./command.ts";
-import { printReport } from "./terminal.ts";
+import {
+  CommandError,
+  EXIT_DIFFERENT,
+  explain,
+  type Flags,
+  untilInterrupted,
+  UsageError,
+} from "./command.ts";
+import {
+  countOf,
+  formatBytes,
+  printError,
+  printJson,
+  printReport,
+  printTable,
+} from "./terminal.ts";
 
 export async function backUp(config: Config, flags: Flags, file: string): Promise<void> {
   const [from, to] = [requireSqlite(config.databaseUrl), requirePath(file)];
@@ -32,22 +40,27 @@ export async function backUp(config: Config, flags: Flags, file: string): Promis
   await transfer("backed_up", "Backed up, and the copy verified.", from, flags, (signal) =>
     to === "-"
       ? withTemporaryFile(async (path) => {
-          const transferred = await backUpStore({ from, to: path, signal });
+          const made = await backUpStore(from, path, signal);
           await copyDescriptor(openSync(path, "r"), STANDARD_OUTPUT, signal);
-          return { ...transferred, path: "-" };
+          return { ...made, path: "-" };
         })
-      : backUpStore({ from, to, signal }),
+      : backUpStore(from, to, signal),
   );
 }
 
 export async function restore(config: Config, flags: Flags, file: string): Promise<void> {
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
-  const isFolder = from !== "-" && statSync(from, { throwIfNoEntry: false })?.isDirectory();
   const until = parseUntil(flags);
-  if (until !== undefined && !isFolder)
-    throw new UsageError("--at and --at-change need a folder of plantstore serve --backup-to");
-  const source = isFolder ? chooseBackup(from, storeNameOf(to), until) : { from };
-  await transfer("restored", "Restored, and the store verified.", source.from, flags, (signal) =>
+  if (isPlace(from)) {
+    const order = { place: from, label: labelOf(to), ...until };
+    const sentence = "Restored, and the store verified.";
+    return transfer("restored", sentence, from, flags, (signal) => restoreStore(order, to, signal));
+  }
+  if (Object.values(until).some((value) => value !== undefined))
+    throw new UsageError(
+      "--at, --at-change, --store and --timeline need a folder or bucket of plantstore serve --backup-to",
+    );
+  await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
     from === "-"
       ? withTemporaryFile(async (path) => {
           await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal).catch(
@@ -55,100 +68,101 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
               throw error.syscall === "write" ? explainTemporary(error) : error;
             },
           );
-          return restoreStore({ from: path, to, signal });
+          return restoreFile(path, to, signal);
         })
-      : restoreStore({ ...source, to, signal }),
+      : restoreFile(from, to, signal),
   );
 }
 
-function parseUntil({ at, atChange }: Flags): Point | undefined {
+const isPlace = (path: string): boolean =>
+  isBucket(path) ||
+  (path !== "-" && statSync(path, { throwIfNoEntry: false })?.isDirectory() === true);
+
+type Until = Pick<RestoreOrder, "change" | "atMs" | "store" | "timeline">;
+
+function parseUntil({ at, atChange, store, timeline }: Flags): Until {
   if (at !== undefined && atChange !== undefined)
     throw new UsageError("--at and --at-change: give one of them");
-  if (atChange !== undefined)
-    return { ...NEWEST, change: parseChangeNumber("--at-change", atChange) };
-  if (at === undefined) return undefined;
-  const atMs = findTimeMs(at);
-  if (atMs !== undefined) return { ...NEWEST, atMs };
-  throw new UsageError(
-    `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
+  const atMs = at === undefined ? undefined : findTimeMs(at);
+  if (at !== undefined && atMs === undefined)
+    throw new UsageError(
+      `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
+    );
+  if (timeline !== undefined && !/^\d{1,9}$/.test(timeline))
+    throw new UsageError(
+      `--timeline: ${JSON.stringify(timeline)} is not allowed; expected a number`,
+    );
+  return {
+    atMs,
+    store,
+    change: atChange === undefined ? undefined : parseChangeNumber("--at-change", atChange),
+    timeline: timeline === undefined ? undefined : Number(timeline),
+  };
+}
+
+const formatMoment = (atMs: number): string => new Date(atMs).toISOString();
+
+const toListOrder = (kind: ListOrder["kind"], place: string, { store }: Flags): ListOrder => ({
+  kind,
+  place: requirePath(place),
+  label: "plants",
+  store,
+  scratch: tmpdir(),
+});
+
+/** Reads every piece and restores the newest state. It uses no settings, so it gets no Config. */
+export async function verifyBackup(place: string, flags: Flags): Promise<void> {
+  const order = toListOrder("verify", place, flags);
+  const sentence = "Every piece is whole, and the newest state can be restored.";
+  await transfer("verified", sentence, place, flags, async (signal) => ({
+    ...(await runOnThread<Verified>(order, signal)),
+    path: undefined,
+  }));
+}
+
+export async function listBackups(place: string, flags: Flags): Promise<void> {
+  const order = toListOrder("list", place, flags);
+  const listed = await untilInterrupted((signal) => runOnThread<Listed>(order, signal));
+  if (flags.json) return printJson(toJson(listed));
+  if (listed.stores.length === 0)
+    throw new CommandError(`${listed.place} holds no backup of plantstore serve --backup-to.`);
+  for (const [index, store] of listed.stores.entries()) {
+    if (index > 0) process.stdout.write("\n");
+    printStore(store);
+  }
+}
+
+const toJson = ({ place, stores }: Listed) => ({
+  place,
+  stores: stores.map((store) => ({
+    ...store,
+    pieces: store.pieces.map(({ fromMs, toMs, ...piece }) => ({
+      ...piece,
+      from: fromMs === undefined ? null : formatMoment(fromMs),
+      to: toMs === undefined ? null : formatMoment(toMs),
+    })),
+    reachable: store.reachable.map(({ after, last }) => ({ from: after, to: last })),
+  })),
+});
+
+function printStore({ store, label, timeline, pieces, reachable, missing }: ListedStore): void {
+  const identity = store === label ? "of version 1.0" : store;
+  process.stdout.write(`Store ${label} (${identity}), timeline ${timeline}\n\n`);
+  printTable(
+    ["TIMELINE", "PIECE", "CHANGES", "TIME", "SIZE", "STATE", "NAME"],
+    pieces.map((piece) => [
+      String(piece.timeline),
+      piece.kind,
+      piece.first === piece.last ? String(piece.last) : `${piece.first} to ${piece.last}`,
+      piece.toMs === undefined ? "" : formatMoment(piece.toMs),
+      formatBytes(piece.bytes),
+      piece.state,
+      piece.name,
+    ]),
   );
-}
-
-/** The copy to start from, and up to which point its log is replayed. */
-function chooseBackup(folder: string, store: string, until: Point | undefined) {
-  const complete = readBackups(folder);
-  const names = [...new Set(complete.map((one) => one.store))];
-  if (names.length > 1 && !names.includes(store))
-    throw new CommandError(
-      `${resolve(folder)} holds backups of several stores: ${names.join(", ")}. Name the file to restore.`,
-    );
-  const own = complete.filter((one) => names.length === 1 || one.store === store).toReversed();
-  const oldest = own.at(-1);
-  if (oldest === undefined) throw noBackup(folder);
-  const start = until === undefined ? 0 : own.findIndex((copy) => isBefore(until, copy));
-  const chosen = start === -1 ? undefined : findFurthest(own.slice(start));
-  if (chosen === undefined)
-    throw new CommandError(
-      `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(oldest.atMs)}, with change ${findPoint(oldest.file).change}.`,
-    );
-  const next = own[own.indexOf(chosen) - 1];
-  if (until !== undefined && next !== undefined) requireReach(until, chosen, next);
-  return { from: chosen.file, until: until ?? NEWEST };
-}
-
-/** If the service was killed just after a copy, only the log of the copy before has the last changes. */
-function findFurthest(newestFirst: readonly Backup[]): Backup | undefined {
-  const [newest, before] = newestFirst;
-  if (newest === undefined || before === undefined) return newest;
-  return findReach(before.file).change > findReach(newest.file).change ? before : newest;
-}
-
-/** Whether the copy has no later change. */
-function isBefore(until: Point, { file, atMs }: Backup): boolean {
-  if (atMs > until.atMs) return false;
-  const newest = findPoint(file);
-  return newest.change <= until.change && newest.atMs <= until.atMs;
-}
-
-/** The log of a copy has every change up to the next copy, unless the service or its folder failed. */
-function requireReach(until: Point, chosen: Backup, next: Backup): void {
-  const reach = findReach(chosen.file);
-  const isShort = reach.change < until.change && reach.atMs < until.atMs;
-  if (isShort && reach.change < findPoint(next.file).change)
-    throw new CommandError(
-      `${logOf(chosen.file)} ends at ${formatMoment(reach.atMs)}, before that moment. To restore its last state: --at-change ${reach.change}.`,
-    );
-}
-
-const formatMoment = (atMs = 0): string => new Date(atMs).toISOString();
-
-const noBackup = (folder: string): CommandError =>
-  new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
-
-export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
-  const complete = readBackups(requirePath(folder));
-  const newest = complete.at(-1);
-  if (newest === undefined) throw noBackup(folder);
-  const before = complete.findLast((one) => one.store === newest.store && one !== newest);
-  const sentence = `The newest backup, of ${formatMoment(newest.atMs)}, can be restored: every row was compared.`;
-  await transfer("verified", sentence, newest.file, flags, async (signal) => {
-    // Replaying the previous copy's log must give the newest copy.
-    const point = findPoint(newest.file);
-    if (before !== undefined && findReach(before.file).change >= point.change)
-      await withTemporaryFile((to) =>
-        restoreStore({
-          from: before.file,
-          to,
-          signal,
-          until: { ...NEWEST, change: point.change },
-          sameAs: newest.file,
-        }),
-      );
-    return withTemporaryFile(async (to) => ({
-      ...(await restoreStore({ from: newest.file, to, signal, until: NEWEST })),
-      path: undefined,
-    }));
-  });
+  const ranges = reachable.map(({ after, last }) => `${after} to ${last}`);
+  process.stdout.write(`\nChanges that can be restored: ${ranges.join(", ") || "none"}\n`);
+  for (const sentence of missing) process.stdout.write(`Missing: ${sentence}\n`);
 }
 
 const explainTemporary = (error: unknown): CommandError =>
@@ -186,27 +200,60 @@ function requireSqlite(databaseUrl: string): string {
   );
 }
 
+/** What a transfer reports. A restore from a place also tells what is missing. */
+interface Transferred extends Pick<Restored, "schemaVersion" | "plants" | "tokens" | "bytes"> {
+  /** Undefined if the copy was temporary. */
+  readonly path: string | undefined;
+}
+
+type PlaceFacts = Partial<
+  Pick<Restored, "copy" | "changes" | "reached" | "missing" | "damage" | "store" | "timeline">
+>;
+
 /** Ctrl-C leaves everything as it was. */
 async function transfer(
   event: string,
   sentence: string,
   from: string,
   { json }: Flags,
-  /** Resolves without a path if the copy was temporary. */
-  make: (signal: AbortSignal) => Promise<Omit<Transferred, "path"> & { path: string | undefined }>,
+  make: (signal: AbortSignal) => Promise<Transferred & PlaceFacts>,
 ): Promise<void> {
   const startedAtMs = performance.now();
-  const { path, schemaVersion, plants, tokens, bytes, replayed } = await untilInterrupted(make);
+  const made = await untilInterrupted(make);
+  const { path, schemaVersion, plants, tokens, bytes, copy, changes, reached } = made;
+  const { missing = [], damage = [], timeline } = made;
   const seconds = Math.round(performance.now() - startedAtMs) / 1000;
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
-  const source = from === "-" ? from : resolve(from);
-  const { changes, reached } = replayed ?? {};
+  const source = from === "-" || isBucket(from) ? from : resolve(from);
   // The last change in the result.
   const last = reached && { change: reached.change, at: formatMoment(reached.atMs) };
   const moment = json ? last : last && `${last.at}, change ${last.change}`;
-  const facts = { from: source, to: path, plants, tokens, changes, moment, schema, bytes, seconds };
+  const facts = {
+    from: copy ?? source,
+    to: path,
+    plants,
+    tokens,
+    changes,
+    moment,
+    timeline: timeline === undefined ? undefined : json ? timeline : String(timeline),
+    schema,
+    bytes,
+    seconds,
+  };
   const output = path === "-" ? process.stderr : process.stdout;
-  printReport(sentence, facts, { isJson: json, more: { event }, output });
+  const isLess = missing.length > 0;
+  const isDamaged = damage.length > 0 && event === "verified";
+  const told = isLess
+    ? "Restored as far as the backups are whole. The store is verified, but not complete."
+    : isDamaged
+      ? `The newest state can be restored, but ${countOf(damage.length, "piece")} of the backups ${damage.length === 1 ? "is" : "are"} damaged.`
+      : sentence;
+  printReport(told, facts, { isJson: json ?? false, more: { event, missing, damage }, output });
+  if (!json) {
+    for (const what of missing) printError(`missing: ${what}`);
+    for (const { name, faults } of damage) printError(`damaged: ${name}: ${faults.join("; ")}`);
+  }
+  if (isLess || isDamaged) process.exitCode = EXIT_DIFFERENT;
 }
 
 export const describeSchema = (version: number, newest: number): string =>
@@ -214,168 +261,18 @@ export const describeSchema = (version: number, newest: number): string =>
     ? `${version}, the newest`
     : `${version}, will be migrated to ${newest} at the next start`;
 
-/** A failed backup is retried after this time, or after the interval if that is shorter. */
-const RETRY_MS_MAX = 300_000;
-/** A younger leftover may be a backup in progress by another service. */
-const LEFTOVER_MS_MIN = 3_600_000;
-/** Clock skew between machines that share a folder. */
-const CLOCK_MS_MAX = 60_000;
-
-/** The store's name, when the backup began, and the suffix of a killed backup. */
-const namePattern = /^(.+)-(\d{8}T\d{6}Z)\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
-
-/** Oldest first. A name with a future time comes from a wrong clock, and counts as the oldest. */
-function readBackups(folder: string, isComplete = true) {
-  return readdirSync(folder, { withFileTypes: true })
-    .flatMap((entry) => {
-      const [, store = "", time = "", leftover] = namePattern.exec(entry.name) ?? [];
-      const iso = time.replace(/(....)(..)(..T..)(..)(..Z)/, "$1-$2-$3:$4:$5");
-      const namedMs = Date.parse(iso);
-      if (Number.isNaN(namedMs) || !entry.isFile()) return [];
-      if (isComplete !== (leftover === undefined)) return [];
-      const atMs = namedMs > Date.now() + CLOCK_MS_MAX ? 0 : namedMs;
-      return [{ file: join(folder, entry.name), store, atMs }];
-    })
-    .toSorted((one, other) => one.atMs - other.atMs);
-}
-
-type Backup = ReturnType<typeof readBackups>[number];
-
-const storeNameOf = (path: string): string => basename(path).replace(/\.db$/, "");
-
 /** For people: what survives if the store's disk is lost now; undefined without backups. */
-export function describeBackups({ databaseUrl, backupTo }: Config): string | undefined {
+export async function describeBackups({
+  databaseUrl,
+  backupTo,
+}: Config): Promise<string | undefined> {
   const url = parseStoreUrl(databaseUrl);
   if (backupTo === "" || url.engine !== "sqlite") return undefined;
-  const own = readBackups(backupTo).filter(({ store }) => store === storeNameOf(url.path));
-  const best = findFurthest(own.toReversed());
-  if (best === undefined) return `none yet in ${backupTo}`;
-  const { change, atMs } = findReach(best.file);
-  return `up to change ${change} of ${formatMoment(atMs)}; later writes would be lost with the disk`;
-}
-
-/** How often changes are appended to the log of the newest copy. */
-const APPEND_MS = 1_000;
-/** An append slower than this is logged. */
-const APPEND_MS_MAX = 10_000;
-/** The deadline of the last append at shutdown. */
-const STOP_MS_MAX = 2_000;
-
-/** Copies the running store to files named by their time, and appends to a change log beside the newest. */
-export function scheduleBackups(config: Config, log: Log) {
-  const { databaseUrl, backupTo: folder, backupEvery, backupKeep, changesDays } = config;
-  const url = parseStoreUrl(databaseUrl);
-  if (url.engine !== "sqlite")
-    throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/operations.md");
-  const { path: from } = url;
-  const store = storeNameOf(from);
-  const everyMs = findDurationMs(backupEvery) as number;
-  const state: BackupState = {
-    everyMs,
-    made: 0,
-    failed: 0,
-    last: undefined,
-    loggedAtMs: undefined,
-  };
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  /** The newest copy, whose log is appended to. */
-  let copy: string | undefined;
-  let dueMs = 0;
-  let copying: Promise<void> | undefined;
-  let working: Promise<void> | undefined;
-  let appender: ReturnType<typeof startCopyThread> | undefined;
-  let failure: string | undefined;
-
-  const listOwn = (isComplete: boolean) =>
-    readBackups(folder, isComplete).filter((one) => one.store === store);
-
-  const makeCopy = async (): Promise<void> => {
-    const startedAt = new Date();
-    dueMs = startedAt.getTime() + everyMs;
-    try {
-      for (const { file, atMs } of listOwn(false))
-        if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
-      const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
-      const to = join(folder, `${store}-${time}.db`);
-      // The previous copy's log must reach this copy: moments in between could not be restored otherwise.
-      const { plants, bytes } = await backUpStore({ from, to, signal, beforeNaming: append });
-      const durationMs = Date.now() - startedAt.getTime();
-      log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
-      state.made++;
-      state.last = { atMs: startedAt.getTime(), bytes };
-      copy = to;
-      for (const { file } of listOwn(true).slice(0, -backupKeep)) {
-        rmSync(file);
-        rmSync(logOf(file), { force: true });
-      }
-    } catch (error) {
-      if (signal.aborted) return;
-      log.error("backup_failed", { to: folder, reason: explain(error) });
-      state.failed++;
-      dueMs = Date.now() + Math.min(everyMs, RETRY_MS_MAX);
-    }
-  };
-
-  /** What was committed before an append began is in the log when it ends. */
-  const append = async (): Promise<void> => {
-    // Without a journal there is nothing to append.
-    if (copy === undefined || changesDays === 0) return;
-    const startedAtMs = Date.now();
-    const late = setTimeout(() => noteFailure("it takes more than 10 s"), APPEND_MS_MAX).unref();
-    try {
-      appender ??= startCopyThread();
-      if (await appender.ask({ from, copy } satisfies AppendRequest)) {
-        const lagMs = startedAtMs - (state.loggedAtMs ?? 0);
-        if (failure !== undefined) log.info("change_log_resumed", { to: folder, lagMs });
-        failure = undefined;
-        state.loggedAtMs = startedAtMs;
-      } else if (copying === undefined) dueMs = 0;
-    } catch (error) {
-      noteFailure(explain(error));
-      appender?.end();
-      appender = undefined;
-    } finally {
-      clearTimeout(late);
-    }
-  };
-
-  const noteFailure = (reason: string): void => {
-    if (failure !== reason) log.error("change_log_failed", { to: folder, reason });
-    failure = reason;
-  };
-
-  /** Appends also while a copy is made, which may take minutes. */
-  const work = async (): Promise<void> => {
-    while (!signal.aborted) {
-      await append();
-      if (Date.now() >= dueMs) copying ??= makeCopy().finally(() => (copying = undefined));
-      await sleep(APPEND_MS, undefined, { signal }).catch(() => undefined);
-    }
-  };
-
-  return {
-    state,
-    start(): void {
-      try {
-        const newest = listOwn(true).at(-1);
-        copy = newest?.file;
-        if (newest !== undefined)
-          state.last = { atMs: newest.atMs, bytes: statSync(newest.file).size };
-      } catch {
-        // The first backup will fail for the same reason and log it.
-      }
-      // A restart alone makes no copy.
-      dueMs = (state.last?.atMs ?? 0) + everyMs;
-      if (changesDays > 0) state.loggedAtMs = Date.now();
-      working = work();
-    },
-    /** Call it when writes have stopped: the last append then has everything. */
-    async stop(): Promise<void> {
-      stopping.abort();
-      await within(STOP_MS_MAX, Promise.allSettled([working, copying]));
-      await within(STOP_MS_MAX, append());
-      appender?.end();
-    },
-  };
+  const order = { ...toListOrder("list", backupTo, {}), from: url.path };
+  const { stores } = await untilInterrupted((signal) => runOnThread<Listed>(order, signal));
+  const [own] = stores;
+  const reach = own?.reachable.at(-1);
+  if (own === undefined || reach === undefined) return `none yet in ${backupTo}`;
+  const lost = own.missing.length === 0 ? "" : ` Missing: ${own.missing.join(" ")}`;
+  return `up to change ${reach.last}; later writes would be lost with the disk.${lost}`;
 }

@@ -27,7 +27,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
     const sizes = Object.entries(bytes).map(
       ([part, size]) => `${part} ${formatBytes(Number(size))}`,
     );
-    const backups = describeBackups(config);
+    const backups = await describeBackups(config);
     printTable(
       ["CHECK", "RESULT", "FOUND"],
       [

@@ -208,7 +208,8 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
 }
 
 type Moments = "after" | "at" | "atChange" | "expires" | "from" | "to" | "wait";
-type Names = "batch" | "by" | "databaseUrl" | "output" | "rejects" | "sheet" | "url";
+type Names =
+  "batch" | "by" | "databaseUrl" | "output" | "rejects" | "sheet" | "store" | "timeline" | "url";
 type Parts = "delimiter" | "map" | "rate" | "scopes" | "types";
 
 /** The flags of all commands, besides those of settings. */

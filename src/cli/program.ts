@@ -287,21 +287,32 @@ function addStoreCommands(program: Command): void {
     .argument("<file|->", "a file that does not exist yet, or - for standard output")
     .option("--json", "as JSON")
     .action(load(async () => (await import("./backup.ts")).backUp));
+  backup.enablePositionalOptions();
+  // These read no settings, so they get no Config.
   backup
-    .enablePositionalOptions()
     .command("verify")
-    .description(
-      "Restore the newest backup of a folder into TMPDIR, replay it, and compare every row.",
-    )
-    .argument("<folder>", "the folder of plantstore serve --backup-to")
+    .description("Read every piece of a place, restore its newest state into TMPDIR, and compare.")
+    .argument("<place>", "the folder or s3:// URL of plantstore serve --backup-to")
+    .option("--store <id>", "which store, if there are several")
     .option("--json", "as JSON")
-    // It reads no settings, so it gets no Config.
-    .action(async (folder, options) => (await import("./backup.ts")).verifyBackup(folder, options));
+    .action(async (place, options) => (await import("./backup.ts")).verifyBackup(place, options));
+  backup
+    .command("list")
+    .description("List every copy and segment of a place, and which changes can be restored.")
+    .argument("<place>", "the folder or s3:// URL of plantstore serve --backup-to")
+    .option("--store <id>", "which store, if there are several")
+    .option("--json", "as JSON")
+    .action(async (place, options) => (await import("./backup.ts")).listBackups(place, options));
   addStore(program.command("restore"))
     .description("Verify a backup, and make it the store. A store that exists is not overwritten.")
-    .argument("<file|folder|->", "a backup, a folder of serve --backup-to, or - for standard input")
-    .option("--at <time>", "from a folder: as it was then, as in 2026-11-15T10:00:00Z")
-    .option("--at-change <number>", "from a folder: as it was after this change")
+    .argument(
+      "<file|place|->",
+      "a backup, a folder or s3:// URL of serve --backup-to, or - for standard input",
+    )
+    .option("--at <time>", "from a place: as it was then, as in 2026-11-15T10:00:00Z")
+    .option("--at-change <number>", "from a place: as it was after this change")
+    .option("--store <id>", "from a place: which store, if there are several")
+    .option("--timeline <number>", "from a place: a timeline that an earlier restore abandoned")
     .option("--json", "as JSON")
     .action(load(async () => (await import("./backup.ts")).restore));
   addStore(program.command("check"))

@@ -17,7 +17,7 @@ import { countFreeDescriptors } from "../store/sqlite/obstacle.ts";
 import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";
-import { CommandError, describeMigration, onSignal } from "./command.ts";
+import { CommandError, describeMigration, explain, onSignal, UsageError } from "./command.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
 /** Beyond those of the threads: the reserve of `listen`, and room for connections. */
@@ -46,8 +46,12 @@ export async function serve(config: Config): Promise<void> {
   const log = createLog(config.logLevel, writeLog);
   for (const warning of findIgnoredVariables(process.env))
     log.warn("ignored_variable", { warning });
+  if (config.backupTo !== "" && parseStoreUrl(config.databaseUrl).engine !== "sqlite")
+    throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/operations.md");
   const backups =
-    config.backupTo === "" ? undefined : (await import("./backup.ts")).scheduleBackups(config, log);
+    config.backupTo === ""
+      ? undefined
+      : (await import("../backup/schedule.ts")).scheduleBackups(config, log, explain);
   const routes = listRoutes(config);
   const metrics = new Metrics(pathsOf(routes));
   const served = await openServed(
@@ -77,7 +81,7 @@ export async function serve(config: Config): Promise<void> {
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
-  backups?.start();
+  backups?.start(store);
   sender?.start();
   served.onEnd((error) => {
     throw error;

@@ -36,10 +36,10 @@ export function printReport(
   { isJson = false, more = {}, output = process.stdout as NodeJS.WriteStream },
 ): void {
   const rows = Object.entries(facts).filter(([, value]) => value !== undefined);
-  const lines = rows.map(([name, value]) => {
-    const label = labels[name] ?? name.replace(/^./, (first) => first.toUpperCase());
-    return `  ${label.padEnd(6)}  ${formatFact(name, value)}\n`;
-  });
+  const width = Math.max(...rows.map(([name]) => labelOf(name).length));
+  const lines = rows.map(
+    ([name, value]) => `  ${labelOf(name).padEnd(width)}  ${formatFact(name, value)}\n`,
+  );
   const shown = isJson
     ? `${formatJson({ ...more, ...facts })}\n`
     : `${sentence}\n\n${lines.join("")}`;
@@ -47,6 +47,9 @@ export function printReport(
 }
 
 const labels: Readonly<Record<string, string>> = { bytes: "Size", seconds: "Time" };
+
+const labelOf = (name: string): string =>
+  labels[name] ?? name.replace(/^./, (first) => first.toUpperCase());
 
 /** As in 1,234, 1.2 MB, 0.3 s, or 3 copied, 1 present. */
 export function formatFact(name: string, value: unknown): string {

@@ -96,6 +96,13 @@ export interface Store extends ServedStore {
   listPlants(query: PlantQuery): Promise<PlantPage>;
   measureBytes(): Promise<number>;
   readFigures(): StoreFigures;
+  /** What the backups of an embedded store write into it. */
+  readonly backUps?: {
+    /** Starts a timeline, with a higher number, that leaves the one before it after this change, or now. */
+    startTimeline(above: number, after?: number | null): Promise<void>;
+    /** Numbers the state of a store that keeps no journal. */
+    markBreak(): Promise<void>;
+  };
   /** Drains the queue, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;
 }

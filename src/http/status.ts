@@ -69,6 +69,7 @@ const SampleShape = object({
 });
 
 const BackupsShape = object({
+  place: text("/mnt/backups", "The folder or bucket."),
   everyMs: integer(86_400_000),
   made: integer(1),
   failed: integer(0),
@@ -79,6 +80,16 @@ const BackupsShape = object({
       "What was committed before is in the backups; null without a journal.",
     ),
   ),
+  lagChanges: maybe(integer(0, "Changes of this instance that may not be in the backups.")),
+  proven: maybe(
+    explained(
+      object({ atMs: integer(1_767_225_600_000), change: integer(1_767_225_599_000_000) }),
+      "When the backups were last restored and compared with the store, and up to which change.",
+    ),
+  ),
+  proofs: integer(1),
+  proofsFailed: integer(0),
+  problem: maybe(text("The folder /mnt/backups does not exist.", "Why nothing arrives there now.")),
 });
 
 const FailureShape = object({

@@ -35,13 +35,24 @@ interface Observed extends ServiceFacts {
   readonly findKeysAge?: () => number | undefined;
 }
 
+/** What is reported. Times of this process are monotonic; `atMs` is for people. */
 export interface BackupState {
+  readonly place: string;
   readonly everyMs: number;
   made: number;
   failed: number;
-  last: { readonly atMs: number; readonly bytes: number } | undefined;
-  /** Everything committed before this time is in the newest backup or its change log; undefined without a journal. */
+  last: { readonly atMs: number; readonly bytes: number; readonly sinceMs: number } | undefined;
+  /** Everything committed before this time is in the place; undefined without a journal. */
   loggedAtMs: number | undefined;
+  loggedSinceMs: number | undefined;
+  /** Changes that this process has committed, and those when the last append began. */
+  countChanges: () => number;
+  loggedChanges: number;
+  proven: { readonly atMs: number; readonly change: number; readonly sinceMs: number } | undefined;
+  proofs: number;
+  proofsFailed: number;
+  /** Why changes or copies do not arrive in the place now. */
+  problem: string | undefined;
 }
 
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {
@@ -54,6 +65,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
   /** 4xx and 5xx are kept apart, so refusals do not evict failures. */
   const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
+  if (backups !== undefined) backups.countChanges = () => Metrics.addUp(blocks).changes;
   let last = summarize([]);
   let timers: Timer[] = [];
 
@@ -96,7 +108,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         .flat()
         .toReversed()
         .toSorted((one, other) => other.atMs - one.atMs),
-      backups,
+      backups: backups && describeState(backups),
       version: packageJson.version,
       startedAtMs: Math.round(performance.timeOrigin),
     };
@@ -104,23 +116,23 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
-    const [isReady = false, webhooks = [], connections, open, rss, figures = {}] =
-      await Promise.all([
-        inTime(observed.checkReady().then(() => true)),
-        inTime(observed.reportWebhooks?.()),
-        inTime(countConnections(limits.port)),
-        inTime(readdir("/proc/self/fd")),
-        inTime(Promise.try(() => process.memoryUsage.rss())),
-        inTime(Promise.try(() => store.readFigures())),
-        inTime(plants.refresh()),
-        inTime(expiring.refresh()),
-        size.refresh(),
-      ]);
+    const [isReady = false, webhooks = [], connections, open, rss] = await Promise.all([
+      inTime(observed.checkReady().then(() => true)),
+      inTime(observed.reportWebhooks?.()),
+      inTime(countConnections(limits.port)),
+      inTime(readdir("/proc/self/fd")),
+      inTime(Promise.try(() => process.memoryUsage.rss())),
+      inTime(plants.refresh()),
+      inTime(expiring.refresh()),
+      size.refresh(),
+    ]);
     const { creates, changes, commits, requests, batchLines, durations, gauges } =
       Metrics.addUp(blocks);
+    const figures = store.readFigures();
     const { diskFreeBytes } = figures;
     const diskMin = (diskFreeBytes !== undefined && limits.diskFreeBytesMin) || undefined;
-    const lag = backups?.loggedAtMs && (Date.now() - backups.loggedAtMs) / 1000;
+    const lag = secondsSince(backups?.loggedSinceMs);
+    const proofs = backups && byResult({ proven: backups.proofs, failed: backups.proofsFailed });
     const info = { version: packageJson.version, engine: store.description.engine };
     const cpu = process.cpuUsage();
     const made = backups && byResult({ made: backups.made, failed: backups.failed });
@@ -156,7 +168,19 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],
+        backup_age_seconds: [
+          "Time since the newest backup began, by a clock that is never set.",
+          secondsSince(newest?.sinceMs),
+        ],
         backup_lag_seconds: ["Age of the oldest change that may not be in the backups.", lag],
+        backup_lag_changes: [
+          "Changes of this instance that may not be in the backups.",
+          lag === undefined ? undefined : changes - (backups?.loggedChanges ?? 0),
+        ],
+        backup_unproven_seconds: [
+          "Time since the backups were last restored and compared with the store, or since the start.",
+          backups && secondsSince(backups.proven?.sinceMs ?? 0),
+        ],
         feed_readers: ["Open change streams.", gauges.feedReaders],
         webhook_lag_seconds: [
           "Age of the oldest undelivered change, by webhook.",
@@ -174,6 +198,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         postgres_retries_total: ["PostgreSQL: retries.", figures.retries],
         postgres_connects_total: ["PostgreSQL: connections opened.", figures.connects],
         backups_total: ["Backups, by result: made or failed.", made],
+        backup_proofs_total: ["Proofs of the backups, by result: proven or failed.", proofs],
         log_lines_dropped_total: ["Log lines that were dropped.", dropped],
         changes_total: ["Journal entries that this instance wrote.", changes],
         webhook_attempts_total: ["Events sent by this instance, by webhook and result.", attempts],
@@ -190,6 +215,23 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   };
 
   return { start, stop, sample, noteFailure, readActivity, formatMetrics };
+}
+
+const secondsSince = (sinceMs: number | undefined): number | undefined =>
+  sinceMs === undefined ? undefined : (performance.now() - sinceMs) / 1000;
+
+/** Without what only this process understands. */
+function describeState(state: BackupState) {
+  const { last, proven, loggedAtMs, loggedChanges, countChanges } = state;
+  return {
+    ...state,
+    loggedSinceMs: undefined,
+    countChanges: undefined,
+    loggedChanges: undefined,
+    lagChanges: loggedAtMs === undefined ? undefined : countChanges() - loggedChanges,
+    last: last && { atMs: last.atMs, bytes: last.bytes },
+    proven: proven && { atMs: proven.atMs, change: proven.change },
+  };
 }
 
 export type Reporter = ReturnType<typeof createReporter>;

@@ -9,12 +9,22 @@ import { send } from "../support/service.ts";
 import type { Seen } from "../support/steps.ts";
 
 const backups = {
+  place: "/mnt/backups",
+  loggedSinceMs: 0,
+  loggedChanges: 0,
+  countChanges: () => 0,
+  proofs: 1,
+  proofsFailed: 0,
+  problem: "The folder /mnt/backups does not exist.",
+  get proven() {
+    return { atMs: Date.now() - 240_000, change: 1, sinceMs: 0 };
+  },
   everyMs: 900_000,
   made: 1,
   failed: 2,
   /** As long ago however late it is asked for. */
   get last() {
-    return { atMs: Date.now() - 300_000, bytes: 6_170_000 };
+    return { atMs: Date.now() - 300_000, bytes: 6_170_000, sinceMs: 0 };
   },
   get loggedAtMs() {
     return Date.now() - 120_000;

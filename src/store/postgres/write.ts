@@ -166,7 +166,6 @@ export async function commitWrites(
 
 export interface Accounts {
   readonly hasJournal: boolean;
-  /** Undefined for no limit. */
   readonly quota: ReturnType<typeof createQuota> | undefined;
 }
 
@@ -174,55 +173,38 @@ export interface Accounts {
 const QUOTA_CHECK_MS = 10_000;
 const QUOTA_COUNT_MS_MAX = 30_000;
 
-/**
- * How many plants may still be created: from a count that is about 10 s old, and this instance's writes since. Writes in
- * flight have reserved theirs, so an instance alone does not pass the limit.
- */
+/** How many plants may still be created: from a count that is about 10 s old, and this instance's writes since. */
 export function createQuota(plantsMax: number, countPlants: Store["countPlants"]) {
   let left: number | undefined;
-  let inFlight = 0;
   let dueMs = 0;
   const count = async (): Promise<void> => {
     dueMs = performance.now() + QUOTA_CHECK_MS;
     left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
   };
   return {
-    /** Resolves to how many of the plants there is room for. Every reservation ends with `settle`. */
-    async reserve(wanted: number): Promise<number> {
-      if (wanted === 0) return 0;
+    async isUsedUp(): Promise<boolean> {
       if (left === undefined) await count();
       // Later counts run in the background. If one fails, the old count stays.
       else if (performance.now() >= dueMs) void count().catch(() => undefined);
-      const room = Math.min(wanted, Math.max(0, (left as number) - inFlight));
-      inFlight += room;
-      return room;
+      return (left as number) <= 0;
     },
-    /** `created` is less than 0 if the write removed plants. */
-    settle(reserved: number, created: number): void {
-      inFlight -= reserved;
-      if (left !== undefined) left -= created;
+    take(plants: number): void {
+      if (left !== undefined) left -= plants;
     },
   };
 }
-
-const unlimited: ReturnType<typeof createQuota> = {
-  reserve: async (wanted) => wanted,
-  settle: () => undefined,
-};
 
 class Group {
   /** Writes without an outcome are open. */
   readonly outcomes = new Map<GroupWrite, Settled>();
   private readonly writes: readonly GroupWrite[];
-  private readonly hasJournal: boolean;
-  private readonly quota: NonNullable<Accounts["quota"]>;
+  private readonly accounts: Accounts;
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly GroupWrite[], { hasJournal, quota = unlimited }: Accounts) {
+  constructor(writes: readonly GroupWrite[], accounts: Accounts) {
     this.writes = writes;
-    this.hasJournal = hasJournal;
-    this.quota = quota;
+    this.accounts = accounts;
   }
 
   /** Continues with the writes that earlier attempts left open. */
@@ -302,58 +284,29 @@ class Group {
   }
 
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
-    let wanted = creates;
-    let room = await this.quota.reserve(wanted.length);
-    if (room < wanted.length) {
-      this.quota.settle(room, 0);
-      // Replays and conflicts need no room.
-      await this.compare(connection, wanted, "open");
-      const open = new Set<GroupWrite>(wanted.filter((create) => !this.outcomes.has(create)));
-      room = await this.quota.reserve(open.size);
-      // It is for those that came first.
-      for (const write of this.writes.filter((one) => open.has(one)).slice(room))
-        this.settle(write as Create, new Refusal("store_full"));
-      wanted = wanted.filter((create) => !this.outcomes.has(create));
-      if (wanted.length === 0) return;
-    }
-    await this.account(room, async () => {
-      const planned = wanted.map((write) => planCreate(write, write.plant));
-      const created = await this.insert(connection, planned);
-      for (const { write, after } of created) this.settle(write, "created", after);
-      return created.length;
-    });
-    const rest = wanted.filter((create) => !this.outcomes.has(create));
-    if (rest.length > 0) await this.compare(connection, rest);
+    const { quota } = this.accounts;
+    if (quota !== undefined && (await quota.isUsedUp()))
+      return this.compare(connection, creates, new Refusal("store_full"));
+    const planned = creates.map((write) => planCreate(write, write.plant));
+    for (const { write, after } of await this.insert(connection, planned))
+      this.settle(write, "created", after);
+    const open = creates.filter((create) => !this.outcomes.has(create));
+    if (open.length > 0) await this.compare(connection, open);
   }
 
   /** Resolves to those that were created. */
-  private insert(connection: Connection, planned: readonly Planned[]) {
+  private async insert(connection: Connection, planned: readonly Planned[]) {
     const plants = planned.map(({ after }) => after as Plant);
     const [{ id, name, tag }] = plants as [Plant, ...Plant[]];
-    return plants.length === 1
+    const created = await (plants.length === 1
       ? this.write(connection, INSERT_ONE, planned, [id, name, tag ?? null])
-      : this.write(connection, INSERT, planned, toColumns(plants));
+      : this.write(connection, INSERT, planned, toColumns(plants)));
+    this.accounts.quota?.take(created.length);
+    return created;
   }
 
-  /** Settles a reservation by how many plants `work` has created. If an answer was lost, all may be. */
-  private async account(reserved: number, work: () => Promise<number>): Promise<void> {
-    let created = 0;
-    try {
-      created = await work();
-    } catch (error) {
-      if (error instanceof LostAnswerError) created = reserved;
-      throw error;
-    } finally {
-      this.quota.settle(reserved, created);
-    }
-  }
-
-  /** Tells replays from conflicts. Missing plants settle as `absent`, stay open, or are retried. */
-  private async compare(
-    connection: Connection,
-    creates: readonly Create[],
-    absent?: Refusal | "open",
-  ) {
+  /** Tells replays from conflicts. Missing plants settle as `absent`, or are retried. */
+  private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
     const plants = creates.map(({ plant }) => plant);
     // Locks the rows: a replay acknowledges what was found.
     const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
@@ -364,7 +317,7 @@ class Group {
       else if (row !== undefined) {
         const stored = row.name === null ? undefined : toPlant(row);
         this.settle(create, refuseTaken(create.plant), stored);
-      } else if (absent instanceof Refusal) this.settle(create, absent);
+      } else if (absent !== undefined) this.settle(create, absent);
     }
     // The rest were removed since, or their INSERT came after its deadline.
     if (kept.size < creates.length && absent === undefined)
@@ -372,6 +325,7 @@ class Group {
   }
 
   private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
+    const isFull = await this.accounts.quota?.isUsedUp();
     const planned = {
       created: [] as Planned[],
       replaced: [] as Planned[],
@@ -386,49 +340,37 @@ class Group {
       if (verdict instanceof Refusal) settled.push([write, verdict, before]);
       else if (verdict.done === "replayed")
         settled.push([write, outcomeOf(write, verdict), before]);
+      else if (verdict.done === "created" && isFull === true)
+        settled.push([write, new Refusal("store_full")]);
       else {
         const { id, writer } = write;
         planned[verdict.done].push({ write, id, writer, before, after: verdict.after });
       }
     }
+    if (settled.length > 0) await connection.query(CONFIRM);
+    for (const one of settled) this.settle(...one);
     const { created, replaced, removed } = planned;
-    const room = await this.quota.reserve(created.length);
-    for (const { write } of created.splice(room)) settled.push([write, new Refusal("store_full")]);
     let done = 0;
     const note = (changed: readonly Planned[], outcome: Done): void => {
       done += changed.length;
       for (const { write, after } of changed)
         this.settle(write, outcomeOf(write, { done: outcome, after }), after);
     };
-    await this.account(room, async () => {
-      if (settled.length > 0) await connection.query(CONFIRM);
-      for (const one of settled) this.settle(...one);
-      const made = created.length > 0 ? await this.insert(connection, created) : [];
-      note(made, "created");
-      return made.length;
-    });
+    if (created.length > 0) note(await this.insert(connection, created), "created");
     for (const [name, statement, part] of [
       ["replaced", REPLACE, replaced],
       ["removed", REMOVE, removed],
     ] as const)
       if (part.length > 0)
         note(await this.write(connection, statement, part, toChangeColumns(part)), name);
-    this.quota.settle(0, -removed.filter(({ write }) => this.outcomes.has(write)).length);
+    this.accounts.quota?.take(-removed.filter(({ write }) => this.outcomes.has(write)).length);
     if (done < created.length + replaced.length + removed.length)
       throw new TransientError("changed by others meanwhile");
   }
 
   private async writeAtomic(connection: Connection, write: AtomicWrite): Promise<void> {
-    const room = await this.quota.reserve(write.writes.length);
-    await this.account(room, () => this.changeAll(connection, write, room));
-  }
-
-  /** Resolves to how many more plants there are than before. */
-  private async changeAll(
-    connection: Connection,
-    write: AtomicWrite,
-    room: number,
-  ): Promise<number> {
+    const { quota } = this.accounts;
+    const isFull = (await quota?.isUsedUp()) === true;
     const stored = await findAll(connection, write);
     const full = new Refusal("store_full");
     let judged: ReturnType<typeof judgeAtomic>;
@@ -436,13 +378,12 @@ class Group {
       judged = judgeAtomic(
         write,
         (id) => stored.get(id),
-        (done, created) => (done === "created" && created > room ? full : undefined),
+        (done) => (done === "created" && isFull ? full : undefined),
       );
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       await connection.query(CONFIRM);
-      this.outcomes.set(write, error);
-      return 0;
+      return void this.outcomes.set(write, error);
     }
     const byId = judged.changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));
     const changed = byId.filter(({ before }) => before !== undefined);
@@ -458,9 +399,9 @@ class Group {
         throw new TransientError("changed by others meanwhile");
       });
     }
+    quota?.take(judged.created);
     this.outcomes.set(write, judged.outcomes);
     for (const id of idsOf(write)) this.stored.delete(id);
-    return judged.created;
   }
 
   /** Resolves to the changes that were made. */
@@ -470,7 +411,7 @@ class Group {
     changes: readonly Kind[],
     parameters: readonly Value[],
   ): Promise<readonly Kind[]> {
-    const { hasJournal } = this;
+    const { hasJournal } = this.accounts;
     const values = [...parameters];
     if (hasJournal) {
       const entries = new JournalBlock();

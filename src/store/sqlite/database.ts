@@ -18,6 +18,9 @@ import type { OnMigrate } from "../../domain/store.ts";
 import type { Statement } from "../records.ts";
 import { findObstacle } from "./obstacle.ts";
 
+/** SQLite keeps files with these suffixes beside a database, and would use any file with such a name. */
+export const companions = ["-wal", "-shm", "-journal"] as const;
+
 /** Marks the file as a plant store: "PLS1". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c5331;
 
@@ -73,7 +76,27 @@ export const migrations: readonly string[] = [
     probed_at_ms INTEGER NOT NULL
   ) STRICT;
   `,
+  // The first timeline is the identity of the store. Each restore adds one.
+  `
+  CREATE TABLE timelines (
+    number      INTEGER PRIMARY KEY,
+    id          TEXT NOT NULL,
+    after       INTEGER NOT NULL,
+    began_at_ms INTEGER NOT NULL
+  ) STRICT;
+
+  INSERT INTO timelines (number, id, after, began_at_ms)
+    VALUES (1, lower(hex(randomblob(8))), 0, CAST(unixepoch('subsec') * 1000 AS INTEGER));
+  `,
 ];
+
+/**
+ * Takes the id of the timeline, a number to be above, the time, and the change at which it leaves the one before it;
+ * null for the newest change.
+ */
+export const START_TIMELINE = `INSERT INTO timelines (number, id, after, began_at_ms)
+  SELECT max($2, (SELECT max(number) FROM timelines)) + 1, $1,
+    coalesce($4, (SELECT max(last) FROM changes)), $3`;
 
 /** Older versions can corrupt a WAL-mode file with several connections: https://www.sqlite.org/wal.html#walresetbug. */
 const SQLITE_VERSION_MIN = "3.51.3";

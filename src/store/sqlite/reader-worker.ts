@@ -1,12 +1,6 @@
-/**
- * The reader thread: searches, counts, large pages, exports, tags, the journal. Another instance copies a store, or
- * appends to a change log.
- */
+/** The reader thread: searches, counts, large pages, exports, tags, the journal. */
 
 import { type MessagePort, workerData } from "node:worker_threads";
-import { StoreOpenError } from "../../domain/errors.ts";
-import { type AppendRequest, type CopyRequest, copyStore } from "./backup.ts";
-import { logOf, openChangeLog } from "./change-log.ts";
 import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { type ThreadSetup, toAnswer } from "./thread.ts";
 
@@ -15,28 +9,11 @@ const encoder = new TextEncoder();
 
 let reader: SqliteReader | undefined;
 
-let log: ReturnType<typeof openChangeLog> | undefined;
-
-function perform(order: "open" | "close" | CopyRequest | AppendRequest): unknown {
-  if (typeof order === "object") return "to" in order ? copyStore(order) : append(order);
+function perform(order: "open" | "close"): unknown {
   if (order === "close") return reader?.close();
   const opened = (reader = new SqliteReader(path, limits));
   for (const port of ports) port.on("message", (read: ReadRequest) => answer(port, opened, read));
   return undefined;
-}
-
-function append({ from, copy }: AppendRequest): boolean {
-  try {
-    if (log?.copy !== copy) {
-      log?.close();
-      log = undefined;
-      log = openChangeLog(from, copy);
-    }
-    return log.append();
-  } catch (error) {
-    if (error instanceof StoreOpenError) throw error;
-    throw new StoreOpenError(`${logOf(copy)} cannot be written: ${(error as Error).message}`);
-  }
 }
 
 /** Page text is sent as bytes, which are transferred, not copied. */

@@ -1,5 +1,6 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
+import { randomBytes } from "node:crypto";
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { needsScan } from "../../domain/filter.ts";
@@ -11,13 +12,16 @@ import { trimBlocks } from "../journal.ts";
 import { type Commit, Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
-import { fileBytesOf, findDiskFree, IS_BEGINNING } from "./database.ts";
+import { fileBytesOf, findDiskFree, IS_BEGINNING, START_TIMELINE } from "./database.ts";
 import { type ReadRequest, SqliteReader } from "./reader.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
 const PROBE_MS_MAX = 1_500;
 const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
   ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
+const MARK_BREAK = `INSERT INTO changes (last, first, at_ms, entries)
+  SELECT last, last + 1, $1, '[]'
+  FROM (SELECT max($1 * 1000, (SELECT max(last) FROM changes) + 1) AS last)`;
 const TRIM = trimBlocks("changes", "at_ms");
 
 /** Where writes and long reads run. Without `read`, long reads run on this thread. */
@@ -89,6 +93,14 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   async measureBytes(): Promise<number> {
     return fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
   }
+
+  readonly backUps: NonNullable<Store["backUps"]> = {
+    startTimeline: async (above, after = null) => {
+      const id = randomBytes(8).toString("hex");
+      await this.perform(false, [START_TIMELINE, id, above, Date.now(), after]);
+    },
+    markBreak: async () => void (await this.perform(true, [MARK_BREAK, Date.now()])),
+  };
 
   override async close(): Promise<void> {
     await super.close();

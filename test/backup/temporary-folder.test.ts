@@ -2,11 +2,11 @@
 
 import { afterAll, expect, test } from "bun:test";
 import { cpSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
-import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand } from "./support/command.ts";
-import { makeWorkplace } from "./support/folder.ts";
-import { canMount, mountSmallFolder } from "./support/small-disk.ts";
-import { alter } from "./support/stores.ts";
+import { openDatabase } from "../../src/store/sqlite/database.ts";
+import { runCommand } from "../support/command.ts";
+import { makeWorkplace } from "../support/folder.ts";
+import { canMount, mountSmallFolder } from "../support/small-disk.ts";
+import { alter } from "../support/stores.ts";
 
 /** More different tags than SQLite counts in memory. */
 const PLANTS = `INSERT INTO plants

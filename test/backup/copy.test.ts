@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { Clients } from "./support/clients.ts";
+import { Clients } from "../support/clients.ts";
 import {
   runCommand,
   runForJson,
@@ -10,12 +10,12 @@ import {
   runScript,
   spawnService,
   startCommand,
-} from "./support/command.ts";
-import { failure } from "./support/expect.ts";
-import { makeWorkplace, type Workplace } from "./support/folder.ts";
-import type { StoredPlant } from "./support/plants.ts";
-import { createRandom } from "./support/random.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+} from "../support/command.ts";
+import { failure } from "../support/expect.ts";
+import { makeWorkplace, type Workplace } from "../support/folder.ts";
+import type { StoredPlant } from "../support/plants.ts";
+import { createRandom } from "../support/random.ts";
+import { TEST_TOKEN } from "../support/service.ts";
 import {
   checkIntegrity,
   damage,
@@ -24,8 +24,8 @@ import {
   makeStore,
   readFolder,
   readPlants,
-} from "./support/stores.ts";
-import { until } from "./support/until.ts";
+} from "../support/stores.ts";
+import { until } from "../support/until.ts";
 
 test("a backup while plants are being stored has every plant acknowledged before it began, and stops no writes", async () => {
   using at = makeWorkplace();

@@ -1,0 +1,434 @@
+/**
+ * Appends a store's changes to segments in a place. It never appends to what it has not verified: at its start, and
+ * after any failure, it reads how far the place is whole, and continues from there in a new segment.
+ */
+
+import type { Database } from "bun:sqlite";
+import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { hostname } from "node:os";
+import { dirname, resolve } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import type { Webhook } from "../domain/webhook.ts";
+import { getSchemaVersion, openReadOnly, watchFiles } from "../store/sqlite/database.ts";
+import type { BlockRow } from "../store/journal.ts";
+import type { Source } from "./order.ts";
+import {
+  findPiece,
+  nameLease,
+  nameSegment,
+  type Owner,
+  type Position,
+  prefixOfStaged,
+  type Timeline,
+} from "./piece.ts";
+import { type GrowingFile, openPlace, type Place } from "./place.ts";
+import { NEWEST } from "./plan.ts";
+import {
+  createFormatter,
+  END,
+  formatHeader,
+  type Row,
+  tableKeys,
+  type TableName,
+  type TableRecord,
+} from "./segment.ts";
+import { identityOf, readHistory, readPoint, Survey } from "./survey.ts";
+
+export type Appended =
+  /** Every change up to this one is in the place. Without `isCovered`, only together with a new copy. */
+  | {
+      readonly change: number;
+      readonly isCovered: boolean;
+      readonly newest: NewestCopy | undefined;
+    }
+  | Fork;
+
+/** The place holds a future that this store does not have, so the store needs a new timeline. */
+export interface Fork {
+  /** Its number is above this one. */
+  readonly forkAbove: number;
+  /** The last change that both have; undefined for the newest of the store. */
+  readonly after: number | undefined;
+}
+
+/** When the newest copy was made, by the clock of that day. */
+export interface NewestCopy {
+  readonly atMs: number;
+  readonly bytes: number;
+}
+
+/** The writer of a place renews its lease this often, and loses it after three times as long. */
+const LEASE_MS = 20_000;
+const LEASE_LOST_MS = 3 * LEASE_MS;
+/** A larger segment is closed, and the next one begun. */
+const SEGMENT_BYTES_MAX = 67_108_864;
+/** The size of one write and sync. */
+const WRITE_CHARACTERS = 4_194_304;
+
+interface OpenSegment {
+  readonly after: number;
+  readonly serial: number;
+  readonly format: (json: string) => string;
+  readonly file: GrowingFile;
+  bytes: number;
+}
+
+interface Link {
+  readonly place: Place;
+  readonly owner: Owner;
+  readonly history: readonly Timeline[];
+  readonly schema: number;
+  readonly readPage: ReturnType<typeof openJournal>["readPage"];
+  readonly close: () => void;
+  /** The last change in the place. */
+  cursor: number;
+  /** The number of the next segment. */
+  serial: number;
+  /** Whether a copy and whole segments lead to the cursor. */
+  isCovered: boolean;
+  readonly newest: NewestCopy | undefined;
+  segment: OpenSegment | undefined;
+  /** Segments without a change that the new one replaces. */
+  superseded: readonly string[];
+}
+
+export class Appender {
+  private readonly source: Source;
+  private link: Link | undefined;
+  private lease: { text: string; readonly isOwn: boolean; sinceMs: number } | undefined;
+
+  constructor(source: Source) {
+    this.source = source;
+  }
+
+  /** What was committed before it began is in the place when it resolves. After an error it starts over. */
+  async append(): Promise<Appended> {
+    try {
+      const link = this.link ?? (await this.connect());
+      if ("forkAbove" in link) return link;
+      this.link = link;
+      await this.holdLease(link.place, link.owner);
+      for (let hasMore = true; hasMore;) {
+        const page = link.readPage(link.cursor);
+        // The journal does not continue what is in the place: it was trimmed, or switched off for a while.
+        if (page === undefined) {
+          await this.begin(link, link.readPage(undefined)?.newest ?? link.cursor);
+          link.isCovered = false;
+          continue;
+        }
+        await this.write(link, page.lines, page.newest);
+        ({ newest: link.cursor, hasMore } = page);
+      }
+      for (const name of link.superseded) await link.place.remove(name);
+      link.superseded = [];
+      const { cursor, isCovered, newest } = link;
+      return { change: cursor, isCovered, newest };
+    } catch (error) {
+      this.disconnect();
+      if (error instanceof StoreOpenError) throw error;
+      throw new StoreOpenError(`${this.source.to} cannot be written: ${(error as Error).message}`);
+    }
+  }
+
+  /** Begins a segment for a copy to build on: the copy has everything in those before. Resolves to its serial. */
+  async roll(): Promise<number> {
+    const { link } = this;
+    if (link === undefined) throw new StoreOpenError(`${this.source.to} is not connected.`);
+    if (link.segment?.after !== link.cursor) await this.begin(link, link.cursor);
+    return link.segment?.serial ?? link.serial;
+  }
+
+  /** A copy was made: it and the segments from here on lead to every later change. */
+  cover(): void {
+    if (this.link !== undefined) this.link.isCovered = true;
+  }
+
+  /** Reads from the place again how far it is whole, before the next append. */
+  disconnect(): void {
+    this.link?.segment?.file.close();
+    this.link?.close();
+    this.link?.place.close();
+    this.link = undefined;
+  }
+
+  /** Closes the open segment, and lets another service write at once. */
+  async finish(): Promise<void> {
+    const { link } = this;
+    if (link === undefined) return;
+    this.closeSegment(link);
+    await link.place.remove(nameLease(link.owner));
+    this.disconnect();
+  }
+
+  private async connect(): Promise<Link | Fork> {
+    const { from, to, label, instance } = this.source;
+    const journal = openJournal(from);
+    try {
+      const { history, schema, newest } = journal;
+      const owner = { label, store: identityOf(history) };
+      const place = await openPlace(to, dirname(resolve(from)));
+      await this.holdLease(place, owner);
+      const prefix = `${prefixOfStaged(owner)}.`;
+      await place.sweep(prefix, `${prefix}${instance}`);
+      const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
+      const survey = new Survey(
+        place,
+        pieces.filter(({ store }) => store === owner.store),
+      );
+      const own = history.at(-1) as Timeline;
+      const isAhead =
+        survey.newestTimeline > own.number ||
+        (await survey.hasTimeline(own.number, own.id)) === false;
+      const plan = isAhead ? undefined : await survey.plan(history, NEWEST);
+      const standing = plan && journal.locate(plan.reached);
+      const isDiverged = plan !== undefined && standing === "unknown";
+      const common = isDiverged
+        ? ((await survey.findLastKnown(plan, (change) => journal.locate(change) === "known")) ?? 0)
+        : undefined;
+      place.release();
+      if (isAhead || isDiverged) {
+        journal.close();
+        return { forkAbove: survey.newestTimeline, after: common };
+      }
+      const link: Link = {
+        place,
+        owner,
+        history,
+        schema,
+        readPage: journal.readPage,
+        close: journal.close,
+        cursor: plan !== undefined && standing === "known" ? plan.reached : newest,
+        serial: Math.max(0, ...survey.segments.map(({ serial }) => serial)) + 1,
+        isCovered: plan !== undefined && standing === "known",
+        newest: survey.findNewestCopy(history),
+        segment: undefined,
+        superseded: [],
+      };
+      link.superseded = survey
+        .know()
+        .segments.filter(({ timeline, last }) => timeline === own.number && last === undefined)
+        .filter(({ runs, after }) => runs.length === 0 && after === link.cursor)
+        .map(({ name }) => name);
+      // At once, and not with the first change: it tells a restore that this timeline is the newest.
+      await this.begin(link, link.cursor);
+      return link;
+    } catch (error) {
+      journal.close();
+      throw error;
+    }
+  }
+
+  /** Begins a segment after `cursor`. A bucket has whole objects only, so there it is an empty one. */
+  private async begin(link: Link, cursor: number): Promise<void> {
+    this.closeSegment(link);
+    link.cursor = cursor;
+    const { place } = link;
+    if (place.grow === undefined) return this.put(link, [], cursor);
+    const format = createFormatter();
+    const position = this.nextPosition(link);
+    const file = place.grow(nameSegment(position, cursor, "open"));
+    const text = format(this.formatHeader(link));
+    file.append(text);
+    link.segment = { after: cursor, serial: position.serial, format, file, bytes: text.length };
+  }
+
+  private nextPosition(link: Link): Position {
+    const timeline = (link.history.at(-1) as Timeline).number;
+    return { ...link.owner, timeline, serial: link.serial++ };
+  }
+
+  private async write(link: Link, lines: readonly string[], newest: number): Promise<void> {
+    const { segment } = link;
+    if (segment === undefined)
+      return lines.length === 0 ? undefined : this.put(link, lines, newest);
+    const text = lines.map(segment.format).join("");
+    segment.file.append(text);
+    segment.bytes += text.length;
+    if (segment.bytes >= SEGMENT_BYTES_MAX) await this.begin(link, newest);
+  }
+
+  private async put(link: Link, lines: readonly string[], last: number): Promise<void> {
+    const { place, owner, cursor } = link;
+    const format = createFormatter();
+    const staged = place.stage(`${prefixOfStaged(owner)}.${this.source.instance}`);
+    writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
+    await place.keep(staged, nameSegment(this.nextPosition(link), cursor, last));
+  }
+
+  private formatHeader({ owner, schema, history, cursor }: Link): string {
+    return formatHeader({ store: owner.store, schema, timelines: history, after: cursor });
+  }
+
+  private closeSegment(link: Link): void {
+    const { segment, owner, history, cursor } = link;
+    link.segment = undefined;
+    if (segment === undefined) return;
+    const timeline = (history.at(-1) as Timeline).number;
+    segment.file.append(segment.format(END));
+    segment.file.finish(
+      nameSegment({ ...owner, timeline, serial: segment.serial }, segment.after, cursor),
+    );
+    segment.file.close();
+  }
+
+  /**
+   * One writer for a store and a place. A copied store file has the same identity, so the holder is a file on a machine.
+   * A holder that died loses the lease: it is silent by our clock. After a restart the same holder continues at once.
+   */
+  private async holdLease(place: Place, owner: Owner): Promise<void> {
+    const nowMs = performance.now();
+    const { lease } = this;
+    if (lease?.isOwn === true && nowMs - lease.sinceMs < LEASE_MS) return;
+    const holder = `${hostname()}:${resolve(this.source.from)}`;
+    const name = nameLease(owner);
+    const text = await place.readNote(name);
+    const other = text === undefined ? undefined : findHolder(text);
+    const isTwin = lease?.isOwn === true && text !== undefined && text !== lease.text;
+    if (isTwin || (other !== undefined && other !== holder)) {
+      if (lease?.text !== text) this.lease = { text: text ?? "", isOwn: false, sinceMs: nowMs };
+      if (isTwin || nowMs - (this.lease?.sinceMs ?? nowMs) < LEASE_LOST_MS)
+        throw new StoreOpenError(
+          `Another service writes the backups of this store to ${place.url}: ${other}. This one makes none. If that one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
+        );
+    }
+    const own = JSON.stringify({ holder, beat: randomBytes(6).toString("hex") });
+    await place.writeNote(name, own);
+    this.lease = { text: own, isOwn: true, sinceMs: nowMs };
+  }
+}
+
+function findHolder(text: string): string | undefined {
+  try {
+    const { holder } = JSON.parse(text) as { readonly holder?: unknown };
+    return typeof holder === "string" ? holder : undefined;
+  } catch {
+    // Torn by a crash.
+    return undefined;
+  }
+}
+
+/** What the segments have of a row. */
+interface LoggedRow {
+  readonly compared: string;
+  readonly cursor: number;
+  readonly loggedAtMs: number;
+}
+
+interface Logged extends Partial<Record<TableName, Map<string, LoggedRow>>> {
+  version?: string;
+}
+
+/** The cursor of a webhook is logged at this interval: after a restore some events are sent again. */
+const CURSOR_MS = 60_000;
+
+/** Reads the store's journal as lines of a segment. */
+function openJournal(from: string) {
+  const assertNotMoved = watchFiles([from]);
+  const db = openReadOnly(from);
+  const logged: Logged = {};
+
+  /** Lines after `cursor`, from one snapshot; undefined if the journal does not continue it. */
+  const readPage = db.transaction((cursor: number | undefined) => {
+    assertNotMoved();
+    const { change } = readPoint(db);
+    if (cursor === undefined) return { lines: [], newest: change, hasMore: false };
+    if (db.query("SELECT 1 FROM changes WHERE last = ?").get(cursor) === null) return undefined;
+    const lines: string[] = [];
+    let newest = cursor;
+    let characters = 0;
+    // A token has a time, so it stands before the changes that were made after it.
+    const records = readTables(db, logged).toSorted((one, other) => one.sinceMs - other.sinceMs);
+    const addRecords = (beforeMs: number): void => {
+      while ((records[0]?.sinceMs ?? beforeMs) < beforeMs)
+        lines.push(JSON.stringify({ at: Date.now(), change: newest, ...records.shift()?.record }));
+    };
+    const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
+    for (const row of rows.iterate(cursor)) {
+      // A break: changes were made that the journal does not have.
+      if (row.first > row.last) return undefined;
+      addRecords(Number(row.at_ms));
+      const json = `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`;
+      lines.push(json);
+      newest = Number(row.last);
+      characters += json.length;
+      if (characters >= WRITE_CHARACTERS) break;
+    }
+    addRecords(Number.POSITIVE_INFINITY);
+    return { lines, newest, hasMore: newest < change };
+  });
+
+  return {
+    history: readHistory(db),
+    schema: getSchemaVersion(db, from),
+    newest: readPoint(db).change,
+    readPage,
+    close: (): void => db.close(true),
+    /** `known`: the journal continues it. `trimmed`: it is too old. `unknown`: this store never had it. */
+    locate(change: number): "known" | "trimmed" | "unknown" {
+      if (db.query("SELECT 1 FROM changes WHERE last = ?").get(change) !== null) return "known";
+      const { oldest } = db
+        .query("SELECT min(last) AS oldest FROM changes")
+        .safeIntegers(false)
+        .get() as { oldest: number };
+      return change < oldest ? "trimmed" : "unknown";
+    },
+  };
+}
+
+/** What has changed in the tables that are not in the journal; at first all rows. `sinceMs` is when, if a row tells. */
+function readTables(db: Database, logged: Logged) {
+  const records: { readonly sinceMs: number; readonly record: Omit<TableRecord, "at"> }[] = [];
+  const { version } = db.query(TOKENS_VERSION).get() as { readonly version: string };
+  if (logged.version !== version) records.push(...compare("tokens", db, logged));
+  logged.version = version;
+  return [...records, ...compare("webhooks", db, logged)];
+}
+
+const TOKENS_VERSION = "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens";
+
+function compare(table: TableName, db: Database, logged: Logged) {
+  const nowMs = performance.now();
+  const before = logged[table];
+  const after = new Map<string, LoggedRow>();
+  const changed: Row[] = [];
+  const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
+  for (const row of rows) {
+    const key = String(row[tableKeys[table]]);
+    const { row: kept, compared, cursor } = table === "tokens" ? ofToken(row) : ofWebhook(row);
+    const known = before?.get(key);
+    const isDue = nowMs - (known?.loggedAtMs ?? -Infinity) >= CURSOR_MS;
+    const isSame = known?.compared === compared && (known.cursor === cursor || !isDue);
+    after.set(key, isSame ? known : { compared, cursor, loggedAtMs: nowMs });
+    if (!isSame) changed.push(kept);
+  }
+  logged[table] = after;
+  if (before === undefined)
+    return [{ sinceMs: Number.MAX_VALUE, record: { table, rows: changed } }];
+  const gone = [...before.keys()].filter((key) => !after.has(key));
+  return [
+    ...changed.map((row) => ({ sinceMs: timeOf(row), record: { table, rows: [row], gone: [] } })),
+    ...(gone.length === 0
+      ? []
+      : [{ sinceMs: Number.MAX_VALUE, record: { table, rows: [], gone } }]),
+  ];
+}
+
+/** Tokens are only added and revoked. Their last use is not kept up to date. */
+const ofToken = (row: Row) => ({ row, compared: String(row["revoked_at_ms"]), cursor: 0 });
+
+/** A lease is renewed every second. A restore needs neither that nor the outcome of deliveries. */
+function ofWebhook(row: Row) {
+  const { cursor, version, holder: _, ...record } = JSON.parse(String(row["record"])) as Webhook;
+  const kept = { ...record, attempts: [], failures: 0, nextAttemptAtMs: 0 };
+  const compared = JSON.stringify(kept);
+  return {
+    row: { ...row, record: JSON.stringify({ ...kept, cursor, version }) },
+    compared,
+    cursor,
+  };
+}
+
+/** When the row was last changed, if it tells. */
+const timeOf = (row: Row): number =>
+  Number(row["revoked_at_ms"] ?? row["created_at_ms"] ?? Number.MAX_VALUE);

@@ -1,0 +1,70 @@
+/** The thread of backups: makes copies, appends changes, proves, prunes and restores. One order at a time. */
+
+import { setPriority } from "node:os";
+import { type MessagePort, workerData } from "node:worker_threads";
+import { toFailed } from "../store/sqlite/thread.ts";
+import { Appender } from "./append.ts";
+import { copyBackup, copyStore } from "./copy.ts";
+import { backUp, digestNow, prove, prune } from "./keep.ts";
+import type { Order } from "./order.ts";
+import { restoreFromPlace } from "./restore.ts";
+import { listPlace, verifyPlace } from "./report.ts";
+
+/** Clients come before copies and proofs. */
+const NICE = 10;
+
+const { orders } = workerData as { readonly orders: MessagePort };
+
+let appender: Appender | undefined;
+
+async function perform(order: Order): Promise<unknown> {
+  switch (order.kind) {
+    case "copy":
+      return copyStore(order.from, order.to);
+    case "restoreFile":
+      return copyBackup(order.from, order.to);
+    case "restore":
+      return restoreFromPlace(order);
+    case "list":
+      return listPlace(order);
+    case "verify":
+      return verifyPlace(order);
+    case "backUp":
+      yieldToClients();
+      return backUp(order);
+    case "digest":
+      return digestNow(order.from);
+    case "prove":
+      yieldToClients();
+      return prove(order);
+    case "prune":
+      return prune(order);
+    case "append":
+      return (appender ??= new Appender(order)).append();
+    case "roll":
+      return appender?.roll();
+    case "cover":
+      return appender?.cover();
+    case "recheck":
+      return appender?.disconnect();
+    case "finish":
+      return appender?.finish();
+  }
+}
+
+/** On Linux the priority is the thread's; elsewhere it would be that of the whole process. */
+function yieldToClients(): void {
+  if (process.platform === "linux") setPriority(0, NICE);
+}
+
+/** One order at a time, also while a request to a bucket is in flight. */
+let working: Promise<unknown> = Promise.resolve();
+
+orders.on("message", (order: Order) => {
+  working = working
+    .then(() => perform(order))
+    .then(
+      (value) => orders.postMessage({ value }),
+      (error: unknown) => orders.postMessage(toFailed(error)),
+    );
+});

@@ -1,0 +1,184 @@
+/** Copies a store into a file, and a file into a store. The copy is verified, and never overwrites a file. */
+
+import { Database } from "bun:sqlite";
+import { randomBytes } from "node:crypto";
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  lstatSync,
+  openSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import { formatJson } from "../domain/plant.ts";
+import {
+  adviseOnTemporaryFiles,
+  companions,
+  fileBytesOf,
+  findDamage,
+  getSchemaVersion,
+  isLocked,
+  isOfEnvironment,
+  makeDirectoryDurably,
+  readStore,
+  START_TIMELINE,
+  syncFile,
+} from "../store/sqlite/database.ts";
+import { nameFile } from "./place.ts";
+import { readHistory } from "./survey.ts";
+import { runOnThread } from "./thread.ts";
+
+type StoreFacts = ReturnType<typeof verifyStore>;
+
+/** Copies the store at `from` to the new file `to`. The service may be running. */
+export async function backUpStore(from: string, to: string, signal: AbortSignal) {
+  requireStore(from);
+  const folder = dirname(resolve(to));
+  // Not created: it may be the mount point of a disk that is not mounted.
+  if (!existsSync(folder)) throw new StoreOpenError(`The folder ${folder} does not exist.`);
+  const path = findFree(to, "Choose another name, or move it away first.");
+  if (companions.some((suffix) => realpathSync(from) + suffix === path))
+    throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
+  return createFile(path, false, (staged) =>
+    runOnThread<StoreFacts>({ kind: "copy", from, to: staged }, signal),
+  );
+}
+
+/** Makes a new store of the backup file at `from`. It belongs to the owner of its folder. */
+export async function restoreFile(from: string, to: string, signal: AbortSignal) {
+  requireStore(from);
+  return createStore(to, (staged) =>
+    runOnThread<StoreFacts>({ kind: "restoreFile", from, to: staged }, signal),
+  );
+}
+
+export function createStore<Facts>(to: string, make: (staged: string) => Promise<Facts>) {
+  makeDirectoryDurably(dirname(resolve(to)));
+  const advice =
+    "Stop the service and move it away first, or restore to another file with --database-url.";
+  return createFile(findFree(to, advice), true, make);
+}
+
+const requireStore = (path: string): unknown => readStore(path, (db) => getSchemaVersion(db, path));
+
+function findFree(to: string, advice: string): string {
+  const path = join(realpathSync(dirname(resolve(to))), basename(to));
+  // A dangling symlink counts as existing.
+  if (lstatSync(path, { throwIfNoEntry: false }) !== undefined)
+    throw new StoreOpenError(`${path} exists, and is not overwritten. ${advice}`);
+  // SQLite would replay an orphaned WAL into the copy.
+  const orphan = companions.map((suffix) => path + suffix).find((file) => existsSync(file));
+  if (orphan !== undefined)
+    throw new StoreOpenError(
+      `${orphan} exists without the file that it belongs to. Make sure that no service is using it, and move it away first.`,
+    );
+  return path;
+}
+
+/** Prepares a file in the same folder, then names it. Mode 0600: a store holds token hashes. */
+async function createFile<Facts>(
+  path: string,
+  isStore: boolean,
+  make: (staged: string) => Promise<Facts>,
+): Promise<Facts & { readonly path: string }> {
+  const staged = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  closeSync(openSync(staged, "wx", 0o600));
+  try {
+    // A store that root restores must still belong to the service.
+    const { uid, gid } = statSync(dirname(path));
+    if (isStore && process.getuid?.() === 0) chownSync(staged, uid, gid);
+    const facts = await make(staged);
+    nameFile(staged, path);
+    syncFile(dirname(path));
+    return { ...facts, path };
+  } finally {
+    for (const suffix of ["", ...companions]) rmSync(staged + suffix, { force: true });
+  }
+}
+
+/** One snapshot: the copy has every plant acknowledged before it began, and writes continue. */
+export function copyStore(from: string, to: string): StoreFacts {
+  readStore(from, (db) => {
+    getSchemaVersion(db, from);
+    try {
+      db.run("VACUUM INTO ?", [to]);
+    } catch (error) {
+      if (isLocked(error)) throw error;
+      const folder = tmpdir();
+      const isTemporary = existsSync(folder) && to.startsWith(`${realpathSync(folder)}/`);
+      const advice =
+        isTemporary && isOfEnvironment(error) ? ` ${adviseOnTemporaryFiles(folder)}` : "";
+      const why = `${(error as Error).message}.${advice}`;
+      throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${why}`);
+    }
+  });
+  syncFile(to);
+  return verifyStore(to, `The copy of ${from}`);
+}
+
+/** Verifies a backup file, and makes a store of it that starts a new timeline. */
+export function copyBackup(from: string, to: string): StoreFacts {
+  verifyStore(from);
+  copyStore(from, to);
+  if (digestStore(from) !== digestStore(to))
+    throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
+  changeStore(to, (db) => startTimeline(db, 0));
+  return verifyStore(to, `The copy of ${from}`);
+}
+
+/** Changes a store that no service uses yet. It is synced as a whole afterwards. */
+export function changeStore<Result>(path: string, change: (db: Database) => Result): Result {
+  using db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
+  db.run("PRAGMA journal_mode = OFF");
+  db.run("PRAGMA synchronous = OFF");
+  db.run("BEGIN");
+  const result = change(db);
+  db.run("COMMIT");
+  db.close(true);
+  syncFile(path);
+  return result;
+}
+
+/** Its number is above every other that is known. A store of an older schema has no timelines yet. */
+export function startTimeline(db: Database, above: number): void {
+  if (readHistory(db).some(({ number }) => number === 0)) return;
+  db.query(START_TIMELINE.replaceAll("$", "?")).run(
+    randomBytes(8).toString("hex"),
+    above,
+    Date.now(),
+    null,
+  );
+}
+
+const COUNT =
+  "SELECT (SELECT count(*) FROM plants) AS plants, (SELECT count(*) FROM tokens) AS tokens";
+const TABLES =
+  "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
+
+export function verifyStore(path: string, calledAs = path) {
+  return readStore(path, (db) => {
+    const schemaVersion = getSchemaVersion(db, calledAs);
+    const [fault] = findDamage(db, 1);
+    if (fault !== undefined) throw new StoreOpenError(`${calledAs} is damaged: ${fault}`);
+    const counts = db.query(COUNT).get() as Readonly<Record<"plants" | "tokens", bigint>>;
+    return { schemaVersion, ...counts, bytes: fileBytesOf(path) };
+  });
+}
+
+/** SHA-256 over every row of every table, or of one table. */
+export const digestStore = (path: string, table?: string): string =>
+  readStore(path, (db) => digestRows(db, table));
+
+export function digestRows(db: Database, table?: string): string {
+  const hasher = new Bun.CryptoHasher("sha256");
+  const tables = db.query<{ name: string }, []>(TABLES).all();
+  for (const { name } of tables.filter((one) => table === undefined || one.name === table))
+    for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
+      hasher.update(`${name} ${formatJson(row)}\n`);
+  return hasher.digest("hex");
+}

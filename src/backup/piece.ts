@@ -1,0 +1,113 @@
+/**
+ * The pieces of a backup. A copy is a whole store; a segment holds the changes after a change. A name says what a piece
+ * holds: which store, which timeline, which changes. The order of pieces is by timeline and change, never by a clock.
+ */
+
+import type { FoundFile } from "./place.ts";
+
+/** A restore starts a new timeline. */
+export interface Timeline {
+  readonly number: number;
+  /** Random. Two restores of one backup have the same number and another id. */
+  readonly id: string;
+  /** The last change that it shares with the timeline before it. */
+  readonly after: number;
+}
+
+interface Piece extends FoundFile {
+  /** What people call the store: the name of its file. */
+  readonly label: string;
+  /** The identity of the store. Backups of version 1.0 have none; then it is the label. */
+  readonly store: string;
+  readonly timeline: number;
+  /** Segments are numbered in the order in which they were begun. A copy holds all that came before this one. */
+  readonly serial: number;
+}
+
+export interface Copy extends Piece {
+  readonly kind: "copy";
+  /** The last change in it; undefined if only its content tells. */
+  readonly change: number | undefined;
+  /** When it was made, by the clock of that day. For people. */
+  readonly atMs: number;
+  /** The start of the SHA-256 of its bytes; undefined in backups of version 1.0. */
+  readonly digest: string | undefined;
+}
+
+export interface Segment extends Piece {
+  readonly kind: "segment";
+  /** The change that its first record follows; undefined if only its content tells. */
+  readonly after: number | undefined;
+  /** Its last change; undefined while it is open. */
+  readonly last: number | undefined;
+}
+
+export type AnyPiece = Copy | Segment;
+
+export interface Owner {
+  readonly label: string;
+  readonly store: string;
+}
+
+export const DIGEST_DIGITS = 16;
+const PREFIX = String.raw`^(.+)-([0-9a-f]{16})-t(\d{4,9})-s(\d{8,15})-(\d{16})`;
+const COPY = new RegExp(String.raw`${PREFIX}-(\d{8}T\d{6}Z)-([0-9a-f]{16})\.db$`);
+const SEGMENT = new RegExp(String.raw`${PREFIX}-(\d{16}|open)\.changes$`);
+/** Of version 1.0: a copy, and the log of the changes after it. */
+const OLD = /^(.+)-(\d{8}T\d{6}Z)\.(db|changes)$/;
+
+export interface Position extends Owner {
+  readonly timeline: number;
+  readonly serial: number;
+}
+
+const pad = (value: number, digits: number): string => String(value).padStart(digits, "0");
+
+const prefixOf = ({ label, store, timeline, serial }: Position, change: number): string =>
+  `${label}-${store}-t${pad(timeline, 4)}-s${pad(serial, 8)}-${pad(change, 16)}`;
+
+export function nameCopy(position: Position, change: number, atMs: number, digest: string): string {
+  const time = new Date(atMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+  return `${prefixOf(position, change)}-${time}-${digest.slice(0, DIGEST_DIGITS)}.db`;
+}
+
+export const nameSegment = (position: Position, after: number, last: number | "open"): string =>
+  `${prefixOf(position, after)}-${last === "open" ? last : pad(last, 16)}.changes`;
+
+/** Says who writes backups of the store to the place. */
+export const nameLease = ({ label, store }: Owner): string => `${label}-${store}.writer`;
+
+/** The start of the names of files that are being prepared. */
+export const prefixOfStaged = ({ label, store }: Owner): string => `${label}-${store}`;
+
+/** Undefined for a file that is no piece. */
+export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
+  const found = COPY.exec(name) ?? SEGMENT.exec(name);
+  if (found !== null) {
+    const [, label = "", store = "", timeline, serial, change, rest = "", digest] = found;
+    const numbers = { timeline: Number(timeline), serial: Number(serial) };
+    const piece = { name, bytes, label, store, ...numbers };
+    if (digest === undefined) {
+      const last = rest === "open" ? undefined : Number(rest);
+      return { kind: "segment", ...piece, after: Number(change), last };
+    }
+    const atMs = parseTime(rest);
+    if (atMs === undefined) return undefined;
+    return { kind: "copy", ...piece, change: Number(change), atMs, digest };
+  }
+  const [, label = "", time = "", ending] = OLD.exec(name) ?? [];
+  const atMs = parseTime(time);
+  if (atMs === undefined) return undefined;
+  const old = { name, bytes, label, store: label, timeline: 0, serial: 0 };
+  return ending === "db"
+    ? { kind: "copy", ...old, change: undefined, atMs, digest: undefined }
+    : { kind: "segment", ...old, after: undefined, last: undefined };
+}
+
+/** The file of the change log that version 1.0 kept beside a copy. */
+export const isOld = ({ timeline }: Piece): boolean => timeline === 0;
+
+function parseTime(time: string): number | undefined {
+  const atMs = Date.parse(time.replace(/(....)(..)(..T..)(..)(..Z)/, "$1-$2-$3:$4:$5"));
+  return Number.isNaN(atMs) ? undefined : atMs;
+}

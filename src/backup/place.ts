@@ -1,0 +1,170 @@
+/** Where backups are: a folder, or a bucket. A piece appears whole or not at all; only an open segment grows. */
+
+import { randomBytes } from "node:crypto";
+import {
+  closeSync,
+  existsSync,
+  fdatasyncSync,
+  fstatSync,
+  linkSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { join, resolve } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import { companions, syncFile } from "../store/sqlite/database.ts";
+
+export interface FoundFile {
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** Every method may take arbitrarily long, so none is called on a thread that serves. */
+export interface Place {
+  /** For people and logs. It contains no secret. */
+  readonly url: string;
+  /** How long changes may wait for the next segment. */
+  readonly segmentMs: number;
+  list(): Promise<FoundFile[]>;
+  /** A local file with the bytes of a piece. It belongs to the place: do not change it. Rejects if it does not exist. */
+  fetch(name: string): Promise<string>;
+  /** Forgets what `fetch` downloaded. */
+  release(): void;
+  /** A new local file, empty and mode 0600, in which a piece is prepared. `prefix` tells who left it behind. */
+  stage(prefix: string): string;
+  /** Gives a staged file its name, durably. Never replaces a piece. The staged file is gone afterwards. */
+  keep(staged: string, name: string): Promise<void>;
+  remove(name: string): Promise<void>;
+  /** Removes staged files whose names begin with `prefix`, but not with `except`: a killed process left them. */
+  sweep(prefix: string, except: string): Promise<void>;
+  /** A small text that is replaced as a whole; undefined if there is none. */
+  readNote(name: string): Promise<string | undefined>;
+  writeNote(name: string, text: string): Promise<void>;
+  /** Creates a segment that grows. Undefined if the place has whole objects only. */
+  readonly grow?: (name: string) => GrowingFile;
+  /** Ends what is in flight, and removes what was downloaded or staged. */
+  close(): void;
+}
+
+export interface GrowingFile {
+  /** Appends and syncs. Throws, also without text, if the file is not as it was left. */
+  append(text: string): void;
+  /** Gives it its final name. */
+  finish(name: string): void;
+  close(): void;
+}
+
+export async function openPlace(url: string, scratch: string): Promise<Place> {
+  if (!isBucket(url)) return openFolder(url);
+  throw new StoreOpenError(`${url} is not a folder. (${scratch})`);
+}
+
+export const isBucket = (url: string): boolean => url.startsWith("s3://");
+
+function openFolder(given: string): Place {
+  const folder = resolve(given);
+  const pathOf = (name: string): string => join(folder, name);
+  // Not created: it may be the mount point of a disk that is not mounted.
+  const requireFolder = (): void => {
+    if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
+      throw new StoreOpenError(
+        existsSync(folder) ? `${folder} is not a folder.` : `The folder ${folder} does not exist.`,
+      );
+  };
+  return {
+    url: folder,
+    segmentMs: 1_000,
+    async list() {
+      requireFolder();
+      return readdirSync(folder, { withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .flatMap(({ name }) => {
+          // Another process may remove it in between.
+          const bytes = statSync(pathOf(name), { throwIfNoEntry: false })?.size;
+          return bytes === undefined ? [] : [{ name, bytes }];
+        });
+    },
+    async fetch(name) {
+      if (existsSync(pathOf(name))) return pathOf(name);
+      throw new StoreOpenError(`${pathOf(name)} does not exist.`);
+    },
+    release: () => undefined,
+    stage(prefix) {
+      requireFolder();
+      const path = pathOf(`${prefix}.${randomBytes(6).toString("hex")}.tmp`);
+      closeSync(openSync(path, "wx", 0o600));
+      return path;
+    },
+    async keep(staged, name) {
+      syncFile(staged);
+      nameFile(staged, pathOf(name));
+      syncFile(folder);
+    },
+    async remove(name) {
+      for (const suffix of ["", ...companions]) rmSync(pathOf(name) + suffix, { force: true });
+    },
+    async sweep(prefix, except) {
+      for (const name of readdirSync(folder))
+        if (name.startsWith(prefix) && name.endsWith(".tmp") && !name.startsWith(except))
+          rmSync(pathOf(name));
+    },
+    async readNote(name) {
+      requireFolder();
+      return existsSync(pathOf(name)) ? readFileSync(pathOf(name), "utf8") : undefined;
+    },
+    async writeNote(name, text) {
+      const staged = pathOf(`${name}.${randomBytes(6).toString("hex")}.tmp`);
+      writeFileSync(staged, text, { flag: "wx", mode: 0o600 });
+      renameSync(staged, pathOf(name));
+    },
+    grow: (name) => growFile(folder, pathOf, name),
+    close: () => undefined,
+  };
+}
+
+function growFile(folder: string, pathOf: (name: string) => string, name: string): GrowingFile {
+  const path = pathOf(name);
+  const descriptor = openSync(path, "wx", 0o600);
+  syncFile(folder);
+  const { ino, dev } = fstatSync(descriptor);
+  let end = 0;
+  return {
+    append(text) {
+      // It may have been removed, replaced or cut by hand, or the folder unmounted.
+      const found = statSync(path, { throwIfNoEntry: false });
+      if (found?.ino !== ino || found.dev !== dev || found.size !== end)
+        throw new StoreOpenError(`${path} was changed by another program.`);
+      if (text === "") return;
+      const bytes = Buffer.from(text);
+      for (let at = 0; at < bytes.length;)
+        at += writeSync(descriptor, bytes, at, bytes.length - at, end + at);
+      fdatasyncSync(descriptor);
+      end += bytes.length;
+    },
+    finish(finalName) {
+      nameFile(path, pathOf(finalName));
+      syncFile(folder);
+    },
+    close: () => closeSync(descriptor),
+  };
+}
+
+/** A link fails if the name is taken; a rename would overwrite. */
+export function nameFile(file: string, path: string): void {
+  try {
+    linkSync(file, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST" || existsSync(path))
+      throw new StoreOpenError(`${path} was created in the meantime. It was left alone.`);
+    // The file system has no hard links.
+    renameSync(file, path);
+    return;
+  }
+  rmSync(file);
+}

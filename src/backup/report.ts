@@ -1,0 +1,182 @@
+/** What a place holds, for people: every piece and its state, and which moments can be reached. */
+
+import { tmpdir } from "node:os";
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
+import { digestStore, verifyStore } from "./copy.ts";
+import type { ListOrder } from "./order.ts";
+import { openPlace, type Place } from "./place.ts";
+import { NEWEST, type Run } from "./plan.ts";
+import { chooseStore, describeMissing, describePiece, rebuild } from "./restore.ts";
+import {
+  type Damage,
+  type FoundStore,
+  listStores,
+  type Point,
+  readIdentity,
+  Survey,
+} from "./survey.ts";
+
+interface ListedPiece {
+  readonly name: string;
+  readonly kind: "copy" | "segment";
+  readonly timeline: number;
+  /** The changes in it; a copy has one. */
+  readonly first: number;
+  readonly last: number;
+  readonly fromMs: number | undefined;
+  readonly toMs: number | undefined;
+  readonly bytes: number;
+  /** `whole`, `open`, or what is damaged. A copy of a bucket is not downloaded: then `not read`. */
+  readonly state: string;
+}
+
+export interface ListedStore {
+  readonly store: string;
+  readonly label: string;
+  readonly timeline: number;
+  readonly pieces: readonly ListedPiece[];
+  /** The changes that can be restored on the newest timeline. */
+  readonly reachable: readonly Run[];
+  readonly missing: readonly string[];
+}
+
+export interface Listed {
+  readonly place: string;
+  readonly stores: readonly ListedStore[];
+}
+
+export async function listPlace(order: ListOrder): Promise<Listed> {
+  const place = await openPlace(order.place, order.scratch);
+  try {
+    const found = await listStores(place);
+    const own = order.from === undefined ? order.store : readIdentity(order.from);
+    const wanted = found.filter(({ store }) => own === undefined || own === store);
+    const stores: ListedStore[] = [];
+    for (const one of wanted) stores.push(await listStore(place, one));
+    return { place: place.url, stores };
+  } finally {
+    place.close();
+  }
+}
+
+async function listStore(place: Place, { store, label, pieces }: FoundStore): Promise<ListedStore> {
+  const survey = new Survey(place, pieces);
+  for (const segment of survey.segments) await survey.readSegment(segment);
+  // Reading a copy of a bucket means downloading it.
+  if (place.grow !== undefined) for (const copy of survey.copies) await survey.readCopy(copy);
+  const { history, unreadable } = await survey.findHistory();
+  const plan = await survey.plan(history, NEWEST);
+  return {
+    store,
+    label,
+    timeline: history.at(-1)?.number ?? 0,
+    pieces: listPieces(survey),
+    reachable: survey.reachable(history),
+    missing: [
+      ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
+      ...(plan === undefined
+        ? ["No copy is whole."]
+        : await describeMissing(survey, history, NEWEST, plan)),
+    ],
+  };
+}
+
+function listPieces(survey: Survey): readonly ListedPiece[] {
+  const faults = new Map(survey.listDamage().map((damage) => [damage.name, damage.faults]));
+  const { copies, segments } = survey.know();
+  const stateOf = (name: string, usual: string): string => faults.get(name)?.join("; ") ?? usual;
+  return [
+    ...copies.map(({ name, timeline, change, atMs, bytes }): ListedPiece => ({
+      name,
+      kind: "copy",
+      timeline,
+      first: change,
+      last: change,
+      fromMs: atMs,
+      toMs: atMs,
+      bytes,
+      state: stateOf(name, survey.knownCopies.has(name) ? "whole" : "not read"),
+    })),
+    ...segments.map(({ name, timeline, after, end, last, bytes }): ListedPiece => {
+      const { firstAtMs, lastAtMs } = survey.knownSegments.get(name) ?? {};
+      return {
+        name,
+        kind: "segment",
+        timeline,
+        first: Math.min(after + 1, end),
+        last: end,
+        fromMs: firstAtMs,
+        toMs: lastAtMs,
+        bytes,
+        state: stateOf(name, last === undefined ? "open" : "whole"),
+      };
+    }),
+  ].toSorted(
+    (one, other) =>
+      one.timeline - other.timeline || one.last - other.last || (one.kind === "copy" ? 1 : -1),
+  );
+}
+
+export type Verified = ReturnType<typeof verifyStore> & {
+  readonly copy: string;
+  readonly reached: Point;
+  readonly changes: number;
+  readonly pieces: number;
+  readonly missing: readonly string[];
+  readonly damage: readonly Damage[];
+};
+
+/** Reads every piece, restores the newest state, and replays each way that leads to the newest copy. */
+export async function verifyPlace(order: ListOrder): Promise<Verified> {
+  try {
+    return await verifyIn(mkdtempSync(join(tmpdir(), "plantstore-")), order);
+  } catch (error) {
+    const { code, path = "" } = error as NodeJS.ErrnoException;
+    const isOfSystem = typeof code === "string" && (path.startsWith(tmpdir()) || code === "ENOSPC");
+    if (!isOfSystem) throw error;
+    throw new StoreOpenError(`${(error as Error).message}. ${adviseOnTemporaryFiles(tmpdir())}`);
+  }
+}
+
+async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
+  const place = await openPlace(order.place, folder);
+  try {
+    const found = await chooseStore(place, order);
+    const survey = new Survey(place, found.pieces);
+    await survey.readAll();
+    const { history } = await survey.findHistory();
+    const to = join(folder, "restored.db");
+    const built = await rebuild(place, survey, history, NEWEST, to);
+    const facts = verifyStore(to, "The restored store");
+    const { copy } = built;
+    // Replaying from the copy before must give the same plants.
+    const older = new Survey(
+      place,
+      found.pieces.filter(({ name }) => name !== copy.name),
+    );
+    const target = built.reached.change;
+    if ((await older.plan(history, target))?.reached === target) {
+      const again = join(folder, "again.db");
+      await rebuild(place, older, history, target, again);
+      if (digestStore(again, "plants") !== digestStore(to, "plants"))
+        throw new StoreOpenError(
+          `${describePiece(place, copy)} has other plants than the copy before it with its changes.`,
+        );
+    }
+    return {
+      ...facts,
+      copy: describePiece(place, copy),
+      reached: built.reached,
+      changes: built.changes,
+      pieces: found.pieces.length,
+      missing: await describeMissing(survey, history, NEWEST, built.plan),
+      damage: survey.listDamage(),
+    };
+  } finally {
+    place.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

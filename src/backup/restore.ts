@@ -1,0 +1,259 @@
+/** Rebuilds a store from a place: the furthest state that its pieces prove, and what of it is missing. */
+
+import { chmodSync, copyFileSync, rmSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import { changeStore, createStore, digestStore, startTimeline, verifyStore } from "./copy.ts";
+import type { RestoreOrder } from "./order.ts";
+import type { Copy, Timeline } from "./piece.ts";
+import { openPlace, type Place } from "./place.ts";
+import { NEWEST, type Plan } from "./plan.ts";
+import { readBlocks, ReplayError, replaySegment } from "./segment.ts";
+import {
+  type Damage,
+  type FoundStore,
+  listStores,
+  type Point,
+  readPoint,
+  Survey,
+} from "./survey.ts";
+import { runOnThread } from "./thread.ts";
+
+export type Restored = ReturnType<typeof verifyStore> & {
+  /** The copy it began with. */
+  readonly copy: string;
+  readonly store: string;
+  readonly timeline: number;
+  readonly changes: number;
+  readonly reached: Point;
+  /** What could not be restored, in words; empty if nothing is missing. */
+  readonly missing: readonly string[];
+  readonly damage: readonly Damage[];
+};
+
+/** Makes a new store of the backups in a place. */
+export const restoreStore = (
+  order: Omit<RestoreOrder, "kind" | "to">,
+  to: string,
+  signal: AbortSignal,
+): Promise<Restored & { readonly path: string }> =>
+  createStore(to, (staged) =>
+    runOnThread<Restored>({ ...order, kind: "restore", to: staged }, signal),
+  );
+
+export async function restoreFromPlace(order: RestoreOrder): Promise<Restored> {
+  const place = await openPlace(order.place, resolve(order.to, ".."));
+  try {
+    const found = await chooseStore(place, order);
+    const survey = new Survey(place, found.pieces);
+    const { history, unreadable } = await survey.findHistory(order.timeline);
+    const target = await findTarget(place, survey, history, order);
+    const built = await rebuild(place, survey, history, target, order.to, order.atMs);
+    changeStore(order.to, (db) => startTimeline(db, survey.newestTimeline));
+    const { copy, changes, reached } = built;
+    const missing = [
+      ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
+      ...(await describeMissing(survey, history, target, built.plan)),
+    ];
+    return {
+      ...verifyStore(order.to, "The restored store"),
+      copy: describePiece(place, copy),
+      store: found.store,
+      timeline: history.at(-1)?.number ?? 0,
+      changes,
+      reached,
+      missing,
+      damage: survey.listDamage(),
+    };
+  } finally {
+    place.close();
+  }
+}
+
+export const describePiece = (place: Place, { name }: { readonly name: string }): string =>
+  place.url.includes("://") ? `${place.url.replace(/\/$/, "")}/${name}` : join(place.url, name);
+
+export async function chooseStore(
+  place: Place,
+  { label, store }: { readonly label: string; readonly store?: string | undefined },
+): Promise<FoundStore> {
+  const found = await listStores(place);
+  const wanted =
+    store === undefined
+      ? // Backups of version 1.0 are the same store's, from before its identity.
+        preferNew(found.length === 1 ? found : narrow(found, label))
+      : found.filter((one) => one.store === store);
+  if (found.length === 0)
+    throw new StoreOpenError(`${place.url} holds no backup of plantstore serve --backup-to.`);
+  if (wanted.length === 1 && wanted[0] !== undefined) return wanted[0];
+  const names = found.map((one) => `${one.store} (${one.label})`).join(", ");
+  throw new StoreOpenError(
+    `${place.url} holds backups of several stores: ${names}. Choose one with --store.`,
+  );
+}
+
+function narrow(found: readonly FoundStore[], label: string): readonly FoundStore[] {
+  const named = found.filter((one) => one.label === label);
+  return named.length > 0 ? named : found;
+}
+
+/** Of one name, a store with an identity comes before backups of version 1.0. */
+function preferNew(found: readonly FoundStore[]): readonly FoundStore[] {
+  const isOneName = new Set(found.map(({ label }) => label)).size === 1;
+  const identified = found.filter(({ store, label }) => store !== label);
+  return isOneName && identified.length > 0 ? identified : found;
+}
+
+/** The change that a time stands for. The clock may have been set meanwhile; then the person decides. */
+async function findTarget(
+  place: Place,
+  survey: Survey,
+  history: readonly Timeline[],
+  { change, atMs }: RestoreOrder,
+): Promise<number> {
+  if (atMs === undefined) return change ?? NEWEST;
+  await survey.readUnnamed();
+  let [firstLater, lastInTime] = [NEWEST, 0];
+  const note = (first: number, last: number, madeAtMs: number): void => {
+    if (madeAtMs > atMs) firstLater = Math.min(firstLater, first);
+    else lastInTime = Math.max(lastInTime, last);
+  };
+  for (const { segment, until } of survey.listOnHistory(history))
+    for (const { first, last, at } of readBlocks(await place.fetch(segment.name)))
+      if (first <= until) note(first, Math.min(last, until), at);
+  // Without a journal there are only copies.
+  if (firstLater === NEWEST && lastInTime === 0)
+    for (const { change: last, atMs: madeAtMs } of survey.know().copies) note(last, last, madeAtMs);
+  if (lastInTime > firstLater)
+    throw new StoreOpenError(
+      `The clock was set during this time, so --at can mean two states: --at-change ${firstLater - 1}, before the first change with a later time, or --at-change ${lastInTime}, after the last change with an earlier one.`,
+    );
+  return firstLater === NEWEST ? NEWEST : firstLater - 1;
+}
+
+/** Copies and replays. A segment that does not fit is left out, and the next best plan is tried. */
+export async function rebuild(
+  place: Place,
+  survey: Survey,
+  history: readonly Timeline[],
+  target: number,
+  to: string,
+  untilMs = Number.POSITIVE_INFINITY,
+): Promise<{ plan: Plan; copy: Copy; changes: number; reached: Point }> {
+  for (;;) {
+    const plan = await survey.plan(history, target);
+    if (plan === undefined) throw noneOldEnough(place, survey, history, target);
+    copyFileSync(await place.fetch(plan.copy.name), to);
+    chmodSync(to, 0o600);
+    const bounds = { copySerial: plan.copy.serial, untilMs };
+    const files = await Promise.all(plan.steps.map(({ segment }) => place.fetch(segment.name)));
+    try {
+      const replayed = changeStore(to, (db) => {
+        const start = readPoint(db);
+        let [reached, changes] = [start, 0];
+        for (const [index, step] of plan.steps.entries()) {
+          const from = reached.change;
+          try {
+            const done = replaySegment(db, files[index] as string, step, from, bounds);
+            changes += done.changes;
+            reached = { change: done.reached, atMs: done.atMs ?? reached.atMs };
+          } catch (error) {
+            if (!(error instanceof ReplayError)) throw error;
+            survey.distrust(step.segment, error.reached, error.message);
+            throw error;
+          }
+        }
+        return { changes, reached };
+      });
+      return { plan, copy: plan.copy, ...replayed };
+    } catch (error) {
+      if (!(error instanceof ReplayError)) throw error;
+      rmSync(`${to}-journal`, { force: true });
+    }
+  }
+}
+
+function noneOldEnough(
+  place: Place,
+  survey: Survey,
+  history: readonly Timeline[],
+  target: number,
+): StoreOpenError {
+  const [first] = survey.reachable(history);
+  if (first !== undefined)
+    return new StoreOpenError(
+      `No backup in ${place.url} is old enough for change ${target}. The oldest change that can be restored is ${first.after}.`,
+    );
+  const faults = survey
+    .listDamage()
+    .map(({ name, faults: [fault] }) => `\n  ${name}: ${fault}`)
+    .join("");
+  return new StoreOpenError(`No copy in ${place.url} is whole.${faults}`);
+}
+
+/** Never silently less than what the place held. */
+export async function describeMissing(
+  survey: Survey,
+  history: readonly Timeline[],
+  target: number,
+  { reached, copy, steps }: Plan,
+): Promise<string[]> {
+  const furthest = survey.furthest(history);
+  const missing: string[] = [];
+  if (reached < Math.min(target, furthest))
+    missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
+  else if (target !== NEWEST && furthest < target)
+    missing.push(`The backups end at change ${furthest}, before change ${target}.`);
+  else if (target === NEWEST) {
+    const unknown = await survey.findUnknownEnd(history);
+    if (unknown !== undefined)
+      missing.push(`What stood at the end of ${unknown.name}, after change ${reached}.`);
+    else if (!survey.hasSegmentAt(reached) && copy.digest !== undefined)
+      missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
+  }
+  for (const { segment } of steps)
+    if (survey.knownSegments.get(segment.name)?.faults.length !== 0)
+      missing.push(`Changes of tokens or webhooks that stood where ${segment.name} is damaged.`);
+  return missing;
+}
+
+/** Restores as `restore` would, and compares the plants with the store's at that change. */
+export async function proveBackups(
+  placeUrl: string,
+  store: string,
+  { change, digest }: { readonly change: number; readonly digest: string },
+  scratch: string,
+) {
+  const place = await openPlace(placeUrl, resolve(scratch, ".."));
+  try {
+    const pieces = (await listStores(place)).find((one) => one.store === store)?.pieces ?? [];
+    const newest = new Survey(place, pieces);
+    const { history } = await newest.findHistory();
+    const compare = async (survey: Survey): Promise<Plan> => {
+      const { plan, reached } = await rebuild(place, survey, history, change, scratch);
+      if (reached.change !== change)
+        throw new StoreOpenError(
+          `${place.url} can be restored up to change ${reached.change} only, not to ${change}.`,
+        );
+      if (digestStore(scratch, "plants") !== digest)
+        throw new StoreOpenError(
+          `${describePiece(place, plan.copy)}, restored to change ${change}, has other plants than the store had.`,
+        );
+      return plan;
+    };
+    const { copy } = await compare(newest);
+    // The copy before the newest, with the segments between them, must lead to the same plants.
+    const older = new Survey(
+      place,
+      pieces.filter(({ name }) => name !== copy.name),
+    );
+    if ((await older.plan(history, change))?.reached === change) await compare(older);
+    const found = new Map(
+      [...newest.listDamage(), ...older.listDamage()].map((one) => [one.name, one]),
+    );
+    return { copy: copy.name, damage: [...found.values()] };
+  } finally {
+    place.close();
+    rmSync(scratch, { force: true });
+  }
+}

@@ -1,0 +1,230 @@
+/**
+ * Backups of a running service. Two threads touch the place, and the thread that serves only waits for them: one
+ * appends changes, the other makes copies, proves and prunes.
+ */
+
+import { randomBytes } from "node:crypto";
+import { basename } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Config } from "../config.ts";
+import { StoreOpenError } from "../domain/errors.ts";
+import { findDurationMs } from "../domain/rate.ts";
+import type { Store } from "../domain/store.ts";
+import { parseStoreUrl } from "../domain/store-url.ts";
+import type { Log } from "../observe/log.ts";
+import type { BackupState } from "../observe/reporter.ts";
+import { within } from "../tick.ts";
+import type { Appended, NewestCopy } from "./append.ts";
+import type { Made } from "./keep.ts";
+import type { Digest, Source } from "./order.ts";
+import { isBucket } from "./place.ts";
+import type { Damage } from "./survey.ts";
+import { createThread } from "./thread.ts";
+
+/** The pause after a failed append, and the usual one in a folder. */
+const APPEND_MS = 1_000;
+const BUCKET_APPEND_MS = 10_000;
+/** A slower append is logged. */
+const APPEND_MS_MAX = 10_000;
+/** A failed copy is retried after this time, or after the interval if that is shorter. */
+const RETRY_MS_MAX = 300_000;
+/** The deadline of the last append at shutdown. */
+const STOP_MS_MAX = 2_000;
+/** Proofs take at most a twentieth of the time, and are repeated after the interval of copies or this time. */
+const PROOF_REST = 20;
+const PROOF_MS_MAX = 3_600_000;
+
+/** The name of the store's file, without its ending. */
+export const labelOf = (path: string): string => basename(path).replace(/\.db$/, "");
+
+export function scheduleBackups(config: Config, log: Log, explain: (error: unknown) => string) {
+  const { databaseUrl, backupTo: to, backupEvery, backupKeep, changesDays } = config;
+  const url = parseStoreUrl(databaseUrl);
+  if (url.engine !== "sqlite") throw new StoreOpenError("PostgreSQL has its own backups.");
+  const everyMs = findDurationMs(backupEvery) as number;
+  const instance = randomBytes(6).toString("hex");
+  const source: Source = { from: url.path, to, label: labelOf(url.path), instance };
+  const state: BackupState = {
+    place: to,
+    everyMs,
+    made: 0,
+    failed: 0,
+    last: undefined,
+    loggedAtMs: undefined,
+    loggedSinceMs: undefined,
+    countChanges: () => 0,
+    loggedChanges: 0,
+    proven: undefined,
+    proofs: 0,
+    proofsFailed: 0,
+    problem: undefined,
+  };
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const appending = createThread();
+  const copying = createThread();
+  let store: Store | undefined;
+  let [appendFailure, copyFailure] = [] as (string | undefined)[];
+  /** By the monotonic clock; undefined until the place was read. */
+  let dueMs: number | undefined;
+  let proofDueMs = 0;
+  /** Pieces that are known to be damaged, so each is logged once. */
+  const damaged = new Set<string>();
+  let [working, maintaining] = [] as (Promise<void> | undefined)[];
+
+  const noteProblem = (): void => {
+    state.problem = appendFailure ?? copyFailure;
+  };
+
+  const noteAppend = (reason: string | undefined): void => {
+    if (reason !== undefined && reason !== appendFailure)
+      log.error("change_log_failed", { to, reason });
+    if (reason === undefined && appendFailure !== undefined)
+      log.info("change_log_resumed", { to, lagMs: Math.round(lagOf(state)) });
+    appendFailure = reason;
+    noteProblem();
+  };
+
+  /** What was committed before an append began is in the place when it resolves. Never rejects. */
+  const append = async (): Promise<Appended | undefined> => {
+    const [atMs, sinceMs, changes] = [Date.now(), performance.now(), state.countChanges()];
+    const late = setTimeout(() => noteAppend("it takes more than 10 s"), APPEND_MS_MAX).unref();
+    try {
+      const done = await appending.ask<Appended>({ ...source, kind: "append" });
+      if ("forkAbove" in done) {
+        await store?.backUps?.startTimeline(done.forkAbove, done.after);
+        log.warn("timeline_started", {
+          warning: `${to} holds changes that this store does not have. A new timeline begins; the other is kept.`,
+        });
+        return done;
+      }
+      noteAppend(undefined);
+      if (changesDays > 0)
+        Object.assign(state, { loggedAtMs: atMs, loggedSinceMs: sinceMs, loggedChanges: changes });
+      if (dueMs === undefined) noteNewest(done.newest);
+      // Without a journal every copy stands alone.
+      if (!done.isCovered && changesDays > 0 && maintaining === undefined) dueMs = sinceMs;
+      return done;
+    } catch (error) {
+      noteAppend(explain(error));
+      return undefined;
+    } finally {
+      clearTimeout(late);
+    }
+  };
+
+  /** A restart alone makes no copy. A time that cannot be right counts as long ago. */
+  const noteNewest = (newest: NewestCopy | undefined): void => {
+    const nowMs = performance.now();
+    dueMs = nowMs;
+    if (newest === undefined) return;
+    const ageMs = Date.now() - newest.atMs;
+    const isLikely = ageMs >= 0 && ageMs < everyMs;
+    state.last = { ...newest, sinceMs: nowMs - (isLikely ? ageMs : everyMs) };
+    dueMs = state.last.sinceMs + everyMs;
+  };
+
+  const makeCopy = async (): Promise<void> => {
+    const startedAtMs = performance.now();
+    try {
+      // Numbers do not grow without a journal, but copies are ordered by them.
+      if (changesDays === 0) await store?.backUps?.markBreak();
+      const atMs = Date.now();
+      const serial = await appending.ask<number>({ ...source, kind: "roll" });
+      const made = await copying.ask<Made>({ ...source, kind: "backUp", serial });
+      const durationMs = Math.round(performance.now() - startedAtMs);
+      const { name, plants, bytes } = made;
+      log.info("backed_up", { to, name, plants, bytes, durationMs });
+      state.made++;
+      state.last = { atMs, bytes, sinceMs: startedAtMs };
+      dueMs = startedAtMs + everyMs;
+      copyFailure = undefined;
+      await appending.ask({ ...source, kind: "cover" });
+    } catch (error) {
+      if (signal.aborted) return;
+      copyFailure = explain(error);
+      log.error("backup_failed", { to, reason: copyFailure });
+      state.failed++;
+      dueMs = performance.now() + Math.min(everyMs, RETRY_MS_MAX);
+    }
+    noteProblem();
+  };
+
+  /** Restores from the place what was written there, and compares. Only then are older pieces removed. */
+  const prove = async (): Promise<void> => {
+    const startedAtMs = performance.now();
+    try {
+      const digest = await copying.ask<Digest>({ kind: "digest", from: source.from });
+      if (changesDays > 0 && !reaches(await append(), digest.change)) return;
+      const { diskFreeBytesMin } = config;
+      const order = { ...source, ...digest, kind: "prove", diskFreeBytesMin } as const;
+      const { damage } = await copying.ask<{ readonly damage: readonly Damage[] }>(order);
+      state.proofs++;
+      state.proven = { atMs: Date.now(), change: digest.change, sinceMs: performance.now() };
+      log.info("backup_proven", { to, change: digest.change });
+      const found = damage.filter(({ name }) => !damaged.has(name));
+      for (const { name, faults } of found) {
+        damaged.add(name);
+        log.error("backup_damaged", { to, name, reason: faults.join("; ") });
+      }
+      await copying.ask({ ...source, kind: "prune", keep: backupKeep });
+      // It continues where the place is whole.
+      if (found.length > 0) await appending.ask({ ...source, kind: "recheck" });
+    } catch (error) {
+      if (signal.aborted) return;
+      state.proofsFailed++;
+      log.error("backup_proof_failed", { to, reason: explain(error) });
+      await appending.ask({ ...source, kind: "recheck" }).catch(() => undefined);
+    }
+    const tookMs = performance.now() - startedAtMs;
+    proofDueMs = performance.now() + Math.max(PROOF_REST * tookMs, Math.min(everyMs, PROOF_MS_MAX));
+  };
+
+  const maintain = async (isCopyDue: boolean): Promise<void> => {
+    if (isCopyDue) await makeCopy();
+    if (performance.now() >= proofDueMs && copyFailure === undefined) await prove();
+    // It takes memory, and is needed only now and then.
+    copying.end();
+  };
+
+  /** Appends continue while a copy is made, which may take minutes. */
+  const work = async (): Promise<void> => {
+    while (!signal.aborted) {
+      const done = await append();
+      const nowMs = performance.now();
+      const isCopyDue = nowMs >= (dueMs ?? Infinity);
+      if (done !== undefined && "change" in done && (isCopyDue || nowMs >= proofDueMs))
+        maintaining ??= maintain(isCopyDue).finally(() => (maintaining = undefined));
+      const pauseMs = done !== undefined && isBucket(to) ? BUCKET_APPEND_MS : APPEND_MS;
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
+    }
+  };
+
+  return {
+    state,
+    start(served: Store): void {
+      store = served;
+      if (changesDays > 0)
+        Object.assign(state, { loggedAtMs: Date.now(), loggedSinceMs: performance.now() });
+      working = work();
+    },
+    /** Call it when writes have stopped: the last append then has everything. */
+    async stop(): Promise<void> {
+      stopping.abort();
+      copying.end();
+      await within(STOP_MS_MAX, Promise.allSettled([working, maintaining]));
+      await within(STOP_MS_MAX, append());
+      await within(STOP_MS_MAX, appending.ask({ ...source, kind: "finish" })).catch(
+        () => undefined,
+      );
+      appending.end();
+    },
+  };
+}
+
+const reaches = (done: Appended | undefined, change: number): boolean =>
+  done !== undefined && "change" in done && done.change >= change;
+
+/** How long changes have been waiting for the place. */
+const lagOf = ({ loggedSinceMs }: BackupState): number =>
+  performance.now() - (loggedSinceMs ?? performance.now());

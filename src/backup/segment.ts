@@ -1,0 +1,269 @@
+/**
+ * A segment of a backup: lines of a CRC-32 and JSON, each checked by itself, so damage costs only what is damaged. The
+ * first line is the header. A record is a block of the journal with the number of the block before it, or rows of a
+ * table that is not in the journal. Records are numbered, so a missing one shows. The last line of a closed segment is
+ * its end. Version 1.0 wrote blocks and whole tables only.
+ */
+
+import type { Database } from "bun:sqlite";
+import { closeSync, openSync, readSync } from "node:fs";
+import type { Change } from "../domain/change.ts";
+import { StoreOpenError } from "../domain/errors.ts";
+import { isSameState } from "../domain/plant.ts";
+import { JournalBlock, parseBlock } from "../store/journal.ts";
+import { type PlantRow, toPlant } from "../store/sql-store.ts";
+import type { Timeline } from "./piece.ts";
+import type { Run, Step } from "./plan.ts";
+
+export interface Header {
+  readonly segment: typeof FORMAT;
+  readonly store: string;
+  readonly schema: number;
+  /** From the first to the one that the changes belong to. */
+  readonly timelines: readonly Timeline[];
+  readonly after: number;
+}
+
+const FORMAT = 2;
+
+export interface Block {
+  /** The number of the last change before this block. */
+  readonly after: number;
+  readonly first: number;
+  readonly last: number;
+  readonly at: number;
+  readonly entries: readonly unknown[];
+}
+
+/** Tables that are not in the journal, and their keys. */
+export const tableKeys = { tokens: "hash", webhooks: "name" } as const;
+export type TableName = keyof typeof tableKeys;
+export type Row = Readonly<Record<string, string | number | null>>;
+
+export interface TableRecord {
+  readonly at: number;
+  /** The last change before it; version 1.0 did not write it. */
+  readonly change?: number;
+  readonly table: TableName;
+  readonly rows: readonly Row[];
+  /** Keys of rows that were removed; undefined if `rows` is the whole table. */
+  readonly gone?: readonly string[];
+}
+
+type SegmentRecord = Block | TableRecord;
+interface End {
+  readonly end: true;
+}
+type Line = (Header | SegmentRecord | End) & { readonly n?: number };
+
+const CRC_DIGITS = 8;
+
+const formatLine = (json: string): string =>
+  `${Bun.hash.crc32(json).toString(16).padStart(CRC_DIGITS, "0")} ${json}\n`;
+
+function findLine(text: string): Line | undefined {
+  const json = text.slice(CRC_DIGITS + 1);
+  return `${text}\n` === formatLine(json) ? (JSON.parse(json) as Line) : undefined;
+}
+
+/** Formats the lines of one segment, numbered. `json` is an object without its number. */
+export function createFormatter() {
+  let n = 0;
+  return (json: string): string => formatLine(`{"n":${n++},${json.slice(1)}`);
+}
+
+export const formatHeader = (header: Omit<Header, "segment">): string =>
+  JSON.stringify({ segment: FORMAT, ...header });
+
+export const END = JSON.stringify({ end: true } satisfies End);
+
+const CHUNK_BYTES = 1_048_576;
+/** A longer line is damage: the newline is lost. */
+const LINE_BYTES_MAX = 67_108_864;
+const NEWLINE = 10;
+
+/** Yields each line, undefined if it is damaged, with its offset. `isTorn`: it has no newline. */
+function* readLines(file: string) {
+  const descriptor = openSync(file, "r");
+  try {
+    let rest = Buffer.alloc(0);
+    let offset = 0;
+    const chunk = Buffer.alloc(CHUNK_BYTES);
+    for (;;) {
+      const length = readSync(descriptor, chunk);
+      if (length === 0) break;
+      rest = Buffer.concat([rest, chunk.subarray(0, length)]);
+      let start = 0;
+      for (let at = rest.indexOf(NEWLINE); at !== -1; at = rest.indexOf(NEWLINE, start)) {
+        const line = findLine(rest.toString("utf8", start, at));
+        yield { line, offset, isTorn: false };
+        offset += at + 1 - start;
+        start = at + 1;
+      }
+      rest = rest.subarray(start);
+      if (rest.length <= LINE_BYTES_MAX) continue;
+      yield { line: undefined, offset, isTorn: false };
+      offset += rest.length;
+      rest = Buffer.alloc(0);
+    }
+    if (rest.length > 0) yield { line: undefined, offset, isTorn: true };
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+export interface InspectedSegment {
+  readonly header: Header | undefined;
+  readonly runs: readonly Run[];
+  /** The last change in it, or what its end says. */
+  readonly end: number;
+  /** What is damaged, in words. */
+  readonly faults: readonly string[];
+  /** Its last line is incomplete: the service was killed during a write, or the file was cut. */
+  readonly isTorn: boolean;
+  /** Its last line is damaged or incomplete, so it may have held further changes. */
+  readonly isEndUnknown: boolean;
+  readonly firstAtMs: number | undefined;
+  readonly lastAtMs: number | undefined;
+}
+
+/** Reads a whole segment. `last` is what its name says. It never throws because of damage. */
+export function inspectSegment(file: string, last: number | undefined): InspectedSegment {
+  let header: Header | undefined;
+  const runs: { after: number; last: number }[] = [];
+  const faults: string[] = [];
+  let [isTorn, isEnded, isEndUnknown, count, lost] = [false, false, false, 0, 0];
+  let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
+  for (const { line, offset, isTorn: isCut } of readLines(file)) {
+    isEndUnknown = line === undefined;
+    if (line === undefined) {
+      if (isCut) isTorn = true;
+      else faults.push(`damaged ${offset} bytes from its start`);
+      lost++;
+      continue;
+    }
+    const n = line.n ?? count;
+    if (n > count + lost) faults.push(`records are missing ${offset} bytes from its start`);
+    [count, lost] = [n + 1, 0];
+    if ("segment" in line) header = line;
+    else if ("end" in line) isEnded = true;
+    else if ("entries" in line) {
+      const run = runs.at(-1);
+      if (run?.last === line.after) run.last = line.last;
+      else if (run === undefined || line.after >= run.last)
+        runs.push({ after: line.after, last: line.last });
+      else {
+        faults.push(`a record is out of order ${offset} bytes from its start`);
+        continue;
+      }
+      end = line.last;
+      firstAtMs ??= line.at;
+      lastAtMs = line.at;
+    }
+  }
+  end = Math.max(end ?? header?.after ?? 0, last ?? 0);
+  if (last !== undefined && !isEnded) faults.push("its end is missing");
+  return { header, runs, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
+}
+
+/** The blocks of a segment, with their times, in its order. */
+export function* readBlocks(file: string): Generator<Block> {
+  for (const { line } of readLines(file)) if (line !== undefined && "entries" in line) yield line;
+}
+
+/** A change that does not follow, or does not fit its plant. */
+export class ReplayError extends StoreOpenError {
+  readonly reached: number;
+
+  constructor(message: string, reached: number) {
+    super(message);
+    this.reached = reached;
+  }
+}
+
+export interface ReplayBounds {
+  /** Rows of tables in segments before this one are in the copy. */
+  readonly copySerial: number;
+  /** Rows that were written later are not wanted. */
+  readonly untilMs: number;
+}
+
+/** Replays the changes after `from`, in the caller's transaction. Throws a ReplayError. */
+export function replaySegment(
+  db: Database,
+  file: string,
+  { segment, until, isEnd }: Step,
+  from: number,
+  { copySerial, untilMs }: ReplayBounds,
+) {
+  let reached = from;
+  let atMs: number | undefined;
+  let changes = 0;
+  for (const { line } of readLines(file)) {
+    if (line === undefined || "segment" in line || "end" in line) continue;
+    if (!("entries" in line)) {
+      // The copy may have a later state of what was written before it.
+      const isNewer = segment.serial >= copySerial && reached >= (line.change ?? 0);
+      if (isNewer && line.at <= untilMs) storeRows(db, line);
+      continue;
+    }
+    if (line.last <= reached) continue;
+    if (line.after !== reached) {
+      if (line.after > reached && reached < until)
+        throw new ReplayError(`${file} does not continue change ${reached}.`, reached);
+      break;
+    }
+    const last = Math.min(line.last, until);
+    // Numbers have gaps: the change before this block is the last one up to `until`.
+    if (last < line.first) return { changes, reached, atMs };
+    changes += replayBlock(db, line, last, file);
+    reached = last;
+    atMs = line.at;
+    if (reached >= until && isEnd) break;
+  }
+  if (reached < until) throw new ReplayError(`${file} ends before change ${until}.`, reached);
+  return { changes, reached, atMs };
+}
+
+/** Returns the number of changes up to `last`. */
+function replayBlock(db: Database, block: Block, last: number, file: string): number {
+  const [first, at] = [BigInt(block.first), BigInt(block.at)];
+  const row = { first, last: BigInt(last), at_ms: at, entries: JSON.stringify(block.entries) };
+  const kept = new JournalBlock();
+  for (const change of parseBlock(row)) {
+    if (change.seq > last) break;
+    if (!applyChange(db, change))
+      throw new ReplayError(
+        `${file} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
+        block.after,
+      );
+    kept.add(change.id, { token: change.by, batch: change.batch }, change.plant, change.before);
+  }
+  const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
+  insert.run(row.last, first, at, kept.format());
+  return kept.count;
+}
+
+/** False if the plant is not as it was before the change. */
+function applyChange(db: Database, { id, plant, before }: Change): boolean {
+  const find = db.query<PlantRow, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?");
+  const put = db.query("REPLACE INTO plants (id, name, tag) VALUES (?, ?, ?)");
+  const row = find.get(id);
+  if (!isSameState(row === null ? undefined : toPlant(row), before)) return false;
+  if (plant === undefined) db.query("DELETE FROM plants WHERE id = ?").run(id);
+  else put.run(id, plant.name, plant.tag ?? null);
+  return true;
+}
+
+function storeRows(db: Database, { table, rows, gone }: TableRecord): void {
+  if (gone === undefined) db.run(`DELETE FROM ${table}`);
+  for (const key of gone ?? [])
+    db.query(`DELETE FROM ${table} WHERE ${tableKeys[table]} = ?`).run(key);
+  for (const row of rows) {
+    const columns = Object.keys(row);
+    const places = columns.map(() => "?").join(", ");
+    db.query(`REPLACE INTO ${table} (${columns.join(", ")}) VALUES (${places})`).run(
+      ...Object.values(row),
+    );
+  }
+}

@@ -1,0 +1,320 @@
+/** What a place holds of a store, and what of it is whole. Reads only what a plan needs. */
+
+import type { Database } from "bun:sqlite";
+import { closeSync, openSync, readSync } from "node:fs";
+import { StoreOpenError } from "../domain/errors.ts";
+import { findDamage, getSchemaVersion, readStore } from "../store/sqlite/database.ts";
+import {
+  type AnyPiece,
+  type Copy,
+  DIGEST_DIGITS,
+  findPiece,
+  isOld,
+  type Segment,
+  type Timeline,
+} from "./piece.ts";
+import type { Place } from "./place.ts";
+import {
+  choosePlan,
+  findFurthest,
+  findNewestCopy,
+  type KnownCopy,
+  type KnownSegment,
+  listReachable,
+  type Plan,
+  type Run,
+} from "./plan.ts";
+import { type InspectedSegment, inspectSegment, readBlocks } from "./segment.ts";
+
+export interface Point {
+  readonly change: number;
+  readonly atMs: number;
+}
+
+/** The newest change in a store file. */
+export const readPoint = (db: Database): Point =>
+  db
+    .query("SELECT last AS change, at_ms AS atMs FROM changes ORDER BY last DESC LIMIT 1")
+    .safeIntegers(false)
+    .get() as Point;
+
+/** Backups of version 1.0 have no timelines. */
+const OLD_HISTORY: readonly Timeline[] = [{ number: 0, id: "", after: 0 }];
+
+export function readHistory(db: Database): readonly Timeline[] {
+  const hasTimelines =
+    db.query("SELECT 1 FROM sqlite_schema WHERE name = 'timelines'").get() !== null;
+  if (!hasTimelines) return OLD_HISTORY;
+  return db
+    .query("SELECT number, id, after FROM timelines ORDER BY number")
+    .safeIntegers(false)
+    .all() as Timeline[];
+}
+
+/** The identity of a store is the id of its first timeline. */
+export const identityOf = (history: readonly Timeline[]): string => history[0]?.id ?? "";
+
+export const readIdentity = (path: string): string =>
+  readStore(path, (db) => identityOf(readHistory(db)));
+
+export const digestFile = (path: string): string => {
+  const hasher = new Bun.CryptoHasher("sha256");
+  const descriptor = openSync(path, "r");
+  try {
+    const chunk = Buffer.alloc(1_048_576);
+    for (let length = readSync(descriptor, chunk); length > 0; length = readSync(descriptor, chunk))
+      hasher.update(chunk.subarray(0, length));
+  } finally {
+    closeSync(descriptor);
+  }
+  return hasher.digest("hex");
+};
+
+interface InspectedCopy extends Point {
+  readonly schema: number;
+  readonly history: readonly Timeline[];
+  readonly fault?: undefined;
+}
+
+type Broken = { readonly fault: string };
+
+function inspectCopy(path: string, { digest }: Copy): InspectedCopy | Broken {
+  if (digest !== undefined && digestFile(path).slice(0, DIGEST_DIGITS) !== digest)
+    return { fault: "its bytes have changed since it was made" };
+  try {
+    return readStore(path, (db) => {
+      const schema = getSchemaVersion(db, path);
+      const [fault] = digest === undefined ? findDamage(db, 1) : [];
+      return fault === undefined
+        ? { schema, history: readHistory(db), ...readPoint(db) }
+        : { fault: `it is damaged: ${fault}` };
+    });
+  } catch (error) {
+    if (error instanceof StoreOpenError) return { fault: error.message };
+    throw error;
+  }
+}
+
+/** Until a piece was read, what its name says is taken for true. */
+const assumeCopy = (copy: Copy): KnownCopy => ({ ...copy, change: copy.change ?? 0 });
+
+const assumeSegment = (segment: Segment): KnownSegment => {
+  const [after = 0, last = after] = [segment.after, segment.last];
+  return { ...segment, after, runs: last > after ? [{ after, last }] : [], end: last };
+};
+
+export interface Damage {
+  readonly name: string;
+  readonly faults: readonly string[];
+}
+
+/** The pieces of one store in a place. */
+export class Survey {
+  private readonly place: Place;
+  readonly copies: readonly Copy[];
+  readonly segments: readonly Segment[];
+  readonly knownCopies = new Map<string, InspectedCopy | Broken>();
+  readonly knownSegments = new Map<string, InspectedSegment>();
+
+  constructor(place: Place, pieces: readonly AnyPiece[]) {
+    this.place = place;
+    this.copies = pieces.filter((piece) => piece.kind === "copy");
+    this.segments = pieces.filter((piece) => piece.kind === "segment");
+  }
+
+  /** The highest timeline of which there is a piece. */
+  get newestTimeline(): number {
+    return Math.max(0, ...[...this.copies, ...this.segments].map(({ timeline }) => timeline));
+  }
+
+  /** Whether the pieces of this number belong to this timeline; undefined if none tells. */
+  async hasTimeline(number: number, id: string): Promise<boolean | undefined> {
+    for (const segment of this.segments.filter(({ timeline }) => timeline === number)) {
+      const found = (await this.readSegment(segment)).header?.timelines.at(-1)?.id;
+      if (found !== undefined) return found === id;
+    }
+    return undefined;
+  }
+
+  async readSegment(segment: Segment): Promise<InspectedSegment> {
+    const known = this.knownSegments.get(segment.name);
+    if (known !== undefined) return known;
+    const path = await this.place.fetch(segment.name);
+    const found = inspectSegment(path, segment.last);
+    this.knownSegments.set(segment.name, found);
+    return found;
+  }
+
+  async readCopy(copy: Copy): Promise<InspectedCopy | Broken> {
+    const known = this.knownCopies.get(copy.name);
+    if (known !== undefined) return known;
+    const found = inspectCopy(await this.place.fetch(copy.name), copy);
+    this.knownCopies.set(copy.name, found);
+    return found;
+  }
+
+  /** Reads the pieces whose names do not say what they hold: open segments, and backups of version 1.0. */
+  async readUnnamed(): Promise<void> {
+    for (const copy of this.copies) if (copy.change === undefined) await this.readCopy(copy);
+    for (const segment of this.segments)
+      if (segment.last === undefined) await this.readSegment(segment);
+  }
+
+  /**
+   * The history of this timeline, or of the newest that can be read, and the numbers of those that cannot. A segment
+   * tells it at less cost than a copy.
+   */
+  async findHistory(
+    wanted?: number,
+  ): Promise<{ history: readonly Timeline[]; unreadable: readonly number[] }> {
+    const unreadable: number[] = [];
+    const numbers = new Set([...this.segments, ...this.copies].map(({ timeline }) => timeline));
+    if (wanted !== undefined && !numbers.has(wanted))
+      throw new StoreOpenError(`${this.place.url} holds no timeline ${wanted} of this store.`);
+    const chosen = wanted === undefined ? [...numbers] : [wanted];
+    for (const number of chosen.toSorted((one, other) => other - one)) {
+      if (number === 0) return { history: OLD_HISTORY, unreadable };
+      const isOfIt = (piece: AnyPiece): boolean => piece.timeline === number;
+      for (const segment of this.segments.filter(isOfIt)) {
+        const { header } = await this.readSegment(segment);
+        if (header !== undefined) return { history: header.timelines, unreadable };
+      }
+      for (const copy of this.copies.filter(isOfIt)) {
+        const found = await this.readCopy(copy);
+        if (found.fault === undefined) return { history: found.history, unreadable };
+      }
+      unreadable.push(number);
+    }
+    return { history: OLD_HISTORY, unreadable };
+  }
+
+  /** What is known now: what was read, and else what the names say. */
+  know(): { copies: KnownCopy[]; segments: KnownSegment[] } {
+    return {
+      copies: this.copies.map((copy) => {
+        const found = this.knownCopies.get(copy.name);
+        if (found === undefined) return assumeCopy(copy);
+        if (found.fault !== undefined) return { ...assumeCopy(copy), fault: found.fault };
+        const timelineId = isOld(copy) ? undefined : found.history.at(-1)?.id;
+        return { ...copy, change: found.change, schema: found.schema, timelineId };
+      }),
+      segments: this.segments.map((segment) => {
+        const found = this.knownSegments.get(segment.name);
+        if (found === undefined) return assumeSegment(segment);
+        const { header, runs, end } = found;
+        const after = segment.after ?? runs[0]?.after ?? 0;
+        // Without its header a segment may still be replayed: every record is checked by itself.
+        const timelineId = header?.timelines.at(-1)?.id;
+        return { ...segment, after, runs, end, schema: header?.schema, timelineId };
+      }),
+    };
+  }
+
+  /** Plans, reads what the plan needs, and plans again until everything that it needs was read and is whole. */
+  async plan(history: readonly Timeline[], target: number): Promise<Plan | undefined> {
+    await this.readUnnamed();
+    for (;;) {
+      const { copies, segments } = this.know();
+      const plan = choosePlan(copies, segments, history, target);
+      if (plan === undefined) return undefined;
+      const unread = plan.steps.find(({ segment }) => !this.knownSegments.has(segment.name));
+      if (unread !== undefined) await this.readSegment(unread.segment);
+      else if (!this.knownCopies.has(plan.copy.name)) await this.readCopy(plan.copy);
+      else return plan;
+    }
+  }
+
+  /** The last state on the way of a plan that `isKnown` accepts; undefined if it accepts none. */
+  async findLastKnown(
+    { copy, steps }: Plan,
+    isKnown: (change: number) => boolean,
+  ): Promise<number | undefined> {
+    let known = isKnown(copy.change) ? copy.change : undefined;
+    for (const { segment } of steps)
+      for (const { last } of readBlocks(await this.place.fetch(segment.name)))
+        if (last > (known ?? 0) && isKnown(last)) known = last;
+    return known;
+  }
+
+  /** The segments of a history, each with the last change in it that belongs to the history. */
+  listOnHistory(history: readonly Timeline[]) {
+    return this.segments.flatMap((segment) => {
+      const index = history.findIndex(({ number }) => number === segment.timeline);
+      const until = history[index + 1]?.after ?? Number.POSITIVE_INFINITY;
+      return index === -1 ? [] : [{ segment, until }];
+    });
+  }
+
+  /** The segment that was written last, if it ends in damage: what stood there is unknown. */
+  async findUnknownEnd(history: readonly Timeline[]): Promise<Segment | undefined> {
+    const timeline = history.at(-1)?.number;
+    const last = this.segments
+      .filter((segment) => segment.timeline === timeline)
+      .toSorted((one, other) => other.serial - one.serial)[0];
+    if (last === undefined) return undefined;
+    return (await this.readSegment(last)).isEndUnknown ? last : undefined;
+  }
+
+  /** Whether a segment holds this change, or follows it. */
+  hasSegmentAt(change: number): boolean {
+    return this.know().segments.some(({ after, end }) => after <= change && change <= end);
+  }
+
+  /** By timeline and change. */
+  findNewestCopy(history: readonly Timeline[]): KnownCopy | undefined {
+    return findNewestCopy(this.know().copies, history);
+  }
+
+  /** Cuts a segment short that does not fit what came before it. */
+  distrust(segment: Segment, reached: number, fault: string): void {
+    const found = this.knownSegments.get(segment.name);
+    if (found === undefined) return;
+    const runs = found.runs
+      .filter(({ after }) => after < reached)
+      .map(({ after, last }) => ({ after, last: Math.min(last, reached) }));
+    this.knownSegments.set(segment.name, { ...found, runs, faults: [...found.faults, fault] });
+  }
+
+  furthest(history: readonly Timeline[]): number {
+    const { copies, segments } = this.know();
+    return findFurthest(copies, segments, history);
+  }
+
+  reachable(history: readonly Timeline[]): readonly Run[] {
+    const { copies, segments } = this.know();
+    return listReachable(copies, segments, history);
+  }
+
+  /** What was found to be damaged, of all that was read. */
+  listDamage(): readonly Damage[] {
+    const damage: Damage[] = [];
+    for (const [name, { fault }] of this.knownCopies)
+      if (fault !== undefined) damage.push({ name, faults: [fault] });
+    for (const [name, { faults, isTorn }] of this.knownSegments) {
+      const torn = isTorn ? ["its last record is incomplete"] : [];
+      if (faults.length + torn.length > 0) damage.push({ name, faults: [...faults, ...torn] });
+    }
+    return damage;
+  }
+
+  async readAll(): Promise<void> {
+    for (const segment of this.segments) await this.readSegment(segment);
+    for (const copy of this.copies) await this.readCopy(copy);
+  }
+}
+
+export interface FoundStore {
+  readonly store: string;
+  readonly label: string;
+  readonly pieces: readonly AnyPiece[];
+}
+
+/** The stores of which a place holds pieces. Those of version 1.0 are told apart by their names. */
+export async function listStores(place: Place): Promise<readonly FoundStore[]> {
+  const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
+  const byStore = Map.groupBy(pieces, ({ store }) => store);
+  return Array.from(byStore, ([store, own]) => {
+    const newest = own.findLast((piece) => !isOld(piece)) ?? own[0];
+    return { store, label: newest?.label ?? store, pieces: own };
+  });
+}

@@ -1,0 +1,55 @@
+/** The thread that works on a place of backups: a folder may hang, and a running statement cannot be interrupted. */
+
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import { startThread } from "../store/sqlite/thread.ts";
+import type { Order } from "./order.ts";
+
+/** The runtime aborts the process if a new thread gets no descriptors for its event loop. */
+const DESCRIPTORS_NEEDED = 32;
+
+function startBackupThread() {
+  const opened: number[] = [];
+  try {
+    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
+  } catch {
+    // EMFILE or ENFILE.
+  }
+  for (const descriptor of opened) closeSync(descriptor);
+  if (opened.length < DESCRIPTORS_NEEDED)
+    throw new StoreOpenError(
+      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
+    );
+  const thread = startThread(join(import.meta.dir, "backup-worker"));
+  return { ...thread, ask: <Answer>(order: Order) => thread.ask(order) as Promise<Answer> };
+}
+
+/** For one order. Ctrl-C ends it, and leaves everything as it was. */
+export async function runOnThread<Answer>(order: Order, signal: AbortSignal): Promise<Answer> {
+  signal.throwIfAborted();
+  const thread = startBackupThread();
+  signal.addEventListener("abort", thread.end);
+  try {
+    return await thread.ask<Answer>(order);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", thread.end);
+    thread.end();
+  }
+}
+
+/** Started at the first order, and again at the first order after its end. */
+export function createThread() {
+  let thread: ReturnType<typeof startBackupThread> | undefined;
+  return {
+    ask: async <Answer>(order: Order): Promise<Answer> =>
+      (thread ??= startBackupThread()).ask<Answer>(order),
+    end: (): void => {
+      thread?.end();
+      thread = undefined;
+    },
+  };
+}

@@ -1,0 +1,643 @@
+/** A place of backups: what a restore reaches with it, and what becomes of pieces that are not whole. */
+
+import { Database } from "bun:sqlite";
+import { afterEach, describe, expect, test } from "bun:test";
+import {
+  appendFileSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { Appender } from "../../src/backup/append.ts";
+import { restoreFile } from "../../src/backup/copy.ts";
+import { backUp, prune } from "../../src/backup/keep.ts";
+import type { RestoreOrder } from "../../src/backup/order.ts";
+import { restoreStore } from "../../src/backup/restore.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { scopes } from "../../src/domain/token.ts";
+import { runCommand, runForJson } from "../support/command.ts";
+import { openStoreAt } from "../support/database.ts";
+import { failure, rejectionOf } from "../support/expect.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { changesIn, type StoredPlant } from "../support/plants.ts";
+import { createRandom } from "../support/random.ts";
+import { alter, readPlants } from "../support/stores.ts";
+import { until } from "../support/until.ts";
+
+const { signal } = new AbortController();
+type Moment = Pick<RestoreOrder, "change" | "atMs" | "timeline" | "store">;
+/** The clock moves on before it resolves. */
+const passMoment = async (): Promise<number> => {
+  const nowMs = Date.now();
+  await until("the clock has moved on", () => Date.now() > nowMs);
+  return nowMs;
+};
+const all = { id: undefined, types: undefined, after: 0, limit: 1_000 };
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
+});
+
+function makePlace() {
+  const folder = makeTemporaryFolder();
+  cleanUps.push(() => folder[Symbol.dispose]());
+  const place = `${folder.path}/backups`;
+  mkdirSync(place);
+  let restores = 0;
+  return {
+    folder: folder.path,
+    place,
+    list: (ending: string): string[] =>
+      readdirSync(place)
+        .filter((name) => name.endsWith(ending))
+        .toSorted()
+        .map((name) => `${place}/${name}`),
+    restore: async (moment: Moment = {}, from = place) => {
+      const to = `${folder.path}/restored-${++restores}.db`;
+      const order = { place: from, label: "plants", ...moment };
+      const restored = await restoreStore(order, to, signal);
+      return { ...restored, to, ids: readPlants(to).map(({ id }) => id) };
+    },
+  };
+}
+
+/** A store with its backups: an appender, and copies on demand. */
+async function openBacked(at: ReturnType<typeof makePlace>, name = "plants.db") {
+  const from = `${at.folder}/${name}`;
+  const store = await openStoreAt(`sqlite:${from}`);
+  const source = { from, to: at.place, label: "plants", instance: "0123456789ab" };
+  const appender = new Appender(source);
+  const append = async () => {
+    const done = await appender.append();
+    if (!("forkAbove" in done)) return done;
+    await store.backUps?.startTimeline(done.forkAbove, done.after);
+    return (await appender.append()) as Extract<typeof done, { change: number }>;
+  };
+  let isClosed = false;
+  const close = async (): Promise<void> => {
+    if (isClosed) return;
+    isClosed = true;
+    appender.disconnect();
+    await store.close();
+  };
+  cleanUps.push(close);
+  return {
+    from,
+    store,
+    appender,
+    append,
+    close,
+    source,
+    copy: async () => {
+      const serial = await appender.roll();
+      const made = await backUp({ ...source, kind: "backUp", serial });
+      appender.cover();
+      return made;
+    },
+    create: (id: bigint, text = `plant ${id}`) =>
+      store.createPlant({ id, name: text, tag: undefined }),
+    readChanges: async () => changesIn(await store.readChanges(all)),
+  };
+}
+
+/** A store with one plant and one copy. */
+async function makeScene() {
+  const at = makePlace();
+  const backed = await openBacked(at);
+  await backed.create(1n);
+  await backed.append();
+  await backed.copy();
+  return { ...at, ...backed };
+}
+
+const flip = (file: string, find: string): void => {
+  const bytes = readFileSync(file);
+  const place = bytes.indexOf(find);
+  expect(place).toBeGreaterThan(0);
+  bytes[place] = (bytes[place] as number) ^ 1;
+  writeFileSync(file, bytes);
+};
+
+describe("a copy with the segments after it", () => {
+  test("is restored to any change, with exact ids and texts, and the journal continues", async () => {
+    const { store, from, append, restore, readChanges } = await makeScene();
+    const random = createRandom();
+    const model = new Map<bigint, StoredPlant>([[1n, { id: 1n, name: "plant 1", tag: null }]]);
+    const states: StoredPlant[][] = [];
+    const ids = [-(2n ** 63n), 2n ** 63n - 1n, 9_007_199_254_740_993n, 4n, 5n];
+    for (let step = 0; step < 60; step++) {
+      const id = random.pick(ids);
+      const tag = random.pick([undefined, "", "a\nb", "水"]);
+      const plant = { id, name: random.pick(["Ä\u2028", '"\\', "x".repeat(3_000)]) + step, tag };
+      if (!model.has(id)) await store.createPlant(plant, { token: "till 'ü'" });
+      else if (random.chance(50)) await store.replacePlant(plant, {}, undefined);
+      else await store.removePlant(id, {});
+      if (model.has(id) && (await store.findPlant(id)) === undefined) model.delete(id);
+      else model.set(id, { ...plant, tag: tag ?? null });
+      states.push([...model.values()].toSorted((one, other) => (one.id < other.id ? -1 : 1)));
+      if (random.chance(30)) await append();
+    }
+    await append();
+    const changes = await readChanges();
+    expect(changes).toHaveLength(61);
+    for (const index of [0, 1, 17, 42, 59]) {
+      const { seq } = changes[index + 1] ?? { seq: 0 };
+      const restored = await restore({ change: seq });
+      expect(readPlants(restored.to)).toEqual(states[index] ?? []);
+      expect(restored).toMatchObject({
+        changes: index + 1,
+        reached: { change: seq },
+        missing: [],
+        damage: [],
+      });
+    }
+    // The journal too: a reader of the feed continues.
+    const { to, changes: replayed } = await restore();
+    expect(replayed).toBe(60);
+    expect(readJournal(to)).toEqual(readJournal(from));
+  });
+
+  test("stops inside a block, between two changes, and at a time", async () => {
+    const { store, append, restore, readChanges } = await makeScene();
+    await store.createPlants([2n, 3n, 4n].map((id) => ({ id, name: "together", tag: undefined })));
+    const between = await passMoment();
+    await store.createPlants([{ id: 5n, name: "later", tag: undefined }]);
+    await append();
+    const [, , third, , fifth] = await readChanges();
+    expect((await restore({ change: third?.seq })).ids).toEqual([1n, 2n, 3n]);
+    expect(await restore({ change: (fifth?.seq ?? 0) - 1 })).toMatchObject({
+      ids: [1n, 2n, 3n, 4n],
+      missing: [],
+    });
+    expect((await restore({ atMs: between })).ids).toEqual([1n, 2n, 3n, 4n]);
+    expect((await restore({ atMs: Date.now() + 60_000 })).ids).toEqual([1n, 2n, 3n, 4n, 5n]);
+  });
+
+  test("has the tokens and webhooks of the moment, also where a name was given again", async () => {
+    const { store, append, copy, restore, readChanges, create } = await makeScene();
+    const token = () => toRecord(mintToken(), { name: "till", scopes, createdAtMs: Date.now() });
+    const old = token();
+    const hook = (name: string, version: string) =>
+      ({ name, version, url: version, attempts: [], failures: 0, nextAttemptAtMs: 0 }) as never;
+    const read = async (from: Store) => ({
+      tokens: await from.listTokens({ after: "", limit: 9 }),
+      webhooks: await from.listWebhooks(),
+    });
+    const readAt = async (moment: Moment) => {
+      await using restored = await openStoreAt(`sqlite:${(await restore(moment)).to}`);
+      return await read(restored);
+    };
+    const [first] = await readChanges();
+    await store.createToken(old);
+    await store.putWebhook(hook("shop", "1"), undefined);
+    await store.putWebhook(hook("office", "1"), undefined);
+    await append();
+    const before = await read(store);
+    await create(2n);
+    const [, second] = await readChanges();
+    await append();
+    const between = await passMoment();
+    await store.revokeToken(old.hash, Date.now());
+    await store.createToken(token());
+    await store.putWebhook(hook("shop", "2"), hook("shop", "1"));
+    await store.putWebhook(undefined, hook("office", "1"));
+    await append();
+    const after = await read(store);
+    expect([before.tokens.length, after.tokens.length]).toEqual([1, 2]);
+    expect(await readAt({ atMs: between })).toEqual(before);
+    expect(await readAt({ change: second?.seq })).toEqual(before);
+    expect(await readAt({})).toEqual(after);
+    // What was made after the last change of a copy is not restored with that change.
+    expect((await readAt({ change: first?.seq })).tokens).toEqual([]);
+    await copy();
+    expect(await readAt({})).toEqual(after);
+    expect(await readAt({ change: second?.seq })).toEqual(before);
+  });
+
+  test("a lease that a webhook's sender renews is not written; its cursor once a minute", async () => {
+    const { store, append, list } = await makeScene();
+    const record = (version: string, cursor: number) =>
+      ({ name: "shop", url: "http://x", secret: "s", version, cursor, attempts: [] }) as never;
+    const size = () => statSync(list("open.changes")[0] ?? "").size;
+    await store.putWebhook(record("1", 1), undefined);
+    await append();
+    const before = size();
+    for (let round = 1; round < 20; round++) {
+      await store.putWebhook(record(String(round + 1), round), record(String(round), round - 1));
+      await append();
+    }
+    expect(size()).toBe(before);
+  });
+});
+
+function readJournal(path: string): unknown[] {
+  using db = new Database(path, { readonly: true });
+  return db.query("SELECT * FROM changes").all();
+}
+
+describe("a wrong clock", () => {
+  test("orders nothing: names from the future and the past are restored by timeline and change", async () => {
+    const { create, append, copy, list, restore } = await makeScene();
+    for (const id of [2n, 3n, 4n]) {
+      await create(id);
+      await append();
+      await copy();
+    }
+    await create(5n);
+    await append();
+    const times = ["20990101T000000Z", "19700101T000000Z", "20260101T000000Z", "20010101T000000Z"];
+    for (const [index, file] of list(".db").entries())
+      renameSync(file, file.replace(/\d{8}T\d{6}Z/, times[index] ?? ""));
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n, 5n], missing: [] });
+  });
+
+  test("a time that can mean two states is refused, with a command for each", async () => {
+    const { create, append, from, restore, readChanges } = await makeScene();
+    await create(2n);
+    await create(3n);
+    await create(4n);
+    const [, second, third] = await readChanges();
+    const nowMs = Date.now();
+    // The clock was an hour ahead for the second change.
+    alter(from, `UPDATE changes SET at_ms = ${nowMs + 3_600_000} WHERE last = ${second?.seq}`);
+    alter(from, `UPDATE changes SET at_ms = ${nowMs} WHERE last >= ${third?.seq}`);
+    await append();
+    const { message } = (await rejectionOf(restore({ atMs: nowMs + 1_000 }))) as Error;
+    const choices = [...message.matchAll(/--at-change (\d+)/g)].map(([, number]) => Number(number));
+    expect(choices).toHaveLength(2);
+    expect((await restore({ change: choices[0] ?? 0 })).ids).toEqual([1n]);
+    expect((await restore({ change: choices[1] ?? 0 })).ids).toEqual([1n, 2n, 3n, 4n]);
+  });
+});
+
+describe("damage costs only what is damaged:", () => {
+  /** Four plants; copies after the first and the third. */
+  const makeDamageable = async () => {
+    const scene = await makeScene();
+    await scene.create(2n, "second");
+    await scene.append();
+    await scene.create(3n, "third");
+    await scene.append();
+    await scene.copy();
+    await scene.create(4n, "fourth");
+    await scene.append();
+    await scene.create(5n, "fifth");
+    await scene.append();
+    return { ...scene, changes: (await scene.readChanges()).map(({ seq }) => seq) };
+  };
+
+  test("a flipped byte before the newest copy costs nothing but the moments in between", async () => {
+    const { list, restore, changes } = await makeDamageable();
+    const between = list(".changes").find((file) => readFileSync(file, "utf8").includes("third"));
+    flip(between ?? "", "third");
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n, 5n], missing: [] });
+    expect((await restore({ change: changes[1] ?? 0 })).ids).toEqual([1n, 2n]);
+    // By the copy, which has this change.
+    expect(await restore({ change: changes[2] ?? 0 })).toMatchObject({ ids: [1n, 2n, 3n] });
+  });
+
+  test("a flipped byte after the newest copy is named, with the changes that are missing", async () => {
+    const { list, restore, changes } = await makeDamageable();
+    flip(list("open.changes")[0] ?? "", "fourth");
+    const restored = await restore();
+    expect(restored.ids).toEqual([1n, 2n, 3n]);
+    expect(restored.missing[0]).toBe(`Changes ${(changes[2] ?? 0) + 1} to ${changes[4]}.`);
+    expect(restored.damage).toEqual([
+      {
+        name: expect.stringContaining("open.changes"),
+        faults: [expect.stringContaining("damaged")],
+      },
+    ]);
+  });
+
+  test("a flipped byte in the last record is never silent", async () => {
+    const { list, restore } = await makeDamageable();
+    flip(list("open.changes")[0] ?? "", "fifth");
+    const { ids, missing } = await restore();
+    expect(ids).toEqual([1n, 2n, 3n, 4n]);
+    expect(missing[0]).toContain("What stood at the end of");
+  });
+
+  test("a damaged copy is replaced by the one before, with its segments", async () => {
+    const { list, restore } = await makeDamageable();
+    flip(list(".db")[1] ?? "", "third");
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n, 5n], missing: [] });
+    flip(list(".db")[0] ?? "", "plant 1");
+    expect(restore()).rejects.toThrow("No copy");
+  });
+
+  test("a torn end is left out and named; the next append writes it again, in a new segment", async () => {
+    const { list, restore, appender, append } = await makeDamageable();
+    const file = list("open.changes")[0] ?? "";
+    truncateSync(file, statSync(file).size - 1);
+    expect(await restore()).toMatchObject({
+      ids: [1n, 2n, 3n, 4n],
+      missing: [expect.stringContaining("What stood at the end")],
+    });
+    appender.disconnect();
+    await append();
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n, 5n], missing: [] });
+  });
+
+  test("a hole in a segment is healed by the next start", async () => {
+    const { list, restore, appender, append, changes } = await makeDamageable();
+    const file = list("open.changes")[0] ?? "";
+    const bytes = readFileSync(file);
+    bytes.fill(0, bytes.indexOf('"fourth"') - 20, bytes.indexOf('"fourth"') + 20);
+    writeFileSync(file, bytes);
+    appender.disconnect();
+    expect(await append()).toEqual(
+      expect.objectContaining({ change: changes[4] ?? 0, isCovered: true }),
+    );
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n, 5n], missing: [] });
+  });
+
+  test("segments that were lost on the way are missed", async () => {
+    const { list, restore } = await makeDamageable();
+    for (const file of list(".changes")) rmSync(file);
+    const { ids, missing } = await restore();
+    expect(ids).toEqual([1n, 2n, 3n]);
+    expect(missing[0]).toContain("no segment follows the copy");
+  });
+
+  test("a segment in which a plant does not fit is left out, and named", async () => {
+    const { list, restore } = await makeDamageable();
+    const file = list("open.changes")[0] ?? "";
+    const lines = readFileSync(file, "utf8").split("\n");
+    const spoilt = lines.map((line) => {
+      if (!line.includes('"fifth"')) return line;
+      // A create of a plant that exists.
+      const json = line.slice(9).replace(",5,", ",4,");
+      return `${Bun.hash.crc32(json).toString(16).padStart(8, "0")} ${json}`;
+    });
+    writeFileSync(file, spoilt.join("\n"));
+    const { ids, missing } = await restore();
+    expect(ids).toEqual([1n, 2n, 3n, 4n]);
+    expect(missing.length).toBeGreaterThan(0);
+  });
+
+  test("the commands exit with 3, list what is damaged, and still restore", async () => {
+    const { list, place, folder } = await makeDamageable();
+    flip(list("open.changes")[0] ?? "", "fourth");
+    const env = { DATABASE_URL: `sqlite:${folder}/by-command.db` };
+    const restored = await runCommand(["restore", place], env);
+    expect(restored.exitCode).toBe(3);
+    expect(restored.stdout).toContain("not complete");
+    expect(restored.stderr).toMatch(/missing: Changes \d+ to \d+\./);
+    expect(restored.stderr).toMatch(/damaged: \S+open\.changes: damaged \d+ bytes from its start/);
+    expect(readPlants(`${folder}/by-command.db`)).toHaveLength(3);
+    expect(await runCommand(["backup", "verify", place])).toMatchObject({ exitCode: 3 });
+    const listed = await runCommand(["backup", "list", place]);
+    expect(listed).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(listed.stdout).toMatch(/segment .* damaged \d+ bytes/);
+    expect(listed.stdout).toMatch(/^Changes that can be restored: \d+ to \d+$/m);
+  });
+});
+
+describe("timelines", () => {
+  test("a mistake that was left behind does not come back, also before the first write", async () => {
+    const scene = await makeScene();
+    await scene.create(2n, "good");
+    await scene.append();
+    await scene.create(3n, "mistake");
+    await scene.append();
+    const [, good] = await scene.readChanges();
+    await scene.close();
+    rmSync(scene.from);
+    renameSync((await scene.restore({ change: good?.seq })).to, scene.from);
+
+    const again = await openBacked(scene);
+    await again.append();
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n], timeline: 2, missing: [] });
+    await again.create(4n, "after");
+    await again.append();
+    expect((await scene.restore()).ids).toEqual([1n, 2n, 4n]);
+    // What was left behind is kept, and not mixed in.
+    expect(await scene.restore({ timeline: 1 })).toMatchObject({ ids: [1n, 2n, 3n], timeline: 1 });
+    expect(scene.restore({ timeline: 9 })).rejects.toThrow("holds no timeline 9");
+  });
+
+  test("an old file put in the place of the store starts a timeline by itself", async () => {
+    const scene = await makeScene();
+    await scene.close();
+    copyFileSync(scene.from, `${scene.folder}/old.db`);
+    const later = await openBacked(scene);
+    await later.create(2n, "lost with the snapshot");
+    await later.append();
+    await later.close();
+    copyFileSync(`${scene.folder}/old.db`, scene.from);
+    const rolled = await openBacked(scene);
+    await rolled.create(3n, "after the snapshot");
+    await rolled.append();
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 3n], timeline: 2, missing: [] });
+    expect((await scene.restore({ timeline: 1 })).ids).toEqual([1n, 2n]);
+  });
+
+  test("two restores of one backup file do not mix", async () => {
+    const scene = await makeScene();
+    const [copy = ""] = scene.list(".db");
+    await scene.close();
+    for (const id of [2n, 3n]) {
+      rmSync(scene.from, { force: true });
+      await restoreFile(copy, scene.from, signal);
+      const restored = await openBacked(scene);
+      await restored.create(id);
+      await restored.append();
+      await restored.close();
+    }
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 3n], missing: [] });
+  });
+
+  test("a restored store never gives the number of a change again", async () => {
+    const { create, restore, store } = await makeScene();
+    await create(2n);
+    await create(3n);
+    const { newest: seen } = await store.readChanges(all);
+    await using restored = await openStoreAt(`sqlite:${(await restore()).to}`);
+    const readOn = () => rejectionOf(restored.readChanges({ ...all, after: seen }));
+    expect(await readOn()).toMatchObject({ reason: "changes_gone" });
+    await restored.createPlant({ id: 4n, name: "later", tag: undefined });
+    expect(await readOn()).toMatchObject({ reason: "changes_gone" });
+    const changes = changesIn(await restored.readChanges(all));
+    expect(changes.map(({ id }) => id)).toEqual([1n, 4n]);
+    expect(changes[1]?.seq).toBeGreaterThan(seen);
+  });
+});
+
+describe("the appender", () => {
+  test("asks for a copy if the journal was trimmed past the place", async () => {
+    const { create, append, from, restore, copy } = await makeScene();
+    expect(await append()).toMatchObject({ isCovered: true });
+    await create(2n);
+    await create(3n);
+    alter(from, "DELETE FROM changes WHERE last < (SELECT max(last) FROM changes)");
+    expect(await append()).toMatchObject({ isCovered: false });
+    await create(4n);
+    await copy();
+    expect(await append()).toMatchObject({ isCovered: true });
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n], missing: [] });
+  });
+
+  test("asks for a copy if changes were made that the journal does not have", async () => {
+    const scene = await makeScene();
+    await scene.store.close();
+    const silent = await openStoreAt(`sqlite:${scene.from}`, { changesDays: 0 });
+    await silent.createPlant({ id: 7n, name: "unseen", tag: undefined });
+    await silent.close();
+    expect(await scene.appender.append()).toMatchObject({ isCovered: false });
+  });
+
+  test("asks for a copy if the copies are gone, and writes again what is gone", async () => {
+    const { create, append, appender, list, restore } = await makeScene();
+    await create(2n);
+    await append();
+    for (const file of list(".changes")) rmSync(file);
+    expect(append()).rejects.toThrow("was changed by another program");
+    expect(await append()).toMatchObject({ isCovered: true });
+    expect(await restore()).toMatchObject({ ids: [1n, 2n], missing: [] });
+    for (const file of list(".db")) rmSync(file);
+    appender.disconnect();
+    expect(await append()).toMatchObject({ isCovered: false });
+  });
+
+  test("a copied store file is told apart from its original: one of them writes", async () => {
+    const scene = await makeScene();
+    for (const part of ["", "-wal"]) cpSync(scene.from + part, `${scene.folder}/twin.db${part}`);
+    const twin = await openBacked(scene, "twin.db");
+    const { message } = (await rejectionOf(twin.append())) as Error;
+    expect(message).toContain("Another service writes the backups of this store");
+    expect(message).toContain(`${scene.folder}/plants.db`);
+    await scene.create(2n);
+    await scene.append();
+    await scene.appender.finish();
+    await twin.create(3n, "of the twin");
+    expect(await twin.append()).toMatchObject({ isCovered: true });
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 3n], timeline: 2 });
+  });
+
+  test("two stores of one name in one place stay apart", async () => {
+    const scene = await makeScene();
+    const other = makePlace();
+    const stranger = await openBacked({ ...other, place: scene.place });
+    await stranger.create(9n, "of another store");
+    await stranger.append();
+    await stranger.copy();
+    const { message } = (await rejectionOf(scene.restore())) as Error;
+    const stores = [...message.matchAll(/[0-9a-f]{16}/g)].map(([id]) => id);
+    expect(stores).toHaveLength(2);
+    const found = await Promise.all(stores.map((store) => scene.restore({ store })));
+    expect(found.flatMap(({ ids }) => ids.map(String)).toSorted()).toEqual(["1", "9"]);
+    const before = scene.list(".db").length;
+    await prune({ ...scene.source, keep: 1 });
+    expect(scene.list(".db")).toHaveLength(before);
+  });
+
+  test("prune keeps the newest copies and what follows the oldest of them, and no stranger's file", async () => {
+    const scene = await makeScene();
+    const { create, append, copy, list, restore, place } = scene;
+    writeFileSync(`${place}/notes.txt`, "not ours");
+    for (const id of [2n, 3n, 4n]) {
+      await create(id);
+      await append();
+      await copy();
+    }
+    await create(5n);
+    await append();
+    const [, , third] = await scene.readChanges();
+    await prune({ ...scene.source, keep: 2 });
+    expect(list(".db")).toHaveLength(2);
+    expect(readFileSync(`${place}/notes.txt`, "utf8")).toBe("not ours");
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n, 5n], missing: [], damage: [] });
+    expect((await restore({ change: third?.seq })).ids).toEqual([1n, 2n, 3n]);
+    expect(restore({ change: (third?.seq ?? 0) - 1 })).rejects.toThrow("is old enough");
+    await create(6n);
+    expect(await append()).toMatchObject({ isCovered: true });
+  });
+});
+
+describe("restore by command", () => {
+  test("says what it reached, in words and as JSON", async () => {
+    const scene = await makeScene();
+    await scene.create(2n);
+    await scene.append();
+    const seqs = (await scene.readChanges()).map(({ seq }) => seq);
+    const to = (place: number) => ({ DATABASE_URL: `sqlite:${scene.from}-${place}` });
+    const args = ["restore", "--at-change", `${seqs[1]}`, scene.place];
+    const { exitCode, stdout, stderr } = await runCommand(args, to(1));
+    expect([exitCode, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(/^ {2}Changes +1$/m);
+    expect(stdout).toMatch(new RegExp(`^ {2}Moment +\\S+Z, change ${seqs[1]}$`, "m"));
+    expect(await runForJson(["restore", scene.place], to(3))).toMatchObject({
+      plants: 2,
+      changes: 1,
+      moment: { at: expect.any(String), change: seqs[1] },
+      missing: [],
+      damage: [],
+    });
+    expect(await runForJson(["backup", "list", "--json", scene.place])).toMatchObject({
+      place: scene.place,
+      stores: [{ label: "plants", timeline: 1, missing: [], reachable: [{ to: seqs[1] }] }],
+    });
+  });
+
+  test("a moment that is none, or older than every copy, is refused", async () => {
+    const { place, from, list } = await makeScene();
+    const to = { DATABASE_URL: `sqlite:${from}.restored` };
+    for (const [flags, exitCode, message] of [
+      ["--at yesterday", 2, "--at: "],
+      ["--at 2026-11-15T10:00:00", 2, "expected a time with its zone"],
+      ["--at 2026-02-31T10:00:00Z", 2, "--at: "],
+      ["--at-change -1", 2, "--at-change: "],
+      ["--at-change 1.5", 2, "--at-change: "],
+      ["--timeline two", 2, "--timeline: "],
+      ["--at 2026-11-15T10:00:00Z --at-change 1", 2, "give one of them"],
+      ["--at 2020-01-01T00:00:00Z", 1, "is old enough"],
+      ["--at-change 1", 1, "is old enough"],
+      ["--store 0000000000000000", 1, "Choose one with --store"],
+    ] as const)
+      for (const source of exitCode === 2 ? [place, list(".db")[0] ?? ""] : [place]) {
+        const finished = await runCommand(["restore", ...flags.split(" "), source], to);
+        expect([flags, finished]).toEqual([flags, failure(exitCode, message)]);
+      }
+  });
+});
+
+describe("backups of version 1.0", () => {
+  const line = (record: unknown): string => {
+    const json = JSON.stringify(record);
+    return `${Bun.hash.crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
+  };
+
+  test("are restored with their change log, by their changes and not by their names", async () => {
+    const at = makePlace();
+    const frozen = Bun.gunzipSync(
+      readFileSync(`${import.meta.dir}/../frozen/sqlite-schema-1.db.gz`),
+    );
+    const [copy, wrong] = ["plants-20260101T000000Z", "plants-20990101T000000Z"];
+    writeFileSync(`${at.place}/${copy}.db`, frozen);
+    writeFileSync(`${at.place}/${wrong}.db`, frozen);
+    using db = new Database(`${at.place}/${copy}.db`);
+    const { last } = db.query("SELECT max(last) AS last FROM changes").get() as { last: number };
+    const entries = ["c", null, 7, "in the log", null];
+    const block = { after: last, first: last + 5, last: last + 5, at: last / 1000, entries };
+    appendFileSync(`${at.place}/${copy}.changes`, line(block));
+    const restored = await at.restore();
+    expect(restored).toMatchObject({ missing: [], timeline: 0, reached: { change: last + 5 } });
+    expect(restored.ids).toContain(7n);
+    // It gets its identity at the next start.
+    await using store = await openStoreAt(`sqlite:${restored.to}`);
+    await store.createPlant({ id: 8n, name: "after the upgrade", tag: undefined });
+    expect(await runCommand(["backup", "list", at.place])).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining("of version 1.0"),
+    });
+  });
+});

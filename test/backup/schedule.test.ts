@@ -1,0 +1,268 @@
+/** plantstore serve --backup-to with its change log, restore from its folder, and plantstore backup verify. */
+
+import { describe, expect, test } from "bun:test";
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { runCommand, runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import { failure } from "../support/expect.ts";
+import { makeWorkplace } from "../support/folder.ts";
+import { limits } from "../support/limits.ts";
+import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { checkIntegrity, damage, makeStore, readPlants } from "../support/stores.ts";
+import { until } from "../support/until.ts";
+
+const NAME = /^plants-[0-9a-f]{16}-t\d{4}-s\d{8}-\d{16}-\d{8}T\d{6}Z-[0-9a-f]{16}\.db$/;
+
+function makeScene(every = "1s") {
+  const at = makeWorkplace();
+  const backups = at.file("backups");
+  mkdirSync(backups);
+  const env = {
+    ...at.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: backups,
+    PLANTSTORE_BACKUP_EVERY: every,
+  };
+  /** Without segments and the lease, oldest first. */
+  const list = (): string[] =>
+    readdirSync(backups)
+      .filter((name) => !/\.(changes|writer)$/.test(name))
+      .toSorted();
+  /** Blocks of changes in all segments. */
+  const countBlocks = (): number =>
+    readdirSync(backups)
+      .filter((name) => name.endsWith(".changes"))
+      .map((name) => readFileSync(`${backups}/${name}`, "utf8").match(/"entries":/g)?.length ?? 0)
+      .reduce((sum, blocks) => sum + blocks, 0);
+  const copies = (): string[] => list().filter((name) => NAME.test(name));
+  return {
+    ...at,
+    backups,
+    env,
+    list,
+    copies,
+    countBlocks,
+    newest: () => `${backups}/${copies().at(-1)}`,
+  };
+}
+
+/** NaN if the metrics do not have it. */
+async function readMetric({ started }: ServiceProcess, name: string): Promise<number> {
+  const lines = (await (await send(started, "GET", "/metrics")).text()).split("\n");
+  return Number(lines.find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
+}
+
+const count = (service: ServiceProcess, result = "made"): Promise<number> =>
+  readMetric(service, `plantstore_backups_total{result="${result}"}`);
+
+const countProofs = (service: ServiceProcess, result: string): Promise<number> =>
+  readMetric(service, `plantstore_backup_proofs_total{result="${result}"}`);
+
+const create = async ({ started }: ServiceProcess, ...ids: bigint[]): Promise<void> => {
+  for (const id of ids)
+    expect((await sendPlant(started.url, { id, name: `plant ${id}`, tag: null })).status).toBe(200);
+};
+
+/** Resolves to its log. */
+async function stop(service: ServiceProcess): Promise<string> {
+  service.kill("SIGTERM");
+  expect(await service.exited).toBe(0);
+  return service.stderr;
+}
+
+describe("serve --backup-to", () => {
+  test("makes whole backups, proves them, keeps the newest, and removes no files but its own", async () => {
+    using scene = makeScene();
+    const others = [
+      "notes.txt",
+      "plants-20200101T000000Z.db",
+      "plants-0000000000000000-t0001-s00000001-0000000000000001-20990101T000000Z-0000000000000000.db",
+    ];
+    for (const name of others) writeFileSync(`${scene.backups}/${name}`, "no backup");
+    const startedAt = Math.floor(Date.now() / 1000);
+    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
+    await create(service, 1n, 2n, 3n);
+    // The one under way may lack the plants.
+    const before = await count(service);
+    const kept = (): string[] => scene.copies().filter((name) => !others.includes(name));
+    await until("2 more backups are made", async () => (await count(service)) >= before + 2);
+    await until("older ones are removed", async () => kept().length === 2);
+    await until("they are proven", async () => (await countProofs(service, "proven")) >= 2);
+
+    expect(await count(service, "failed")).toBe(0);
+    expect(await countProofs(service, "failed")).toBe(0);
+    expect(await readMetric(service, "plantstore_backup_bytes")).toBeGreaterThan(0);
+    expect(await readMetric(service, "plantstore_backup_interval_seconds")).toBe(1);
+    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBe(0);
+    expect(await readMetric(service, "plantstore_backup_age_seconds")).toBeGreaterThan(0);
+    expect(await readMetric(service, "plantstore_backup_unproven_seconds")).toBeGreaterThan(0);
+    const madeAt = await readMetric(service, "plantstore_backup_timestamp_seconds");
+    expect(madeAt).toBeWithin(startedAt, Math.ceil(Date.now() / 1000) + 1);
+    const log = await stop(service);
+    expect(log).toContain('"event":"backed_up"');
+    expect(log).toContain('"event":"backup_proven"');
+    expect(scene.list().filter((name) => others.includes(name))).toEqual(others.toSorted());
+    for (const name of others) rmSync(`${scene.backups}/${name}`);
+    const verified = await runForJson(["backup", "verify", scene.backups]);
+    expect(verified).toMatchObject({ from: scene.newest(), plants: 3, missing: [], damage: [] });
+    expect(checkIntegrity(scene.newest())).toBe("ok");
+    expect(readPlants(scene.newest())).toHaveLength(3);
+    expect(statSync(scene.newest()).mode & 0o777).toBe(0o600);
+    // Nothing is left of proofs, and another service could write at once.
+    expect(readdirSync(scene.path).filter((name) => name.includes("tmp"))).toEqual([]);
+    expect(readdirSync(scene.backups).filter((name) => name.endsWith(".writer"))).toEqual([]);
+  });
+
+  test("a failing backup is logged and counted, deletes nothing, and the next one succeeds", async () => {
+    using scene = makeScene();
+    makeStore(scene.store, 10);
+    renameSync(scene.backups, `${scene.backups}.away`);
+    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 1 }) });
+    const readLag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    await until("the lag grows", async () => (await readLag()) > 2);
+    await create(service, 11n);
+    expect(await readMetric(service, "plantstore_backup_bytes")).toBeNaN();
+    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBe(1);
+    const activity: unknown = await (await send(service.started, "GET", "/activity")).json();
+    const problem = `The folder ${scene.backups} does not exist.`;
+    expect(activity).toMatchObject({ backups: { problem, lagChanges: 1 } });
+
+    renameSync(`${scene.backups}.away`, scene.backups);
+    await until("a backup is made", async () => (await count(service)) >= 1);
+    expect(await stop(service)).toContain(
+      `"event":"change_log_failed","to":"${scene.backups}","reason":"${problem}"`,
+    );
+    expect(readPlants(scene.newest())).toHaveLength(11);
+  });
+
+  test("a stop leaves nothing out; the next start continues, makes no backup before it is due, and shows the age of the newest", async () => {
+    using scene = makeScene("1h");
+    for (const round of [1, 2]) {
+      await using service = await spawnService(scene.env);
+      await until("a backup is there", () => scene.copies().length === 1);
+      await until("it is counted", async () => (await count(service)) === 2 - round);
+      await create(service, BigInt(round));
+      await until("a segment has the plant", () => scene.countBlocks() === round);
+      await until("the backups are proven", async () => (await countProofs(service, "proven")) > 0);
+      expect(await readMetric(service, "plantstore_backup_timestamp_seconds")).toBeGreaterThan(0);
+      const activity: unknown = await (await send(service.started, "GET", "/activity")).json();
+      const backups = { everyMs: 3_600_000, last: { bytes: expect.any(Number) } };
+      expect(activity).toMatchObject({ backups });
+      await stop(service);
+    }
+    expect(scene.list()).toHaveLength(1);
+    const verified = await runForJson(["backup", "verify", scene.backups]);
+    expect(verified).toMatchObject({ plants: 2, missing: [], damage: [] });
+    const { moment } = verified as { moment: { change: number } };
+    expect((await runCommand(["check"], scene.env)).stdout).toContain(
+      `up to change ${moment.change}; later writes would be lost`,
+    );
+  });
+
+  test("while the folder is gone creates are stored, the lag is shown, and the segments catch up", async () => {
+    using scene = makeScene("1h");
+    await using service = await spawnService(scene.env);
+    const readLag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    await until("a copy is there", () => scene.copies().length === 1);
+    renameSync(scene.backups, `${scene.backups}.away`);
+    await create(service, 1n);
+    await until("the lag grows", async () => (await readLag()) > 2);
+    renameSync(`${scene.backups}.away`, scene.backups);
+    await until("a segment has the plant", () => scene.countBlocks() >= 1);
+    await until("the lag is gone", async () => (await readLag()) < 2);
+    const log = await stop(service);
+    expect(log).toContain(`"event":"change_log_failed","to":"${scene.backups}"`);
+    expect(log).toContain('"event":"change_log_resumed"');
+    expect(await runForJson(["backup", "verify", scene.backups])).toMatchObject({
+      plants: 1,
+      missing: [],
+    });
+  });
+
+  test("damage to what it wrote is found by the next proof, and written again", async () => {
+    using scene = makeScene("2s");
+    await using service = await spawnService(scene.env);
+    await until("a copy is there", () => scene.copies().length > 0);
+    await create(service, 1n);
+    await until("a segment has the plant", () => scene.countBlocks() >= 1);
+    for (const name of readdirSync(scene.backups).filter((one) => one.endsWith(".changes"))) {
+      const file = `${scene.backups}/${name}`;
+      writeFileSync(file, readFileSync(file, "utf8").replaceAll("plant 1", "planT 1"));
+    }
+    await create(service, 2n);
+    const proofs = await countProofs(service, "proven");
+    await until("it is proven", async () => (await countProofs(service, "proven")) >= proofs + 2);
+    expect(await stop(service)).toMatch(/"event":"backup_(damaged|proof_failed)"/);
+    const env = { DATABASE_URL: `sqlite:${scene.file("restored.db")}` };
+    expect(await runForJson(["restore", scene.backups], env)).toMatchObject({
+      plants: 2,
+      missing: [],
+    });
+  });
+
+  test("without a journal there are copies, in the order in which they were made", async () => {
+    using scene = makeScene();
+    const env = { ...scene.env, PLANTSTORE_CHANGES_DAYS: "0" };
+    await using service = await spawnService(env);
+    for (const id of [1n, 2n, 3n]) {
+      await create(service, id);
+      const before = await count(service);
+      await until("2 more copies are made", async () => (await count(service)) >= before + 2);
+    }
+    expect(await readMetric(service, "plantstore_backup_lag_seconds")).toBeNaN();
+    await stop(service);
+    for (const file of scene.copies()) {
+      const time = "20260101T000000Z";
+      renameSync(
+        `${scene.backups}/${file}`,
+        `${scene.backups}/${file.replace(/\d{8}T\d{6}Z/, time)}`,
+      );
+    }
+    const to = { DATABASE_URL: `sqlite:${scene.file("restored.db")}` };
+    expect(await runForJson(["restore", scene.backups], to)).toMatchObject({
+      plants: 3,
+      missing: [],
+    });
+  });
+
+  test("PostgreSQL is refused at the start", async () => {
+    using scene = makeScene();
+    const postgres = { ...scene.env, DATABASE_URL: "postgres://shop@127.0.0.1:1/plants" };
+    const says = "--backup-to: for backups of PostgreSQL, see docs/operations.md";
+    expect(await runCommand(["serve"], postgres)).toEqual(failure(2, says));
+  });
+});
+
+describe("backup verify", () => {
+  test("restores the newest state in a temporary place, and leaves nothing behind", async () => {
+    using scene = makeScene();
+    makeStore(`${scene.backups}/plants-20260101T000000Z.db`, 5);
+    const temporary = scene.file("tmp");
+    mkdirSync(temporary);
+    const before = scene.list();
+    // It uses no settings, so a wrong one does not matter.
+    const env = { TMPDIR: temporary, PORT: "none" };
+    expect(await runForJson(["backup", "verify", scene.backups], env)).toMatchObject({
+      event: "verified",
+      from: expect.stringMatching(/plants-20260101T000000Z\.db$/),
+      plants: 5,
+    });
+    expect(scene.list()).toEqual(before);
+    expect(readdirSync(temporary)).toEqual([]);
+
+    damage(`${scene.backups}/plants-20260101T000000Z.db`);
+    for (const [folder, says] of [
+      [scene.backups, "No copy in"],
+      [temporary, "holds no backup of plantstore serve --backup-to"],
+      [`${temporary}/nowhere`, "does not exist"],
+    ] as const)
+      expect(await runCommand(["backup", "verify", folder])).toEqual(failure(1, says));
+  });
+});
