@@ -13,7 +13,7 @@ import { applyPatch, type Done, type Patch, type PlantWrite } from "./write.ts";
 
 export interface BulkOptions {
   readonly signal: AbortSignal;
-  /** Retries while the store is busy. */
+  /** Retries while the store is busy, or memory is short. */
   readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
 }
 

@@ -121,6 +121,8 @@ export interface RevertOptions extends BulkOptions {
   /** The limits of a pass: plants, and the characters of their texts. */
   readonly revertPlantsMax: number;
   readonly revertCharactersMax: number;
+  /** Called as a pass grows, with its plants and their characters. Throws a Refusal if memory is short. */
+  readonly reserve?: (plants: number, characters: number) => void;
 }
 
 /** Collects the plants of one pass over the range. Earlier passes handled the ids up to `handled`. */
@@ -151,6 +153,10 @@ function createPass({ revertPlantsMax, revertCharactersMax }: RevertOptions, han
   return {
     /** Sorted by id. */
     list,
+
+    get size(): readonly [plants: number, characters: number] {
+      return [found.size, characters];
+    },
 
     /** The smallest number of a dropped change: the next pass starts there. */
     get dropped(): number {
@@ -195,6 +201,7 @@ export async function* readTouched(store: ServedStore, range: Range, options: Re
       for (const change of changes) pass.add(change);
       if (range.dryRun === true && pass.dropped < Number.POSITIVE_INFINITY)
         throw new Refusal("range_too_large");
+      await options.retry(async () => options.reserve?.(...pass.size));
       yield [];
     }
     const plants = pass.list();

@@ -29,8 +29,6 @@ export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 const BLOCK_LENGTH_MAX = 512;
 /** Memory per line in flight, however short the line is. */
 const LINE_BYTES = 800;
-/** Above this share of the budget, dropped lines count towards GC: 500 batches of 512 lines took 143 MB, not 286. */
-const BESIDE_SHARE = 0.25;
 /** Allowance for the id: a batch accepts the export of the largest plant that PUT accepts. */
 const ID_BYTES_MAX = 64;
 
@@ -52,7 +50,9 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   const batch = { exchange, writer, isUpsert: upsert, report };
   if (!isArray && !atomic) {
     requireExpectation(request);
-    exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
+    const unread = countUnread(exchange);
+    // A small batch is never refused for large ones.
+    if (unread > 0) exchange.reserve(unread, ANSWERS_SHARE);
     await requireOpen(request);
     const onUnread = (): void => void (report.isMinimal = true);
     const results = toStream(exchange, (signal) => writeLines(batch, signal), { onUnread });
@@ -195,9 +195,7 @@ async function holdLines<Result>(
     return await work();
   } finally {
     held.bytesHeld -= bytes;
-    // Only under load: GC would slow down a batch that runs alone.
-    if (budget.bytesHeld + held.bytesHeld > budget.bytesMax * BESIDE_SHARE)
-      budget.noteDropped(bytes);
+    budget.noteGarbage(bytes, held.bytesHeld);
   }
 }
 
@@ -315,7 +313,7 @@ async function* reserveChunks(reader: Reader, exchange: Exchange, signal: AbortS
     unfinished = Math.min(grown, lineBytesMax(config));
     // A single line always fits, however small the budget.
     const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
-    exchange.reserve(Math.min(unread + BUFFER_GROWTH * unfinished, most));
+    if (unread > 0) exchange.reserve(Math.min(unread + BUFFER_GROWTH * unfinished, most));
     yield chunk;
   }
 }

@@ -65,6 +65,8 @@ export const WHOLE_BYTES_MAX = 65_536;
 const CHUNKS_A_TICK = 8;
 /** A buffer for a body of unknown length doubles. */
 const BUFFER_GROWTH = 2;
+/** Bytes of a body of unknown length that the runtime may read from the socket in one tick, before the service sees them. */
+const ARRIVING_BYTES_MAX = 262_144;
 
 export function readJson(exchange: Exchange): string | Promise<string> {
   requireType(exchange.request.headers, JSON_TYPE);
@@ -139,18 +141,40 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
   const reader = request.body.getReader();
   exchange.rest = reader;
   requireExpectation(request);
-  exchange.reserve(length ?? 0);
+  if (length !== undefined) exchange.reserve(length);
   const deadlineMs = performance.now() + service.config.readSecondsMax * 1000;
   const bytes = new Bytes(length);
-  let total = 0;
-  for await (const chunk of readChunks(reader, () => deadlineMs - performance.now())) {
-    total += chunk.length;
-    if (length === undefined) {
+  const bufferBytes = (): number => length ?? BUFFER_GROWTH * bytes.length;
+  const refused = new AbortController();
+  let bytesArriving = 0;
+  const msLeft = (): number => deadlineMs - performance.now();
+  const readAll = async (): Promise<void> => {
+    for await (const chunk of readChunks(reader, msLeft, refused.signal)) {
+      const total = bytes.length + chunk.length;
       requireLength(total, exchange);
-      if (total >= COUNTED_BYTES_MIN) exchange.reserve(BUFFER_GROWTH * total);
+      if (length === undefined && total >= COUNTED_BYTES_MIN)
+        exchange.reserve(bytesArriving + BUFFER_GROWTH * total);
+      bytes.add(chunk);
+      service.budget.noteGarbage(BUFFER_GROWTH * chunk.length);
     }
-    bytes.add(chunk);
+  };
+  const reading = readAll();
+  try {
+    // A refusal must not wait for the tick: nobody would read on, and the runtime would buffer what arrives.
+    if (length === undefined) await Promise.race([reading, endOfTick()]);
+    if (length === undefined && Bun.peek.status(reading) === "pending")
+      try {
+        bytesArriving = ARRIVING_BYTES_MAX;
+        exchange.reserve(bytesArriving + bufferBytes());
+      } catch (error) {
+        refused.abort(error);
+      }
+    await reading;
+  } catch (error) {
+    service.budget.noteDropped(bufferBytes());
+    throw error;
   }
+  if (bytesArriving > 0) exchange.hold(bufferBytes());
   // The runtime reads the trailer after the body. A request with a malformed trailer must have no effect.
   await nextTick();
   exchange.rest = undefined;

@@ -119,7 +119,7 @@ function authorize(exchange: Exchange, operation: Operation): Promise<void> | un
   found.catch(() => undefined);
   // The part of the body that has arrived meanwhile is in memory.
   const bytes = countUnread(exchange);
-  exchange.reserve(bytes);
+  if (bytes > 0) exchange.reserve(bytes);
   // Our own tokens have no dot.
   const verified = header?.includes(".") ? service.budget.holdUnverified(bytes, found) : found;
   return verified.then((token) => admitToken(exchange, operation, token));
@@ -185,7 +185,7 @@ const jsonHeaders = new Headers({ "content-type": "application/json", ...API_HEA
 /** An API answer. Its body is JSON unless a header says otherwise. */
 export function answer(
   status: number,
-  body: string | Uint8Array | ReadableStream<Uint8Array> | null,
+  body: string | Uint8Array | Blob | ReadableStream<Uint8Array> | null,
   more?: MoreHeaders,
 ): Response {
   const headers = body === null ? emptyHeaders : jsonHeaders;
@@ -194,25 +194,44 @@ export function answer(
   return response;
 }
 
-/** The kernel buffers an answer of this size even if the client does not read it. */
-const SMALL_CHARACTERS_MAX = 65_536;
+/** Larger answers count until the client has read them: the kernel may buffer as little as 4 KiB of one. */
+const SMALL_BYTES_MAX = 16_384;
+const SLICE_BYTES = 65_536;
+/** UTF-8 has at most this many bytes for a character. */
+const CHARACTER_BYTES_MAX = 3;
 
-/** A large text counts as held until the client has read it. Sliced, because the runtime does not report the end. */
-export function answerText(exchange: Exchange, text: string | Uint8Array, headers?: MoreHeaders) {
-  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
+const isSmall = (text: string | Uint8Array): boolean =>
+  text.length * CHARACTER_BYTES_MAX <= SMALL_BYTES_MAX ||
+  (typeof text === "string" ? Buffer.byteLength(text) : text.length) <= SMALL_BYTES_MAX;
+
+/**
+ * A large text counts as held until the client has read it. Sliced, because the runtime does not report the end.
+ * `isDue`: it is answered even if memory is short.
+ */
+export function answerText(
+  exchange: Exchange,
+  text: string | Uint8Array,
+  headers?: MoreHeaders,
+  { isDue = false } = {},
+): Response {
+  if (isSmall(text)) return answer(200, text, headers);
   const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
-  exchange.reserve(bytes.length, ANSWERS_SHARE);
+  if (isDue) exchange.hold(bytes.length);
+  else exchange.reserve(bytes.length, ANSWERS_SHARE);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
-      yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
+    for (let at = 0; at < bytes.length; at += SLICE_BYTES)
+      yield bytes.subarray(at, at + SLICE_BYTES);
   };
   return answer(200, toStream(exchange, slices), headers);
 }
 
-/** Answers a write that is stored. Without memory for the answer, the client cannot know that, and retries. */
-export function answerStored(exchange: Exchange, text: string, headers: MoreHeaders): Response {
+/**
+ * Answers a write that is stored. An echo takes the place of its body in the budget. Without memory for a larger answer,
+ * the client cannot know that the write is stored, and retries.
+ */
+export function answerStored(exchange: Exchange, text: string, headers?: MoreHeaders): Response {
   try {
-    return answerText(exchange, text, headers);
+    return answerText(exchange, text, headers, { isDue: text.length <= exchange.bytesKept });
   } catch (error) {
     throw new Refusal("store_unavailable", undefined, error);
   }
@@ -226,13 +245,13 @@ export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHea
 
 /** Throws a Refusal if the answer is large and others hold half of the budget. */
 export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
-  if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
+  if (characters > SMALL_BYTES_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
 }
 
 /** For a plant echoed in the answer: refuses a large one before it is stored if the answer could not be sent. */
 export async function requireSendable(exchange: Exchange, characters: number): Promise<void> {
-  if (characters <= SMALL_CHARACTERS_MAX) return;
-  requireRoomToAnswer(exchange, characters);
+  if (characters * CHARACTER_BYTES_MAX <= SMALL_BYTES_MAX) return;
+  exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
   await requireOpen(exchange.request);
 }
 

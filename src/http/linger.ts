@@ -29,11 +29,13 @@ export function linger(exchange: Exchange, text: string) {
   const rest = begun ?? findRest(request, length, closes);
   if (rest === undefined) return { body: text, closes: isClosing(exchange) };
   if (closes) service.limitIdle(request, LINGER_SECONDS_MAX);
+  // At once: until then, the runtime buffers what arrives.
+  const discarded = discard(rest, service);
   let isSent = false;
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       if (isSent) {
-        await discard(rest, service);
+        await discarded;
         controller.close();
       } else controller.enqueue(new TextEncoder().encode(text));
       isSent = true;

@@ -184,10 +184,10 @@ const batchResults = [
   BatchResult.example,
 ];
 
-/** Grouped by OpenAPI tag, in document order. `description` is the serialized document. */
+/** Grouped by OpenAPI tag, in document order. `description` is the serialized document, one copy for all clients. */
 export const listOperations = (
   config: Config,
-  description = "",
+  description = new Blob(),
 ): Readonly<Record<string, Endpoints>> => ({
   plants: listPlantOperations(config),
   webhooks: webhookOperations,

@@ -47,9 +47,9 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   const plant = parseNewPlant(text);
   await requireSendable(exchange, text.length);
   const outcome = await service.store.createPlant(plant, writer);
-  if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
-  service.metrics.countCreates(performance.now() - startedAtMs);
-  return answerText(exchange, formatPlant(plant));
+  if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
+  const headers = outcome === "replayed" ? REPLAYED : undefined;
+  return answerStored(exchange, formatPlant(plant), headers);
 }
 
 export async function readPlant(exchange: Exchange): Promise<Response> {
@@ -76,7 +76,7 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   await requireSendable(exchange, text.length);
   await service.store.replacePlant(plant, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
-  return answerText(exchange, formatPlant(plant), { etag });
+  return answerStored(exchange, formatPlant(plant), { etag });
 }
 
 export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
@@ -131,7 +131,8 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 }
 
 /** Far below the size of a large answer. */
-export const SMALL_PAGE_CHARACTERS = 32_768;
+const SMALL_PAGE_CHARACTERS = 4_096;
+const SMALL_PAGE_LENGTH = 100;
 
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
@@ -140,7 +141,8 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
-  const page = service.store.readPlants({ ...query, charactersMax }, "json");
+  const limit = isFull ? Math.min(query.limit, SMALL_PAGE_LENGTH) : query.limit;
+  const page = service.store.readPlants({ ...query, limit, charactersMax }, "json");
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
   const { text, next } = page instanceof Promise ? await page : page;
   return answerText(exchange, text, { vary: "Accept", ...linkNext(exchange, query.limit, next) });

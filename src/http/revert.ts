@@ -31,6 +31,13 @@ import { answerText, requireScope } from "./handle.ts";
 import { parseQuery, writeParameters } from "./query.ts";
 import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
+/** A string takes up to this many per character. */
+const CHARACTER_BYTES = 2;
+/** For one page of the journal. */
+const PAGE_BYTES = 1_048_576;
+/** A pass of a revert takes at most this share of the budget: others are served beside it. */
+const PASS_SHARE = 0.25;
+
 async function revertChanges(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   requireScope(token, "plants:read");
@@ -44,11 +51,10 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   return answerBulk(exchange, report, (signal) => revertAll(exchange, range, report, signal));
 }
 
-/** Reserves the memory of a revert, then opens its range. */
+/** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
 export async function openRevert(exchange: Exchange, asked: RevertRequest): Promise<Range> {
   const { request, service } = exchange;
-  const { revertPlantsMax, revertCharactersMax } = service.config;
-  exchange.reserve(revertPlantsMax * PLANT_BYTES + 2 * revertCharactersMax, ANSWERS_SHARE);
+  exchange.reserve(PAGE_BYTES, ANSWERS_SHARE);
   await requireOpen(request);
   // No idle timeout: reading a long journal may take longer. A stream sets its own.
   service.limitIdle(request, 0);
@@ -62,7 +68,23 @@ export const previewRevert = (exchange: Exchange, range: Range, signal: AbortSig
 const optionsFor = (exchange: Exchange, signal: AbortSignal): RevertOptions => ({
   ...exchange.service.config,
   ...bulkOptionsFor(exchange, signal),
+  reserve: (plants, characters) =>
+    exchange.reserve(
+      PAGE_BYTES + plants * PLANT_BYTES + characters * CHARACTER_BYTES,
+      ANSWERS_SHARE,
+    ),
 });
+
+/** Smaller passes on a small budget. A dry run has one pass, so it has the configured limits. */
+function limitPass(exchange: Exchange, signal: AbortSignal): RevertOptions {
+  const { budget, config } = exchange.service;
+  const bytes = (budget.bytesMax * PASS_SHARE) / 2;
+  return {
+    ...optionsFor(exchange, signal),
+    revertPlantsMax: Math.min(config.revertPlantsMax, Math.ceil(bytes / PLANT_BYTES)),
+    revertCharactersMax: Math.min(config.revertCharactersMax, Math.ceil(bytes / CHARACTER_BYTES)),
+  };
+}
 
 export const startReport = (batch = nameNow("revert")) => startBulkReport(startCounts(), batch);
 
@@ -76,7 +98,7 @@ export function revertAll(
   signal: AbortSignal,
 ): AsyncGenerator<readonly Left[]> {
   const { store } = exchange.service;
-  const options = optionsFor(exchange, signal);
+  const options = limitPass(exchange, signal);
   const touched = readTouched(store, range, options);
   return runBulk(exchange, report, signal, touched, (block, writer) =>
     revertBlock(store, block, writer, report, options),

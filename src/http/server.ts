@@ -25,7 +25,7 @@ interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metr
 }
 
 export const listRoutes = (config: Config, consoleFolder = CONSOLE_FOLDER): readonly Route[] => [
-  ...createRoutes(listOperations(config, JSON.stringify(describeApi(config)))),
+  ...createRoutes(listOperations(config, new Blob([JSON.stringify(describeApi(config))]))),
   mcpRoute,
   ...createFileRoutes(config, consoleFolder),
 ];

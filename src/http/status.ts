@@ -47,7 +47,7 @@ async function showActivity(exchange: Exchange): Promise<Response> {
 /** Answered even if memory is short: an operator has to see that. */
 async function showMetrics(exchange: Exchange): Promise<Response> {
   const body = await exchange.service.reports.formatMetrics();
-  return answerText(exchange, body, { "content-type": PROMETHEUS_TYPE });
+  return answerText(exchange, body, { "content-type": PROMETHEUS_TYPE }, { isDue: true });
 }
 
 const SampleShape = object({

@@ -30,7 +30,6 @@ import {
   rehearse,
 } from "../domain/write.ts";
 import type { Exchange } from "./exchange.ts";
-import { SMALL_PAGE_CHARACTERS } from "./plants.ts";
 import {
   changeParameters,
   filterParameters,
@@ -139,13 +138,15 @@ const format = (value: unknown): string =>
 
 const etagOf = (plant: Plant): string => entityTagOf(formatStoredPlant(plant));
 
+/** An agent reads a page at once. */
+const PAGE_CHARACTERS_MAX = 32_768;
 /** A page of the store ends early if few rows match. The tools continue for this long. */
 const SEARCH_MS_MAX = 1_000;
 
 async function findPlants({ service }: Exchange, query: PlantQuery): Promise<string> {
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
   for (let { after } = query; ;) {
-    const asked = { ...query, after, charactersMax: SMALL_PAGE_CHARACTERS };
+    const asked = { ...query, after, charactersMax: PAGE_CHARACTERS_MAX };
     const page = await service.store.readPlants(asked, "json");
     const isEmpty = page.text.length === "[]".length;
     if (isEmpty && page.next !== undefined && performance.now() < endsAtMs) after = page.next;
@@ -172,7 +173,7 @@ async function readHistory(
     const page = await service.store.readChanges({ ...query, after, limit });
     for (const { seq, json } of page.changes) {
       characters += json.length;
-      if (characters > SMALL_PAGE_CHARACTERS && shown.length > 0) return finish(after);
+      if (characters > PAGE_CHARACTERS_MAX && shown.length > 0) return finish(after);
       shown.push(quoteIds(json));
       after = seq;
     }

@@ -114,7 +114,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     };
   };
 
-  const formatMetrics = async (): Promise<string> => {
+  const formatNow = async (): Promise<string> => {
     const newest = backups?.last;
     const [isReady = false, webhooks = [], connections, open, rss] = await Promise.all([
       inTime(observed.checkReady().then(() => true)),
@@ -213,6 +213,11 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
       },
     });
   };
+
+  let formatting: Promise<string> | undefined;
+  /** Concurrent requests share one text: thousands of them must not take the memory of thousands. */
+  const formatMetrics = (): Promise<string> =>
+    (formatting ??= formatNow().finally(() => (formatting = undefined)));
 
   return { start, stop, sample, noteFailure, readActivity, formatMetrics };
 }

@@ -12,6 +12,7 @@ import { limits } from "../support/limits.ts";
 import {
   bearer,
   getText,
+  grantToken,
   send,
   sendLines,
   startService,
@@ -63,6 +64,73 @@ async function readHeld(service: TestService): Promise<number> {
 const untilHeld = (service: TestService, bytes: number): Promise<void> =>
   until(`${bytes} bytes are held`, async () => (await readHeld(service)) >= bytes);
 
+test("a page of more than 16 KiB counts while it is not read, and a smaller one does not", async () => {
+  await using service = await startService(limits({ drainSecondsMax: 0.1 }));
+  await storePlants(service, 10, "x".repeat(5_000));
+  let most = 0;
+  const hold = Reflect.get(Exchange.prototype, "hold");
+  using watched = spyOn(Exchange.prototype, "hold").mockImplementation(function (
+    this: Exchange,
+    ...bytes
+  ) {
+    hold.apply(this, bytes);
+    most = Math.max(most, this.service.budget.bytesHeld);
+  });
+  await getText(service, "/plants?limit=3");
+  expect(most).toBe(0);
+  const page = await getText(service, "/plants?limit=4");
+  expect(most).toBeGreaterThanOrEqual(page.length);
+  expect(watched).toHaveBeenCalled();
+  await until("it is read", async () => (await readHeld(service)) === 0);
+});
+
+test("a dry run of a revert reserves what its plants take, not what the largest could", async () => {
+  await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "5000000" });
+  await storePlants(service, 3);
+  let most = 0;
+  const reserve = Reflect.get(Exchange.prototype, "reserve");
+  using watched = spyOn(Exchange.prototype, "reserve").mockImplementation(function (
+    this: Exchange,
+    ...asked
+  ) {
+    reserve.apply(this, asked);
+    most = Math.max(most, this.bytesKept);
+  });
+  const body = JSON.stringify({ to: new Date(Date.now() + 1_000).toISOString(), dryRun: true });
+  const response = await send(service, "POST", "/changes/revert", { body });
+  expect(await response.json()).toMatchObject({ plants: 3 });
+  expect(most).toBeWithin(1_000, 1_500_000);
+  expect(watched).toHaveBeenCalled();
+});
+
+test("slow chunked bodies count from the start, and past the bound there is a 503", async () => {
+  await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1048576" });
+  const begin = async (): Promise<RawConnection> => {
+    const connection = await connectRaw(service.url);
+    const type = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+    connection.send(
+      `${formatRequest("POST", "/plants").replace(/\r\n$/, `${type}\r\n`)}${chunk('{"id":1,')}`,
+    );
+    return connection;
+  };
+  const begun: RawConnection[] = [];
+  for (let count = 0; count < 3; count++) {
+    begun.push(await begin());
+    await untilHeld(service, (count + 1) * 262_144);
+  }
+  const refused = await begin();
+  expect(await refused.receive(/"error"/)).toStartWith("HTTP/1.1 503 ");
+  // One that arrives at once is small, and is stored.
+  const whole = await connectRaw(service.url);
+  whole.send(
+    `${formatRequest("POST", "/plants").replace(/\r\n$/, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")}${chunk('{"id":9,"name":"a"}')}0\r\n\r\n`,
+  );
+  expect(await whole.receive(/"name"/)).toStartWith("HTTP/1.1 200 ");
+  begun[0]?.send(`${chunk('"name":"a"}')}0\r\n\r\n`);
+  expect(await begun[0]?.receive(/"name"/)).toStartWith("HTTP/1.1 200 ");
+  for (const connection of [...begun, refused, whole]) connection.abort();
+});
+
 /** Asks until there is room. */
 async function getWhenServed(service: TestService, path: string, headers = {}): Promise<string> {
   let served: Response;
@@ -106,6 +174,27 @@ test.each([
     expect(await getWhenServed(service, "/plants", headers)).toContain(LARGE_NAME);
   },
 );
+
+test("while memory is short, metrics, health and small batches are served", async () => {
+  await using service = await startService({
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",
+    ...limits({ drainSecondsMax: 0.1 }),
+  });
+  const token = await grantToken(service);
+  // Far more than the system takes from the service for a client that does not read.
+  const name = "x".repeat(30_000_000);
+  await service.store.createPlant({ id: 0n, name, tag: undefined });
+  const unread = sendDeaf(service.url, getHead("/plants/0"));
+  await untilHeld(service, name.length);
+  await expectError(await send(service, "GET", "/plants/0"), "overloaded");
+  // The first request of a token is not answered from the cache.
+  const metrics = await send(service, "GET", "/metrics", { headers: bearer(token) });
+  expect([metrics.status, (await metrics.text()).length > 10_000]).toEqual([200, true]);
+  for (const path of ["/livez", "/readyz"]) await getText(service, path);
+  const results = await sendLines(service, '{"id":70,"name":"a"}\n');
+  expect(await results.text()).toContain('"status":200');
+  unread.destroy();
+});
 
 test("of an export that is not read, two pieces count: the runtime may hold the last one while it asks for the next", async () => {
   await using service = await startService(limits({ drainSecondsMax: 0.1 }));

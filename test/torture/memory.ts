@@ -95,8 +95,9 @@ async function attack(sends: Attack, isShort: boolean, model: string): Promise<F
   };
 }
 
-/** The first two need no token, those that read one that may read, and the batches one that may write. */
+/** The first three need no token, those that read one that may read, and the batches one that may write. */
 const attacks: Readonly<Record<string, Attack>> = {
+  "unread description": () => "GET /openapi.json HTTP/1.1\r\nHost: plants.example\r\n\r\n",
   "unread script": async (url) => {
     const page = await (await fetch(`${url}/docs`)).text();
     const script = /<script[^>]* src="([^"]+)"/.exec(page)?.[1];
@@ -105,6 +106,8 @@ const attacks: Readonly<Record<string, Attack>> = {
     return `GET ${pathname} HTTP/1.1\r\nHost: plants.example\r\n\r\n`;
   },
   "bodies without a token": () => formatBatch("1\n".repeat(2_000_000)).replace("Bearer", "Basic"),
+  "unread metrics": () => formatRequest("GET", "/metrics"),
+  "unread pages of 60 kB": () => formatRequest("GET", "/plants?limit=6"),
   "unread pages": () => formatRequest("GET", "/plants?limit=1000"),
   "unread exports": () => formatAs("application/x-ndjson", "/plants"),
   "unread exports as CSV": () => formatAs("text/csv", "/plants"),
@@ -115,6 +118,7 @@ const attacks: Readonly<Record<string, Attack>> = {
   "unread pages of large plants": () => formatRequest("GET", `/plants?after=${PLANTS}`),
   "unfinished batches": () => formatBatch(`{"id":1,"name":"${"n".repeat(1_000_000)}`),
   "unread results": () => formatBatch("1\n".repeat(2_000_000)),
+  "unfinished plants in chunks": () => formatChunked(`{"id":-2,"name":"${"n".repeat(60_000)}`),
   "large plants at once": () => formatCreate("n".repeat(1_000_000)),
   // One wide character doubles the memory of the others.
   "plants of 60 kB at once": () => formatCreate(`€${"n".repeat(60_000)}`),
@@ -141,6 +145,13 @@ const attacks: Readonly<Record<string, Attack>> = {
 
 const formatCreate = (name: string): string =>
   formatRequest("POST", "/plants", `{"id":-2,"name":"${name}"}`);
+
+/** Without its end. */
+const formatChunked = (text: string): string =>
+  formatRequest("POST", "/plants").replace(
+    /\r\n$/,
+    `Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk(text)}`,
+  );
 
 const formatArray = (): string =>
   formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`);
