@@ -1,7 +1,7 @@
-/** Batches of plants: the body of one request, and its results. */
+/** Batches of writes: the body of one request, and its results. */
 
 import { type ErrorName, findJson, isTransient, nameOf } from "./errors.ts";
-import { formatPlant, type NewPlant } from "./plants.ts";
+import { formatId, formatPlant, type NewPlant, type Plant } from "./plants.ts";
 import type { RetryOptions } from "./retry.ts";
 
 export interface WriteOptions extends RetryOptions {
@@ -18,20 +18,41 @@ export interface Refused {
 
 /** "replayed" means that the same plant was stored already. Nothing was changed. */
 export type Created = "created" | "replayed";
-export type Outcome = Created | Refused;
+export type Outcome<Success = Created> = Success | Refused;
+
+/** A plant to create or to replace; or, with `removed`, to remove. */
+export type Upsert = (NewPlant & { readonly removed?: undefined } & Conditional) | Removal;
+
+interface Conditional {
+  /** An etag: the write is refused with `precondition_failed` if the stored plant has another one, or there is none. */
+  readonly ifMatch?: string | undefined;
+}
+
+export type Removal = Conditional & Pick<Plant, "id"> & { readonly removed: true };
+
+/** "replayed" means that there was nothing to do. */
+export type Upserted = Created | "replaced" | "removed";
 
 /** Called once per plant, with its index, as soon as its outcome is known. */
-export type Settle = (index: number, outcome: Outcome) => void;
+export type Settle<Success = Created> = (index: number, outcome: Outcome<Success>) => void;
 
-export interface Settled<Given extends NewPlant = NewPlant> {
+export interface Settled<Given = NewPlant, Success = Created> {
   /** The position of the plant in the given iterable, from 0. */
   readonly index: number;
   /** The caller's own object. */
   readonly plant: Given;
-  readonly outcome: Outcome;
+  readonly outcome: Outcome<Success>;
 }
 
-export interface Entry<Given extends NewPlant> {
+export const formatUpsert = (write: Upsert): string =>
+  write.removed === true
+    ? JSON.stringify({ removed: true, ifMatch: write.ifMatch }).replace(
+        "{",
+        `{"id":${formatId(write.id)},`,
+      )
+    : formatPlant(write, { ifMatch: write.ifMatch });
+
+export interface Entry<Given> {
   readonly index: number;
   readonly plant: Given;
   /** NDJSON, with its newline. */
@@ -45,15 +66,17 @@ const BLOCK_CHARACTERS_MAX = 1_000_000;
 const BLOCK_MS_MAX = 50;
 
 /** Groups the caller's plants into blocks. */
-export class Upload<Given extends NewPlant> {
+export class Upload<Given> {
   private readonly iterator: Iterator<Given> | AsyncIterator<Given>;
   private readonly isAsync: boolean;
   /** The pending `next()`. It outlives a block that is sent before it resolves. */
   private asked: Promise<IteratorResult<Given>> | undefined;
   private failure: { readonly error: unknown } | undefined;
+  private readonly format: (given: Given) => string;
   private count = 0;
 
-  constructor(plants: Iterable<Given> | AsyncIterable<Given>) {
+  constructor(plants: Iterable<Given> | AsyncIterable<Given>, format: (given: Given) => string) {
+    this.format = format;
     this.isAsync = Symbol.asyncIterator in plants;
     this.iterator =
       Symbol.asyncIterator in plants ? plants[Symbol.asyncIterator]() : plants[Symbol.iterator]();
@@ -83,7 +106,7 @@ export class Upload<Given extends NewPlant> {
           : (this.iterator.next() as IteratorResult<Given>);
         if (found === undefined || found.done === true) break;
         this.asked = undefined;
-        const line = `${formatPlant(found.value)}\n`;
+        const line = `${this.format(found.value)}\n`;
         entries.push({ index: this.count++, plant: found.value, line });
         characters += line.length;
         timer ??= setTimeout(end, BLOCK_MS_MAX);
@@ -112,6 +135,8 @@ export class Upload<Given extends NewPlant> {
 export interface Result {
   readonly line: number;
   readonly status: number;
+  readonly replaced?: boolean;
+  readonly removed?: boolean;
   readonly replayed?: boolean;
   readonly error?: number;
   readonly message?: string;
@@ -121,11 +146,14 @@ export interface Result {
 export function findResult(text: string): Result | undefined {
   const found = findJson(text);
   if (typeof found !== "object" || found === null) return undefined;
-  const { line, status, replayed, error, message } = found as Record<keyof Result, unknown>;
+  const { line, status, replayed, replaced, removed, error, message } = found as Record<
+    keyof Result,
+    unknown
+  >;
   const isResult =
     Number.isSafeInteger(line) &&
     typeof status === "number" &&
-    ["undefined", "boolean"].includes(typeof replayed) &&
+    [replayed, replaced, removed].every((did) => ["undefined", "boolean"].includes(typeof did)) &&
     ["undefined", "number"].includes(typeof error) &&
     ["undefined", "string"].includes(typeof message);
   return isResult ? (found as Result) : undefined;
@@ -135,14 +163,12 @@ export function findResult(text: string): Result | undefined {
 export const isSummary = (text: string): boolean =>
   typeof (findJson(text) as { complete?: unknown } | null)?.complete === "boolean";
 
+const did = ["replayed", "replaced", "removed"] as const;
+
 /** Undefined if a retry may store the plant. */
-export function findOutcome({
-  status,
-  replayed,
-  error = 0,
-  message = "",
-}: Result): Outcome | undefined {
-  if (status === 200) return replayed === true ? "replayed" : "created";
+export function findOutcome(result: Result): Outcome<Upserted> | undefined {
+  const { status, error = 0, message = "" } = result;
+  if (status === 200) return did.find((name) => result[name] === true) ?? "created";
   if (status >= 500 || isTransient(status, error)) return undefined;
   return { code: error, reason: nameOf(error), message };
 }

@@ -1,6 +1,6 @@
 /** The journal of changes. */
 
-import type { Refused } from "./batch.ts";
+import type { Refused, WriteOptions } from "./batch.ts";
 import { findJson } from "./errors.ts";
 import { type Content, formatId, formatPairs } from "./plants.ts";
 
@@ -96,7 +96,42 @@ export interface RevertLeft extends Refused {
   readonly id: bigint;
 }
 
-interface RevertLine extends Partial<Reverted> {
+/** What a change of all plants that match would do. */
+export interface BulkPreview {
+  /** How many match. */
+  readonly plants: number;
+  /** False if more may match. */
+  readonly exact: boolean;
+  /** Some that would be changed: what they are, and what they would be; undefined if removed. */
+  readonly sample: readonly {
+    readonly id: bigint;
+    readonly now: Content;
+    readonly after?: Content | undefined;
+  }[];
+}
+
+/** What was done to all plants that match. */
+export interface Bulk {
+  readonly plants: number;
+  readonly replaced: number;
+  readonly removed: number;
+  /** Those that were so already. */
+  readonly unchanged: number;
+  /** Those that others changed meanwhile. They were left alone. */
+  readonly changedSince: number;
+  readonly refused: number;
+  /** What the work is called in the journal. */
+  readonly batch: string;
+}
+
+export interface BulkOptions<Counts> extends WriteOptions {
+  /** Called for each plant that was left alone. */
+  readonly onLeft?: ((plant: RevertLeft) => void) | undefined;
+  /** Called about once a second with the counts so far. */
+  readonly onProgress?: ((counts: Counts) => void) | undefined;
+}
+
+interface BulkLine {
   readonly id?: string;
   readonly complete?: boolean;
   readonly status?: number;
@@ -104,15 +139,15 @@ interface RevertLine extends Partial<Reverted> {
   readonly message?: string;
 }
 
-/** Undefined if the text is no answer to a revert. */
-export function findRevertLine(text: string): RevertLine | undefined {
+/** Undefined if the text is no line of a report. */
+export function findBulkLine(text: string): BulkLine | undefined {
   const line = findJson(quoteIds(text));
   return typeof line === "object" && line !== null ? line : undefined;
 }
 
 /** Undefined if the text is no preview. */
-export function findPreview(json: string): RevertPreview | undefined {
-  const found = findJson(quoteIds(json)) as RevertPreview | undefined;
+export function findPreview(json: string): RevertPreview | BulkPreview | undefined {
+  const found = findJson(quoteIds(json)) as RevertPreview | BulkPreview | undefined;
   if (!Array.isArray(found?.sample) || typeof found.plants !== "number") return undefined;
   for (const plant of found.sample) Object.assign(plant, { id: BigInt(plant.id) });
   return found;

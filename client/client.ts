@@ -3,15 +3,22 @@
 import {
   type Created,
   type Entry,
-  Upload,
   findOutcome,
   findResult,
+  formatUpsert,
   isSummary,
+  type Outcome,
   type Settle,
   type Settled,
+  Upload,
+  type Upsert,
+  type Upserted,
   type WriteOptions,
 } from "./batch.ts";
 import {
+  type Bulk,
+  type BulkOptions,
+  type BulkPreview,
   type Change,
   type ChangePage,
   type ChangeQuery,
@@ -21,10 +28,12 @@ import {
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
 import { type FailureFacts, findJson, findWaitMs, ServiceError } from "./errors.ts";
-import { JSON_BODY, Manager, PAGE_LENGTH } from "./manage.ts";
+import { JSON_BODY, Manager, nameBatch, PAGE_LENGTH } from "./manage.ts";
 import {
+  type Content,
   type Count,
   type Filter,
+  findContent,
   findEtag,
   findNext,
   findPlants,
@@ -32,7 +41,6 @@ import {
   formatPairs,
   formatPlant,
   formatQuery,
-  isContent,
   isCount,
   isTagCount,
   type ListQuery,
@@ -40,6 +48,7 @@ import {
   type Page,
   type PageQuery,
   type Plant,
+  type PlantPatch,
   type TagCountPage,
   type TagPage,
   type TagQuery,
@@ -48,8 +57,21 @@ import {
 } from "./plants.ts";
 import { Backoff, type RetryOptions } from "./retry.ts";
 
-export type { Created, Outcome, Refused, Settle, Settled, WriteOptions } from "./batch.ts";
 export type {
+  Created,
+  Outcome,
+  Refused,
+  Removal,
+  Settle,
+  Settled,
+  Upsert,
+  Upserted,
+  WriteOptions,
+} from "./batch.ts";
+export type {
+  Bulk,
+  BulkOptions,
+  BulkPreview,
   Change,
   ChangePage,
   ChangeQuery,
@@ -77,6 +99,7 @@ export type {
   Page,
   PageQuery,
   Plant,
+  PlantPatch,
   TagCount,
   TagCountPage,
   TagPage,
@@ -88,6 +111,17 @@ export type { ClientOptions } from "./connection.ts";
 export type { RetryOptions } from "./retry.ts";
 export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } from "./webhook.ts";
 
+interface ChangeOptions extends WriteOptions {
+  readonly ifMatch?: string | undefined;
+}
+
+const UPSERT = { upsert: true };
+
+function bulkPath(filter: Filter, more: Readonly<Record<string, unknown>>): string {
+  const query = formatQuery({ ...filter, order: undefined });
+  return `/plants${query}${formatPairs(more).replace("?", query === "" ? "?" : "&")}`;
+}
+
 const EVENTS_TYPE = "text/event-stream";
 /** After an abort, the batch in flight gets this long to report what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
@@ -97,7 +131,7 @@ export class Client extends Manager {
   async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
     const { headers, text } = await this.ask(`/plants${formatPairs({ batch })}`, init, options);
-    if (!isContent(text)) throw this.notAPlantStore();
+    if (findContent(text) === undefined) throw this.notAPlantStore();
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
 
@@ -132,32 +166,55 @@ export class Client extends Manager {
    * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` if the
    * plant no longer has that etag; without it, the last writer wins.
    */
-  async replace(
-    { id, name, tag }: NewPlant,
-    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
+  async replace({ id, name, tag }: NewPlant, options: ChangeOptions = {}): Promise<Versioned> {
+    return this.change("PUT", id, { name, tag }, options, { name, tag });
+  }
+
+  /**
+   * Changes the members of the patch, and leaves the others; `{ tag: null }` removes the tag. `ifMatch` as for
+   * `replace`.
+   */
+  async patch(
+    id: bigint,
+    { name, tag }: PlantPatch,
+    options: ChangeOptions = {},
+  ): Promise<Versioned> {
+    return this.change("PATCH", id, { name, tag }, options);
+  }
+
+  /** `wanted` is the plant that a replacement leaves; what a patch leaves follows from the plant that was there. */
+  private async change(
+    method: string,
+    id: bigint,
+    { name, tag }: PlantPatch,
+    { ifMatch, batch, ...options }: ChangeOptions,
+    wanted?: Content,
   ): Promise<Versioned> {
     const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
-    const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
+    const init = { method, headers, body: JSON.stringify({ name, tag }) };
     try {
       const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
       const answer = await this.ask(path, init, options);
-      const etag = findEtag(answer.headers);
-      if (!isContent(answer.text) || etag === undefined) throw this.notAPlantStore();
-      return { plant: { id, name, tag }, etag };
+      const [content, etag] = [findContent(answer.text), findEtag(answer.headers)];
+      if (content === undefined || etag === undefined) throw this.notAPlantStore();
+      return { plant: { id, ...(wanted ?? content) }, etag };
     } catch (error) {
       if (!(error instanceof ServiceError) || error.status !== 412) throw error;
       const current = await this.get(id, options).catch(() => undefined);
-      // A retry after a lost answer finds its own replacement.
-      if (current?.plant.name === name && current.plant.tag === tag) return current;
+      // A retry after a lost answer finds its own change.
+      const now = current?.plant;
+      const isDone =
+        wanted === undefined
+          ? (name === undefined || name === now?.name) &&
+            (tag === undefined || (tag ?? undefined) === now?.tag)
+          : wanted.name === now?.name && wanted.tag === now.tag;
+      if (current !== undefined && isDone) return current;
       throw error;
     }
   }
 
   /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
-  async remove(
-    id: bigint,
-    { ifMatch, batch, ...options }: WriteOptions & { readonly ifMatch?: string | undefined } = {},
-  ): Promise<void> {
+  async remove(id: bigint, { ifMatch, batch, ...options }: ChangeOptions = {}): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
     const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
     await this.removeAt(path, "plant_not_found", headers, options);
@@ -346,7 +403,7 @@ export class Client extends Manager {
     settle: Settle,
     options: WriteOptions = {},
   ): Promise<void> {
-    for await (const block of this.deliver(plants, options))
+    for await (const block of this.deliver<NewPlant, Created>(plants, formatPlant, {}, options))
       for (const { index, outcome } of block) settle(index, outcome);
   }
 
@@ -358,16 +415,97 @@ export class Client extends Manager {
     plants: Iterable<Given> | AsyncIterable<Given>,
     options: WriteOptions = {},
   ): AsyncGenerator<Settled<Given>, void> {
-    for await (const block of this.deliver(plants, options)) yield* block;
+    for await (const block of this.deliver<Given, Created>(plants, formatPlant, {}, options))
+      yield* block;
   }
 
-  private async *deliver<Given extends NewPlant>(
+  /**
+   * Creates plants, replaces those whose id is taken, and removes those with `removed: true`; the last write of an id
+   * wins. What is in the wanted state already is "replayed". Settles, rejects and aborts as `createBatch` does.
+   */
+  async upsertBatch(
+    writes: readonly Upsert[],
+    settle: Settle<Upserted>,
+    options: WriteOptions = {},
+  ): Promise<void> {
+    for await (const block of this.deliver<Upsert, Upserted>(writes, formatUpsert, UPSERT, options))
+      for (const { index, outcome } of block) settle(index, outcome);
+  }
+
+  /** Like `upsertBatch`, for any number of writes. Yields the outcome of each. */
+  async *upsertAll<Given extends Upsert>(
+    writes: Iterable<Given> | AsyncIterable<Given>,
+    options: WriteOptions = {},
+  ): AsyncGenerator<Settled<Given, Upserted>, void> {
+    for await (const block of this.deliver<Given, Upserted>(writes, formatUpsert, UPSERT, options))
+      yield* block;
+  }
+
+  /**
+   * One transaction of at most 1 MiB: all of them, or none. Rejects with the error of the first one that failed; its
+   * `detail` begins with `line` and its number, from 1. Without `upsert`, a taken id is refused with `id_taken`.
+   */
+  async writeAtomic(
+    writes: readonly Upsert[],
+    { batch, upsert, ...options }: WriteOptions & { readonly upsert?: boolean | undefined } = {},
+  ): Promise<readonly Upserted[]> {
+    const path = `/plants/batch${formatPairs({ atomic: true, upsert, batch })}`;
+    const body = `[${writes.map(formatUpsert).join(",")}]`;
+    const { text } = await this.ask(path, { method: "POST", headers: JSON_BODY, body }, options);
+    const results = findJson(text);
+    const outcomes = (Array.isArray(results) ? results : []).map((result: unknown) =>
+      findOutcome(findResult(JSON.stringify(result)) ?? { line: 0, status: 0 }),
+    );
+    const isDone = outcomes.every((outcome) => typeof outcome === "string");
+    if (!isDone || outcomes.length !== writes.length) throw this.notAPlantStore();
+    return outcomes;
+  }
+
+  /** How many plants match the filter, and what some of them would be after the patch. Changes nothing. */
+  previewPatch(filter: Filter, patch: PlantPatch, options?: RetryOptions): Promise<BulkPreview> {
+    const init = { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(patch) };
+    return this.preview(bulkPath(filter, { dry_run: true }), init, options) as Promise<BulkPreview>;
+  }
+
+  /** How many plants match the filter, and some of them. Changes nothing. */
+  previewRemoval(filter: Filter, options?: RetryOptions): Promise<BulkPreview> {
+    const path = bulkPath(filter, { dry_run: true });
+    return this.preview(path, { method: "DELETE" }, options) as Promise<BulkPreview>;
+  }
+
+  /**
+   * Changes all plants that match; without a filter it is refused. A plant that others change meanwhile is left alone.
+   * If it is broken off, it is sent again, and continues: the counts are those of the last attempt.
+   */
+  patchMatching(
+    filter: Filter,
+    patch: PlantPatch,
+    { batch = nameBatch("change"), ...options }: BulkOptions<Bulk> = {},
+  ): Promise<Bulk> {
+    const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
+    const init = { method: "PATCH", headers, body: JSON.stringify(patch) };
+    return this.runBulk<Bulk>(bulkPath(filter, { batch }), init, options);
+  }
+
+  /** Removes all plants that match, like `patchMatching`. */
+  removeMatching(
+    filter: Filter,
+    { batch = nameBatch("remove"), ...options }: BulkOptions<Bulk> = {},
+  ): Promise<Bulk> {
+    // As in `removeAt`: Bun's fetch repeats a DELETE without telling.
+    const init = { method: "DELETE", headers: { accept: NDJSON_TYPE }, keepalive: false };
+    return this.runBulk<Bulk>(bulkPath(filter, { batch }), init, options);
+  }
+
+  private async *deliver<Given, Success>(
     plants: Iterable<Given> | AsyncIterable<Given>,
+    format: (given: Given) => string,
+    query: Readonly<Record<string, unknown>>,
     { batch, ...options }: WriteOptions,
-  ): AsyncGenerator<Settled<Given>[], void> {
-    const path = `/plants/batch${formatPairs({ batch })}`;
+  ): AsyncGenerator<Settled<Given, Success>[], void> {
+    const path = `/plants/batch${formatPairs({ ...query, batch })}`;
     const given = { ...this.options, ...options };
-    const upload = new Upload(plants);
+    const upload = new Upload(plants, format);
     const backoff = new Backoff(given, findWaitMs);
     try {
       for (;;) {
@@ -376,7 +514,11 @@ export class Client extends Manager {
         while (left.length > 0) {
           const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
           try {
-            for await (const block of this.sendBatch(path, unsettled, given.signal)) {
+            for await (const block of this.sendBatch<Given, Success>(
+              path,
+              unsettled,
+              given.signal,
+            )) {
               if (block.length > 0) backoff.reset();
               yield block;
             }
@@ -392,23 +534,23 @@ export class Client extends Manager {
   }
 
   /** Sends one request, and removes the settled plants from `unsettled`. */
-  private async *sendBatch<Given extends NewPlant>(
+  private async *sendBatch<Given, Success>(
     path: string,
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
-  ): AsyncGenerator<Settled<Given>[], void> {
+  ): AsyncGenerator<Settled<Given, Success>[], void> {
     const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE };
     const body = Array.from(unsettled.values(), ({ line }) => line).join("");
     const init = { method: "POST", headers, body };
     let failure: FailureFacts = { message: `${this.url} did not answer for every plant.` };
     const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
-      const block: Settled<Given>[] = [];
+      const block: Settled<Given, Success>[] = [];
       for (const line of lines) {
         const result = findResult(line);
         if (result === undefined && isSummary(line)) continue;
         if (result === undefined) throw this.notAPlantStore();
-        const outcome = findOutcome(result);
+        const outcome = findOutcome(result) as Outcome<Success> | undefined;
         const entry = unsettled.get(result.line);
         if (outcome === undefined)
           failure = {

@@ -1,12 +1,12 @@
 /** Tokens, webhooks, and changes taken back, for programs that manage a service. */
 
-import type { WriteOptions } from "./batch.ts";
 import {
+  type BulkOptions,
+  type BulkPreview,
   type Change,
+  findBulkLine,
   findPreview,
-  findRevertLine,
   type Reverted,
-  type RevertLeft,
   type RevertPreview,
   type RevertRange,
 } from "./changes.ts";
@@ -196,7 +196,15 @@ export class Manager extends Connection {
   async previewRevert(range: RevertRange, options?: RetryOptions): Promise<RevertPreview> {
     const body = JSON.stringify({ ...range, dryRun: true });
     const init = { method: "POST", headers: JSON_BODY, body };
-    const preview = findPreview((await this.ask("/changes/revert", init, options)).text);
+    return this.preview("/changes/revert", init, options) as Promise<RevertPreview>;
+  }
+
+  protected async preview(
+    path: string,
+    init: RequestInit,
+    options: RetryOptions | undefined,
+  ): Promise<RevertPreview | BulkPreview> {
+    const preview = findPreview((await this.ask(path, init, options)).text);
     if (preview === undefined) throw this.notAPlantStore();
     return preview;
   }
@@ -207,25 +215,30 @@ export class Manager extends Connection {
    */
   async revert(
     range: RevertRange,
-    {
-      onLeft,
-      batch = `revert ${new Date().toISOString()}`,
-      ...options
-    }: WriteOptions & { readonly onLeft?: ((plant: RevertLeft) => void) | undefined } = {},
+    { batch = nameBatch("revert"), ...options }: BulkOptions<Reverted> = {},
   ): Promise<Reverted> {
     const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
     const init = { method: "POST", headers, body: JSON.stringify(range) };
-    const path = `/changes/revert${formatPairs({ batch })}`;
+    return this.runBulk<Reverted>(`/changes/revert${formatPairs({ batch })}`, init, options);
+  }
+
+  /** Resolves to the counts of the last attempt. */
+  protected runBulk<Counts>(
+    path: string,
+    init: RequestInit & { readonly headers: { readonly accept: string } },
+    { onLeft, onProgress, ...options }: BulkOptions<Counts>,
+  ): Promise<Counts> {
     const given = { ...this.options, ...options };
-    const attempt = async (): Promise<Reverted> => {
+    const attempt = async (): Promise<Counts> => {
       for await (const lines of this.readLines(path, init, given.signal))
         for (const text of lines) {
-          const line = findRevertLine(text);
+          const line = findBulkLine(text);
           if (line === undefined) throw this.notAPlantStore();
           const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
           if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
-          else if (complete === true) return counts as Reverted;
-          else if (status > 0)
+          else if (complete === true) return counts as Counts;
+          else if (status === 0) onProgress?.(counts as Counts);
+          else
             throw new ServiceError({
               message: `${this.url}: ${message}`,
               status,
@@ -253,6 +266,8 @@ export class Manager extends Connection {
     return answer as Answer;
   }
 }
+
+export const nameBatch = (name: string): string => `${name} ${new Date().toISOString()}`;
 
 const pathOf = (name: string, action?: string): string =>
   `/webhooks/${encodeURIComponent(name)}${action === undefined ? "" : `/${action}`}`;

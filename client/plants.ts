@@ -23,6 +23,12 @@ export interface Versioned {
   readonly etag: string;
 }
 
+/** A merge patch: members that are left out stay as they are, and null removes the tag. */
+export interface PlantPatch {
+  readonly name?: string | undefined;
+  readonly tag?: string | null | undefined;
+}
+
 export interface Filter {
   /** Exactly this tag. */
   readonly tag?: string | undefined;
@@ -98,8 +104,8 @@ export interface TokenFacts {
 }
 
 /** Throws a TypeError unless the id is a bigint: a number may have lost digits. */
-export function formatPlant({ id, name, tag }: NewPlant): string {
-  return `{"id":${formatId(id)},${JSON.stringify({ name, tag }).slice(1)}`;
+export function formatPlant({ id, name, tag }: NewPlant, more: object = {}): string {
+  return `{"id":${formatId(id)},${JSON.stringify({ name, tag, ...more }).slice(1)}`;
 }
 
 export function formatId(id: bigint): string {
@@ -143,10 +149,10 @@ export function findNext(headers: Headers): string | undefined | null {
 export const findEtag = (headers: Headers): string | undefined =>
   /^(W\/)?".*"$/.exec(headers.get("etag") ?? "")?.[0];
 
-/** Whether the text is a plant without its id, the answer to a create or a replacement. */
-export function isContent(json: string): boolean {
-  const { name } = (findJson(json) ?? {}) as { name?: unknown };
-  return typeof name === "string";
+/** The plant without its id, in answer to a write; undefined if the text is something else. */
+export function findContent(json: string): Content | undefined {
+  const { name, tag } = (findJson(json) ?? {}) as Partial<Content>;
+  return typeof name === "string" ? { name, tag } : undefined;
 }
 
 /**

@@ -68,7 +68,11 @@ describe("PATCH /plants", () => {
     ]);
     const { changes } = await service.store.readChanges({ after: before, limit: 9 });
     expect(changes.map(({ json }) => JSON.parse(json))).toMatchObject(
-      Array(3).fill({ type: "replaced", batch: "tidy", plant: { tag: "roses" } }),
+      Array.from({ length: 3 }, () => ({
+        type: "replaced",
+        batch: "tidy",
+        plant: { tag: "roses" },
+      })),
     );
   });
 

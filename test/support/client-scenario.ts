@@ -44,6 +44,48 @@ export async function useClient(
   check("replace", [replaced.plant.tag === undefined, replaced.etag !== etag], [true, true]);
   await refuses(client.remove(FIRST, { ifMatch: etag }), 412, "precondition_failed");
   await client.remove(FIRST, { ifMatch: replaced.etag });
+
+  const own = { batch: "own" };
+  await client.create({ id: 8n, name: "Fern" }, own);
+  const patched = await client.patch(8n, { tag: "shade" }, own);
+  check("patch", patched.plant, { id: 8n, name: "Fern", tag: "shade" });
+  await refuses(client.patch(8n, { name: "x" }, { ifMatch: '"x"' }), 412, "precondition_failed");
+  check("patch back", (await client.patch(8n, { tag: null }, own)).plant, { id: 8n, name: "Fern" });
+  const writes: Package.Upsert[] = [
+    { id: 8n, name: "Fern", tag: "shade", ifMatch: patched.etag },
+    { id: 8n, name: "Fern", tag: "shade" },
+    { id: 9n, name: "Moss", tag: "shade" },
+    { id: 9n, name: "Moss", tag: "shade" },
+    { id: 10n, removed: true },
+  ];
+  const upserted: unknown[] = [];
+  for await (const { outcome } of client.upsertAll(writes, own))
+    upserted.push(typeof outcome === "string" ? outcome : outcome.reason);
+  const did = ["precondition_failed", "replaced", "created", "replayed", "replayed"];
+  check("upsertAll", upserted, did);
+  const removing: unknown[] = [];
+  const gone = { id: 9n, removed: true, ifMatch: "*" } as const;
+  await client.upsertBatch([gone, gone], (...settled) => removing.push(settled), own);
+  const removals = [
+    [0, "removed"],
+    [1, "replayed"],
+  ];
+  check("upsertBatch", removing, removals);
+  const pair = [{ id: 9n, name: "Moss", tag: "shade" }, gone, { id: 8n, name: "Ivy" }];
+  await refuses(client.writeAtomic(pair), 409, "id_taken");
+  const atomic = await client.writeAtomic(pair, { ...own, upsert: true });
+  check("writeAtomic", atomic, ["created", "removed", "replaced"]);
+  const preview = await client.previewPatch({ name: "ivy" }, { tag: "wall" });
+  const sample = [{ id: 8n, now: { name: "Ivy" }, after: { name: "Ivy", tag: "wall" } }];
+  check("previewPatch", preview, { plants: 1, exact: true, sample });
+  const counts = { plants: 1, replaced: 1, removed: 0, unchanged: 0, changedSince: 0, refused: 0 };
+  const walled = await client.patchMatching({ name: "ivy" }, { tag: "wall" }, own);
+  check("patchMatching", walled, { ...counts, ...own });
+  check("previewRemoval", (await client.previewRemoval({ tag: "wall" })).plants, 1);
+  const { batch, ...removedAll } = await client.removeMatching({ tag: "wall" });
+  check("removeMatching", removedAll, { ...counts, replaced: 0, removed: 1 });
+  check("its batch", batch.startsWith("remove 2"), true);
+  await refuses(client.removeMatching({ tag: undefined }), 400, "invalid_query");
   await refuses(client.get(FIRST), 404, "plant_not_found");
 
   const plantAt = (index: bigint): Package.Plant => ({
@@ -102,16 +144,16 @@ export async function useClient(
   ]);
   const types = ["removed"] as const;
   // A page may end early, and say so.
-  let removals = await client.listChangePage({ types });
-  let removed = removals.changes.length;
-  while (removals.hasMore) {
-    removals = await client.listChangePage({ types, after: removals.last });
-    removed += removals.changes.length;
+  let removedPage = await client.listChangePage({ types, id: FIRST });
+  let removed = removedPage.changes.length;
+  while (removedPage.hasMore) {
+    removedPage = await client.listChangePage({ types, id: FIRST, after: removedPage.last });
+    removed += removedPage.changes.length;
   }
   check("listChangePage", removed, 1);
   const seen = changes.at(-1)?.seq ?? 0;
   const newest = await client.findNewestChange();
-  check("newest", [newest === removals.newest, newest >= seen], [true, true]);
+  check("newest", [newest === removedPage.newest, newest >= seen], [true, true]);
   const following = client.changes({ after: seen, follow: true, id: 5n });
   const next = following.next();
   await client.create({ id: 5n, name: "Fern" });

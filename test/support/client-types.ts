@@ -13,6 +13,15 @@ export async function compile(client: Client, created: NewPlant): Promise<void> 
     row.row satisfies number;
     if (typeof outcome !== "string") outcome.reason satisfies ErrorName | undefined;
   }
+  for await (const { plant: line, outcome } of client.upsertAll([
+    { id: 1n, name: "Rose", row: 7, ifMatch: etag },
+    { id: 2n, removed: true as const, row: 8 },
+  ])) {
+    line.row satisfies number;
+    if (outcome === "replaced" || outcome === "removed") continue;
+  }
+  await client.patch(1n, { tag: null }, { ifMatch: etag });
+  (await client.removeMatching({ tag: "x" })).removed satisfies number;
   for await (const change of client.changes())
     if (change.type === "created") change.plant.name satisfies string;
     else if (change.type === "replaced") [change.plant.name, change.before.name] satisfies string[];
@@ -34,6 +43,8 @@ export async function compile(client: Client, created: NewPlant): Promise<void> 
     if (change.type === "removed")
       // @ts-expect-error: a plant that was removed is no more
       change.plant.name satisfies string;
+  // @ts-expect-error: a name cannot be removed
+  await client.patch(1n, { name: null });
   // @ts-expect-error: there are two orders
   await client.listPage({ order: "up" });
   // @ts-expect-error: a list has no limit; a page has
