@@ -186,6 +186,28 @@ test("a folder in place of the store, or a file in place of its folder, is named
   }
 });
 
+test
+  .skipIf(isRoot && Bun.which("setpriv") === null)
+  .each(process.platform === "linux" ? ["1", "2"] : ["1"])(
+  "%s threads: metrics are answered while the store's folder cannot be read",
+  async (workers) => {
+    using at = makeWorkplace();
+    const env = { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WORKERS: workers };
+    chmodSync(at.path, 0o777);
+    await using service = await spawnService(env, asUser);
+    chmodSync(at.path, 0o000);
+    for (let count = 0; count < 20; count++) {
+      const headers = { ...bearer(), connection: "close" };
+      const metrics = await send(service.started, "GET", "/metrics", { headers });
+      expect(metrics.status).toBe(200);
+      expect(await metrics.text()).toContain("plantstore_writes_waiting 0\n");
+    }
+    chmodSync(at.path, 0o777);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  },
+);
+
 describe("with few file descriptors", () => {
   const limitTo = (count: number): string[] => ["sh", "-c", `ulimit -n ${count}; exec "$@"`, "sh"];
   const needs = /^plantstore: .* file descriptors .*\(ulimit -n.*\n$/;

@@ -5,7 +5,7 @@ import { RateLimited, type RateState } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
-import { OTHER_PATH } from "../observe/metrics.ts";
+import { methods, OTHER_PATH } from "../observe/metrics.ts";
 import { flushOverdue, joinTick } from "../tick.ts";
 import { countUnread, findLength, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
@@ -24,7 +24,6 @@ export interface Operation {
   readonly bodyTypes?: readonly string[] | undefined;
 }
 
-const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
 
 export interface Route {

@@ -68,8 +68,11 @@ export class Histogram {
   }
 }
 
-/** All other methods share the last label; otherwise a client could create unlimited counters. */
-const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"] as const;
+/** The methods that the service knows, in the order of the Allow header. */
+export const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
+/** All others share a label; otherwise a client could create unlimited counters. */
+const OTHER_METHOD = "other";
+const methodLabels = [...methods, OTHER_METHOD];
 const failureStatuses = Object.values(catalogue).map((each) => each.status);
 /** The statuses of our answers. 0 stands for any other. */
 const statuses = [...new Set([0, 200, 201, 202, 204, 304, 308].concat(failureStatuses))];
@@ -120,7 +123,7 @@ export class Metrics {
 
   /** The memory fits these paths: GC counts all of it as live, and lets garbage grow to four times the live bytes. */
   static bytesOf(paths: readonly string[]): number {
-    const length = KINDS + paths.length * methods.length * KIND_LENGTH;
+    const length = KINDS + paths.length * methodLabels.length * KIND_LENGTH;
     return length * Float64Array.BYTES_PER_ELEMENT;
   }
 
@@ -140,7 +143,7 @@ export class Metrics {
   }
 
   private kindOf(path: number, method: number): Kind {
-    return this.kindAt(KINDS + (path * methods.length + method) * KIND_LENGTH);
+    return this.kindAt(KINDS + (path * methodLabels.length + method) * KIND_LENGTH);
   }
 
   private kindAt(start: number): Kind {
@@ -156,10 +159,8 @@ export class Metrics {
   counterOf(path: string, served: readonly string[]) {
     const place = this.paths.indexOf(path);
     if (place === -1) throw new RangeError(`${path} is not one of the paths`);
-    const kinds = new Map(
-      methods.map((method, index) => [method as string, this.kindOf(place, index)]),
-    );
-    const kindOf = (method: string): Kind => kinds.get(method) ?? (kinds.get("other") as Kind);
+    const kinds = new Map(methodLabels.map((method, index) => [method, this.kindOf(place, index)]));
+    const kindOf = (method: string): Kind => kinds.get(method) ?? (kinds.get(OTHER_METHOD) as Kind);
     for (const method of served)
       for (const status of FAILURE_STATUSES) kindOf(method).counts[placeOf(status)] = NOTHING;
     return (method: string, status: number, durationMs: number): void => {
@@ -197,7 +198,7 @@ export class Metrics {
         sum.memory[at] = (sum.memory[at] ?? 0) + (memory[at] ?? 0);
     const held = gauges.map((name, at) => [name, sum.memory[at]]);
     const kinds = sum.paths.flatMap((path, place) =>
-      methods.map((method, index) => ({
+      methodLabels.map((method, index) => ({
         labels: { method, path },
         kind: sum.kindOf(place, index),
       })),

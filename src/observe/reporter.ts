@@ -116,19 +116,20 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const formatNow = async (): Promise<string> => {
     const newest = backups?.last;
-    const [isReady = false, webhooks = [], connections, open, rss] = await Promise.all([
-      inTime(observed.checkReady().then(() => true)),
-      inTime(observed.reportWebhooks?.()),
-      inTime(countConnections(limits.port)),
-      inTime(readdir("/proc/self/fd")),
-      inTime(Promise.try(() => process.memoryUsage.rss())),
-      inTime(plants.refresh()),
-      inTime(expiring.refresh()),
-      size.refresh(),
-    ]);
+    const [isReady = false, webhooks = [], connections, open, rss, figures = {}] =
+      await Promise.all([
+        inTime(observed.checkReady().then(() => true)),
+        inTime(observed.reportWebhooks?.()),
+        inTime(countConnections(limits.port)),
+        inTime(readdir("/proc/self/fd")),
+        inTime(Promise.try(() => process.memoryUsage.rss())),
+        inTime(Promise.try(() => store.readFigures())),
+        inTime(plants.refresh()),
+        inTime(expiring.refresh()),
+        size.refresh(),
+      ]);
     const { creates, changes, commits, requests, batchLines, durations, gauges } =
       Metrics.addUp(blocks);
-    const figures = store.readFigures();
     const { diskFreeBytes } = figures;
     const diskMin = (diskFreeBytes !== undefined && limits.diskFreeBytesMin) || undefined;
     const lag = secondsSince(backups?.loggedSinceMs);

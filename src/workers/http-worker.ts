@@ -6,6 +6,7 @@ import { listRoutes, pathsOf, startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
+import { type Answer, fromFailed } from "../store/sqlite/thread.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
 const { config, metricsMemory, ratesMemory, link, orders } = workerData as WorkerSetup & {
@@ -15,7 +16,11 @@ const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
 /** Answers come in the order of the requests. */
 const asked: PromiseWithResolvers<never>[] = [];
-parentPort?.on("message", (answer: unknown) => asked.shift()?.resolve(answer as never));
+parentPort?.on("message", (answer: Answer) => {
+  const first = asked.shift();
+  if ("value" in answer) first?.resolve(answer.value as never);
+  else first?.reject(fromFailed(answer));
+});
 function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   const answered = Promise.withResolvers<never>();
   asked.push(answered);

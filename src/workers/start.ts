@@ -11,7 +11,7 @@ import type { Log } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { ServedStores } from "../store/open.ts";
-import { startThread } from "../store/sqlite/thread.ts";
+import { type Answer, startThread, toFailed } from "../store/sqlite/thread.ts";
 
 export interface WorkerSetup {
   readonly config: Config;
@@ -104,7 +104,11 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   thread.worker.on("message", (message: FromWorker) => {
     if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) reporter.noteFailure(message.failure);
-    else answered = answered.then(async () => thread.worker.postMessage(await make(message)));
+    else
+      answered = answered.then(async () => {
+        const answer: Answer = await make(message).then((value) => ({ value }), toFailed);
+        thread.worker.postMessage(answer);
+      });
   });
   return {
     listening,

@@ -71,7 +71,7 @@ describe("metrics", () => {
     await own.create("{}");
     for (const id of [1, 2, 3]) await send(own, "GET", `/plants/${id}`);
     await send(own, "HEAD", "/plants");
-    await send(own, "PATCH", "/plants");
+    await send(own, "PROPFIND", "/plants");
     await send(own, "OPTIONS", "/plants");
     for (const path of ["/secret-1", "/secret-2?a=1", "/plants/1/secret-3"])
       await send(own, "GET", path);

@@ -63,6 +63,23 @@ describe("whichever thread is asked", () => {
   });
 });
 
+test("a figure that cannot be read is a 500 of any thread, and the next request is answered", async () => {
+  let isBroken = true;
+  const countDroppedLines = (): number => {
+    if (isBroken) throw new Error("unreadable");
+    return 0;
+  };
+  await using broken = await startService({ PLANTSTORE_WORKERS }, { facts: { countDroppedLines } });
+  const ask = async (): Promise<number> =>
+    (await send(broken, "GET", "/metrics", { headers: { connection: "close" } })).status;
+  const askOften = (): Promise<number[]> => Promise.all(Array.from({ length: 40 }, ask));
+  expect(new Set(await askOften())).toEqual(new Set([500]));
+  isBroken = false;
+  expect(new Set(await askOften())).toEqual(new Set([200]));
+  const causes = broken.logLines.filter((line) => line.includes("unreadable"));
+  expect(causes.length).toBe(40);
+});
+
 test("threads that are stopping are not ready in their metrics", async () => {
   const slowly = { PLANTSTORE_WORKERS, PLANTSTORE_DRAIN_DELAY_SECONDS: "1" };
   const stopping = await startService(slowly);
