@@ -208,6 +208,12 @@ test("a full store refuses the line that would exceed it, unless others make roo
   const full = await rejectionOf(store.writeAtomic([remove(1n), create(3n), create(4n)]));
   expect(full).toMatchObject({ reason: "store_full" });
   expect(await store.findPlant(1n)).toBeDefined();
+  await store.writeAtomic([remove(1n), create(3n)]);
+  await store.removePlant(2n, {});
+  expect(await rejectionOf(store.writeAtomic([create(4n), create(5n)]))).toMatchObject({
+    reason: "store_full",
+  });
+  await store.writeAtomic([create(4n)]);
 });
 
 test("plants that are too large together for one transaction are refused, and nothing is changed", async () => {

@@ -36,6 +36,42 @@ test("a quota refuses what is beyond it with 409; replays, reads, changes and re
   expect((await create(service, 5)).status).toBe(409);
 });
 
+test("a quota is exact for what is created at once: in a batch those that come first, and any of single creates", async () => {
+  await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
+  const stored = async (): Promise<number[]> =>
+    (await service.readPlants()).map(({ id }) => Number(id));
+  expect(await createTogether(service, [9, 4, 8, 2, 1])).toEqual([
+    "stored",
+    "stored",
+    "stored",
+    full,
+    full,
+  ]);
+  expect(await stored()).toEqual([4, 8, 9]);
+  expect((await send(service, "DELETE", "/plants/8")).status).toBe(204);
+  // Replays take none of the room.
+  expect(await createTogether(service, [4, 9, 7, 4, 6])).toEqual([
+    "stored",
+    "stored",
+    "stored",
+    "stored",
+    full,
+  ]);
+  expect(await stored()).toEqual([4, 7, 9]);
+  for (const id of [4, 7, 9]) await send(service, "DELETE", `/plants/${id}`);
+  const upsert = "/plants/batch?upsert=true";
+  const body = JSON.stringify([5, 6, 7, 8].map((id) => ({ id, name: "n" })));
+  const results = (await (await send(service, "POST", upsert, { body })).json()) as {
+    status: number;
+  }[];
+  expect(results.map(({ status }) => status)).toEqual([200, 200, 200, 409]);
+  for (const id of [5, 6, 7]) await send(service, "DELETE", `/plants/${id}`);
+  const ids = Array.from({ length: 40 }, (_, id) => id);
+  const statuses = await Promise.all(ids.map(async (id) => (await create(service, id)).status));
+  expect(statuses.filter((status) => status === 200)).toHaveLength(3);
+  expect(await stored()).toHaveLength(3);
+});
+
 test.skipIf(engine !== "sqlite")(
   "a disk with less free than the bound refuses new plants and replacements with 503; replays, reads and removals go on",
   async () => {

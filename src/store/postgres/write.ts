@@ -166,6 +166,7 @@ export async function commitWrites(
 
 export interface Accounts {
   readonly hasJournal: boolean;
+  /** Undefined for no limit. */
   readonly quota: ReturnType<typeof createQuota> | undefined;
 }
 
@@ -173,38 +174,55 @@ export interface Accounts {
 const QUOTA_CHECK_MS = 10_000;
 const QUOTA_COUNT_MS_MAX = 30_000;
 
-/** How many plants may still be created: from a count that is about 10 s old, and this instance's writes since. */
+/**
+ * How many plants may still be created: from a count that is about 10 s old, and this instance's writes since. Writes in
+ * flight have reserved theirs, so an instance alone does not pass the limit.
+ */
 export function createQuota(plantsMax: number, countPlants: Store["countPlants"]) {
   let left: number | undefined;
+  let inFlight = 0;
   let dueMs = 0;
   const count = async (): Promise<void> => {
     dueMs = performance.now() + QUOTA_CHECK_MS;
     left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
   };
   return {
-    async isUsedUp(): Promise<boolean> {
+    /** Resolves to how many of the plants there is room for. Every reservation ends with `settle`. */
+    async reserve(wanted: number): Promise<number> {
+      if (wanted === 0) return 0;
       if (left === undefined) await count();
       // Later counts run in the background. If one fails, the old count stays.
       else if (performance.now() >= dueMs) void count().catch(() => undefined);
-      return (left as number) <= 0;
+      const room = Math.min(wanted, Math.max(0, (left as number) - inFlight));
+      inFlight += room;
+      return room;
     },
-    take(plants: number): void {
-      if (left !== undefined) left -= plants;
+    /** `created` is less than 0 if the write removed plants. */
+    settle(reserved: number, created: number): void {
+      inFlight -= reserved;
+      if (left !== undefined) left -= created;
     },
   };
 }
+
+const unlimited: ReturnType<typeof createQuota> = {
+  reserve: async (wanted) => wanted,
+  settle: () => undefined,
+};
 
 class Group {
   /** Writes without an outcome are open. */
   readonly outcomes = new Map<GroupWrite, Settled>();
   private readonly writes: readonly GroupWrite[];
-  private readonly accounts: Accounts;
+  private readonly hasJournal: boolean;
+  private readonly quota: NonNullable<Accounts["quota"]>;
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly GroupWrite[], accounts: Accounts) {
+  constructor(writes: readonly GroupWrite[], { hasJournal, quota = unlimited }: Accounts) {
     this.writes = writes;
-    this.accounts = accounts;
+    this.hasJournal = hasJournal;
+    this.quota = quota;
   }
 
   /** Continues with the writes that earlier attempts left open. */
@@ -284,29 +302,58 @@ class Group {
   }
 
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
-    const { quota } = this.accounts;
-    if (quota !== undefined && (await quota.isUsedUp()))
-      return this.compare(connection, creates, new Refusal("store_full"));
-    const planned = creates.map((write) => planCreate(write, write.plant));
-    for (const { write, after } of await this.insert(connection, planned))
-      this.settle(write, "created", after);
-    const open = creates.filter((create) => !this.outcomes.has(create));
-    if (open.length > 0) await this.compare(connection, open);
+    let wanted = creates;
+    let room = await this.quota.reserve(wanted.length);
+    if (room < wanted.length) {
+      this.quota.settle(room, 0);
+      // Replays and conflicts need no room.
+      await this.compare(connection, wanted, "open");
+      const open = new Set<GroupWrite>(wanted.filter((create) => !this.outcomes.has(create)));
+      room = await this.quota.reserve(open.size);
+      // It is for those that came first.
+      for (const write of this.writes.filter((one) => open.has(one)).slice(room))
+        this.settle(write as Create, new Refusal("store_full"));
+      wanted = wanted.filter((create) => !this.outcomes.has(create));
+      if (wanted.length === 0) return;
+    }
+    await this.account(room, async () => {
+      const planned = wanted.map((write) => planCreate(write, write.plant));
+      const created = await this.insert(connection, planned);
+      for (const { write, after } of created) this.settle(write, "created", after);
+      return created.length;
+    });
+    const rest = wanted.filter((create) => !this.outcomes.has(create));
+    if (rest.length > 0) await this.compare(connection, rest);
   }
 
   /** Resolves to those that were created. */
-  private async insert(connection: Connection, planned: readonly Planned[]) {
+  private insert(connection: Connection, planned: readonly Planned[]) {
     const plants = planned.map(({ after }) => after as Plant);
     const [{ id, name, tag }] = plants as [Plant, ...Plant[]];
-    const created = await (plants.length === 1
+    return plants.length === 1
       ? this.write(connection, INSERT_ONE, planned, [id, name, tag ?? null])
-      : this.write(connection, INSERT, planned, toColumns(plants)));
-    this.accounts.quota?.take(created.length);
-    return created;
+      : this.write(connection, INSERT, planned, toColumns(plants));
   }
 
-  /** Tells replays from conflicts. Missing plants settle as `absent`, or are retried. */
-  private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
+  /** Settles a reservation by how many plants `work` has created. If an answer was lost, all may be. */
+  private async account(reserved: number, work: () => Promise<number>): Promise<void> {
+    let created = 0;
+    try {
+      created = await work();
+    } catch (error) {
+      if (error instanceof LostAnswerError) created = reserved;
+      throw error;
+    } finally {
+      this.quota.settle(reserved, created);
+    }
+  }
+
+  /** Tells replays from conflicts. Missing plants settle as `absent`, stay open, or are retried. */
+  private async compare(
+    connection: Connection,
+    creates: readonly Create[],
+    absent?: Refusal | "open",
+  ) {
     const plants = creates.map(({ plant }) => plant);
     // Locks the rows: a replay acknowledges what was found.
     const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
@@ -317,7 +364,7 @@ class Group {
       else if (row !== undefined) {
         const stored = row.name === null ? undefined : toPlant(row);
         this.settle(create, refuseTaken(create.plant), stored);
-      } else if (absent !== undefined) this.settle(create, absent);
+      } else if (absent instanceof Refusal) this.settle(create, absent);
     }
     // The rest were removed since, or their INSERT came after its deadline.
     if (kept.size < creates.length && absent === undefined)
@@ -325,7 +372,6 @@ class Group {
   }
 
   private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
-    const isFull = await this.accounts.quota?.isUsedUp();
     const planned = {
       created: [] as Planned[],
       replaced: [] as Planned[],
@@ -340,37 +386,49 @@ class Group {
       if (verdict instanceof Refusal) settled.push([write, verdict, before]);
       else if (verdict.done === "replayed")
         settled.push([write, outcomeOf(write, verdict), before]);
-      else if (verdict.done === "created" && isFull === true)
-        settled.push([write, new Refusal("store_full")]);
       else {
         const { id, writer } = write;
         planned[verdict.done].push({ write, id, writer, before, after: verdict.after });
       }
     }
-    if (settled.length > 0) await connection.query(CONFIRM);
-    for (const one of settled) this.settle(...one);
     const { created, replaced, removed } = planned;
+    const room = await this.quota.reserve(created.length);
+    for (const { write } of created.splice(room)) settled.push([write, new Refusal("store_full")]);
     let done = 0;
     const note = (changed: readonly Planned[], outcome: Done): void => {
       done += changed.length;
       for (const { write, after } of changed)
         this.settle(write, outcomeOf(write, { done: outcome, after }), after);
     };
-    if (created.length > 0) note(await this.insert(connection, created), "created");
+    await this.account(room, async () => {
+      if (settled.length > 0) await connection.query(CONFIRM);
+      for (const one of settled) this.settle(...one);
+      const made = created.length > 0 ? await this.insert(connection, created) : [];
+      note(made, "created");
+      return made.length;
+    });
     for (const [name, statement, part] of [
       ["replaced", REPLACE, replaced],
       ["removed", REMOVE, removed],
     ] as const)
       if (part.length > 0)
         note(await this.write(connection, statement, part, toChangeColumns(part)), name);
-    this.accounts.quota?.take(-removed.filter(({ write }) => this.outcomes.has(write)).length);
+    this.quota.settle(0, -removed.filter(({ write }) => this.outcomes.has(write)).length);
     if (done < created.length + replaced.length + removed.length)
       throw new TransientError("changed by others meanwhile");
   }
 
   private async writeAtomic(connection: Connection, write: AtomicWrite): Promise<void> {
-    const { quota } = this.accounts;
-    const isFull = (await quota?.isUsedUp()) === true;
+    const room = await this.quota.reserve(write.writes.length);
+    await this.account(room, () => this.changeAll(connection, write, room));
+  }
+
+  /** Resolves to how many more plants there are than before. */
+  private async changeAll(
+    connection: Connection,
+    write: AtomicWrite,
+    room: number,
+  ): Promise<number> {
     const stored = await findAll(connection, write);
     const full = new Refusal("store_full");
     let judged: ReturnType<typeof judgeAtomic>;
@@ -378,12 +436,13 @@ class Group {
       judged = judgeAtomic(
         write,
         (id) => stored.get(id),
-        (done) => (done === "created" && isFull ? full : undefined),
+        (done, created) => (done === "created" && created > room ? full : undefined),
       );
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       await connection.query(CONFIRM);
-      return void this.outcomes.set(write, error);
+      this.outcomes.set(write, error);
+      return 0;
     }
     const byId = judged.changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));
     const changed = byId.filter(({ before }) => before !== undefined);
@@ -399,9 +458,9 @@ class Group {
         throw new TransientError("changed by others meanwhile");
       });
     }
-    quota?.take(judged.created);
     this.outcomes.set(write, judged.outcomes);
     for (const id of idsOf(write)) this.stored.delete(id);
+    return judged.created;
   }
 
   /** Resolves to the changes that were made. */
@@ -411,7 +470,7 @@ class Group {
     changes: readonly Kind[],
     parameters: readonly Value[],
   ): Promise<readonly Kind[]> {
-    const { hasJournal } = this.accounts;
+    const { hasJournal } = this;
     const values = [...parameters];
     if (hasJournal) {
       const entries = new JournalBlock();
