@@ -27,6 +27,11 @@ describe("a setting", () => {
     expect(resolveOrigins("http://a.example, http://b.example ")).toHaveLength(2);
   });
 
+  test("is not needed for the lease of webhooks: it is longer than a receiver may take to answer", () => {
+    const { webhookLeaseSeconds, webhookSecondsMax } = resolveConfig({}, {}).config;
+    expect(webhookLeaseSeconds).toBeGreaterThan(webhookSecondsMax);
+  });
+
   test("is not needed for the idle time: it is longer than every deadline of ours, by the runtime's error", () => {
     const { idleSecondsMax, readSecondsMax, queueSecondsMax } = resolveConfig({}, {}).config;
     expect(idleSecondsMax).toBeGreaterThanOrEqual(Math.max(readSecondsMax, queueSecondsMax) + 5);

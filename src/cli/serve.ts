@@ -8,7 +8,7 @@ import { type Config, findIgnoredVariables } from "../config.ts";
 import type { Store, StoreDescription, TokenStore } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { scopes } from "../domain/token.ts";
-import { listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
+import { DESCRIPTORS_SPARE, listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
@@ -20,8 +20,8 @@ import { holdPort, startHttp } from "../workers/start.ts";
 import { CommandError, describeMigration, explain, onSignal, UsageError } from "./command.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
-/** Beyond those of the threads: the reserve of `listen`, and room for connections. */
-const DESCRIPTORS_MIN = 80;
+/** Beyond those of the threads: the server's reserve, and room for connections. */
+const DESCRIPTORS_MIN = DESCRIPTORS_SPARE + 16;
 const DESCRIPTORS_PER_WORKER = 16;
 
 /** Without them, what fails first is chance: a thread, the store, the listener or the runtime. */

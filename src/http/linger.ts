@@ -11,8 +11,8 @@ import type { Exchange, Rest, Service } from "./exchange.ts";
 
 const LINGER_BYTES_MAX = 67_108_864;
 const LINGER_MS_MAX = 10_000;
-/** Must outlast LINGER_MS_MAX: the runtime's idle timer may fire early and would cut off the answer. */
-const LINGER_SECONDS_MAX = 20;
+/** Outlasts LINGER_MS_MAX: the runtime's idle timer may fire early and would cut off the answer. */
+const LINGER_SECONDS_MAX = (2 * LINGER_MS_MAX) / 1000;
 /** After an early answer a proxy may stop sending and wait for the end of the answer. It waits this long. */
 const LINGER_IDLE_MS_MAX = 500;
 /** For a body whose end the service cannot see. Most clients have sent theirs by then. */

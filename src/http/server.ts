@@ -152,7 +152,7 @@ const LOOK_MS = 100;
 /** Reopens below this share, so it does not flap. */
 const OPEN_SHARE = 0.875;
 /** Reserved for files and threads opened later. */
-const DESCRIPTORS_SPARE = 64;
+export const DESCRIPTORS_SPARE = 64;
 
 /**
  * The runtime has no connection limit, and spins when descriptors run out. So the listener closes before that: new

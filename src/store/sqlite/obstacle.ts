@@ -10,10 +10,13 @@ const rights = [
   [W_OK, "write to"],
 ] as const;
 
+/** For a store: its file, WAL, index and folder, and a temporary file. */
+const DESCRIPTORS_NEEDED = 5;
+
 /** For reading and writing the file, or for creating it. Undefined if nothing is in the way. */
 export function findObstacle(path: string): string | undefined {
-  if (countFreeDescriptors(1) === 0)
-    return "no file descriptor is free; raise the limit (ulimit -n)";
+  if (countFreeDescriptors(DESCRIPTORS_NEEDED) < DESCRIPTORS_NEEDED)
+    return "too few file descriptors are free; raise the limit (ulimit -n)";
   const file = resolve(path);
   let place = file;
   let found: Stats | undefined;
