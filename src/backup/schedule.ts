@@ -64,6 +64,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const appending = createThread();
   const copying = createThread();
   let store: Store | undefined;
+  /** A mistyped place never works. */
+  let hasAppended = false;
   let [appendFailure, copyFailure] = [] as (string | undefined)[];
   /** By the monotonic clock; undefined until the place was read. */
   let dueMs: number | undefined;
@@ -77,8 +79,12 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   };
 
   const noteAppend = (reason: string | undefined): void => {
-    if (reason !== undefined && reason !== appendFailure)
+    if (reason !== undefined && reason !== appendFailure) {
+      if (!hasAppended)
+        log.warn("no_backups", { warning: `No backups are made in ${to} yet: ${reason}` });
       log.error("change_log_failed", { to, reason });
+    }
+    hasAppended ||= reason === undefined;
     if (reason === undefined && appendFailure !== undefined)
       log.info("change_log_resumed", { to, lagMs: Math.round(lagOf(state)) });
     appendFailure = reason;
@@ -212,11 +218,13 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     async stop(): Promise<void> {
       stopping.abort();
       copying.end();
-      await within(STOP_MS_MAX, Promise.allSettled([working, maintaining]));
-      await within(STOP_MS_MAX, append());
-      await within(STOP_MS_MAX, appending.ask({ ...source, kind: "finish" })).catch(
-        () => undefined,
-      );
+      const isHanging =
+        (await within(STOP_MS_MAX, Promise.allSettled([working, maintaining]))) === undefined;
+      if (!isHanging) {
+        await within(STOP_MS_MAX, append());
+        const finished = appending.ask({ ...source, kind: "finish" });
+        await within(STOP_MS_MAX, finished).catch(() => undefined);
+      }
       appending.end();
     },
   };

@@ -1,5 +1,6 @@
 /** plantstore serve --backup-to with its change log, restore from its folder, and plantstore backup verify. */
 
+import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import {
   mkdirSync,
@@ -15,6 +16,7 @@ import { failure } from "../support/expect.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 import { checkIntegrity, damage, makeStore, readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
@@ -136,9 +138,9 @@ describe("serve --backup-to", () => {
 
     renameSync(`${scene.backups}.away`, scene.backups);
     await until("a backup is made", async () => (await count(service)) >= 1);
-    expect(await stop(service)).toContain(
-      `"event":"change_log_failed","to":"${scene.backups}","reason":"${problem}"`,
-    );
+    const log = await stop(service);
+    expect(log).toContain(`"warning":"No backups are made in ${scene.backups} yet: ${problem}"`);
+    expect(log).toContain(`"event":"change_log_failed","to":"${scene.backups}"`);
     expect(readPlants(scene.newest())).toHaveLength(11);
   });
 
@@ -185,6 +187,62 @@ describe("serve --backup-to", () => {
       missing: [],
     });
   });
+
+  test("while the folder hangs clients are served, the lag is shown, and a stop is prompt", async () => {
+    using scene = makeScene("1h");
+    makeStore(scene.store, 1);
+    using db = new Database(scene.store, { readonly: true });
+    const { id } = db.query("SELECT id FROM timelines").get() as { id: string };
+    db.close();
+    // Opening a pipe without a writer takes until there is one: the thread that opens it hangs in the kernel.
+    const lease = `${scene.backups}/plants-${id}.writer`;
+    expect(Bun.spawnSync(["mkfifo", lease]).exitCode).toBe(0);
+    await using service = await spawnService(scene.env);
+    await create(service, 2n, 3n);
+    for (const path of ["/livez", "/readyz", "/plants/2", "/plants", "/changes", "/activity"])
+      expect((await send(service.started, "GET", path)).status).toBe(200);
+    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBe(2);
+    const lag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    await until("the lag grows", async () => (await lag()) > 2);
+    await stop(service);
+    expect(scene.copies()).toEqual([]);
+
+    rmSync(lease);
+    await using again = await spawnService(scene.env);
+    await until("a copy is there", () => scene.copies().length === 1);
+    await stop(again);
+    const to = { DATABASE_URL: `sqlite:${scene.file("restored.db")}` };
+    expect(await runForJson(["restore", scene.backups], to)).toMatchObject({ plants: 3 });
+  });
+
+  test.skipIf(!canMount)(
+    "a full folder is named, costs no client anything, and is caught up",
+    async () => {
+      using scene = makeScene("1h");
+      using small = mountSmallFolder("256k");
+      const env = { ...scene.env, PLANTSTORE_BACKUP_TO: small.path };
+      await using service = await spawnService(env);
+      await until("a copy is proven", async () => (await countProofs(service, "proven")) > 0);
+      const filler = `${small.path}/filler`;
+      expect(() => writeFileSync(filler, Buffer.alloc(1_000_000))).toThrow("ENOSPC");
+      await create(service, 1n, 2n);
+      const activity = async () =>
+        (await (await send(service.started, "GET", "/activity")).json()) as {
+          backups: { problem: string | null };
+        };
+      await until("the cause is shown", async () =>
+        /no space/.test(String((await activity()).backups.problem)),
+      );
+      rmSync(filler);
+      await until("it is caught up", async () => (await activity()).backups.problem === null);
+      await stop(service);
+      const to = { DATABASE_URL: `sqlite:${scene.file("restored.db")}` };
+      expect(await runForJson(["restore", small.path], to)).toMatchObject({
+        plants: 2,
+        missing: [],
+      });
+    },
+  );
 
   test("damage to what it wrote is found by the next proof, and written again", async () => {
     using scene = makeScene("2s");
