@@ -241,7 +241,8 @@ test("a service whose launcher was killed stops, and frees its port", async () =
   using at = makeWorkplace();
   // As npx runs it, on every version of Node.js: the service is a child of the launcher.
   const env = environment({ ...at.env, npm_command: "exec" });
-  const launcher = Bun.spawn([installed, "serve", "--port", "0"], { env, stdout: "pipe" });
+  const command = [installed, "serve", "--port", "0"];
+  const launcher = Bun.spawn(command, { env, stdout: "pipe", stderr: "ignore" });
   const { value } = await launcher.stdout.getReader().read();
   const { url } = JSON.parse(new TextDecoder().decode(value)) as { url: string };
   const [service] = listChildren(launcher.pid).map(({ pid }) => pid);

@@ -21,8 +21,8 @@ import { CommandError, describeMigration, explain, onSignal, UsageError } from "
 import { failOutput, isTerminal } from "./terminal.ts";
 
 /** Beyond those of the threads: the server's reserve, and room for connections. */
-const DESCRIPTORS_MIN = DESCRIPTORS_SPARE + 16;
-const DESCRIPTORS_PER_WORKER = 16;
+const DESCRIPTORS_MIN = DESCRIPTORS_SPARE + 24;
+const DESCRIPTORS_PER_WORKER = 8;
 
 /** Without them, what fails first is chance: a thread, the store, the listener or the runtime. */
 function requireDescriptors({ databaseUrl, workers, ...limits }: Config): void {
