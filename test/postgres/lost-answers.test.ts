@@ -21,8 +21,12 @@ const CHANGE = "WITH wanted";
 /** Until then a lost statement may still be executed, so its write is not answered before. */
 const STATEMENT_MS = 600;
 
+/** With `prepare`, the service may be behind a pooler and sets no lock_timeout: a statement can wait for long. */
 const startWith = (given: Partial<Config>): Promise<DisturbedService> =>
-  startDisturbed({ settings: { PLANTSTORE_WRITE_CONNECTIONS: "1", ...limits(given) } });
+  startDisturbed({
+    settings: { PLANTSTORE_WRITE_CONNECTIONS: "1", ...limits(given) },
+    parameters: "&prepare=true",
+  });
 
 let disturbed: DisturbedService;
 beforeAll(async () => {

@@ -115,6 +115,18 @@ describe.skipIf(BINARY === undefined)("several services behind PgBouncer", () =>
     expect(await server.run<StoredPlant>(stored, database)).toEqual(plants);
   });
 
+  test("are ready, and leave no setting behind in the sessions that they share", async () => {
+    for (const { store } of services) await store.probe();
+    await create(2);
+    const settings = `SELECT name FROM pg_settings
+      WHERE source = 'session' AND name IN ('lock_timeout', 'synchronous_commit', 'work_mem')`;
+    await using shared = new SQL(bouncer.urlOf(database), { max: 4, tls: false, prepare: false });
+    const found = await Promise.all(
+      Array.from({ length: 8 }, () => shared.unsafe(settings).simple()),
+    );
+    expect(found.map((rows: unknown[]) => rows.length)).toEqual(found.map(() => 0));
+  });
+
   test("honour and refuse tokens that commands make and revoke", async () => {
     const env = { DATABASE_URL: bouncer.urlOf(database) };
     const made = await runCommand(["token", "create", "--name", "clerk"], env);

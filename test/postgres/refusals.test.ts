@@ -1,8 +1,9 @@
 /** What is refused, and what is not, when PostgreSQL itself refuses something. */
 
 import { describe, expect, test } from "bun:test";
+import { SQL } from "bun";
 import { translate } from "../../src/store/postgres/connection.ts";
-import { expectRefusal } from "../support/expect.ts";
+import { expectError, expectRefusal } from "../support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
@@ -98,7 +99,7 @@ describe("a create that the server fails", () => {
     ));
 
   test("for want of disk space, and then dies, is refused for now: it may be stored", async () => {
-    const settings = limits({ statementSecondsMax: 0.2 });
+    const settings = limits({ statementSecondsMax: 2 });
     await using disturbed = await startDisturbed({ settings });
     await disturbed.run(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
       RAISE EXCEPTION 'failed by a test' USING ERRCODE = '53100'; END $$;
@@ -122,6 +123,22 @@ test("a table that is missing is refused for now, at once, until it is there", a
   await expectRefusal(await disturbed.send("GET", "/plants"), "store_refused");
   await expectRefusal(await disturbed.send("DELETE", "/plants/1"), "store_refused");
   await disturbed.run("ALTER TABLE elsewhere RENAME TO plants");
+  expect((await sendPlant(url, fern(1))).status).toBe(200);
+  expect(await disturbed.readPlants()).toEqual([fern(1)]);
+});
+
+test("a table that is locked is refused for now: nothing was stored, and no session of ours waits on the server", async () => {
+  const settings = limits({ statementSecondsMax: 2, queueSecondsMax: 2.5 });
+  await using disturbed = await startDisturbed({ settings });
+  const { url } = disturbed.service;
+  const server = await sharedPostgres();
+  await using other = new SQL(server.urlOf(disturbed.database), { max: 1, tls: false });
+  await other.unsafe("BEGIN; LOCK TABLE plants");
+  await expectError(await sendPlant(url, fern(1)), "store_down", "nothing was stored");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
+  const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+  await until("no session waits", async () => (await disturbed.run(waiting)).length === 0);
+  await other.unsafe("ROLLBACK");
   expect((await sendPlant(url, fern(1))).status).toBe(200);
   expect(await disturbed.readPlants()).toEqual([fern(1)]);
 });

@@ -1,6 +1,7 @@
 /** How a database becomes a plant store, and when it is left alone. */
 
 import { describe, expect, test } from "bun:test";
+import { SQL } from "bun";
 import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
 import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
@@ -8,6 +9,7 @@ import { openStoreAt } from "../support/database.ts";
 import { failure, openErrorOf, rejectionOf } from "../support/expect.ts";
 import { FURTHER_STEP } from "../support/limits.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { until } from "../support/until.ts";
 
 async function openAndClose(url: string): Promise<void> {
   await (await openStoreAt(url)).close();
@@ -75,6 +77,20 @@ describe("the schema", () => {
     await openAndClose(database.url);
     const checked = await runCommand(["check"], { DATABASE_URL: database.url });
     expect(checked.stdout + checked.stderr).toContain("The index plants_tag is missing");
+  });
+
+  test("is waited for while another instance migrates it, however long a statement may take", async () => {
+    await using database = await createTestDatabase();
+    await openAndClose(database.url);
+    await database.run("UPDATE plantstore_version SET version = 0");
+    await using other = new SQL(database.url, { max: 1, tls: false });
+    await other.unsafe("BEGIN; SELECT FROM plantstore_version FOR UPDATE");
+    const opening = openStoreAt(database.url, { statementSecondsMax: 0.2, queueSecondsMax: 240 });
+    const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database()
+      AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '0.4 s'`;
+    await until("it waits", async () => (await database.run(waiting)).length > 0);
+    await other.unsafe("ROLLBACK");
+    await (await opening).close();
   });
 
   test("is migrated by its own command, once, and the change is announced first", async () => {

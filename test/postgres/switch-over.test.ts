@@ -50,7 +50,7 @@ describe("while the synchronous standby hangs", () => {
     await pair.standby.pause();
     await expectError(await sendPlant(url, fern), "store_unavailable", "may have been stored");
     // The retry waits for the first attempt, which is not taken back.
-    await expectRefusal(await sendPlant(url, fern), "store_unavailable");
+    await expectRefusal(await sendPlant(url, fern), "store_down", "store_unavailable");
     expect(await rows()).toEqual([]);
     pair.standby.resume();
     await until("the plant is stored", async () => (await rows()).length > 0);
@@ -71,7 +71,7 @@ describe("while the synchronous standby hangs", () => {
     await expectUnnoticed(url, async () => {
       await pair.standby.pause();
       const refused = await sendPlant(url, { ...fern, id: -2n });
-      await expectRefusal(refused, "store_unavailable", "store_busy");
+      await expectRefusal(refused, "store_unavailable", "store_down", "store_busy");
       pair.standby.resume();
     });
     expect(await pair.primary.run("SELECT id FROM plants WHERE id >= 0")).toEqual([]);

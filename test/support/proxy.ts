@@ -188,7 +188,12 @@ export type DisturbedService = Awaited<ReturnType<typeof startDisturbed>>;
 
 /** On a server of the test's own, or on the shared one. */
 export async function startDisturbed(
-  given: { server?: PostgresServer; settings?: Readonly<Record<string, string>> } = {},
+  given: {
+    server?: PostgresServer;
+    settings?: Readonly<Record<string, string>>;
+    /** Of the URL. */
+    parameters?: string;
+  } = {},
 ) {
   await using started = new AsyncDisposableStack();
   const postgres = given.server ?? (await sharedPostgres());
@@ -196,7 +201,7 @@ export async function startDisturbed(
   const proxy = started.use(await startProxy(postgres.port));
   const service = started.use(
     await startService({
-      DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}/${name}?sslmode=disable`,
+      DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}/${name}?sslmode=disable${given.parameters ?? ""}`,
       ...given.settings,
     }),
   );

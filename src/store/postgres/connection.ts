@@ -39,15 +39,16 @@ const messageOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error);
 
 /**
- * `retry` may succeed on the same connection, `reconnect` on another one. `refused` and `full`, the server's disk, stay
- * until an operator acts.
+ * `retry` may succeed on the same connection, `locked` too if there is time to wait for the lock, `reconnect` on another
+ * one. `refused` and `full`, the server's disk, stay until an operator acts.
  */
-type ErrorClass = "retry" | "reconnect" | "bad row" | "refused" | "full" | "defect";
+type ErrorClass = "retry" | "locked" | "reconnect" | "bad row" | "refused" | "full" | "defect";
 
 /** By SQLSTATE, or by the client's own code. The first match wins. */
 const failures: readonly (readonly [codes: RegExp, failure: ErrorClass])[] = [
-  // A cancelled query, a lock that was not available, serialization failures, deadlocks, unknown completions.
-  [/^(57014|55P03|40)/, "retry"],
+  // A cancelled query, serialization failures, deadlocks, unknown completions.
+  [/^(57014|40)/, "retry"],
+  [/^55P03$/, "locked"],
   // Data exceptions, constraints, and limits such as the size of a row.
   [/^(22|23|54)/, "bad row"],
   // A feature that the engine lacks; wrong user or password; no such database, schema, table or column, or one that is
@@ -121,6 +122,13 @@ type Greeting = Readonly<Record<(typeof settings)[number], string | null>> & {
 const GREET = `SELECT ${settings.map((name) => `current_setting('${name}', true) AS "${name}"`).join(", ")},
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`;
 
+/**
+ * The share of a statement's time that it may wait for a lock. The server then says that nothing was done. Otherwise we
+ * would give the statement up, and its session would wait on the server until the lock is free: one more every few
+ * seconds, until no connection is left.
+ */
+export const LOCK_SHARE = 0.8;
+
 /** The SQLSTATEs of a pooler or an engine that refuses an unknown startup parameter. */
 const PARAMETER_REFUSED = /^(08P01|42704)$/;
 
@@ -139,7 +147,7 @@ export class Connection {
   /** The session on the server is not the one that we started. */
   private isPooled = false;
 
-  /** `session` is a startup parameter: a server returns it, a pooler refuses or ignores it. */
+  /** `session` is a startup parameter: a server returns it, a pooler refuses or ignores it, and has its own others. */
   private constructor(
     { target, statementMsMax, isPrepared }: Wanted,
     host: Host,
@@ -168,7 +176,12 @@ export class Connection {
       maxLifetime: 0,
       connection: {
         application_name: target.applicationName,
-        ...(session === undefined ? {} : { "plantstore.session": session }),
+        ...(session === undefined
+          ? {}
+          : {
+              "plantstore.session": session,
+              lock_timeout: Math.ceil(statementMsMax * LOCK_SHARE),
+            }),
       },
       // The client would reconnect by itself, without checking which server answers.
       onclose: () => {

@@ -3,7 +3,14 @@
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
-import { classify, Connection, explainFailure, translate, type Wanted } from "./connection.ts";
+import {
+  classify,
+  Connection,
+  explainFailure,
+  LOCK_SHARE,
+  translate,
+  type Wanted,
+} from "./connection.ts";
 import { describeTarget, type Host, type Target } from "../../domain/store-url.ts";
 
 /** Retried after a failure, so it must skip what is already done. */
@@ -40,6 +47,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
     failedAtMs: Number.NEGATIVE_INFINITY,
   }));
   const waiting: PromiseWithResolvers<Slot>[] = [];
+  const lockMsMax = limits.statementSecondsMax * 1000 * LOCK_SHARE;
   let isClosed = false;
 
   const isConnected = ({ connection }: Slot): boolean =>
@@ -90,6 +98,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
     const reconnect = async (): Promise<Connection> => {
       if (connection?.isLate) hosts.doubt(connection);
       connection?.close();
+      slot.failedAtMs = Number.NEGATIVE_INFINITY;
       try {
         return (slot.connection = await hosts.connect(deadlineMs));
       } catch (error) {
@@ -131,8 +140,11 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
             }
             const failure = classify(error);
             const pauseMs = jitter(attempts);
-            const isOver = attempts >= attemptsMax || performance.now() + pauseMs >= deadlineMs;
-            const mayHelp = failure === "retry" || failure === "reconnect";
+            // Given up while it waits for a lock, a write would leave its outcome open.
+            const neededMs = failure === "locked" ? lockMsMax : 0;
+            const isLate = performance.now() + pauseMs + neededMs >= deadlineMs;
+            const isOver = attempts >= attemptsMax || isLate;
+            const mayHelp = /^(retry|locked|reconnect)$/.test(failure);
             const isWorn = !mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0;
             if (isWorn && failure !== "full") slot.connection?.close();
             if (!mayHelp || isOver || isClosed) throw translate(error);

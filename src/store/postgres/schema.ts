@@ -83,6 +83,9 @@ const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
 
 /** If several instances create a table at once, PostgreSQL lets one win and fails the others. */
 const RACE_STATES = /^(23505|42P07|42710)$/;
+/** Not in the session of a pooler, which lacks our parameter. */
+const NO_LOCK_TIMEOUT = `SELECT set_config('lock_timeout', '0', false)
+  WHERE current_setting('plantstore.session', true) <> ''`;
 /** Includes the wait for another instance that runs the same step. */
 const MIGRATE_MS_MAX = 600_000;
 
@@ -172,6 +175,8 @@ export async function migrate(connection: Connection, location: string, onMigrat
   if (before === steps.length) return refuseAbsentTables(connection, location);
   if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
+    // Another instance may hold its locks for as long as its migration takes.
+    await connection.query(NO_LOCK_TIMEOUT);
     for (const statement of listStatements(before))
       await connection.query(statement, [], MIGRATE_MS_MAX);
   } catch (error) {
