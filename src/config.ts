@@ -2,7 +2,13 @@
 
 import { familyOf, isBasePath, isHost, isSecureUrl } from "./domain/address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./domain/rate.ts";
-import { maskStoreUrl, parseStoreUrl } from "./domain/store-url.ts";
+import {
+  isBucketUrl,
+  maskBucketUrl,
+  maskStoreUrl,
+  parseBucketUrl,
+  parseStoreUrl,
+} from "./domain/store-url.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
@@ -123,9 +129,15 @@ const rules = {
   },
   backupTo: {
     default: "",
-    meaning: "SQLite: folder for backups that the service makes while it runs.",
-    parse: (text) => text,
-    allowed: "a folder",
+    meaning: "SQLite: folder or bucket for backups that the service makes while it runs.",
+    parse: (text) => {
+      if (isBucketUrl(text)) parseBucketUrl(text);
+      // A folder with such a name would be taken for a place elsewhere.
+      else if (/^[a-z0-9+.-]+:\/\//i.test(text)) throw new TypeError("unknown scheme");
+      return text;
+    },
+    allowed: "a folder, or s3://bucket/prefix",
+    mask: maskBucketUrl,
   },
   backupEvery: {
     default: "15m",

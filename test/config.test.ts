@@ -20,6 +20,17 @@ describe("a setting", () => {
     "1.a",
   ])("may be the host %s", (host) => expect(resolveConfig({ host }, {}).config.host).toBe(host));
 
+  test.each([
+    "",
+    "backups",
+    "/mnt/backups",
+    "s3:/folder",
+    "s3://bucket",
+    "s3://a.bucket-1/of/plants/",
+  ])("may be the place %p for backups", (backupTo) =>
+    expect(resolveConfig({ backupTo }, {}).config.backupTo).toBe(backupTo),
+  );
+
   test("may have blanks around the items of a list", () => {
     const resolveOrigins = (text: string) =>
       resolveConfig({}, { PLANTSTORE_CORS_ORIGINS: text }).config.corsOrigins;
@@ -70,6 +81,19 @@ describe("a setting", () => {
     ["PLANTSTORE_TRUSTED_PROXIES", "proxy.example", "addresses and networks as in"],
     ["PLANTSTORE_TRUSTED_PROXIES", "10.0.0.0/33", "addresses and networks as in"],
     ["PLANTSTORE_TRUSTED_PROXIES", "::1/129", "addresses and networks as in"],
+    ["PLANTSTORE_BACKUP_TO", "s3://", "expected a folder, or s3://bucket/prefix"],
+    ["PLANTSTORE_BACKUP_TO", "s3://Bad_Bucket", "(a bucket has 3 to 63 characters"],
+    [
+      "PLANTSTORE_BACKUP_TO",
+      "s3://bucket/../x",
+      "(the prefix has an empty segment, or one of dots",
+    ],
+    [
+      "PLANTSTORE_BACKUP_TO",
+      "s3://key:secret@bucket/x",
+      '"s3://********@bucket/x" is not allowed (credentials',
+    ],
+    ["PLANTSTORE_BACKUP_TO", "gs://bucket/x", '"gs://bucket/x" is not allowed (unknown scheme)'],
     ["PLANTSTORE_BACKUP_EVERY", "5m", "has no effect without PLANTSTORE_BACKUP_TO"],
     ["PLANTSTORE_RATE_LIMIT", "100", "a number per s, min or h"],
     ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],

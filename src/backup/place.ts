@@ -18,6 +18,7 @@ import {
 } from "node:fs";
 import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
+import { isBucketUrl } from "../domain/store-url.ts";
 import { companions, syncFile } from "../store/sqlite/database.ts";
 
 export interface FoundFile {
@@ -29,8 +30,6 @@ export interface FoundFile {
 export interface Place {
   /** For people and logs. It contains no secret. */
   readonly url: string;
-  /** How long changes may wait for the next segment. */
-  readonly segmentMs: number;
   list(): Promise<FoundFile[]>;
   /** A local file with the bytes of a piece. It belongs to the place: do not change it. Rejects if it does not exist. */
   fetch(name: string): Promise<string>;
@@ -61,11 +60,10 @@ export interface GrowingFile {
 }
 
 export async function openPlace(url: string, scratch: string): Promise<Place> {
-  if (!isBucket(url)) return openFolder(url);
-  throw new StoreOpenError(`${url} is not a folder. (${scratch})`);
+  return isBucketUrl(url)
+    ? (await import("./bucket.ts")).openBucket(url, scratch)
+    : openFolder(url);
 }
-
-export const isBucket = (url: string): boolean => url.startsWith("s3://");
 
 function openFolder(given: string): Place {
   const folder = resolve(given);
@@ -79,7 +77,6 @@ function openFolder(given: string): Place {
   };
   return {
     url: folder,
-    segmentMs: 1_000,
     async list() {
       requireFolder();
       return readdirSync(folder, { withFileTypes: true })

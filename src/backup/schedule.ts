@@ -10,14 +10,14 @@ import type { Config } from "../config.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { findDurationMs } from "../domain/rate.ts";
 import type { Store } from "../domain/store.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { isBucketUrl, parseStoreUrl } from "../domain/store-url.ts";
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { within } from "../tick.ts";
 import type { Appended, NewestCopy } from "./append.ts";
 import type { Made } from "./keep.ts";
 import type { Digest, Source } from "./order.ts";
-import { isBucket } from "./place.ts";
+import { locateBucket } from "./s3.ts";
 import type { Damage } from "./survey.ts";
 import { createThread } from "./thread.ts";
 
@@ -41,6 +41,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const { databaseUrl, backupTo: to, backupEvery, backupKeep, changesDays } = config;
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite") throw new StoreOpenError("PostgreSQL has its own backups.");
+  // Without credentials no attempt can succeed.
+  if (isBucketUrl(to)) locateBucket(to, process.env);
   const everyMs = findDurationMs(backupEvery) as number;
   const instance = randomBytes(6).toString("hex");
   const source: Source = { from: url.path, to, label: labelOf(url.path), instance };
@@ -201,7 +203,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       const isCopyDue = nowMs >= (dueMs ?? Infinity);
       if (done !== undefined && "change" in done && (isCopyDue || nowMs >= proofDueMs))
         maintaining ??= maintain(isCopyDue).finally(() => (maintaining = undefined));
-      const pauseMs = done !== undefined && isBucket(to) ? BUCKET_APPEND_MS : APPEND_MS;
+      const pauseMs = done !== undefined && isBucketUrl(to) ? BUCKET_APPEND_MS : APPEND_MS;
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
   };

@@ -1,8 +1,9 @@
 /** The thread that works on a place of backups: a folder may hang, and a running statement cannot be interrupted. */
 
 import { closeSync, openSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
+import { isBucketUrl } from "../domain/store-url.ts";
 import { startThread } from "../store/sqlite/thread.ts";
 import type { Order } from "./order.ts";
 
@@ -38,7 +39,15 @@ export async function runOnThread<Answer>(order: Order, signal: AbortSignal): Pr
   } finally {
     signal.removeEventListener("abort", thread.end);
     thread.end();
+    await removeDownloads(order);
   }
+}
+
+/** A thread that is ended cannot remove them itself. */
+async function removeDownloads(order: Order): Promise<void> {
+  if (!("place" in order) || !isBucketUrl(order.place)) return;
+  const { sweepScratch } = await import("./bucket.ts");
+  sweepScratch("scratch" in order ? order.scratch : dirname(resolve(order.to)), true);
 }
 
 /** Started at the first order, and again at the first order after its end. */

@@ -5,7 +5,6 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { backUpStore, restoreFile } from "../backup/copy.ts";
 import type { ListOrder, RestoreOrder } from "../backup/order.ts";
-import { isBucket } from "../backup/place.ts";
 import type { Listed, ListedStore, Verified } from "../backup/report.ts";
 import { type Restored, restoreStore } from "../backup/restore.ts";
 import { labelOf } from "../backup/schedule.ts";
@@ -13,7 +12,7 @@ import { runOnThread } from "../backup/thread.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
 import { findTimeMs } from "../domain/change.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { isBucketUrl, parseStoreUrl } from "../domain/store-url.ts";
 import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
 import { parseChangeNumber } from "./changes.ts";
 import {
@@ -75,7 +74,7 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
 }
 
 const isPlace = (path: string): boolean =>
-  isBucket(path) ||
+  isBucketUrl(path) ||
   (path !== "-" && statSync(path, { throwIfNoEntry: false })?.isDirectory() === true);
 
 type Until = Pick<RestoreOrder, "change" | "atMs" | "store" | "timeline">;
@@ -224,7 +223,7 @@ async function transfer(
   const { missing = [], damage = [], timeline } = made;
   const seconds = Math.round(performance.now() - startedAtMs) / 1000;
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
-  const source = from === "-" || isBucket(from) ? from : resolve(from);
+  const source = from === "-" || isBucketUrl(from) ? from : resolve(from);
   // The last change in the result.
   const last = reached && { change: reached.change, at: formatMoment(reached.atMs) };
   const moment = json ? last : last && `${last.at}, change ${last.change}`;

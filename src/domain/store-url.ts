@@ -1,4 +1,7 @@
-/** The URL of a store: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq. */
+/**
+ * The URL of a store: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq.
+ * The URL of a bucket: `s3://bucket/prefix`.
+ */
 
 /** A name, an address, or, if it begins with a slash, the folder of a local socket. */
 export type Host = Readonly<{ name: string; port: number }>;
@@ -149,3 +152,32 @@ export function maskStoreUrl(url: string): string {
     return /[:@=]/.test(url.slice(scheme.length)) ? `${scheme}********` : url;
   }
 }
+
+const BUCKET_SCHEME = "s3://";
+
+export const isBucketUrl = (url: string): boolean => url.startsWith(BUCKET_SCHEME);
+
+/** Other characters, and segments of dots, do not survive every program on the way to a bucket. */
+const SEGMENT = /^(?!\.+$)[\w.!*'()=+,@:~-]+$/;
+
+/** The prefix has no slash at its ends, and may be empty. Throws a TypeError that says what is wrong. */
+export function parseBucketUrl(url: string): Readonly<{ bucket: string; prefix: string }> {
+  if (!isBucketUrl(url)) throw new TypeError("not s3://bucket/prefix");
+  const [bucket = "", ...segments] = url.slice(BUCKET_SCHEME.length).replace(/\/$/, "").split("/");
+  if (bucket.includes("@"))
+    throw new TypeError("credentials are in AWS_… variables, not in the URL");
+  if (!/^[a-z0-9]([a-z0-9.-]{1,61})[a-z0-9]$/.test(bucket) || bucket.includes(".."))
+    throw new TypeError(
+      "a bucket has 3 to 63 characters out of a-z 0-9 . -, and begins and ends with a letter or digit",
+    );
+  if (/^[0-9.]+$/.test(bucket)) throw new TypeError("a bucket is not an IP address");
+  if (!segments.every((segment) => SEGMENT.test(segment)))
+    throw new TypeError("the prefix has an empty segment, or one of dots, or other characters");
+  const prefix = segments.join("/");
+  if (prefix.length > 512) throw new TypeError("the prefix is longer than 512 characters");
+  return { bucket, prefix };
+}
+
+/** For people: without credentials that somebody put there. */
+export const maskBucketUrl = (url: string): string =>
+  url.replace(/^([a-z0-9]+:\/\/).*@/i, "$1********@");

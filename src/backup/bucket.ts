@@ -1,0 +1,369 @@
+/** Backups in a bucket. It has whole objects only; their local files are in a folder of ours. */
+
+import { createHash, randomBytes } from "node:crypto";
+import {
+  closeSync,
+  existsSync,
+  ftruncateSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import { StoreOpenError } from "../domain/errors.ts";
+import { companions } from "../store/sqlite/database.ts";
+import type { FoundFile, Place } from "./place.ts";
+import {
+  type Answer,
+  createSender,
+  type Environment,
+  getElement,
+  type Limits,
+  locateBucket,
+  type Part,
+  readChunks,
+  readText,
+  type Send,
+  Transient,
+} from "./s3.ts";
+
+interface BucketLimits extends Limits {
+  readonly partBytes: number;
+}
+
+const defaults: BucketLimits = {
+  stallMs: 30_000,
+  retryMs: 30_000,
+  backoffMs: 100,
+  // Servers refuse smaller ones.
+  partBytes: 5_242_880,
+};
+
+/** Servers refuse more. Larger objects have larger parts. */
+const PARTS_MAX = 10_000;
+/** Downloads are in ranges: the runtime buffers what is not read yet. */
+const RANGE_BYTES = 4_194_304;
+const NOTE_BYTES_MAX = 65_536;
+
+/** Metadata that tells an object from another one with the same name. */
+const DIGEST = "x-amz-meta-plantstore-digest";
+
+interface Download {
+  readonly path: string;
+  readonly done: Promise<void>;
+}
+
+/** Sends nothing yet. Throws a StoreOpenError for a malformed URL, and without credentials or a region. */
+export function openBucket(
+  url: string,
+  scratch: string,
+  environment: Environment = process.env,
+  options: Partial<BucketLimits> = {},
+): Place {
+  const limits = { ...defaults, ...options };
+  const target = locateBucket(url, environment);
+  const closing = new AbortController();
+  const send = createSender(target, limits, closing.signal);
+  const local = openScratch(scratch);
+  const fetched = new Map<string, Download>();
+
+  function download(name: string): Download {
+    const path = local.create("fetched");
+    const done = readObject(send, name, path, `${target.url}/${name}`).catch((error: Error) => {
+      fetched.delete(name);
+      local.remove(path);
+      if (error instanceof StoreOpenError) throw error;
+      throw new StoreOpenError(`${path} cannot be written: ${error.message}`, { cause: error });
+    });
+    fetched.set(name, { path, done });
+    return { path, done };
+  }
+
+  return {
+    url: target.url,
+    list: () => listObjects(send, target.prefix),
+    async fetch(name) {
+      const { path, done } = fetched.get(name) ?? download(name);
+      await done;
+      return path;
+    },
+    release() {
+      for (const { path } of fetched.values()) local.remove(path);
+      fetched.clear();
+    },
+    stage: (prefix) => local.create(prefix),
+    async keep(path, name) {
+      try {
+        await writeObject(send, name, readStaged(path, limits.partBytes), `${target.url}/${name}`);
+      } finally {
+        local.remove(path);
+      }
+    },
+    sweep: async () => sweepScratch(scratch),
+    remove: (name) => send({ done: "removed", name, method: "DELETE" }, async () => undefined),
+    readNote: (name) =>
+      send({ done: "read", name }, async (answer) => {
+        if (answer === undefined) return undefined;
+        const text = await readText(answer.chunks(), NOTE_BYTES_MAX);
+        if (text === undefined) throw new StoreOpenError(`${target.url}/${name} is not ours.`);
+        if (Buffer.byteLength(text) !== readRange(answer).bytes)
+          throw new Transient("the answer was cut off");
+        return text;
+      }),
+    writeNote: (name, text) =>
+      send(
+        { done: "written", name, method: "PUT", body: Buffer.from(text) },
+        async () => undefined,
+      ),
+    close() {
+      closing.abort();
+      local.close();
+    },
+  };
+}
+
+async function listObjects(send: Send, prefix: string): Promise<FoundFile[]> {
+  const files: FoundFile[] = [];
+  const query = { "list-type": "2", delimiter: "/", prefix };
+  let token: string | undefined;
+  do {
+    const next = token === undefined ? query : { ...query, "continuation-token": token };
+    token = await send({ done: "listed", query: next }, async (answer) => {
+      const page = (await answer?.document("ListBucketResult")) ?? "";
+      const objects = [...page.matchAll(/<Contents>(.*?)<\/Contents>/gs)].map(
+        ([, object = ""]) => ({
+          name: getElement(object, "Key").slice(prefix.length),
+          bytes: Number(getElement(object, "Size")),
+        }),
+      );
+      const isLast = getElement(page, "IsTruncated") === "false";
+      const following = isLast ? undefined : getElement(page, "NextContinuationToken");
+      // Some programs create an object for a folder.
+      files.push(...objects.filter(({ name }) => name !== "" && !name.includes("/")));
+      return following;
+    });
+  } while (token !== undefined);
+  return files;
+}
+
+interface Range {
+  readonly from: number;
+  readonly end: number;
+  /** Of the whole object. */
+  readonly bytes: number;
+}
+
+/** What of the object an answer holds: a server may ignore that only a range was wanted. */
+function readRange({ status, headers }: Answer): Range {
+  const [, from, last, bytes] =
+    /^bytes (\d+)-(\d+)\/(\d+)$/.exec(headers.get("content-range") ?? "") ?? [];
+  if (status === 206 && bytes !== undefined)
+    return { from: Number(from), end: Number(last) + 1, bytes: Number(bytes) };
+  // No range of an empty object can be satisfied.
+  if (status === 416) return { from: 0, end: 0, bytes: 0 };
+  const length = headers.get("content-length");
+  if (status !== 200 || length === null) throw new Transient("the answer has no length");
+  return { from: 0, end: Number(length), bytes: Number(length) };
+}
+
+async function readObject(send: Send, name: string, path: string, shown: string): Promise<void> {
+  const file = openSync(path, "r+");
+  try {
+    let bytes = Number.POSITIVE_INFINITY;
+    let tag: string | null = null;
+    for (let at = 0; at < bytes;) {
+      const headers = {
+        range: `bytes=${at}-${at + RANGE_BYTES - 1}`,
+        ...(tag !== null && { "if-match": tag }),
+      };
+      at = await send({ done: "read", name, headers }, async (answer) => {
+        if (answer === undefined) throw new StoreOpenError(`${shown} does not exist.`);
+        const range = readRange(answer);
+        ({ bytes } = range);
+        tag = answer.headers.get("etag");
+        let end = range.from;
+        if (bytes > 0)
+          for await (const chunk of answer.chunks())
+            end += writeSync(file, chunk, 0, chunk.length, end);
+        if (end !== range.end) throw new Transient("the answer was cut off");
+        return end;
+      });
+      // Otherwise the collector lets tens of megabytes of chunks gather.
+      Bun.gc(true);
+    }
+    ftruncateSync(file, bytes);
+  } finally {
+    closeSync(file);
+  }
+}
+
+interface Staged {
+  readonly bytes: number;
+  readonly parts: readonly [Part, ...Part[]];
+  /** Of the hashes of all parts. */
+  readonly digest: string;
+}
+
+/** Each request signs the hash of its part, so the server refuses what was changed on the way. */
+function readStaged(path: string, partBytesMin: number): Staged {
+  const { size: bytes } = statSync(path);
+  const partBytes = Math.max(partBytesMin, Math.ceil(bytes / PARTS_MAX));
+  const digest = createHash("sha256");
+  const readPart = (from: number): Part => {
+    const part = { path, from, bytes: Math.min(partBytes, bytes - from) };
+    const hash = createHash("sha256");
+    for (const chunk of readChunks(path, from, part.bytes)) hash.update(chunk);
+    const sha256 = hash.digest("hex");
+    digest.update(sha256);
+    return { ...part, sha256 };
+  };
+  const parts: [Part, ...Part[]] = [readPart(0)];
+  for (let from = partBytes; from < bytes; from += partBytes) parts.push(readPart(from));
+  return { bytes, parts, digest: digest.digest("hex") };
+}
+
+/** Undefined if there is no such object. */
+const inspectObject = (send: Send, name: string) =>
+  send(
+    { done: "read", name, headers: { range: "bytes=0-0" } },
+    async (answer) =>
+      answer && { bytes: readRange(answer).bytes, digest: answer.headers.get(DIGEST) },
+  );
+
+/** Resolves when the object is there, whole. */
+async function writeObject(send: Send, name: string, staged: Staged, shown: string): Promise<void> {
+  const { bytes, parts, digest } = staged;
+  const found = await inspectObject(send, name);
+  // An earlier upload may have succeeded, and only its answer was lost.
+  if (found?.bytes === bytes && found.digest === digest) return;
+  if (found !== undefined)
+    throw new StoreOpenError(`${shown} was created in the meantime. It was left alone.`);
+  // Not every server keeps metadata.
+  const isStored = async (): Promise<boolean> => {
+    const stored = await inspectObject(send, name);
+    return stored?.bytes === bytes && (stored.digest ?? digest) === digest;
+  };
+  if (parts.length > 1) await writeParts(send, name, staged, isStored);
+  else {
+    const headers = { [DIGEST]: digest };
+    const request = { done: "written", name, method: "PUT", headers, body: parts[0] } as const;
+    await send(request, async () => undefined);
+  }
+  if (!(await isStored()))
+    throw new StoreOpenError(`${shown} was written, and is not there as written.`);
+}
+
+/** The server may fail after it has answered 200. Then it says so in the document. */
+const readFinished = async (answer: Answer | undefined) =>
+  answer?.document("CompleteMultipartUploadResult");
+
+async function writeParts(
+  send: Send,
+  name: string,
+  { parts, digest }: Staged,
+  isStored: () => Promise<boolean>,
+): Promise<void> {
+  const headers = { [DIGEST]: digest };
+  const uploadId = await send(
+    { done: "written", name, method: "POST", query: { uploads: "" }, headers },
+    async (answer) => {
+      const document = await answer?.document("InitiateMultipartUploadResult");
+      return getElement(document ?? "", "UploadId");
+    },
+  );
+  try {
+    const list: string[] = [];
+    for (const [index, body] of parts.entries()) {
+      const query = { partNumber: String(index + 1), uploadId };
+      const tag = await send(
+        { done: "written", name, method: "PUT", query, body },
+        async (answer) => {
+          const found = answer?.headers.get("etag");
+          if (found) return found.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+          throw new Transient("the answer has no ETag");
+        },
+      );
+      list.push(`<Part><PartNumber>${query.partNumber}</PartNumber><ETag>${tag}</ETag></Part>`);
+    }
+    const body = Buffer.from(
+      `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list.join("")}</CompleteMultipartUpload>`,
+    );
+    const finish = { done: "written", name, method: "POST", query: { uploadId }, body } as const;
+    await send({ ...finish, isTriedOnce: true }, readFinished).catch(async () => {
+      // If only the answer was lost, the server does not know the upload any longer.
+      if (!(await isStored())) await send(finish, readFinished);
+    });
+  } catch (error) {
+    // The parts cost money. If this fails too, a rule of the bucket removes them.
+    const abort = {
+      done: "removed",
+      name,
+      method: "DELETE",
+      query: { uploadId },
+      isTriedOnce: true,
+    } as const;
+    await send(abort, async () => undefined).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Local files: pieces that are prepared, and pieces that were downloaded. */
+function openScratch(folder: string) {
+  const own = new Set<string>();
+  const remove = (path: string): void => {
+    own.delete(path);
+    for (const suffix of ["", ...companions]) rmSync(path + suffix, { force: true });
+  };
+  sweepScratch(folder);
+  return {
+    create(prefix: string): string {
+      const random = randomBytes(6).toString("hex");
+      const path = join(folder, `${prefix}.${nameProcess(process.pid)}.${random}.bucket.tmp`);
+      closeSync(openSync(path, "wx", 0o600));
+      own.add(path);
+      return path;
+    },
+    remove,
+    close: () => own.forEach(remove),
+  };
+}
+
+const LOCAL_NAME = /\.((\d+)-\d+)\.[0-9a-f]{12}\.bucket\.tmp/;
+
+/** Removes what killed processes left in the folder; with `isOver`, also what the ended threads of this one did. */
+export function sweepScratch(folder: string, isOver = false): void {
+  if (!existsSync(folder)) return;
+  for (const name of readdirSync(folder)) {
+    const [, owner, pid] = LOCAL_NAME.exec(name) ?? [];
+    if (owner === undefined) continue;
+    const isOwn = Number(pid) === process.pid;
+    if (nameProcess(Number(pid)) !== owner || (isOwn && isOver))
+      rmSync(join(folder, name), { force: true });
+  }
+}
+
+/** Its number and its start: in a container every process may have the number 1. Undefined if it does not run. */
+function nameProcess(pid: number): string | undefined {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return undefined;
+  }
+  return `${pid}-${readStart(pid)}`;
+}
+
+function readStart(pid: number): string {
+  try {
+    // The second field is the command, in parentheses, and may contain anything.
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /s, "")
+      .split(" ");
+    return fields[19] ?? "0";
+  } catch {
+    // Not on this system.
+    return "0";
+  }
+}

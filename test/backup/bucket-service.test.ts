@@ -1,0 +1,105 @@
+/** plantstore serve --backup-to s3://…, and the commands that read a bucket. */
+
+import { expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
+import { type Fault, startBucket } from "../support/bucket.ts";
+import { runCommand, runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import { makeWorkplace } from "../support/folder.ts";
+import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { readPlants } from "../support/stores.ts";
+import { until } from "../support/until.ts";
+
+async function readMetric({ started }: ServiceProcess, name: string): Promise<number> {
+  const lines = (await (await send(started, "GET", "/metrics")).text()).split("\n");
+  return Number(lines.find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
+}
+
+const untilCaughtUp = (service: ServiceProcess): Promise<void> =>
+  until(
+    "every change is in the bucket",
+    async () => (await readMetric(service, "plantstore_backup_lag_changes")) === 0,
+  );
+
+test("a service whose bucket fails serves as ever, catches up, and is restored without a gap", async () => {
+  await using bucket = await startBucket();
+  using at = makeWorkplace();
+  const env = {
+    ...at.env,
+    ...bucket.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: bucket.url,
+    PLANTSTORE_BACKUP_EVERY: "2s",
+  };
+  const ids: bigint[] = [];
+  const create = async (service: ServiceProcess, count: number): Promise<void> => {
+    for (let made = 0; made < count; made++) {
+      const id = BigInt(ids.length + 1);
+      expect(
+        (await sendPlant(service.started.url, { id, name: `plant ${id}`, tag: null })).status,
+      ).toBe(200);
+      ids.push(id);
+    }
+  };
+  {
+    await using service = await spawnService(env);
+    await create(service, 20);
+    await until(
+      "a backup is proven",
+      async () =>
+        (await readMetric(service, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
+    );
+
+    // Gone: refused, reset, and 5xx.
+    const faults: Fault[] = ["reset", { status: 503, code: "SlowDown" }, "lose-answer", "truncate"];
+    const failed = Promise.withResolvers<void>();
+    let count = 0;
+    bucket.fault = () => {
+      if (++count === 20) failed.resolve();
+      return faults[count % faults.length];
+    };
+    await create(service, 20);
+    await failed.promise;
+    await create(service, 20);
+    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBeGreaterThan(0);
+
+    // Half of everything fails.
+    bucket.fault = () => (count++ % 2 === 0 ? faults[count % faults.length] : undefined);
+    await create(service, 20);
+    await untilCaughtUp(service);
+    bucket.fault = () => undefined;
+    await create(service, 20);
+    await untilCaughtUp(service);
+    service.kill("SIGKILL");
+    await service.exited;
+  }
+  const restored = { ...bucket.env, DATABASE_URL: `sqlite:${at.file("restored.db")}` };
+  const report = await runForJson(["restore", bucket.url], restored);
+  expect(report).toMatchObject({ plants: ids.length, missing: [] });
+  expect(readPlants(at.file("restored.db")).map(({ id }) => id)).toEqual(ids);
+  expect(await runForJson(["backup", "verify", bucket.url], bucket.env)).toMatchObject({
+    plants: ids.length,
+    damage: [],
+  });
+  expect(await runForJson(["backup", "list", bucket.url], bucket.env)).toMatchObject({
+    place: bucket.url,
+    stores: [{ missing: [] }],
+  });
+  expect(readdirSync(at.path).filter((name) => name.endsWith(".bucket.tmp"))).toEqual([]);
+});
+
+test.each([
+  ["s3://Bad_Bucket", {}, 2, '--backup-to: "s3://Bad_Bucket" is not allowed (a bucket has 3 to 63'],
+  ["s3://plants-backup", {}, 1, "s3://plants-backup needs the variable AWS_ACCESS_KEY_ID."],
+  [
+    "s3://plants-backup",
+    { AWS_ACCESS_KEY_ID: "key", AWS_SECRET_ACCESS_KEY: "secret" },
+    1,
+    "s3://plants-backup needs the variable AWS_REGION or AWS_DEFAULT_REGION.",
+  ],
+])("serve --backup-to %s with %j is refused at the start", async (url, given, code, sentence) => {
+  using at = makeWorkplace();
+  const command = ["serve", "--backup-to", url, "--port", "0"];
+  const { exitCode, stderr } = await runCommand(command, { ...at.env, ...given });
+  expect(stderr).toContain(sentence);
+  expect(exitCode).toBe(code);
+});

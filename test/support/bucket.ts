@@ -1,0 +1,169 @@
+/** A real S3 server, and a proxy in front of it that fails as networks and servers do. */
+
+import { createHash } from "node:crypto";
+import {
+  createServer,
+  type IncomingMessage,
+  request as sendRequest,
+  type ServerResponse,
+} from "node:http";
+import type { AddressInfo } from "node:net";
+import { makeTemporaryFolder } from "./folder.ts";
+
+/** The server has this one key pair. */
+const KEY = "S3RVER";
+export const BUCKET = "plants-backup";
+
+export interface Seen {
+  readonly method: string;
+  /** With the query, without the bucket. */
+  readonly path: string;
+}
+
+export type Fault =
+  /** An answer of S3 in place of the server's own. */
+  | { readonly status: number; readonly code: string; readonly headers?: Record<string, string> }
+  /** The connection is reset before the server has seen the request. */
+  | "reset"
+  /** The server has done it, and the connection is reset before the answer. */
+  | "lose-answer"
+  /** The answer ends in the middle, with the connection. */
+  | "truncate"
+  /** Half of the answer comes in place of the whole, and nothing shows it but what is in it. */
+  | "shorten"
+  /** Nothing comes. */
+  | "hang"
+  /** Half of the answer comes, and then nothing. */
+  | "hang-in-answer"
+  /** The answer comes in small pieces, with pauses. */
+  | "slow"
+  /** A bit of the request's body flips on the way. */
+  | "flip";
+
+/** It ends with the pipe, so with us. Its logger does not load on Bun, and its page tokens use an old cipher. */
+const PROGRAM = `
+  const S3rver = require("@20minutes/s3rver");
+  const [directory, name] = process.argv.slice(1);
+  new S3rver({ address: "127.0.0.1", port: 0, silent: true, directory, vhostBuckets: false, configureBuckets: [{ name }] })
+    .run().then(({ port }) => console.log(port));
+  process.stdin.on("end", () => process.exit()).resume();`;
+
+async function startServer(folder: string) {
+  const command = ["node", "--openssl-legacy-provider", "--eval", PROGRAM, folder, BUCKET];
+  const child = Bun.spawn(command, {
+    stdin: "pipe",
+    stdout: "pipe",
+    stderr: "inherit",
+    cwd: import.meta.dir,
+  });
+  const { value } = await child.stdout.getReader().read();
+  return {
+    port: Number(new TextDecoder().decode(value)),
+    [Symbol.asyncDispose]: async (): Promise<void> => {
+      child.kill();
+      await child.exited;
+    },
+  };
+}
+
+/** Faults are asked for every request, and undefined lets it pass. */
+export async function startBucket() {
+  await using started = new AsyncDisposableStack();
+  const folder = started.use(makeTemporaryFolder());
+  const server = started.use(await startServer(folder.path));
+  const seen: Seen[] = [];
+  const bucket = {
+    seen,
+    fault: (() => undefined) as (seen: Seen) => Fault | undefined,
+    /** Connections that a client gave up. */
+    abortedCount: 0,
+  };
+  const proxy = createServer((request, response) => {
+    const found = {
+      method: request.method ?? "",
+      path: request.url?.slice(`/${BUCKET}`.length) ?? "",
+    };
+    seen.push(found);
+    response.on("close", () => {
+      if (!response.writableEnded) bucket.abortedCount++;
+    });
+    void pass(request, response, server.port, bucket.fault(found));
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  started.defer(() => {
+    proxy.closeAllConnections();
+    proxy.close();
+  });
+  const { port } = proxy.address() as AddressInfo;
+  const stack = started.move();
+  return Object.assign(bucket, {
+    url: `s3://${BUCKET}/of/tests`,
+    env: {
+      AWS_ACCESS_KEY_ID: KEY,
+      AWS_SECRET_ACCESS_KEY: KEY,
+      AWS_REGION: "us-east-1",
+      AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}`,
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  });
+}
+
+async function pass(
+  request: IncomingMessage,
+  response: ServerResponse,
+  port: number,
+  fault: Fault | undefined,
+): Promise<void> {
+  const cut = (): void => void request.socket.destroy();
+  if (fault === "reset") return cut();
+  const body = Buffer.concat((await Array.fromAsync(request).catch(() => [])) as Buffer[]);
+  if (fault === "hang") return;
+  if (typeof fault === "object") return answer(response, fault);
+  if (fault === "flip" && body.length > 0) body[0] = (body[0] as number) ^ 1;
+  // The server behind does not compare it. Those of providers do.
+  if (createHash("sha256").update(body).digest("hex") !== request.headers["x-amz-content-sha256"])
+    return answer(response, { status: 400, code: "XAmzContentSHA256Mismatch" });
+  const { status, headers, content } = await forward(request, body, port);
+  if (fault === "lose-answer") return cut();
+  const half = content.subarray(0, content.length / 2);
+  if (fault === "shorten") {
+    response.writeHead(status, { ...headers, "content-length": half.length });
+    return void response.end(half);
+  }
+  response.writeHead(status, headers);
+  if (fault === "truncate") return void response.write(half, cut);
+  if (fault === "hang-in-answer") return void response.write(half);
+  if (fault === "slow")
+    for (let at = 0; at < content.length; at += content.length / 20) {
+      response.write(content.subarray(at, at + content.length / 20));
+      await Bun.sleep(5);
+    }
+  response.end(fault === "slow" ? undefined : content);
+}
+
+function answer(
+  response: ServerResponse,
+  { status, code, headers = {} }: Extract<Fault, object>,
+): void {
+  response.writeHead(status, { "content-type": "application/xml", ...headers });
+  response.end(`<?xml version="1.0"?><Error><Code>${code}</Code><Message>m</Message></Error>`);
+}
+
+function forward(from: IncomingMessage, body: Buffer, port: number) {
+  return new Promise<{ status: number; headers: IncomingMessage["headers"]; content: Buffer }>(
+    (resolve, reject) => {
+      const { method, url: path, headers } = from;
+      const target = { host: "127.0.0.1", port, method: method ?? "", path: path ?? "", headers };
+      sendRequest(target, (answered) => {
+        const { statusCode: status = 0, headers: answeredHeaders } = answered;
+        Array.fromAsync(answered)
+          .then((chunks) =>
+            resolve({ status, headers: answeredHeaders, content: Buffer.concat(chunks) }),
+          )
+          .catch(reject);
+      })
+        .on("error", reject)
+        .end(body);
+    },
+  );
+}
