@@ -28,7 +28,7 @@ interface Activity {
     readonly last: { readonly atMs: number; readonly bytes: number } | null;
     readonly loggedAtMs: number | null;
     readonly place: string;
-    readonly proven: { readonly atMs: number } | null;
+    readonly proven: Readonly<Record<"atMs" | "copies" | "oldestAtMs", number>> | null;
     readonly problem: string | null;
   } | null;
   readonly failures: readonly Readonly<
@@ -61,9 +61,12 @@ function describeLog({ loggedAtMs }: { readonly loggedAtMs: number | null }): st
 }
 
 /** A backup that was never restored is only a hope. */
-function describeProof({ proven }: { readonly proven: { readonly atMs: number } | null }): string {
-  if (proven === null) return "not since the start";
-  return `restored and compared ${formatSeconds((Date.now() - proven.atMs) / 1000)} ago`;
+function describeProof({ proven }: NonNullable<Activity["backups"]>): string {
+  if (proven === null) return "not proven since the start";
+  const { atMs, copies, oldestAtMs } = proven;
+  const since = formatTime(new Date(oldestAtMs).toISOString());
+  const age = formatSeconds((Date.now() - atMs) / 1000);
+  return `any moment since ${since}, ${formatCount(copies)} ${copies === 1 ? "copy" : "copies"}; restored and compared ${age} ago`;
 }
 
 async function readOn(before: Activity | undefined): Promise<Activity> {
@@ -106,7 +109,7 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
             ? []
             : [
                 ["Changes since:", describeLog(now.backups)] as const,
-                ["Proof:", describeProof(now.backups)] as const,
+                ["Can be restored:", describeProof(now.backups)] as const,
                 ["Backups in:", now.backups.place] as const,
               ]),
         ]}

@@ -7,7 +7,7 @@ import { changeStore, createStore, digestStore, startTimeline, verifyStore } fro
 import type { RestoreOrder } from "./order.ts";
 import type { Copy, Timeline } from "./piece.ts";
 import { openPlace, type Place } from "./place.ts";
-import { NEWEST, type Plan } from "./plan.ts";
+import { compareCopies, NEWEST, type Plan } from "./plan.ts";
 import { readBlocks, ReplayError, replaySegment } from "./segment.ts";
 import {
   type Damage,
@@ -217,13 +217,20 @@ export async function describeMissing(
   return missing;
 }
 
+export interface Proof {
+  readonly damage: readonly Damage[];
+  readonly copies: number;
+  /** When the oldest copy was made, by the clock of that day. */
+  readonly oldestAtMs: number;
+}
+
 /** Restores as `restore` would, and compares the plants with the store's at that change. */
 export async function proveBackups(
   placeUrl: string,
   store: string,
   { change, digest }: { readonly change: number; readonly digest: string },
   scratch: string,
-) {
+): Promise<Proof> {
   const place = await openPlace(placeUrl, resolve(scratch, ".."));
   try {
     const pieces = (await listStores(place)).find((one) => one.store === store)?.pieces ?? [];
@@ -251,7 +258,13 @@ export async function proveBackups(
     const found = new Map(
       [...newest.listDamage(), ...older.listDamage()].map((one) => [one.name, one]),
     );
-    return { copy: copy.name, damage: [...found.values()] };
+    const { copies } = newest.know();
+    const [oldest] = copies.filter(({ fault }) => fault === undefined).toSorted(compareCopies);
+    return {
+      damage: [...found.values()],
+      copies: copies.length,
+      oldestAtMs: oldest?.atMs ?? copy.atMs,
+    };
   } finally {
     place.close();
     rmSync(scratch, { force: true });

@@ -17,8 +17,8 @@ import { within } from "../tick.ts";
 import type { Appended, NewestCopy } from "./append.ts";
 import type { Made } from "./keep.ts";
 import type { Digest, Source } from "./order.ts";
+import type { Proof } from "./restore.ts";
 import { locateBucket } from "./s3.ts";
-import type { Damage } from "./survey.ts";
 import { createThread } from "./thread.ts";
 
 /** The pause after a failed append, and the usual one in a folder. */
@@ -166,10 +166,12 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       if (changesDays > 0 && !reaches(await append(), digest.change)) return;
       const { diskFreeBytesMin } = config;
       const order = { ...source, ...digest, kind: "prove", diskFreeBytesMin } as const;
-      const { damage } = await copying.ask<{ readonly damage: readonly Damage[] }>(order);
+      const { damage, copies, oldestAtMs } = await copying.ask<Proof>(order);
       state.proofs++;
-      state.proven = { atMs: Date.now(), change: digest.change, sinceMs: performance.now() };
-      log.info("backup_proven", { to, change: digest.change });
+      const { change } = digest;
+      const [atMs, sinceMs] = [Date.now(), performance.now()];
+      state.proven = { atMs, sinceMs, change, copies, oldestAtMs };
+      log.info("backup_proven", { to, change });
       const found = damage.filter(({ name }) => !damaged.has(name));
       for (const { name, faults } of found) {
         damaged.add(name);

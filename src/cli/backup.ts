@@ -268,7 +268,12 @@ export async function describeBackups({
   const url = parseStoreUrl(databaseUrl);
   if (backupTo === "" || url.engine !== "sqlite") return undefined;
   const order = { ...toListOrder("list", backupTo, {}), from: url.path };
-  const { stores } = await untilInterrupted((signal) => runOnThread<Listed>(order, signal));
+  const listed = await untilInterrupted((signal) => runOnThread<Listed>(order, signal)).catch(
+    (error: unknown) => explain(error),
+  );
+  // That is not the store's fault.
+  if (typeof listed === "string") return `cannot be read: ${listed}`;
+  const { stores } = listed;
   const [own] = stores;
   const reach = own?.reachable.at(-1);
   if (own === undefined || reach === undefined) return `none yet in ${backupTo}`;

@@ -83,8 +83,13 @@ const BackupsShape = object({
   lagChanges: maybe(integer(0, "Changes of this instance that may not be in the backups.")),
   proven: maybe(
     explained(
-      object({ atMs: integer(1_767_225_600_000), change: integer(1_767_225_599_000_000) }),
-      "When the backups were last restored and compared with the store, and up to which change.",
+      object({
+        atMs: integer(1_767_225_600_000),
+        change: integer(1_767_225_599_000_000),
+        copies: integer(48),
+        oldestAtMs: integer(1_767_182_400_000, "When the oldest copy was made."),
+      }),
+      "When the backups were last restored and compared with the store, up to which change, and what they reach back to.",
     ),
   ),
   proofs: integer(1),

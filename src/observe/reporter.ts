@@ -35,6 +35,10 @@ interface Observed extends ServiceFacts {
   readonly findKeysAge?: () => number | undefined;
 }
 
+export interface ProvenBackups extends Readonly<
+  Record<"atMs" | "sinceMs" | "change" | "copies" | "oldestAtMs", number>
+> {}
+
 /** What is reported. Times of this process are monotonic; `atMs` is for people. */
 export interface BackupState {
   readonly place: string;
@@ -48,7 +52,7 @@ export interface BackupState {
   /** Changes that this process has committed, and those when the last append began. */
   countChanges: () => number;
   loggedChanges: number;
-  proven: { readonly atMs: number; readonly change: number; readonly sinceMs: number } | undefined;
+  proven: ProvenBackups | undefined;
   proofs: number;
   proofsFailed: number;
   /** Why changes or copies do not arrive in the place now. */
@@ -236,7 +240,7 @@ function describeState(state: BackupState) {
     loggedChanges: undefined,
     lagChanges: loggedAtMs === undefined ? undefined : countChanges() - loggedChanges,
     last: last && { atMs: last.atMs, bytes: last.bytes },
-    proven: proven && { atMs: proven.atMs, change: proven.change },
+    proven: proven && { ...proven, sinceMs: undefined },
   };
 }
 

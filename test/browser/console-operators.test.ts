@@ -17,7 +17,7 @@ const backups = {
   proofsFailed: 0,
   problem: "The folder /mnt/backups does not exist.",
   get proven() {
-    return { atMs: Date.now() - 240_000, change: 1, sinceMs: 0 };
+    return { atMs: Date.now() - 240_000, change: 1, sinceMs: 0, copies: 48, oldestAtMs: 0 };
   },
   everyMs: 900_000,
   made: 1,
@@ -170,6 +170,8 @@ describeInBrowser("in the console,", () => {
     await send(visit.service, "GET", "/plants/404", { headers });
     const { page, user } = await visit.open({ at: "#/health" });
     await user.see({ text: "5 minutes ago, 6.2 MB, 2 failed" });
+    await user.see({ text: "48 copies; restored and compared 4 minutes ago" });
+    await user.see({ text: "The folder /mnt/backups does not exist." });
     const failed = page.getByRole("row", { name: /lost/ });
     const facts = ["GET /plants/404", "404 plant not found", "PLANTSTORE_TOKEN"];
     await user.within(failed).see({ text: facts });
