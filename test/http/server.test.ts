@@ -16,7 +16,7 @@ describe("every answer of the interface", () => {
     ["204", "/plants", { method: "OPTIONS" }],
     ["401", "/plants", { method: "POST" }],
     ["404", "/nowhere", {}],
-    ["405", "/plants", { method: "PATCH" }],
+    ["405", "/plants", { method: "PUT" }],
   ])("of status %s is neither cached nor sniffed", async (status, path, init) => {
     const response = await fetch(plain.url + path, init);
     expect(String(response.status)).toBe(status);
@@ -67,7 +67,7 @@ test("cross-origin requests are allowed from a configured origin and no other; a
   expect(preflight.status).toBe(204);
   expect(Object.fromEntries(preflight.headers)).toMatchObject({
     "access-control-allow-origin": origin,
-    "access-control-allow-methods": "GET, HEAD, POST, OPTIONS",
+    "access-control-allow-methods": "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
     "access-control-allow-headers":
       "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, X-Request-Id",
     "access-control-max-age": "600",
