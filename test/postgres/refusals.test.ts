@@ -135,7 +135,7 @@ test("a table that is locked is refused for now: nothing was stored, and no sess
   await using other = new SQL(server.urlOf(disturbed.database), { max: 1, tls: false });
   await other.unsafe("BEGIN; LOCK TABLE plants");
   await expectError(await sendPlant(url, fern(1)), "store_down", "nothing was stored");
-  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_down");
   const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
   await until("no session waits", async () => (await disturbed.run(waiting)).length === 0);
   await other.unsafe("ROLLBACK");

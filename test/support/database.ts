@@ -27,8 +27,8 @@ export const engine: Engine = (process.env["PLANTSTORE_TEST_ENGINE"] ?? "sqlite"
 if (!engines.includes(engine))
   throw new Error(`PLANTSTORE_TEST_ENGINE is none of ${engines.join()}`);
 
-/** How a write is refused that others hold up for too long. A server has begun with it by then, and may yet end it. */
-export const heldUp: ErrorName = engine === "sqlite" ? "store_busy" : "store_unavailable";
+/** How a request is refused that others hold up for too long; or as `store_unavailable`, if it has begun by then. */
+export const heldUp: ErrorName = engine === "sqlite" ? "store_busy" : "store_down";
 
 /** By connections of its own: what it sees is what has been committed. */
 export interface TestDatabase extends AsyncDisposable {

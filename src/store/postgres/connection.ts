@@ -87,6 +87,12 @@ export function translate(error: unknown): Error {
   );
 }
 
+/** For reads, and for writes that were not sent: a failure cannot have stored anything. */
+export const asNotStored = (error: unknown): unknown =>
+  error instanceof Refusal && error.reason === "store_unavailable"
+    ? new Refusal("store_down", undefined, error.cause)
+    : error;
+
 export interface Wanted {
   readonly target: Target;
   readonly statementMsMax: number;

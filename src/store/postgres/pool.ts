@@ -4,6 +4,7 @@ import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
 import {
+  asNotStored,
   classify,
   Connection,
   explainFailure,
@@ -42,6 +43,8 @@ export type ConnectionPool = ReturnType<typeof createPool>;
 /** Up to `usersMax` callers share a connection, so the server gets their statements together. */
 export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1, usersMax = 1) {
   const { figures } = hosts;
+  // Reads share connections, and acknowledge nothing.
+  const isForReads = usersMax > 1;
   const slots = Array.from({ length: connectionsMax }, (): Slot => ({
     users: 0,
     failedAtMs: Number.NEGATIVE_INFINITY,
@@ -126,8 +129,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
             // Others may share it, with a later deadline.
             if (slot.users === 1 || deadlineMs > connection.deadlineMs)
               connection.deadlineMs = deadlineMs;
-            // Reads share connections, and acknowledge nothing.
-            if (usersMax === 1) await connection.check();
+            if (!isForReads) await connection.check();
             return await work(connection);
           } catch (error) {
             // A Refusal is a result of the work. The connection is fine, and others may be using it.
@@ -147,7 +149,8 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
             const mayHelp = /^(retry|locked|reconnect)$/.test(failure);
             const isWorn = !mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0;
             if (isWorn && failure !== "full") slot.connection?.close();
-            if (!mayHelp || isOver || isClosed) throw translate(error);
+            if (!mayHelp || isOver || isClosed)
+              throw isForReads ? asNotStored(translate(error)) : translate(error);
             figures.retries++;
             await Bun.sleep(pauseMs);
           }

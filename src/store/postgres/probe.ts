@@ -1,7 +1,7 @@
 /** Whether a plant could be created now: by the writes of the last second, else by a write that leaves no trace. */
 
 import { Refusal } from "../../domain/errors.ts";
-import { IS_SYNCED } from "./connection.ts";
+import { asNotStored, IS_SYNCED } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
 import { insertOne } from "./write.ts";
 
@@ -90,8 +90,9 @@ export function createProbe(writers: ConnectionPool, hasJournal: boolean) {
         ? `BEGIN; ${PREPARE}; ${trial}; ${SPILL}; ROLLBACK; ${PREPARE}; ${FIND_NOBODY}; ${mark()}`
         : `${PREPARE}; ${expired}; ${FIND_NOBODY}; ${mark()}`;
       await run(statements).catch((error: unknown) => {
+        if (error instanceof Refusal) throw asNotStored(error);
         // A constraint or a trigger of somebody else's refuses every plant.
-        throw error instanceof Refusal ? error : new Refusal("store_refused", undefined, error);
+        throw new Refusal("store_refused", undefined, error);
       });
       if (isTrial) triedAtMs = nowMs;
       if (failure !== undefined && failure.atMs <= nowMs) failure = undefined;

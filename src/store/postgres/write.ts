@@ -20,6 +20,7 @@ import { JournalBlock } from "../journal.ts";
 import type { Value } from "../records.ts";
 import { toPlant } from "../sql-store.ts";
 import {
+  asNotStored,
   classify,
   type Connection,
   IS_SYNCED,
@@ -158,9 +159,8 @@ export async function commitWrites(
   const group = new Group(writes, accounts);
   const work = pool.run((connection) => group.proceed(connection), deadlineMs);
   const failure: unknown = await work.catch((error: unknown) => error);
-  const isKnown = failure instanceof Refusal && failure.reason === "store_unavailable";
   // Writes without an outcome were not executed.
-  const rest = isKnown ? new Refusal("store_down", undefined, failure.cause) : (failure as Error);
+  const rest = asNotStored(failure) as Error;
   return writes.map((write) => group.outcomes.get(write) ?? rest);
 }
 
