@@ -78,7 +78,7 @@ export interface Description {
   };
 }
 
-const methods = ["get", "post", "put", "delete"];
+const methods = ["get", "post", "put", "patch", "delete"];
 
 /** HEAD works wherever GET does, so it is not listed. */
 export const listOperations = (paths: Paths, { responses: known }: Description["components"]) =>

@@ -1,13 +1,15 @@
 /** The parts of the API reference that need no browser: samples of code that run as they stand. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import type { Operation } from "../reference/description.ts";
+import { type Description, listOperations, type Operation } from "../reference/description.ts";
 import {
   exampleRequest,
   exampleValues,
   languages,
   type SnippetRequest,
 } from "../reference/samples.ts";
+import { resolveConfig } from "../src/config.ts";
+import { describeApi } from "../src/http/operations.ts";
 
 const request = (body?: string): SnippetRequest => ({
   method: body === undefined ? "GET" : "POST",
@@ -46,6 +48,15 @@ const server = Bun.serve({
   },
 });
 afterAll(() => server.stop(true));
+
+test("every operation of the description is listed, except HEAD", () => {
+  const { paths, components } = describeApi(resolveConfig({}, {}).config) as Description;
+  const listed = listOperations(paths, components).map(({ operationId }) => operationId);
+  const described = Object.values(paths)
+    .flatMap((operations) => Object.values(operations as Record<string, Partial<Operation>>))
+    .flatMap(({ operationId = "" }) => (/^$|Head$/.test(operationId) ? [] : operationId));
+  expect(listed.toSorted()).toEqual(described.toSorted());
+});
 
 test.each(bodies)(
   "a sample in JavaScript sends %j as it is, to the URL, with the header",
