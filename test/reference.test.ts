@@ -55,7 +55,7 @@ test("every operation of the description is listed, except HEAD", () => {
   const described = Object.values(paths)
     .flatMap((operations) => Object.values(operations as Record<string, Partial<Operation>>))
     .flatMap(({ operationId = "" }) => (/^$|Head$/.test(operationId) ? [] : operationId));
-  expect(listed.toSorted()).toEqual(described.toSorted());
+  expect(new Set(listed)).toEqual(new Set(described));
 });
 
 test.each(bodies)(

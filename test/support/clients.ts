@@ -172,6 +172,8 @@ class Client {
       else if (plantsMax < Infinity && random.chance(5)) await this.#export();
       else if (batchLengthMax > 0 && !isFull && random.chance(10))
         await this.#createTogether(1 + random.below(batchLengthMax));
+      else if (batchLengthMax > 0 && !createsOnly && !isFull && random.chance(5))
+        await this.#tendBed(2 + random.below(batchLengthMax));
       else await this.#write(this.#chooseWrite(plant, isFull));
     }
   }
@@ -182,8 +184,11 @@ class Client {
     if (plant === undefined || (!isFull && random.chance(50)))
       return { kind: "create", plant: this.#makePlant(this.#takeId()) };
     const { id } = plant;
-    if (random.chance(60)) return { kind: "replace", plant: this.#makePlant(id), ifMatch: plant };
-    return { kind: "remove", id, ...(random.chance(50) ? { ifMatch: plant } : {}) };
+    const condition = random.chance(50) ? { ifMatch: plant } : {};
+    if (random.chance(20)) return { kind: "patch", id, patch: { name: this.#makePlant(id).name } };
+    if (random.chance(20)) return { kind: "upsert", plant: this.#makePlant(id), ...condition };
+    if (random.chance(50)) return { kind: "replace", plant: this.#makePlant(id), ifMatch: plant };
+    return { kind: random.chance(50) ? "remove" : "discard", id, ...condition };
   }
 
   #takeId(): bigint {
@@ -243,6 +248,89 @@ class Client {
     } while (left.length > 0 && (await shared.waitToRetry(left.length)));
   }
 
+  /**
+   * New plants with a tag of their own: stored together or not at all, then changed and removed by that tag. Whatever
+   * was cut off: there are all of them, or none.
+   */
+  async #tendBed(length: number): Promise<void> {
+    const tag = `${this.#tag} bed ${this.#serial++}`;
+    const plants = Array.from({ length }, () => ({ ...this.#makePlant(this.#takeId()), tag }));
+    const query = `?tag=${encodeURIComponent(tag)}`;
+    const name = `${tag} changed`;
+    const steps: [
+      what: string,
+      operations: Operation[],
+      path: string,
+      method: string,
+      body?: string,
+    ][] = [
+      [
+        "plant a bed",
+        plants.map((plant) => ({ kind: "upsert", plant })),
+        "/plants/batch?atomic=true&upsert=true",
+        "POST",
+        `[${plants.map(toBody).join(",")}]`,
+      ],
+      [
+        "change a bed",
+        plants.map(({ id }) => ({ kind: "patch", id, patch: { name } })),
+        `/plants${query}`,
+        "PATCH",
+        JSON.stringify({ name }),
+      ],
+      [
+        "clear a bed",
+        plants.map(({ id }) => ({ kind: "discard", id })),
+        `/plants${query}`,
+        "DELETE",
+      ],
+    ];
+    for (const [what, operations, path, method, body] of steps)
+      if (!(await this.#tryAll(what, operations, path, { method, body }, query))) return;
+  }
+
+  /** False if it was not answered before the end: then all of it has happened, or nothing, if it is atomic. */
+  async #tryAll(
+    what: string,
+    operations: readonly Operation[],
+    path: string,
+    { method, body }: { readonly method: string; readonly body: string | undefined },
+    query: string,
+  ): Promise<boolean> {
+    const shared = this.#shared;
+    do {
+      const settles = operations.map((operation) => shared.ledger.begin(operation));
+      const sentAtMs = performance.now();
+      const answer = await shared.ask(async (url, signal) => {
+        const sent = body === undefined ? { signal } : { body, signal };
+        const response = await send({ url }, method, path, sent);
+        if (response.status !== 200) return response;
+        const text = await response.text();
+        return method === "POST" || text.endsWith('"complete":true}\n') ? text : undefined;
+      }, what);
+      if (answer === "refused") for (const settle of settles) settle(answer);
+      else if (answer !== undefined && !answer.includes('"changedSince":1')) {
+        for (const settle of settles) settle({ status: 200 });
+        shared.acknowledge(sentAtMs);
+        return true;
+      }
+      if (method === "POST") await this.#checkWhole(what, operations.length, query);
+    } while (await shared.waitToRetry(operations.length));
+    return false;
+  }
+
+  /** One statement counts them, so it sees no moment between. */
+  async #checkWhole(what: string, length: number, query: string): Promise<void> {
+    const counted = await this.#shared.ask(async (url, signal) => {
+      const response = await send({ url }, "GET", `/plants/count${query}`, { signal });
+      return response.status === 200 ? response.text() : response;
+    }, `count: ${what}`);
+    if (counted === undefined || counted === "refused") return;
+    const { count } = JSON.parse(counted) as { count: number };
+    if (count !== 0 && count !== length)
+      this.#shared.faults.push(`${what}: half-done, ${count} of ${length}`);
+  }
+
   #settled(id: bigint, sentAtMs: number): void {
     const { ledger, surroundings } = this.#shared;
     const plant = ledger.find(id);
@@ -279,7 +367,10 @@ class Client {
       async (url, signal) => {
         const keepalive = this.#shared.surroundings.isShared !== true;
         const response = await sendOperation(url, operation, { signal, keepalive });
-        return isForNow(response) ? response : toAnswer(response);
+        if (isForNow(response)) return response;
+        const answer = await toAnswer(response);
+        // The only line of a batch was refused for now.
+        return isForNow(answer) ? undefined : answer;
       },
       `${idOf(operation)}: to ${operation.kind} it`,
     );
@@ -287,28 +378,69 @@ class Client {
 }
 
 const NDJSON = { "content-type": "application/x-ndjson" };
-const METHODS = { create: "POST", read: "GET", replace: "PUT", remove: "DELETE" };
+const METHODS = {
+  create: "POST",
+  read: "GET",
+  replace: "PUT",
+  patch: "PATCH",
+  remove: "DELETE",
+  upsert: "POST",
+  discard: "POST",
+};
+
+const etagOf = (plant: StoredPlant): string =>
+  entityTagOf(formatStoredPlant({ ...plant, tag: plant.tag ?? undefined }));
+
+/** The line of a batch. */
+export function toLine(operation: Operation): string {
+  const { ifMatch } = operation as { readonly ifMatch?: StoredPlant };
+  const members =
+    "plant" in operation
+      ? toBody(operation.plant).slice(1, -1)
+      : `"id":${operation.id},"removed":true`;
+  return `{${members}${ifMatch === undefined ? "" : `,"ifMatch":${JSON.stringify(etagOf(ifMatch))}`}}`;
+}
 
 export function sendOperation(
   url: string,
   operation: Operation,
   options: Pick<Sent, "signal" | "keepalive"> = {},
 ): Promise<Response> {
-  const path = operation.kind === "create" ? "/plants" : `/plants/${idOf(operation)}`;
-  const sent: Sent = "plant" in operation ? { ...options, body: toBody(operation.plant) } : options;
+  const { kind } = operation;
+  if (kind === "upsert" || kind === "discard")
+    return send({ url }, "POST", "/plants/batch?upsert=true", {
+      ...options,
+      body: `[${toLine(operation)}]`,
+    });
+  const path = kind === "create" ? "/plants" : `/plants/${idOf(operation)}`;
+  const body =
+    kind === "patch"
+      ? JSON.stringify(operation.patch)
+      : "plant" in operation
+        ? toBody(operation.plant)
+        : undefined;
+  const sent: Sent = body === undefined ? options : { ...options, body };
   const { ifMatch } = operation as { readonly ifMatch?: StoredPlant };
-  if (ifMatch === undefined) return send({ url }, METHODS[operation.kind], path, sent);
-  const etag = entityTagOf(formatStoredPlant({ ...ifMatch, tag: ifMatch.tag ?? undefined }));
-  const headers = { "if-match": etag };
-  return send({ url }, METHODS[operation.kind], path, { ...sent, headers });
+  if (ifMatch === undefined) return send({ url }, METHODS[kind], path, sent);
+  return send({ url }, METHODS[kind], path, { ...sent, headers: { "if-match": etagOf(ifMatch) } });
 }
 
-/** Rejects if the body breaks off. */
-export async function toAnswer(response: Response): Promise<Answer> {
+/** One answer, or one for each line of an array. Rejects if the body breaks off. */
+export async function toAnswers(response: Response): Promise<readonly Answer[]> {
   const body = await response.text();
-  if (!response.ok) return { status: response.status };
-  return { status: response.status, body, isReplay: isReplay(response) };
+  const { status } = response;
+  if (!response.ok) return [{ status }];
+  if (!body.startsWith("[")) return [{ status, body, isReplay: isReplay(response) }];
+  const results = JSON.parse(body) as { readonly status: number; readonly replayed?: boolean }[];
+  return results.map((result): Answer =>
+    result.status === 200
+      ? { status: 200, isReplay: result.replayed === true }
+      : { status: result.status },
+  );
 }
+
+export const toAnswer = async (response: Response): Promise<Answer> =>
+  (await toAnswers(response))[0] as Answer;
 
 /** The status of each line; undefined where none arrived, because the answer broke off. */
 async function sendBatch(

@@ -3,7 +3,7 @@
  * which each happens between the moment it was sent and the moment it was answered (linearizability).
  */
 
-import { Crew, isForNow, sendOperation, type Surroundings, toAnswer } from "./clients.ts";
+import { Crew, isForNow, sendOperation, type Surroundings, toAnswers, toLine } from "./clients.ts";
 import {
   type Answer,
   idOf,
@@ -15,6 +15,7 @@ import {
 } from "./model.ts";
 import type { StoredPlant } from "./plants.ts";
 import type { Random } from "./random.ts";
+import { send } from "./service.ts";
 
 export interface Event {
   readonly operation: Operation;
@@ -116,15 +117,29 @@ const CREATED_BELOW = -1_000n;
  * changes they go on to the next five: explaining a history takes longer than in proportion to its length.
  */
 const CHANGED_BELOW = -1_000_000n;
+/** Pairs of plants that are always written together. */
+const TWINS_BELOW = -1_000_000_000n;
 const CHANGED_AT_A_TIME = 5;
 const CHANGES_PER_PLANT = 200;
+
+/** The ids of a pair are even and odd. */
+export const isTwin = (id: bigint): boolean => id <= TWINS_BELOW;
+export const twinOf = (id: bigint): bigint => (id % 2n === 0n ? id - 1n : id + 1n);
 
 /** Clients that want different things of the same plants. All their ids are negative. */
 export class Contest extends Crew {
   /** What was done to each plant. */
   readonly history = new Map<bigint, Event[]>();
   operations = 0;
-  readonly counts = { created: 0, replayed: 0, taken: 0, replaced: 0, removed: 0, tooLate: 0 };
+  readonly counts = {
+    created: 0,
+    replayed: 0,
+    taken: 0,
+    replaced: 0,
+    removed: 0,
+    tooLate: 0,
+    twins: 0,
+  };
   /** Counts what is sent and answered: all clients are in this process, so the order is exact. */
   #clock = 0;
   #serial = 0;
@@ -147,12 +162,20 @@ export class Contest extends Crew {
       const end = { operation, answer, sentAt, answeredAt: sentAt + 1 };
       return isLinearizable([...events, end]) ? [] : [describe(id, events, stored.get(id))];
     });
-    return [...this.faults, ...unexplained];
+    const halves = rows
+      .filter(({ id }) => id <= TWINS_BELOW)
+      .filter(({ id, name }) => stored.get(twinOf(id))?.name !== name)
+      .map(({ id, name }) => `${id}: "${name}" is half of an atomic batch`);
+    return [...this.faults, ...halves, ...unexplained];
   }
 
   async #work(): Promise<void> {
     while (!this.isOver) {
-      const isAnswered = await (this.random.chance(50) ? this.#create() : this.#change());
+      const isAnswered = await (this.random.chance(50)
+        ? this.#create()
+        : this.random.chance(20)
+          ? this.#changeTwins()
+          : this.#change());
       if (!isAnswered) await this.rest();
     }
   }
@@ -179,7 +202,13 @@ export class Contest extends Crew {
     const ifMatch = { id, name, tag: null };
     const isRemoval = this.random.chance(30);
     const answer = await this.#ask(
-      isRemoval ? { kind: "remove", id, ifMatch } : { kind: "replace", plant, ifMatch },
+      isRemoval
+        ? { kind: this.random.pick(["remove", "discard"] as const), id, ifMatch }
+        : this.random.pick<Operation>([
+            { kind: "replace", plant, ifMatch },
+            { kind: "upsert", plant, ifMatch },
+            { kind: "patch", id, patch: { name: plant.name }, ifMatch },
+          ]),
     );
     if (answer !== undefined && answer.status < 300)
       this.counts[isRemoval ? "removed" : "replaced"]++;
@@ -187,22 +216,66 @@ export class Contest extends Crew {
     return answer !== undefined;
   }
 
-  /** Undefined if it may have happened or not. */
-  async #ask(operation: Operation): Promise<Answer | undefined> {
-    const id = idOf(operation);
-    const event: Event = { operation, sentAt: ++this.#clock };
-    const events = this.history.get(id) ?? [];
-    this.history.set(id, events);
-    events.push(event);
+  /** Both plants of a pair get one name, in one transaction, or both are removed. */
+  async #changeTwins(): Promise<boolean> {
+    const past = Math.floor(this.#changes++ / (CHANGED_AT_A_TIME * CHANGES_PER_PLANT));
+    const first = TWINS_BELOW - BigInt(2 * past);
+    const found = await this.#ask({ kind: "read", id: first });
+    if (found === undefined) return false;
+    const serial = this.#serial++;
+    const isRemoval = this.random.chance(20);
+    const operations = [first, twinOf(first)].map((id): Operation => {
+      const plant = { id, name: `twin ${serial}`, tag: null };
+      if (found.status !== 200) return { kind: "create", plant };
+      const { name } = JSON.parse(found.body ?? "") as { name: string };
+      const ifMatch = { id, name, tag: null };
+      return isRemoval ? { kind: "discard", id, ifMatch } : { kind: "upsert", plant, ifMatch };
+    });
+    const upsert = found.status === 200 ? "&upsert=true" : "";
+    const answer = await this.#askAbout(operations, () =>
+      send({ url: this.surroundings.findUrl() }, "POST", `/plants/batch?atomic=true${upsert}`, {
+        body: `[${operations.map(toLine).join(",")}]`,
+        keepalive: this.surroundings.isShared !== true,
+      }),
+    );
+    if (answer !== undefined) this.counts.twins++;
+    return answer !== undefined;
+  }
+
+  #ask(operation: Operation): Promise<Answer | undefined> {
+    const { findUrl, isShared = false } = this.surroundings;
+    return this.#askAbout([operation], () =>
+      sendOperation(findUrl(), operation, { keepalive: !isShared }),
+    );
+  }
+
+  /** Undefined if they may have happened or not. */
+  async #askAbout(
+    operations: readonly Operation[],
+    request: () => Promise<Response>,
+  ): Promise<Answer | undefined> {
+    const sentAt = ++this.#clock;
+    const added = operations.map((operation) => {
+      const event: Event = { operation, sentAt };
+      const events = this.history.get(idOf(operation)) ?? [];
+      this.history.set(idOf(operation), events);
+      events.push(event);
+      return event;
+    });
+    const [{ kind }] = operations as [Operation];
     this.operations++;
     try {
-      const { findUrl, isShared = false } = this.surroundings;
-      const response = await sendOperation(findUrl(), operation, { keepalive: !isShared });
-      const answer = await toAnswer(response);
+      const answers = await toAnswers(await request());
+      const [answer] = answers as [Answer];
       if (isForNow(answer)) return undefined;
       if (![200, 204, 404, 409, 412].includes(answer.status))
-        this.faults.push(`${id}: to ${operation.kind} it was answered ${answer.status}`);
-      Object.assign(event, { answer, answeredAt: ++this.#clock });
+        this.faults.push(
+          `${idOf(operations[0] as Operation)}: to ${kind} it was answered ${answer.status}`,
+        );
+      const answeredAt = ++this.#clock;
+      for (const [index, event] of added.entries())
+        // A batch that was refused as a whole has one answer: both plants were in the same state.
+        Object.assign(event, { answer: answers[index] ?? answer, answeredAt });
       return answer;
     } catch {
       return undefined;

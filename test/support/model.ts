@@ -15,7 +15,16 @@ export type Operation =
   | { readonly kind: "create"; readonly plant: StoredPlant }
   | { readonly kind: "read"; readonly id: bigint }
   | { readonly kind: "replace"; readonly plant: StoredPlant; readonly ifMatch?: StoredPlant }
-  | { readonly kind: "remove"; readonly id: bigint; readonly ifMatch?: StoredPlant };
+  | { readonly kind: "remove"; readonly id: bigint; readonly ifMatch?: StoredPlant }
+  | {
+      readonly kind: "patch";
+      readonly id: bigint;
+      readonly patch: { readonly name?: string; readonly tag?: string | null };
+      readonly ifMatch?: StoredPlant;
+    }
+  /** Lines of a batch with upsert: the second removes a plant, or finds none. */
+  | { readonly kind: "upsert"; readonly plant: StoredPlant; readonly ifMatch?: StoredPlant }
+  | { readonly kind: "discard"; readonly id: bigint; readonly ifMatch?: StoredPlant };
 
 export interface Answer {
   readonly status: number;
@@ -44,11 +53,27 @@ export function perform(state: State, operation: Operation): Outcome {
     const isReplay = state !== undefined;
     return { state: plant, answer: { status: 200, body: toContent(plant), isReplay } };
   }
+  const done = (after: State, isReplay: boolean): Outcome => ({
+    state: after,
+    answer: { status: 200, isReplay },
+  });
+  if (operation.kind === "upsert") {
+    const { plant, ifMatch } = operation;
+    if (state !== undefined && isSamePlant(state, plant)) return done(state, true);
+    const isOther = ifMatch !== undefined && !(state !== undefined && isSamePlant(state, ifMatch));
+    return isOther ? { state, answer: { status: 412 } } : done(plant, false);
+  }
+  if (operation.kind === "discard" && state === undefined) return done(state, true);
   if (state === undefined) return { state, answer: { status: 404 } };
   if (operation.kind === "read") return { state, answer: { status: 200, body: toBody(state) } };
   const { ifMatch } = operation;
   if (ifMatch !== undefined && !isSamePlant(state, ifMatch))
     return { state, answer: { status: 412 } };
+  if (operation.kind === "discard") return done(undefined, false);
+  if (operation.kind === "patch") {
+    const after = { ...state, ...operation.patch };
+    return { state: after, answer: { status: 200, body: toContent(after) } };
+  }
   return operation.kind === "remove"
     ? { state: undefined, answer: { status: 204 } }
     : { state: operation.plant, answer: { status: 200, body: toContent(operation.plant) } };

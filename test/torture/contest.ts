@@ -5,11 +5,11 @@
 
 import { type Engine, openTestDatabase } from "../support/database.ts";
 import { Fleet } from "../support/fleet.ts";
-import { Contest, type Event, isLinearizable } from "../support/history.ts";
+import { Contest, type Event, isLinearizable, isTwin, twinOf } from "../support/history.ts";
 import { limits } from "../support/limits.ts";
 import { idOf, type Operation, perform } from "../support/model.ts";
 import { fork } from "../support/random.ts";
-import { findFaults, findNewest, Follower, Receiver, untilCaughtUp } from "./changes.ts";
+import { findFaults, findNewest, Follower, Receiver, type Seen, untilCaughtUp } from "./changes.ts";
 import { environment, findMissingPostgres } from "./postgres-scene.ts";
 import { type Budget, endsAfter, noticing, runEach, type Scenario } from "./scenario.ts";
 
@@ -67,6 +67,7 @@ async function runOn(engine: Engine, { seconds, random, tell }: Budget, doReader
     ...late.flat(),
     ...receiver.faults,
     ...readers.flatMap(({ seen }) => findFaults(seen, rows)),
+    ...findSplit(receiver.seen),
   ];
   if (new Set(readers.map(({ seen }) => seen.map(({ seq }) => seq).join())).size > 1)
     faults.push("two readers saw different changes");
@@ -86,6 +87,18 @@ async function runOn(engine: Engine, { seconds, random, tell }: Budget, doReader
       "receivers ended": receiver.stops,
     },
   };
+}
+
+/** Atomic batches whose changes are not next to each other. */
+function findSplit(seen: readonly Seen[]): string[] {
+  return seen.flatMap(({ seq, id }, index) => {
+    if (!isTwin(BigInt(id))) return [];
+    const isFirst = BigInt(id) % 2n === 0n;
+    const other = seen[isFirst ? index + 1 : index - 1];
+    const isWhole =
+      other?.seq === (isFirst ? seq + 1 : seq - 1) && BigInt(other.id) === twinOf(BigInt(id));
+    return isWhole ? [] : [`${seq}: a change of an atomic batch is alone`];
+  });
 }
 
 /** Has each acknowledged replacement read again after a later one. No two write the same name. */
