@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
 import { rmSync } from "node:fs";
-import { expectError } from "../support/expect.ts";
+import { expectError, rejectionOf } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { isReplay, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { giveToServer } from "../support/postgres-files.ts";
@@ -117,6 +117,16 @@ describe("/readyz", () => {
     await turns(service.url, 200);
   });
 
+  test("needs no journal if none is kept", async () => {
+    await using database = await createTestDatabase(server);
+    await using store = await openStoreAt(database.url, { changesDays: 0 });
+    await store.probe();
+    await database.run("DROP TABLE plantstore_changes");
+    await store.probe();
+    await database.run("ALTER TABLE plants RENAME TO elsewhere");
+    expect(await rejectionOf(store.probe())).toMatchObject({ reason: "store_refused" });
+  });
+
   test("leaves no plant and no change behind, and removes none", async () => {
     await using database = await createTestDatabase(server);
     await using store = await openStoreAt(database.url);
@@ -199,7 +209,7 @@ describe.skipIf(!canMount)("a server whose disk is full", () => {
       await server.run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id", "tiny"),
     ).toEqual(stored);
     // Without a write that failed, the probe itself has to find it.
-    expect(await idle.probe().catch((error: unknown) => error)).toMatchObject({
+    expect(await rejectionOf(idle.probe())).toMatchObject({
       reason: "disk_low",
     });
     rmSync(fill());
