@@ -217,6 +217,7 @@ export const fixedLimits = {
   revertCharactersMax: limit(4_194_304, "Characters of their names and tags."),
   backupKeep: limit(48, "Scheduled backups that are kept."),
   trimSeconds: limit(60, "Interval of journal trims."),
+  markSeconds: limit(60, "Unit in which the age of changes is counted, while a service runs."),
   commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
   sampleSeconds: limit(5, "Interval of samples for `GET /activity`."),
   webhookSecondsMax: limit(15, "Time for a webhook's receiver to answer."),

@@ -77,5 +77,45 @@ function beginWait(ms: number, schedule: (end: () => void) => unknown): Wait {
   return wait;
 }
 
-/** One monotonic clock for all threads: `performance.now()` counts from the start of each. */
-export const sharedNow = (): number => performance.timeOrigin + performance.now();
+/** When this thread started, by the clock of the first thread. */
+let originMs = 0;
+
+/**
+ * One monotonic clock for all threads: `performance.now()` counts from the start of each. `performance.timeOrigin` does
+ * not tell when that was: the wall clock may be set between two starts.
+ */
+export const sharedNow = (): number => toShared(performance.now());
+
+/** The shared time of a time by this thread's `performance.now()`. */
+export const toShared = (ms: number): number => originMs + ms;
+
+/** The reverse. */
+export const fromShared = (ms: number): number => ms - originMs;
+
+const CLOCK_ROUNDS_MAX = 20;
+const CLOCK_ROUND_MS = 1;
+
+/**
+ * Gives another thread this clock: `ask` resolves to what its `answerClock` returns. The error is less than one round,
+ * and in one direction: the other clock is ahead, so a deadline never comes late there.
+ */
+export async function shareClock(ask: (order: ClockOrder) => Promise<unknown>): Promise<void> {
+  let least = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < CLOCK_ROUNDS_MAX; round++) {
+    const sentMs = sharedNow();
+    const threadMs = (await ask({ clock: "read" })) as number;
+    const receivedMs = sharedNow();
+    least = Math.min(least, receivedMs - threadMs);
+    if (receivedMs - sentMs < CLOCK_ROUND_MS) break;
+  }
+  await ask({ clock: least });
+}
+
+/** `read`, or when the thread started. */
+export type ClockOrder = Readonly<{ clock: "read" | number }>;
+
+export function answerClock({ clock }: ClockOrder): number | undefined {
+  if (clock === "read") return performance.now();
+  originMs = clock;
+  return undefined;
+}

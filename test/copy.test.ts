@@ -4,6 +4,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
+import { migrations } from "../src/store/sqlite/database.ts";
 import { runCommand, runForJson, spawnService, startCommand } from "./support/command.ts";
 import { failure } from "./support/expect.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
@@ -175,7 +176,11 @@ describe("plantstore copy", () => {
     ["missing", () => undefined, "There is no store"],
     ["an empty file", (path) => writeFileSync(path, ""), "There is no store"],
     ["no store", (path) => writeFileSync(path, "text ".repeat(999)), "cannot be read"],
-    ["old", (path) => makeStore(path, 3), "has schema 1, and a copy does not change its source"],
+    [
+      "old",
+      (path) => makeStore(path, 3),
+      `has schema ${migrations.length}, and a copy does not change its source`,
+    ],
   ])("a source that is %s is a failure, and nothing is made or changed", async (_, make, says) => {
     using at = makeWorkplace();
     make(at.file("from.db"));

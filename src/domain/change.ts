@@ -13,6 +13,12 @@ export function findChangeTypes(value: unknown): readonly ChangeType[] | undefin
   return isSound && types.length > 0 && new Set(types).size === types.length ? types : undefined;
 }
 
+/**
+ * The number of a change is at least its time in microseconds, up to this one, in the year 2112. With a clock that is
+ * further ahead, numbers are consecutive: as many again are left up to 2^53, so each stays an exact double.
+ */
+export const TIME_NUMBER_MAX = 2 ** 52;
+
 /** The number of a change, or 0 for the start of the journal. */
 export function findChangeNumber(text: string): number | undefined {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;

@@ -16,7 +16,14 @@ import {
   stillIs,
   writeBlock,
 } from "./bulk.ts";
-import { batchRule, type Change, findTimeMs, type ListedChange, type Writer } from "./change.ts";
+import {
+  batchRule,
+  type Change,
+  findTimeMs,
+  type ListedChange,
+  TIME_NUMBER_MAX,
+  type Writer,
+} from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import { INT64_MAX, INT64_MIN, isSameState, lengthOf, type Plant } from "./plant.ts";
@@ -87,20 +94,25 @@ export type Range = Awaited<ReturnType<typeof openRange>>;
 export async function openRange(store: ServedStore, request: RevertRequest) {
   const { from, to } = request;
   const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
+  const [first] = changes;
   if (from === undefined) {
-    const [first] = changes;
     const isEarlier = first !== undefined && to !== undefined && first[to.unit] > to.value;
     if (isEarlier && (await store.findChangeBefore(1)) === undefined)
       throw new Refusal("changes_gone", `The oldest change that is kept is ${first.seq}.`);
     return { ...request, after: first === undefined ? newest : first.seq - 1, newest };
   }
   const isNumber = from.unit === "seq";
-  if (from.value > (isNumber ? newest : Date.now()))
-    throw new Refusal("invalid_body", `from: is in the future; the newest change is ${newest}`);
   // Every block with a change at or after this time ends at this number or later.
-  const seq = isNumber ? from.value : from.value * 1000;
+  const seq = isNumber ? from.value : Math.min(from.value * 1000, TIME_NUMBER_MAX);
+  // Changes made while the clock was ahead have times in the future.
+  if (seq > (isNumber ? newest : Math.max(newest, Date.now() * 1000)))
+    throw new Refusal("invalid_body", `from: is in the future; the newest change is ${newest}`);
+  // A clock that was ahead gave numbers beyond the time. Then an older change at the start of the journal tells that it
+  // has everything since.
+  const isSince = !isNumber && first !== undefined && first.atMs < from.value;
+  const before = await store.findChangeBefore(seq);
   // A cursor of 0 would start at the oldest change kept.
-  const after = ((await store.findChangeBefore(seq)) ?? seq - 1) || -1;
+  const after = (before ?? (isSince ? first.seq : seq) - 1) || -1;
   await store.readChanges({ after, limit: 0 });
   return { ...request, after, newest };
 }

@@ -68,8 +68,8 @@ export interface ServedStore extends TokenStore {
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page
    * was read up to a number, no smaller number appears. Rejects with `changes_gone` if the journal is not complete
-   * after the cursor, and with `invalid_query` if the cursor is in the future. Newest first, it ends where the journal
-   * begins.
+   * after the cursor, or has no such change yet: the store may have been restored to an earlier state. Newest first, it
+   * ends where the journal begins.
    */
   readChanges(query: ChangeQuery): Promise<ChangePage>;
 
@@ -151,6 +151,8 @@ export interface StoreLimits {
   readonly scanRowsMax: number;
   /** How long changes are kept; 0 for no journal. */
   readonly changesDays: number;
+  /** The unit in which they are counted, a minute. Only tests have another one. */
+  readonly markSeconds: number;
   readonly trimSeconds: number;
   /** For `plantsMax` and `diskFreeBytesMin`, 0 or undefined is no limit. */
   readonly plantsMax?: number | undefined;

@@ -35,7 +35,10 @@ export interface Webhook {
   /** Why nothing is sent to it; undefined if it is active. */
   readonly paused: string | undefined;
   readonly failures: number;
+  /** For people and after a restart. The instance that is waiting counts `waitMs`: the wall clock may be set. */
   readonly nextAttemptAtMs: number;
+  /** The wait before that attempt. Records of version 1.0 have none. */
+  readonly waitMs?: number;
   readonly attempts: readonly Attempt[];
   /** The lease holder. It renews the lease by writing the record; if it stops, another instance takes over. */
   readonly holder: string | undefined;

@@ -68,7 +68,8 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS));
   const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
   /** 4xx and 5xx are kept apart, so refusals do not evict failures. */
-  const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
+  const failures: readonly [Numbered[], Numbered[]] = [[], []];
+  let failuresNoted = 0;
   if (backups !== undefined) backups.countChanges = () => Metrics.addUp(blocks).changes;
   let last = summarize([]);
   let timers: Timer[] = [];
@@ -98,23 +99,28 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const noteFailure = (failure: FailedRequest): void => {
     const kept = failures[failure.status < 500 ? 0 : 1];
-    if (kept.push(failure) > FAILURES_MAX) kept.shift();
+    if (kept.push({ number: failuresNoted++, failure }) > FAILURES_MAX) kept.shift();
   };
 
-  /** Returns the samples after that time, oldest first, and the failures, newest first. */
+  /**
+   * Returns the samples after that time, oldest first, and the failures, newest first. The clock may have been set back
+   * since: then those after the sample of that time count.
+   */
   const readActivity = async (sinceMs: number) => {
     // Refreshed for the next sample: this answer does not wait for a database server.
     void size.refresh();
+    const known = samples.findLastIndex(({ atMs }) => atMs === sinceMs);
     return {
       intervalMs,
-      samples: samples.filter(({ atMs }) => atMs > sinceMs),
+      samples: samples.filter(({ atMs }, at) => (known === -1 ? atMs > sinceMs : at > known)),
       failures: failures
         .flat()
-        .toReversed()
-        .toSorted((one, other) => other.atMs - one.atMs),
+        .toSorted((one, other) => other.number - one.number)
+        .map(({ failure }) => failure),
       backups: backups && describeState(backups),
       version: packageJson.version,
-      startedAtMs: Math.round(performance.timeOrigin),
+      // By the clock as it is now, which may have been set since.
+      startedAtMs: Math.round(Date.now() - performance.now()),
     };
   };
 
@@ -325,6 +331,9 @@ export interface FailedRequest
     Readonly<Record<"reason" | "method" | "path" | "requestId", string>> {
   readonly token: string | undefined;
 }
+
+/** In the order in which they were noted: their times may not be. */
+type Numbered = Readonly<{ number: number; failure: FailedRequest }>;
 
 /** The difference of two summaries. The description of GET /activity explains each figure. */
 function compare(last: Summary, now: Summary, storeBytes: number | undefined) {

@@ -4,7 +4,6 @@ import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { CountPage, PlantQuery } from "../domain/page.ts";
 import { type Condition, lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
-import { DAY_MS } from "../domain/rate.ts";
 import type { Created, StoreLimits } from "../domain/store.ts";
 import {
   type AtomicWrite,
@@ -16,6 +15,7 @@ import {
 } from "../domain/write.ts";
 import { pause } from "../tick.ts";
 import { createCounter } from "./counter.ts";
+import { trimStatements } from "./journal.ts";
 import type { Queue } from "./queue.ts";
 import { type Dialect, SqlRecords, type Statement } from "./records.ts";
 
@@ -37,6 +37,7 @@ const isChange = (outcome: unknown): boolean =>
   (outcome as Verdict).done !== "replayed";
 
 const TRIM_MORE_MS = 100;
+const MINUTES_PER_DAY = 1_440;
 
 /** Larger pages are queued with the long reads. */
 export const SMALL_PAGE_LENGTH = 100;
@@ -49,8 +50,11 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   readonly countPlants: ReturnType<typeof createCounter>;
   protected readonly limits: StoreLimits;
   private readonly changeBefore: string;
+  private readonly journal: ReturnType<typeof trimStatements>;
   private readonly trimming: Timer;
   private isTrimming = false;
+  /** The newest mark of the journal, and when this store first saw it. */
+  private mark = { number: -1, sinceMs: 0 };
 
   constructor(dialect: Dialect, limits: StoreLimits) {
     super(dialect);
@@ -59,6 +63,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
       (SELECT max(last) FROM ${changes} WHERE last < CAST($1 AS bigint)),
       (SELECT last FROM ${changes}
         WHERE last = (SELECT min(last) FROM ${changes}) AND ${dialect.isBeginning})) AS last`;
+    this.journal = trimStatements(dialect.prefix);
     this.limits = limits;
     const countPiece = (query: PlantQuery): Promise<CountPage> => this.countPiece(query);
     this.countPlants = createCounter(countPiece, limits.countSecondsMax * 1000);
@@ -69,8 +74,8 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
 
   protected abstract readJournal(query: ChangeQuery): Promise<ChangePage>;
 
-  /** Removes a batch of older blocks. Resolves to whether there may be more. */
-  protected abstract trim(beforeMs: number): Promise<boolean>;
+  /** Resolves to the rows of the last statement. */
+  protected abstract writeJournal(...statements: Statement[]): Promise<readonly unknown[]>;
 
   createPlant(plant: Plant, writer?: Writer): Promise<Created> {
     return this.submit({ kind: "create", id: plant.id, plant, writer }) as Promise<Created>;
@@ -164,13 +169,37 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     if (done.length > 0) this.limits.onCommit?.(durationMs, done.length, changes);
   };
 
-  /** Trims in batches. The cutoff is fixed at the start, so every round ends. */
   private async trimAll(): Promise<void> {
     if (this.isTrimming) return;
     this.isTrimming = true;
-    const beforeMs = Math.floor(Date.now() - this.limits.changesDays * DAY_MS);
     // If the store cannot write now, the next round trims it.
-    while (await this.trim(beforeMs).catch(() => false)) await pause(TRIM_MORE_MS);
+    await this.trim().catch(() => undefined);
     this.isTrimming = false;
+  }
+
+  /** Trims in batches. The end is fixed at the start, so every round ends. */
+  private async trim(): Promise<void> {
+    const { readMarks, trimBlocks } = this.journal;
+    const kept = Math.ceil(this.limits.changesDays * MINUTES_PER_DAY);
+    type Marks = Record<"number" | "change", bigint | null>;
+    const [marks] = await this.readRecords<Marks>([readMarks, kept]);
+    await this.countTime(Number(marks?.number ?? 0), kept);
+    if (typeof marks?.change !== "bigint") return;
+    // A bigint cannot be sent to the store thread.
+    const end = Number(marks.change);
+    while ((await this.writeJournal([trimBlocks, end])).length > 0) await pause(TRIM_MORE_MS);
+  }
+
+  /** Adds a mark if the newest one has been the same for an interval. */
+  private async countTime(number: number, kept: number): Promise<void> {
+    const nowMs = performance.now();
+    const intervalMs = this.limits.markSeconds * 1000;
+    if (number !== this.mark.number) this.mark = { number, sinceMs: nowMs };
+    const passedMs = nowMs - this.mark.sinceMs;
+    if (passedMs < intervalMs) return;
+    const { addMark, dropMarks } = this.journal;
+    await this.writeJournal([addMark, number + 1], [dropMarks, number + 1, kept]);
+    // The rest counts towards the next one: the timer may be a little late each time.
+    this.mark = { number: number + 1, sinceMs: nowMs - (passedMs % intervalMs) };
   }
 }

@@ -139,7 +139,7 @@ export const webhookActions = {
   },
 } satisfies Record<string, Action>;
 
-const fresh = { failures: 0, nextAttemptAtMs: 0, holder: undefined };
+const fresh = { failures: 0, nextAttemptAtMs: 0, waitMs: 0, holder: undefined };
 
 async function find({ store }: Context, name: string): Promise<Webhook> {
   const found = (await store.listWebhooks()).find((webhook) => webhook.name === name);

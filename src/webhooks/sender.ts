@@ -22,9 +22,7 @@ const LIST_POLLS = 10;
 /** Lease renewals per `spareMs`. */
 const WRITES_A_LEASE = 10;
 /** A cursor advances over unwanted changes in memory. It is written before the journal could be trimmed past it. */
-const CURSOR_AGE_US_MAX = 3_600_000_000;
-/** Longer than any backoff. A next attempt further away was set by a wrong clock. */
-const WAIT_MS_MAX = 2 * 86_400_000;
+const CURSOR_MS_MAX = 3_600_000;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
 /** For events in flight at a stop. A receiver that has not answered by then gets the event again. */
@@ -37,6 +35,8 @@ interface Receiver {
   stored: Webhook;
   /** When this version was first seen, or its write began. */
   sinceMs: number;
+  /** When the next attempt is due. */
+  dueMs: number;
   turn: Promise<void> | undefined;
   /** Another writer won, or the webhook was removed. */
   isLost: boolean;
@@ -56,6 +56,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
+  const ages = new Ages();
   let newest = 0;
   let isFailing = false;
   let large: Promise<unknown> = Promise.resolve();
@@ -83,6 +84,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
   /** One read for all webhooks: those whose cursor is the newest change have nothing to read. */
   async function look(): Promise<void> {
     ({ newest } = await store.readChanges({ after: 0, limit: 0 }));
+    ages.note(newest);
   }
 
   async function list(): Promise<void> {
@@ -98,8 +100,16 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     if (last?.turn !== undefined) return last;
     const { sent, failed } = last ?? { sent: 0, failed: 0 };
     const isSame = last?.stored.version === webhook.version;
-    const seen = isSame ? last : { webhook, stored: webhook, sinceMs: performance.now() };
+    const sinceMs = performance.now();
+    const dueMs = sinceMs + findWaitMs(webhook);
+    const seen = isSame ? last : { webhook, stored: webhook, sinceMs, dueMs };
     return { ...seen, sent, failed, turn: undefined, isLost: false };
+  }
+
+  /** Of a version that another process wrote. Never longer than its whole wait: the clock may have been set back. */
+  function findWaitMs({ nextAttemptAtMs, waitMs, failures }: Webhook): number {
+    const wholeMs = waitMs ?? (limits.webhookRetrySeconds[failures - 1] ?? 0) * 1000;
+    return Math.max(0, Math.min(nextAttemptAtMs - Date.now(), wholeMs));
   }
 
   async function takeTurn(receiver: Receiver): Promise<void> {
@@ -115,10 +125,9 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
 
   /** Clocks differ, so another holder's lease has expired once its version is unchanged here for a whole lease. */
   function isDue(receiver: Receiver): boolean {
-    const { paused, nextAttemptAtMs, holder } = receiver.webhook;
-    const waitMs = nextAttemptAtMs - Date.now();
-    if (receiver.isLost || paused !== undefined || (waitMs > 0 && waitMs < WAIT_MS_MAX))
-      return false;
+    const { paused, holder } = receiver.webhook;
+    const isWaiting = performance.now() < receiver.dueMs;
+    if (receiver.isLost || paused !== undefined || isWaiting) return false;
     return holder === undefined || holder === HOLDER || ageMs(receiver) > leaseMs;
   }
 
@@ -164,9 +173,10 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     else if (waitSeconds === undefined)
       pause(receiver, `${failures} attempts failed. The last one: ${what}`);
     else {
-      const waitMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
-      const nextAttemptAtMs = Date.now() + Math.round(Math.max(waitMs, retryAfterMs));
-      update(receiver, { nextAttemptAtMs });
+      const backoffMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
+      const waitMs = Math.round(Math.max(backoffMs, retryAfterMs));
+      update(receiver, { nextAttemptAtMs: Date.now() + waitMs, waitMs });
+      receiver.dueMs = performance.now() + waitMs;
     }
     return false;
   }
@@ -218,7 +228,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     report: (): Promise<WebhookFacts[]> =>
       Promise.all(
         [...receivers.values()].map(async ({ webhook, sent, failed }) => {
-          const lagSeconds = webhook.cursor === newest ? 0 : await measureLag(store, webhook);
+          const lagSeconds = webhook.cursor === newest ? 0 : await measureLag(store, webhook, ages);
           const isPaused = webhook.paused !== undefined;
           return { name: webhook.name, isPaused, lagSeconds, sent, failed };
         }),
@@ -228,9 +238,10 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
 
 const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
-/** True also if the last write failed. A cursor that only skipped changes is written once it is an hour ahead. */
-function isUnwritten({ webhook, stored }: Receiver): boolean {
-  const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
+/** True also if the last write failed. A cursor that only skipped changes is written once an hour. */
+function isUnwritten(receiver: Receiver): boolean {
+  const { webhook, stored } = receiver;
+  const isOld = webhook.cursor !== stored.cursor && ageMs(receiver) > CURSOR_MS_MAX;
   return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;
 }
 
@@ -258,12 +269,48 @@ async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<Ch
   return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
 }
 
-async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Promise<number> {
-  const firstMs = await store
-    .readChanges({ after: cursor, limit: 1, types })
-    .then(({ changes }) => changes[0]?.atMs ?? Date.now())
-    .catch(() => cursor / 1000);
-  return Math.max(0, Date.now() - firstMs) / 1000;
+const AGE_MS_MIN = 1_000;
+const AGE_SHARE = 16;
+
+/**
+ * How long ago this process first saw a change, by a monotonic clock. A sixteenth of the age is exact enough: so there
+ * are few samples, however long it runs.
+ */
+class Ages {
+  private samples: readonly { readonly number: number; readonly atMs: number }[] = [];
+  private firstWallMs = 0;
+
+  note(newest: number): void {
+    const nowMs = performance.now();
+    const last = this.samples.at(-1);
+    if (last === undefined) this.firstWallMs = Date.now();
+    if (last?.number === newest || nowMs - (last?.atMs ?? -Infinity) < AGE_MS_MIN) return;
+    let keptMs = Number.NEGATIVE_INFINITY;
+    const kept = this.samples.filter(({ atMs }) => {
+      const isKept = atMs - keptMs >= (nowMs - atMs) / AGE_SHARE;
+      if (isKept) keptMs = atMs;
+      return isKept;
+    });
+    this.samples = [...kept, { number: newest, atMs: nowMs }];
+  }
+
+  /** Of the first change after the cursor. Before the first sample, only its own time tells. */
+  async measureMs(cursor: number, findTimeMs: () => Promise<number>): Promise<number> {
+    const index = this.samples.findIndex(({ number }) => number > cursor);
+    const seen = this.samples[index];
+    if (seen === undefined) return 0;
+    const beforeMs = index > 0 ? 0 : Math.max(0, this.firstWallMs - (await findTimeMs()));
+    return beforeMs + performance.now() - seen.atMs;
+  }
+}
+
+async function measureLag(store: WebhookStore, { cursor, types }: Webhook, ages: Ages) {
+  const findTimeMs = (): Promise<number> =>
+    store.readChanges({ after: cursor, limit: 1, types }).then(
+      ({ changes }) => changes[0]?.atMs ?? Date.now(),
+      () => cursor / 1000,
+    );
+  return (await ages.measureMs(cursor, findTimeMs)) / 1000;
 }
 
 const explainGone = ({ name, cursor }: Webhook): string =>

@@ -7,6 +7,7 @@ import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
 import { type Answer, fromFailed } from "../store/sqlite/thread.ts";
+import { answerClock, type ClockOrder } from "../tick.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
 const { config, metricsMemory, ratesMemory, link, orders } = workerData as WorkerSetup & {
@@ -54,11 +55,13 @@ async function start(): Promise<() => Promise<void>> {
   };
 }
 
+let started: ReturnType<typeof start> | undefined;
+
 // If it rejects, the thread fails, and with it the process.
-const started = start();
-async function perform(order: "start" | "stop"): Promise<void> {
-  const stop = await started;
+async function perform(order: "start" | "stop" | ClockOrder): Promise<void> {
+  if (typeof order === "object") return orders.postMessage({ value: answerClock(order) });
+  const stop = await (started ??= start());
   if (order === "stop") await stop();
   orders.postMessage({ value: undefined });
 }
-orders.on("message", (order: "start" | "stop") => void perform(order));
+orders.on("message", (order: Parameters<typeof perform>[0]) => void perform(order));

@@ -12,6 +12,7 @@ import { Metrics } from "../observe/metrics.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { ServedStores } from "../store/open.ts";
 import { type Answer, startThread, toFailed } from "../store/sqlite/thread.ts";
+import { shareClock } from "../tick.ts";
 
 export interface WorkerSetup {
   readonly config: Config;
@@ -90,7 +91,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   const { link } = setup;
   const ports = link === undefined ? [] : [link.writes, link.reads];
   const thread = startThread(join(import.meta.dir, "http-worker"), setup, ports);
-  const listening = thread.ask("start");
+  const listening = shareClock(thread.ask).then(() => thread.ask("start"));
   let isStopping = false;
   // Rethrown on this thread, which has the handler for it. Before it listens, the start fails.
   const watch = () =>

@@ -214,11 +214,7 @@ describe("POST /changes/revert", () => {
       expect(await own.previewRevert({ to })).toMatchObject({ plants: 0 });
       expect(await own.previewRevert({ from: 1, to })).toMatchObject({ plants: 0 });
     }
-    const [table, time] =
-      engine === "sqlite" ? ["changes", "at_ms"] : ["plantstore_changes", "at_us"];
-    await service.database.run(
-      `UPDATE ${table} SET ${time} = 1 WHERE last < (SELECT max(last) FROM ${table})`,
-    );
+    await service.database.ageChanges();
     await until(
       "changes are dropped",
       async () => (await own.listChangePage({})).changes.length < 3,

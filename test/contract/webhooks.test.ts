@@ -216,9 +216,12 @@ describe("a webhook", () => {
     expect(Date.parse(nextAttempt ?? "") - Date.now()).toBeWithin(ms - 600_000, ms + 600_000);
   });
 
-  test("whose next attempt is further away than any wait is sent events: a clock was wrong", async () => {
+  test.each([
+    ["by version 1.0", {}],
+    ["by another instance", { waitMs: 50 }],
+  ])("waits no longer than its backoff if the clock was set back: %s", async (_, wait) => {
     using receiver = await startShop();
-    await rewrite({ failures: 1, nextAttemptAtMs: Date.now() + 10 * 86_400_000 });
+    await rewrite({ failures: 1, nextAttemptAtMs: Date.now() + 3_600_000, ...wait });
     const one = await create();
     await receiver.until(1);
     expect(plantsOf(receiver.received)).toEqual([one]);
@@ -370,14 +373,14 @@ describe("is refused:", () => {
     expect(await service.store.listWebhooks()).toHaveLength(32);
   });
 
-  test("an unknown name, a number that is not in the journal, and one in the future", async () => {
+  test("an unknown name, and numbers that are not in the journal", async () => {
     await addShop(url);
     for (const action of ["test", "skip", "pause", "resume", "rotate"])
       await expectRefused("webhook_not_found", "POST", `/missing/${action}`);
     await expectRefused("webhook_not_found", "DELETE", "/missing");
     await expectRefused("webhook_not_found", "POST", "/missing/replay", { from: 0 });
     await expectRefused("changes_gone", "POST", "/shop/replay", { from: 1_767_225_600_000_001 });
-    await expectRefused("invalid_query", "POST", "/shop/replay", { from: 9_000_000_000_000_000 });
+    await expectRefused("changes_gone", "POST", "/shop/replay", { from: 9_000_000_000_000_000 });
     for (const from of [-1, 1.5, "oldest", null])
       await expectRefused("invalid_body", "POST", "/shop/replay", { from });
     await expectRefused("path_not_found", "POST", "/shop/grow");

@@ -12,8 +12,13 @@ import { onServer } from "../../src/store/postgres/pool.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
-import { createTestSchema, sharedPostgres } from "./postgres-server.ts";
-import { alter, findPlant, readPlants } from "./stores.ts";
+import {
+  createTestSchema,
+  type PostgresServer,
+  sharedPostgres,
+  startPostgres,
+} from "./postgres-server.ts";
+import { alter, findPlant, readNumber, readPlants } from "./stores.ts";
 import { until } from "./until.ts";
 
 /** A server of the tester's own, in place of the one that comes with npm. Each test makes a database there. */
@@ -41,6 +46,11 @@ export interface TestDatabase extends AsyncDisposable {
   readonly findPlant: (id: bigint) => Promise<StoredPlant | undefined>;
   /** A statement that every engine understands. */
   readonly run: (statement: string) => Promise<void>;
+  /** How many intervals services have run for, and how many marks are kept of them. */
+  readonly readMark: () => Promise<number>;
+  readonly countMarks: () => Promise<number>;
+  /** All changes so far are older than they are kept: the next trim leaves only the newest. */
+  readonly ageChanges: () => Promise<void>;
   /** From now on the engine itself refuses to store a plant of this name, by a message with "failed by a test". */
   readonly failPlantsNamed: (name: string) => Promise<void>;
   readonly holdWrites: () => Promise<HeldWrites>;
@@ -56,6 +66,22 @@ export async function openTestDatabase(on: Engine = engine): Promise<TestDatabas
   return on === "sqlite" ? openSqliteDatabase() : openPostgresDatabase(on);
 }
 
+/** The same with these variables for a database server, which is then the test's own. */
+export async function openTestDatabaseWith(
+  environment: Readonly<Record<string, string>>,
+): Promise<TestDatabase> {
+  if (engine === "sqlite") return openSqliteDatabase();
+  const server = await startPostgres({ environment });
+  const database = await openPostgresDatabase(engine, server);
+  const close = database[Symbol.asyncDispose];
+  return Object.assign(database, {
+    async [Symbol.asyncDispose](): Promise<void> {
+      await close();
+      await server[Symbol.asyncDispose]();
+    },
+  });
+}
+
 /** Nothing stays open between two calls: a connection that outlives a crash would spare the next store its recovery. */
 function openSqliteDatabase(): TestDatabase {
   const folder = makeTemporaryFolder();
@@ -66,6 +92,9 @@ function openSqliteDatabase(): TestDatabase {
     readPlants: async () => readPlants(path),
     findPlant: async (id) => findPlant(path, id),
     run: async (statement) => run(path, statement),
+    readMark: async () => readNumber(path, "SELECT max(number) FROM journal_marks"),
+    countMarks: async () => readNumber(path, "SELECT count(*) FROM journal_marks"),
+    ageChanges: async () => run(path, ageChanges("")),
     failPlantsNamed: async (name) =>
       run(
         path,
@@ -92,12 +121,12 @@ function lockFile(path: string): HeldWrites {
   return { release, [Symbol.asyncDispose]: release };
 }
 
-async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
-  const serverUrl = process.env[URL_VARIABLE];
+async function openPostgresDatabase(on: Engine, server?: PostgresServer): Promise<TestDatabase> {
+  const serverUrl = server === undefined ? process.env[URL_VARIABLE] : undefined;
   const isolation = on === "postgres-serializable" ? "serializable" : "read committed";
   const database =
     serverUrl === undefined
-      ? await createTestSchema(await sharedPostgres(), isolation)
+      ? await createTestSchema(server ?? (await sharedPostgres()), isolation)
       : await createDatabaseOn(serverUrl);
   const { url } = database;
   const db = connect(url);
@@ -112,6 +141,11 @@ async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
     findPlant: async (id) =>
       (await db<StoredPlant[]>`SELECT id, name, tag FROM plants WHERE id = ${id}`)[0],
     run: async (statement) => void (await db.unsafe(statement)),
+    readMark: async () =>
+      Number((await db`SELECT max(number) AS number FROM plantstore_journal_marks`)[0].number),
+    countMarks: async () =>
+      Number((await db`SELECT count(*) AS number FROM plantstore_journal_marks`)[0].number),
+    ageChanges: async () => void (await db.unsafe(ageChanges("plantstore_"))),
     failPlantsNamed: async (name) =>
       void (await db.unsafe(
         `ALTER TABLE plants ADD CONSTRAINT "failed by a test" CHECK (name <> '${name}')`,
@@ -123,6 +157,11 @@ async function openPostgresDatabase(on: Engine): Promise<TestDatabase> {
     },
   };
 }
+
+/** Two marks, further apart than the default retention in minutes. */
+const ageChanges = (prefix: string): string => `INSERT INTO ${prefix}journal_marks (number, change)
+  SELECT number, (SELECT max(last) FROM ${prefix}changes)
+  FROM (SELECT 1000000 AS number UNION ALL SELECT 2000000) AS marks`;
 
 const connect = (url: string): SQL => new SQL(url, { max: 1, bigint: true });
 

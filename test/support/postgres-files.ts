@@ -70,6 +70,8 @@ export const HOSTNAME = "127.0.0.1";
 export interface PostgresOptions {
   /** By the names of postgresql.conf. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Variables of the server's processes. */
+  readonly environment?: Readonly<Record<string, string>>;
   /** Lines of pg_hba.conf that count before those that trust everyone on this machine. */
   readonly hbaLines?: readonly string[];
   /** A data folder at rest that is moved here, in place of a new one. */

@@ -28,7 +28,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   guardFolder(folder);
   try {
     await makeDataFolder(join(folder, "data"), options);
-    const server = new PostgresServer(folder, findFreePort(), options.settings);
+    const server = new PostgresServer(folder, findFreePort(), options);
     await server.start();
     return server;
   } catch (error) {
@@ -96,14 +96,16 @@ export class PostgresServer implements AsyncDisposable {
   readonly #folder: string;
   readonly #logPath: string;
   readonly #settings: Readonly<Record<string, string>>;
+  readonly #environment: Readonly<Record<string, string>>;
   #child: Bun.Subprocess | undefined;
 
-  constructor(folder: string, port: number, settings: PostgresOptions["settings"] = {}) {
+  constructor(folder: string, port: number, { settings, environment }: PostgresOptions = {}) {
     this.port = port;
     this.dataFolder = join(folder, "data");
     this.#folder = folder;
     this.#logPath = join(folder, "log");
-    this.#settings = settings;
+    this.#settings = settings ?? {};
+    this.#environment = environment ?? {};
   }
 
   get url(): string {
@@ -150,7 +152,13 @@ export class PostgresServer implements AsyncDisposable {
         this.dataFolder,
         ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
       ],
-      { ...spawnOptions, stdin: "ignore", stdout: log, stderr: log },
+      {
+        ...spawnOptions,
+        env: { ...spawnOptions.env, ...this.#environment },
+        stdin: "ignore",
+        stdout: log,
+        stderr: log,
+      },
     );
     closeSync(log);
     child.unref();

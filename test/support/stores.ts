@@ -40,7 +40,11 @@ export const readPlants = (path: string): StoredPlant[] =>
   reading(path, (db) => db.query<StoredPlant, []>(`${PLANTS} ORDER BY id`).all());
 
 export const countPlants = (path: string): number =>
-  reading(path, (db) => Number(db.query("SELECT count(*) FROM plants").values()[0]?.[0]));
+  readNumber(path, "SELECT count(*) FROM plants");
+
+/** The one value of a query. */
+export const readNumber = (path: string, query: string): number =>
+  reading(path, (db) => Number(db.query(query).values()[0]?.[0]));
 
 export const findPlant = (path: string, id: bigint): StoredPlant | undefined =>
   reading(path, (db) => db.query<StoredPlant, bigint>(`${PLANTS} WHERE id = ?`).all(id))[0];

@@ -1,7 +1,7 @@
 /** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
-import type { ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf, trimBlocks } from "../journal.ts";
+import { type ChangeQuery, TIME_NUMBER_MAX } from "../../domain/change.ts";
+import { type BlockRow, createChangePage, partOf } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
 
@@ -12,7 +12,7 @@ const PAGE_MS_MAX = 50;
 
 /** Compare-and-set on the mark with the newest number: of several readers one succeeds, the others number nothing. */
 const NUMBER = `WITH ready AS (
-    SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
+    SELECT place, least(at_us, ${TIME_NUMBER_MAX}) AS at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (
       SELECT ctid AS place, lsn, at_us, length FROM plantstore_changes
       WHERE last IS NULL ORDER BY last, lsn LIMIT ${BLOCKS_MAX}
@@ -67,11 +67,11 @@ const READ_BACK = readBlocks(true, "true");
 const PEEK = readBlocks(false, "false", 2);
 
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
-const TRIM = trimBlocks("plantstore_changes", "at_us / 1000");
 
 /** Adds a break: the changes after it are not in the journal. The mark 'break' has the number of the last one. */
 const BREAK = `WITH turn AS (
-    UPDATE plantstore_marks SET at_ms = greatest(at_ms + 1, ${NOW_US}) WHERE name = 'changes'
+    UPDATE plantstore_marks SET at_ms = greatest(at_ms + 1, least(${NOW_US}, ${TIME_NUMBER_MAX}))
+    WHERE name = 'changes'
     RETURNING at_ms
   ), block AS (
     INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
@@ -82,6 +82,8 @@ const BREAK = `WITH turn AS (
 
 /** Resolves to how many days changes are kept: 0 on an engine without WAL positions. */
 export async function beginJournal(connection: Connection, changesDays: number): Promise<number> {
+  // Without a grant on them the journal would never be trimmed.
+  await connection.query("SELECT number FROM plantstore_journal_marks LIMIT 1");
   try {
     await connection.query(`SELECT ${LSN} AS lsn`);
     // A database restored from a dump may have unnumbered blocks with another server's LSNs.
@@ -110,11 +112,6 @@ export async function readChanges(connection: Connection, query: ChangeQuery, ne
     // After a failover, the new server may lack the newest blocks.
     if (page.last === start || (!isBack && page.last >= newest)) return page.finish(true);
   }
-}
-
-export async function trimChanges(connection: Connection, beforeMs: number): Promise<boolean> {
-  await numberBlocks(connection);
-  return (await connection.query(TRIM, [beforeMs])).length > 0;
 }
 
 /** Numbers every block committed before the call. Resolves to the newest number. */

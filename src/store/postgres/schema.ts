@@ -68,6 +68,21 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
   record  text NOT NULL
 )`,
   ],
+  [
+    // Minutes that a service has run, each with the newest change at its end.
+    `CREATE TABLE IF NOT EXISTS plantstore_journal_marks (
+  number bigint PRIMARY KEY,
+  change bigint NOT NULL
+)`,
+
+    // The first number of a database that was made with a clock beyond it: TIME_NUMBER_MAX in src/domain/change.ts.
+    `WITH mark AS (
+  UPDATE plantstore_marks SET at_ms = 4503599627370495
+  WHERE name = 'changes' AND at_ms > 4503599627370495 AND (SELECT count(*) FROM plantstore_changes) = 1
+  RETURNING at_ms
+)
+UPDATE plantstore_changes SET last = mark.at_ms FROM mark`,
+  ],
 ];
 
 const CREATE_VERSION = `CREATE TABLE IF NOT EXISTS plantstore_version (

@@ -10,7 +10,7 @@ import { formatPage } from "../../format/page.ts";
 import { Queue } from "../queue.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
-import { beginJournal, IS_BEGINNING, numberBlocks, readChanges, trimChanges } from "./changes.ts";
+import { beginJournal, IS_BEGINNING, numberBlocks, readChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { createProbe } from "./probe.ts";
@@ -171,8 +171,10 @@ class PostgresStore extends SqlStore implements Store {
     return this.readers.run((connection) => readChanges(connection, query, newest));
   }
 
-  protected trim(beforeMs: number): Promise<boolean> {
-    return this.records.run((connection) => trimChanges(connection, beforeMs));
+  /** Numbers the blocks first: there may be no reader that does. */
+  protected async writeJournal(...statements: Statement[]): Promise<readonly unknown[]> {
+    await this.numberings.submit(undefined);
+    return this.writeRecords(...statements);
   }
 
   protected readRecords<Row>([sql, ...values]: Statement): Promise<readonly Row[]> {

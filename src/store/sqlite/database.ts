@@ -76,7 +76,9 @@ export const migrations: readonly string[] = [
     probed_at_ms INTEGER NOT NULL
   ) STRICT;
   `,
-  // The first timeline is the identity of the store. Each restore adds one.
+  // The first timeline is the identity of the store. Each restore adds one. A mark is a minute in which a service ran,
+  // with the newest change at its end. The UPDATE is for a store that was made with a clock beyond TIME_NUMBER_MAX
+  // (src/domain/change.ts).
   `
   CREATE TABLE timelines (
     number      INTEGER PRIMARY KEY,
@@ -87,6 +89,14 @@ export const migrations: readonly string[] = [
 
   INSERT INTO timelines (number, id, after, began_at_ms)
     VALUES (1, lower(hex(randomblob(8))), 0, CAST(unixepoch('subsec') * 1000 AS INTEGER));
+
+  CREATE TABLE journal_marks (
+    number INTEGER PRIMARY KEY,
+    change INTEGER NOT NULL
+  ) STRICT;
+
+  UPDATE changes SET last = 4503599627370495, first = 4503599627370496
+    WHERE last > 4503599627370495 AND (SELECT count(*) FROM changes) = 1;
   `,
 ];
 

@@ -1,6 +1,7 @@
 /** The store thread: the only one that writes. */
 
 import { workerData } from "node:worker_threads";
+import { answerClock, type ClockOrder } from "../../tick.ts";
 import { serveWrites, type ThreadSetup, toAnswer } from "./thread.ts";
 import { SqliteWriter } from "./writer.ts";
 
@@ -9,12 +10,14 @@ const { orders, path, limits } = setup;
 
 let writer: SqliteWriter | undefined;
 
-function perform(order: "open" | "close"): void {
+function perform(order: "open" | "close" | ClockOrder): unknown {
+  if (typeof order === "object") return answerClock(order);
   if (order === "close") return writer?.close();
   writer = new SqliteWriter(path, limits, (migrates) => orders.postMessage({ migrates }));
   serveWrites(writer, setup);
+  return undefined;
 }
 
-orders.on("message", (order: "open" | "close") =>
+orders.on("message", (order: Parameters<typeof perform>[0]) =>
   orders.postMessage(toAnswer(() => perform(order))),
 );

@@ -1,14 +1,13 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import { randomBytes } from "node:crypto";
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
+import { type ChangePage, type ChangeQuery, TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
-import { trimBlocks } from "../journal.ts";
 import { type Commit, Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
@@ -21,8 +20,7 @@ const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
   ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
 const MARK_BREAK = `INSERT INTO changes (last, first, at_ms, entries)
   SELECT last, last + 1, $1, '[]'
-  FROM (SELECT max($1 * 1000, (SELECT max(last) FROM changes) + 1) AS last)`;
-const TRIM = trimBlocks("changes", "at_ms");
+  FROM (SELECT max(min($1 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + 1) AS last)`;
 
 /** Where writes and long reads run. Without `read`, long reads run on this thread. */
 interface Engine {
@@ -121,8 +119,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.readLong({ kind: "changes", query });
   }
 
-  protected async trim(beforeMs: number): Promise<boolean> {
-    return (await this.perform(true, [TRIM, beforeMs])).length > 0;
+  protected writeJournal(...statements: Statement[]): Promise<unknown[]> {
+    return this.perform(true, ...statements);
   }
 
   protected async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {

@@ -13,7 +13,7 @@ import {
 import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import type { PlantWrite } from "../../domain/write.ts";
-import { pause, sharedNow, within } from "../../tick.ts";
+import { fromShared, pause, shareClock, sharedNow, toShared, within } from "../../tick.ts";
 import { toExact } from "../journal.ts";
 import type { SqliteWriter, Write } from "./writer.ts";
 
@@ -25,7 +25,7 @@ export interface StoreLink {
 }
 
 export interface ThreadSetup {
-  /** "open", "close", or the copy to make. The reader opens the store after the writer. */
+  /** "open", "close", that of the clock, or the copy to make. The reader opens the store after the writer. */
   readonly orders: MessagePort;
   readonly path: string;
   readonly limits: StoreLimits;
@@ -124,7 +124,7 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
   const [writes, reads] = [createCaller(link.writes), createCaller(link.reads)];
   return {
     async commit(batch: readonly Write[], deadlineMs: number): Promise<unknown[]> {
-      const outcomes = await writes.ask(encodeBatch(batch, performance.timeOrigin + deadlineMs));
+      const outcomes = await writes.ask(encodeBatch(batch, toShared(deadlineMs)));
       return (outcomes as unknown[]).map(fromOutcome);
     },
     read: reads.ask,
@@ -201,7 +201,7 @@ function commitTogether(
   const nowMs = sharedNow();
   const inTime = batches.filter(({ deadlineMs }) => deadlineMs > nowMs);
   const writes = inTime.flatMap((batch) => batch.writes);
-  const untilMs = Math.min(...inTime.map(({ deadlineMs }) => deadlineMs)) - performance.timeOrigin;
+  const untilMs = fromShared(Math.min(...inTime.map(({ deadlineMs }) => deadlineMs)));
   const committed = toAnswer(() => (inTime.length === 0 ? [] : writer.commit(writes, untilMs)));
   let start = 0;
   return batches.map((batch) => {
@@ -273,6 +273,7 @@ export async function startStoreThreads(
   let isClosing = false;
   try {
     await writer.ask("open");
+    await shareClock(writer.ask);
     await reader.ask("open");
   } catch (error) {
     for (const thread of [reader, writer]) thread.end();

@@ -1,6 +1,7 @@
 /** The only write connection. It commits a batch in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
+import { TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
@@ -79,7 +80,7 @@ function connect(db: Database, path: string) {
     insertChanges: prepare(
       `INSERT INTO changes (last, first, at_ms, entries)
         SELECT last, last - ?1 + 1, ?2, ?3
-        FROM (SELECT max(?2 * 1000, (SELECT max(last) FROM changes) + max(?1, 1)) AS last)`,
+        FROM (SELECT max(min(?2 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + max(?1, 1)) AS last)`,
     ),
   };
 }
