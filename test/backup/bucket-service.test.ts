@@ -3,7 +3,13 @@
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { type Fault, startBucket } from "../support/bucket.ts";
-import { runCommand, runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import {
+  runCommand,
+  runForJson,
+  type ServiceProcess,
+  spawnService,
+  startCommand,
+} from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
@@ -19,6 +25,9 @@ const untilCaughtUp = (service: ServiceProcess): Promise<void> =>
     "every change is in the bucket",
     async () => (await readMetric(service, "plantstore_backup_lag_changes")) === 0,
   );
+
+const listLocal = (folder: string): string[] =>
+  readdirSync(folder).filter((name) => name.includes(".bucket.tmp"));
 
 test("a service whose bucket fails serves as ever, catches up, and is restored without a gap", async () => {
   await using bucket = await startBucket();
@@ -84,7 +93,18 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
     place: bucket.url,
     stores: [{ missing: [] }],
   });
-  expect(readdirSync(at.path).filter((name) => name.endsWith(".bucket.tmp"))).toEqual([]);
+  // Of the killed service too.
+  expect(listLocal(at.path)).toEqual([]);
+
+  // An interrupted restore leaves nothing behind either.
+  bucket.fault = ({ path }) => (path.endsWith(".db") ? "hang" : undefined);
+  const again = { ...restored, DATABASE_URL: `sqlite:${at.file("again.db")}` };
+  const command = startCommand(["restore", bucket.url], again);
+  await until("a download has begun", () => listLocal(at.path).length > 0);
+  command.kill("SIGINT");
+  expect(await command.finished).toEqual({ exitCode: 130, stdout: "", stderr: "" });
+  expect(listLocal(at.path)).toEqual([]);
+  expect(readdirSync(at.path).filter((name) => name.startsWith("again"))).toEqual([]);
 });
 
 test.each([
