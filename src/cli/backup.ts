@@ -13,12 +13,13 @@ import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
 import { findTimeMs } from "../domain/change.ts";
 import { isBucketUrl, parseStoreUrl } from "../domain/store-url.ts";
-import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
+import { migrations } from "../store/sqlite/database.ts";
 import { parseChangeNumber } from "./changes.ts";
 import {
   CommandError,
   EXIT_DIFFERENT,
   explain,
+  explainTemporary,
   type Flags,
   untilInterrupted,
   UsageError,
@@ -163,9 +164,6 @@ function printStore({ store, label, timeline, pieces, reachable, missing }: List
   process.stdout.write(`\nChanges that can be restored: ${ranges.join(", ") || "none"}\n`);
   for (const sentence of missing) process.stdout.write(`Missing: ${sentence}\n`);
 }
-
-const explainTemporary = (error: unknown): CommandError =>
-  new CommandError(`${explain(error)} ${adviseOnTemporaryFiles(tmpdir())}`, { cause: error });
 
 /** SQLite needs a seekable file, which a pipe is not. */
 async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {

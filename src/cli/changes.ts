@@ -80,7 +80,20 @@ function formatForPeople({ seq, time, type, id, by, batch, plant, before }: Chan
   return [seq, time, type.padEnd(8), id, ...facts.filter(Boolean)].join(" ");
 }
 
-const LEFT_PRINTED_MAX = 10;
+/** Prints the first plants that were left alone, and how many more there are. */
+export function listLeft() {
+  const shownMax = 10;
+  let count = 0;
+  return {
+    onLeft: ({ id, message }: RevertLeft): void => {
+      if (++count <= shownMax) printError(`plant ${id}: ${message}`);
+    },
+    finish: (): void => {
+      if (count > shownMax) printError(`… and ${count - shownMax} more`);
+      if (count > 0) process.exitCode = EXIT_DIFFERENT;
+    },
+  };
+}
 
 export async function revert(config: Config, flags: Flags): Promise<void> {
   const { by, batch } = flags;
@@ -97,20 +110,18 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
       if (!flags.yes) {
         const preview = await reverter.preview().catch(allowLarge);
         if (preview !== undefined) await printPreview(preview);
-        if (!(await confirm(signal))) throw new CommandError("Nothing was changed.");
+        if (!(await confirm("Revert them?", signal)))
+          throw new CommandError("Nothing was changed.");
       }
-      let left = 0;
-      const reverted = await reverter.revert(({ id, message }) => {
-        if (++left <= LEFT_PRINTED_MAX) printError(`plant ${id}: ${message}`);
-      });
-      if (left > LEFT_PRINTED_MAX) printError(`… and ${left - LEFT_PRINTED_MAX} more`);
+      const left = listLeft();
+      const reverted = await reverter.revert(left.onLeft);
+      left.finish();
       const { reverted: done, unchanged, changedSince, refused, batch: name } = reverted;
       await printLine(
         flags.json
           ? JSON.stringify(reverted)
           : `reverted ${done}, unchanged ${unchanged}, changed since ${changedSince}, refused ${refused}; batch ${JSON.stringify(name)}`,
       );
-      if (left > 0) process.exitCode = EXIT_DIFFERENT;
     }),
   );
 }
@@ -154,7 +165,8 @@ function allowLarge(error: unknown): undefined {
   printError("There is no preview: the changes concern too many plants for it.");
 }
 
-const show = (plant: Content | undefined): string => (plant === undefined ? "none" : quote(plant));
+export const show = (plant: Content | undefined): string =>
+  plant === undefined ? "none" : quote(plant);
 
 async function printPreview(preview: RevertPreview, isJson = false): Promise<void> {
   if (isJson) return printLine(formatJson(preview));
@@ -167,8 +179,9 @@ async function printPreview(preview: RevertPreview, isJson = false): Promise<voi
   );
 }
 
-async function confirm(signal: AbortSignal): Promise<boolean> {
-  process.stderr.write("Revert them? [y/N] ");
+/** False without an answer. */
+export async function confirm(question: string, signal: AbortSignal): Promise<boolean> {
+  process.stderr.write(`${question} [y/N] `);
   for await (const chunk of readDescriptor(STANDARD_INPUT, signal))
     return /^y(es)?\s*$/i.test(new TextDecoder().decode(chunk));
   return false;

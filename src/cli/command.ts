@@ -1,6 +1,7 @@
 /** What every command shares: how it fails, how Ctrl-C ends it, and the store or service it works on. */
 
 import { statSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import {
   Client,
@@ -8,6 +9,8 @@ import {
   type RetryOptions,
   ServiceError,
   type Settle,
+  type Upsert,
+  type Upserted,
   type WriteOptions,
 } from "../../client/client.ts";
 import { findChanges } from "../../client/changes.ts";
@@ -15,15 +18,23 @@ import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
-import type { Plant } from "../domain/plant.ts";
-import type { Created, SchemaChange, Store } from "../domain/store.ts";
+import type { PlantQuery } from "../domain/page.ts";
+import { findEntityTags, type Plant } from "../domain/plant.ts";
+import type { SchemaChange, Store } from "../domain/store.ts";
+import type { Done, PlantWrite } from "../domain/write.ts";
 import type { Encoding } from "../format/encoding.ts";
 import type { FileFormat } from "../format/plants.ts";
 import { MalformedFile } from "../format/records.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { openStore } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
-import { getSchemaVersion, isBlank, migrations, readStore } from "../store/sqlite/database.ts";
+import {
+  adviseOnTemporaryFiles,
+  getSchemaVersion,
+  isBlank,
+  migrations,
+  readStore,
+} from "../store/sqlite/database.ts";
 import { findObstacle } from "../store/sqlite/obstacle.ts";
 import { printError } from "./terminal.ts";
 
@@ -61,6 +72,12 @@ export function explain(error: unknown): string {
   const obstacle = isRefused ? findObstacle(path) : undefined;
   return `${path}: ${obstacle ?? what}.`;
 }
+
+/** A failure of a temporary file, which people do not know of. */
+export const explainTemporary = (error: unknown, folder = tmpdir()): CommandError =>
+  new CommandError(`${explain(error).replace(/\.?$/, ".")} ${adviseOnTemporaryFiles(folder)}`, {
+    cause: error,
+  });
 
 /** npm forwards a Ctrl-C that the terminal already sent to every process: both count as one. */
 const SAME_SIGNAL_MS = 500;
@@ -148,32 +165,60 @@ export const retryBusy = <Result>(attempt: () => Promise<Result>, options: Retry
 
 const PAGE_LENGTH = 1_000;
 
+async function readPage(store: Store, query: PlantQuery, retrying: RetryOptions) {
+  // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
+  await new Promise(setImmediate);
+  retrying.signal?.throwIfAborted();
+  return retryBusy(() => store.listPlants(query), retrying);
+}
+
 export async function* readPages(store: Store, filter: Filter, retrying: RetryOptions) {
   let after: bigint | undefined;
   do {
-    // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
-    await new Promise(setImmediate);
-    retrying.signal?.throwIfAborted();
     const query = { ...filter, after, limit: PAGE_LENGTH, order: "asc" } as const;
-    const page = await retryBusy(() => store.listPlants(query), retrying);
+    const page = await readPage(store, query, retrying);
     if (page.plants.length > 0) yield page.plants;
     after = page.next;
   } while (after !== undefined);
 }
 
-export async function createPlants(
+export const createPlants = (
   store: Store,
   plants: readonly Plant[],
   settle: Settle,
   { batch, ...retrying }: WriteOptions,
+): Promise<void> =>
+  settleAll(plants, (open) => store.createPlants(open, { batch }), settle, retrying);
+
+const upsertPlants = (
+  store: Store,
+  writes: readonly Upsert[],
+  settle: Settle<Upserted>,
+  { batch, ...retrying }: WriteOptions,
+): Promise<void> =>
+  settleAll(writes.map(toWrite), (open) => store.writePlants(open, { batch }), settle, retrying);
+
+function toWrite(write: Upsert): PlantWrite {
+  const { id, ifMatch } = write;
+  const condition = { match: ifMatch === undefined ? ifMatch : findEntityTags(ifMatch) };
+  return write.removed === true
+    ? { kind: "remove", id, condition, isLenient: true }
+    : { kind: "upsert", id, plant: write, condition };
+}
+
+/** Retries what the store could not take now, and nothing else. */
+async function settleAll<Item, Success extends Done>(
+  items: readonly Item[],
+  write: (open: readonly Item[]) => Promise<readonly (Success | Refusal)[]>,
+  settle: Settle<Success>,
+  retrying: RetryOptions,
 ): Promise<void> {
-  let left = [...plants.entries()];
+  let left = [...items.entries()];
   const attempt = async (): Promise<void> => {
-    const open = left.map(([, plant]) => plant);
-    const outcomes = await store.createPlants(open, { batch });
+    const outcomes = await write(left.map(([, item]) => item));
     const failure = outcomes.find((outcome) => !isFinal(outcome));
     left = left.filter(([index], at) => {
-      const outcome = outcomes[at] as Created | Refusal;
+      const outcome = outcomes[at] as Success | Refusal;
       if (isFinal(outcome))
         settle(index, outcome instanceof Refusal ? toRefused(outcome) : outcome);
       return !isFinal(outcome);
@@ -184,7 +229,7 @@ export async function createPlants(
 }
 
 /** A refusal of one plant. Any other concerns the store, so the command retries or stops. */
-const isFinal = (outcome: Created | Refusal): boolean =>
+const isFinal = (outcome: Done | Refusal): boolean =>
   typeof outcome === "string" ||
   outcome.reason === "store_full" ||
   catalogue[outcome.reason].status < 500;
@@ -210,7 +255,7 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
 type Moments = "after" | "at" | "atChange" | "expires" | "from" | "to" | "wait";
 type Names =
   "batch" | "by" | "databaseUrl" | "output" | "rejects" | "sheet" | "store" | "timeline" | "url";
-type Parts = "delimiter" | "map" | "rate" | "scopes" | "types";
+type Parts = "delimiter" | "map" | "rate" | "scopes" | "setName" | "setTag" | "types";
 
 /** The flags of all commands, besides those of settings. */
 export interface Flags extends Filter, Readonly<Partial<Record<Moments | Names | Parts, string>>> {
@@ -220,6 +265,9 @@ export interface Flags extends Filter, Readonly<Partial<Record<Moments | Names |
   readonly force?: boolean;
   readonly format?: FileFormat["kind"];
   readonly json?: boolean;
+  readonly removeMissing?: boolean;
+  readonly removeTag?: boolean;
+  readonly upsert?: boolean;
   readonly yes?: boolean;
 }
 
@@ -250,6 +298,10 @@ export const plantsOf = (target: Target) =>
   target.client ?? {
     createBatch: (plants: readonly Plant[], settle: Settle, writing: WriteOptions) =>
       createPlants(target.store, plants, settle, writing),
+    upsertBatch: (writes: readonly Upsert[], settle: Settle<Upserted>, writing: WriteOptions) =>
+      upsertPlants(target.store, writes, settle, writing),
+    listPage: (query: { after: bigint | undefined; limit: number }, retrying: RetryOptions) =>
+      readPage(target.store, { ...query, order: "asc" }, retrying),
     exportBlocks: (filter: Filter, retrying: RetryOptions) =>
       readPages(target.store, filter, retrying),
     listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {
@@ -277,6 +329,18 @@ export async function askService<Answer>(
 
 export const splitList = (list: string | undefined): string[] | undefined =>
   list?.split(",").map((item) => item.trim());
+
+/** The member of `Flags` for a flag. */
+const toName = (flag: string): string =>
+  flag.replace(/^--/, "").replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+
+/** Throws a usage error for the first two flags that were both given: their names, and why they exclude each other. */
+export function refusePairs(flags: object, pairs: readonly (readonly [string, string, string])[]) {
+  const given: Readonly<Record<string, unknown>> = { ...flags };
+  for (const [one, other, why] of pairs)
+    if (given[toName(one)] !== undefined && given[toName(other)] !== undefined)
+      throw new UsageError(`${one} and ${other}: ${why}`);
+}
 
 /** Turns a Refusal into a usage error about flags. `list` is the flag that is an array in the body. */
 export function requireFlags(parse: () => unknown, list: string | undefined): void {

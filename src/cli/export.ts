@@ -40,7 +40,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
     process.stderr.write(`exported ${countOf(count, "plant")} in ${time}\n`);
 }
 
-function parseFilter(flags: Flags): Filter {
+export function parseFilter(flags: Flags): Filter {
   const filter = pickFilter(flags);
   for (const name of filterNames) {
     const { find, expected } = filters[name];

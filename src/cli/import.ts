@@ -1,13 +1,17 @@
-/** plantstore import: plants out of a file, into the store or a running service. Running it again is safe. */
+/**
+ * plantstore import: plants out of a file, into the store or a running service. Running it again is safe. A dry run, and
+ * an import that removes what the file lacks, read the whole file first, and compare it with the store.
+ */
 
 import { openSync, statSync } from "node:fs";
 import { basename, extname } from "node:path";
-import type { Refused, Settle } from "../../client/client.ts";
+import { isatty } from "node:tty";
+import type { Content, Refused, Settle, Upsert, Upserted } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
 import { batchRule, nameBatch } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Plant } from "../domain/plant.ts";
+import { formatJson, type Plant, refuseTaken } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
 import {
@@ -23,93 +27,376 @@ import {
   EXIT_DIFFERENT,
   failHalfway,
   findClient,
+  findSchema,
   type Flags,
   Interrupted,
   plantsOf,
+  refusePairs,
   type Target,
   timeUntilInterrupted,
   toRefused,
   UsageError,
   withTarget,
 } from "./command.ts";
+import { confirm, show } from "./changes.ts";
 import { isSameFile, openOutput } from "./files.ts";
-import { printError, printLine, showProgress } from "./terminal.ts";
+import { type Effect, openStaging, type Staging } from "./staging.ts";
+import { countOf, formatCount, printError, printLine, showProgress } from "./terminal.ts";
 
 /** An exported record may exceed the body limit by its id. */
 const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
-type Tally = Record<"created" | "replayed" | "refused", number>;
+type Tally = Record<Upserted | "changedSince" | "refused", number>;
 
 export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
+  requireMode(flags);
   const format = parseFormat(path, flags);
   findClient(flags, config);
   const bytes = requireSource(path, format);
   const { rejects: kept = "-" } = flags;
   if (kept !== "-" && isSameFile(kept, path))
     throw new UsageError(`--rejects: ${kept} is the file to import`);
-  const batch = parseBatch(flags.batch, path);
+  const batch = parseBatch(flags.batch, path === "-" ? "standard input" : basename(path));
   using rejects = openRejects(config, flags, format);
-  const tally: Tally = { created: 0, replayed: 0, refused: 0 };
-
+  const tally: Tally = {
+    created: 0,
+    replaced: 0,
+    removed: 0,
+    replayed: 0,
+    changedSince: 0,
+    refused: 0,
+  };
+  const run: Run = { config, flags, path, format, bytes, batch, rejects, tally };
+  let preview: Preview | undefined;
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
-    let part: number | undefined;
-    using progress = showProgress(() => {
-      const { created, replayed, refused } = tally;
-      return { plants: created + replayed, refused, part };
-    });
-    const { print } = progress;
-    const onProgress = (read: number): unknown => (part = bytes && read / bytes);
-    const chunks = readSource(path, format, flags.sheet, signal, onProgress);
-    const blocks = readPlants(chunks, format, {
-      recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
-      blockLengthMax: BLOCK_LENGTH_MAX,
-      encoding: flags.encoding,
-      onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
-      onHeading: rejects.onHeading,
-    });
-    const writing = { signal, batch, onRetry: progress.onRetry };
-    let next: IteratorResult<readonly PlantRecord[]>;
-    /** Without a target, stops at the first block that has a plant to store. */
-    const importBlocks = async (target?: Target): Promise<void> => {
-      const create: Create = async (plants, settle) =>
-        target && plantsOf(target).createBatch(plants, settle, writing);
-      for (; !next.done; next = await blocks.next()) {
-        const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
-        if (target === undefined && hasPlant) return;
-        signal.throwIfAborted();
-        await importBlock(next.value, create, (rejected) => rejects.add(rejected, print), tally);
-      }
-    };
-    let isRead = false;
-    try {
-      next = await blocks.next();
-      await importBlocks();
-      // Opens the store only now: a file with nothing to store creates none.
-      if (!next.done) await withTarget(config, flags, importBlocks, { isMade: true });
-      isRead = true;
-    } finally {
-      // An unreadable file neither creates nor replaces a rejects file.
-      if (isRead || tally.refused > 0) await rejects.finish(print);
-    }
+    if (flags.dryRun || flags.removeMissing) preview = await importWhole(run, signal);
+    else await importBlocks(run, signal);
   });
-  await summarize(tally, batch, seconds, error, flags);
+  if (preview !== undefined && error === undefined) await printPreview(preview, seconds, flags);
+  else await summarize(tally, batch, seconds, error, flags);
 }
 
+interface Run {
+  readonly config: Config;
+  readonly flags: Flags;
+  readonly path: string;
+  readonly format: FileFormat;
+  /** The size of the file, if it is known. */
+  readonly bytes: number | undefined;
+  readonly batch: string;
+  readonly rejects: ReturnType<typeof openRejects>;
+  readonly tally: Tally;
+}
+
+function requireMode(flags: Flags): void {
+  const { yes, removeMissing } = flags;
+  const nothing = "a dry run writes nothing";
+  refusePairs(flags, [
+    ["--dry-run", "--yes", "a dry run does not ask"],
+    ["--dry-run", "--batch", nothing],
+    ["--dry-run", "--rejects", `${nothing}, and shows the first refused records`],
+  ]);
+  if (yes && !removeMissing) throw new UsageError("--yes: only with --remove-missing, which asks");
+}
+
+const plantsDone = ({ created, replaced, replayed }: Tally): number =>
+  created + replaced + replayed;
+
+/** Every block is stored as soon as it is read. */
+async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
+  const { config, flags, batch, rejects, tally } = run;
+  let part: number | undefined;
+  using progress = showProgress(() => ({
+    plants: plantsDone(tally),
+    refused: tally.refused,
+    part,
+  }));
+  const { print } = progress;
+  const blocks = readBlocks(run, signal, print, (read) => (part = read));
+  const writing = { signal, batch, onRetry: progress.onRetry };
+  let next: IteratorResult<readonly PlantRecord[]>;
+  /** Without a target, stops at the first block that has a plant to store. */
+  const storeBlocks = async (target?: Target): Promise<void> => {
+    const store: Write = async (plants, settle) => {
+      if (target === undefined) return;
+      const { createBatch, upsertBatch } = writersOf(target);
+      await (flags.upsert ? upsertBatch : createBatch)(plants, settle, writing);
+    };
+    for (; !next.done; next = await blocks.next()) {
+      const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
+      if (target === undefined && hasPlant) return;
+      signal.throwIfAborted();
+      await storeBlock(next.value, store, (rejected) => rejects.add(rejected, print), tally);
+    }
+  };
+  let isRead = false;
+  try {
+    next = await blocks.next();
+    await storeBlocks();
+    // Opens the store only now: a file with nothing to store creates none.
+    if (!next.done) await withTarget(config, flags, storeBlocks, { isMade: true });
+    isRead = true;
+  } finally {
+    // An unreadable file neither creates nor replaces a rejects file.
+    if (isRead || tally.refused > 0) await rejects.finish(print);
+  }
+}
+
+function writersOf(target: Target) {
+  const plants = plantsOf(target);
+  return {
+    createBatch: plants.createBatch.bind(plants),
+    upsertBatch: plants.upsertBatch.bind(plants),
+  };
+}
+
+function readBlocks(
+  { config, flags, path, format, bytes, rejects }: Run,
+  signal: AbortSignal,
+  print: (line: string) => void,
+  onPart: (part: number | undefined) => unknown,
+) {
+  const onProgress = (read: number): unknown => onPart(bytes && read / bytes);
+  const chunks = readSource(path, format, flags.sheet, signal, onProgress);
+  return readPlants(chunks, format, {
+    recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
+    blockLengthMax: BLOCK_LENGTH_MAX,
+    encoding: flags.encoding,
+    onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
+    onHeading: rejects.onHeading,
+  });
+}
+
+/** Nothing is written before the whole file is known to be good, and its effect. Resolves to a preview if it is dry. */
+async function importWhole(run: Run, signal: AbortSignal): Promise<Preview | undefined> {
+  const { config, flags, tally } = run;
+  using staging = openStaging();
+  await stage(run, staging, signal);
+  if (tally.refused > 0 && !flags.dryRun)
+    throw new CommandError(
+      `The file is not the whole truth: ${countOf(tally.refused, "record")} of it ${tally.refused === 1 ? "is" : "are"} refused. Nothing was changed.`,
+    );
+  const isThere = flags.url !== undefined || (await findSchema(config)).version !== undefined;
+  // A dry run does not create the store.
+  if (flags.dryRun && !isThere) return await compare(run, staging, undefined, signal);
+  return await withTarget(
+    config,
+    flags,
+    async (target) => {
+      const preview = await compare(run, staging, target, signal);
+      if (flags.dryRun) return preview;
+      await requireConsent(preview, flags, signal);
+      await makeEqual(run, staging, target, preview, signal);
+      return undefined;
+    },
+    { isMade: true },
+  );
+}
+
+async function stage(
+  { flags, rejects, tally, ...run }: Run,
+  staging: Staging,
+  signal: AbortSignal,
+): Promise<void> {
+  let [plants, part]: [number, number | undefined] = [0, undefined];
+  using progress = showProgress(() => ({
+    stage: "reading",
+    plants,
+    refused: tally.refused,
+    part,
+  }));
+  const { print } = progress;
+  const reject = async (records: readonly PlantRecord[]): Promise<void> => {
+    tally.refused += records.length;
+    await rejects.add(records.map(toRejected), print);
+  };
+  let isRead = false;
+  try {
+    const source = { ...run, flags, rejects, tally };
+    for await (const block of readBlocks(source, signal, print, (read) => (part = read))) {
+      signal.throwIfAborted();
+      const good = block.filter(hasPlant);
+      plants += good.length;
+      const isTruth = flags.removeMissing || !flags.upsert;
+      // Of two different plants with one id, an upsert stores the last. Otherwise the second is refused.
+      const refused = new Map<PlantRecord, Refusal>();
+      if (isTruth)
+        for (const record of staging.add(good)) refused.set(record, refuseTwice(record.plant));
+      else staging.put(good);
+      const bad = block.flatMap((record) => {
+        const plant = refused.get(record) ?? record.plant;
+        return plant instanceof Refusal ? [{ ...record, plant }] : [];
+      });
+      await reject(bad);
+    }
+    isRead = true;
+  } finally {
+    if (isRead || tally.refused > 0) await rejects.finish(print);
+  }
+}
+
+const hasPlant = (record: PlantRecord): record is PlantRecord & { readonly plant: Plant } =>
+  !(record.plant instanceof Refusal);
+
+const refuseTwice = ({ id }: Plant): Refusal =>
+  new Refusal("id_taken", `The file has a different plant with the id ${id} before.`);
+
+function toRejected(record: PlantRecord): Rejected {
+  const { message, code } = toRefused(record.plant as Refusal);
+  return { ...record, reason: `${message} (error ${code})` };
+}
+
+/** The sample has some plants of each effect. */
+interface Preview extends Record<Effect | "refused", number> {
+  readonly sample: { id: bigint; now: Content | undefined; after: Content | undefined }[];
+}
+
+const SAMPLE_LENGTH = 5;
+
+/** Without a target the store is empty. */
+async function compare(
+  { flags, tally }: Run,
+  staging: Staging,
+  target: Target | undefined,
+  signal: AbortSignal,
+): Promise<Preview> {
+  const { removeMissing = false, upsert = removeMissing } = flags;
+  const preview: Preview = {
+    added: 0,
+    changed: 0,
+    removed: 0,
+    same: 0,
+    refused: tally.refused,
+    sample: [],
+  };
+  let plants = 0;
+  using progress = showProgress(() => ({ stage: "comparing", plants }));
+  const { print, onRetry } = progress;
+  const listPage: Parameters<Staging["compare"]>[0] =
+    target === undefined
+      ? async () => ({ plants: [], next: undefined })
+      : (query) => plantsOf(target).listPage(query, { signal, onRetry });
+  await staging.compare(listPage, removeMissing, ({ effect, id, line, now, after }) => {
+    signal.throwIfAborted();
+    plants++;
+    // As `judgeCreate` would: without --upsert no stored plant is changed.
+    if (effect === "changed" && !upsert) {
+      const { message } = refuseTaken({ id, name: "" });
+      if (++preview.refused <= REFUSED_PRINTED_MAX) print(`line ${line}: ${message}`);
+      return;
+    }
+    if (++preview[effect] <= SAMPLE_LENGTH && effect !== "same")
+      preview.sample.push({ id, now: now && contentOf(now), after: after && contentOf(after) });
+  });
+  return preview;
+}
+
+const contentOf = ({ name, tag }: Content): Content => ({ name, tag });
+
+/** A share of the store that may go without a question. */
+const REMOVED_PART_MAX = 0.1;
+
+/** A list that was cut off, or belongs to another store, must not empty this one. */
+async function requireConsent(preview: Preview, { yes }: Flags, signal: AbortSignal) {
+  const { changed, removed, same } = preview;
+  const stored = changed + removed + same;
+  if (yes || removed <= stored * REMOVED_PART_MAX) return;
+  const what = `${formatCount(removed)} of ${countOf(stored, "plant")}`;
+  if (!isatty(STANDARD_INPUT))
+    throw new CommandError(
+      `The file lacks ${what}, more than a tenth of the store. Nothing was changed. --yes removes them; --dry-run shows some.`,
+    );
+  printError(`the file lacks ${what}.`);
+  if (!(await confirm("Remove them?", signal))) throw new CommandError("Nothing was changed.");
+}
+
+/** Removes last: if a plant of the file cannot be stored, nothing is removed. */
+async function makeEqual(
+  { batch, tally }: Run,
+  staging: Staging,
+  target: Target,
+  { added, changed, removed, same }: Preview,
+  signal: AbortSignal,
+): Promise<void> {
+  tally.replayed = same;
+  const total = added + changed + removed;
+  let done = 0;
+  using progress = showProgress(() => ({
+    stage: tally.removed + tally.changedSince > 0 ? "removing" : "storing",
+    plants: done,
+    part: total && done / total,
+  }));
+  const writing = { signal, batch, onRetry: progress.onRetry };
+  const { upsertBatch } = writersOf(target);
+  const write = async <Given extends Upsert>(
+    block: readonly Given[],
+    onRefused: (given: Given, refused: Refused) => void,
+  ): Promise<void> => {
+    signal.throwIfAborted();
+    const settle: Settle<Upserted> = (index, outcome) => {
+      done++;
+      if (typeof outcome === "string") tally[outcome]++;
+      else onRefused(block[index] as Given, outcome);
+    };
+    await upsertBatch(block, settle, writing);
+  };
+  for (const block of staging.upserts()) {
+    await write(block, ({ line }, { message, code }) => {
+      if (++tally.refused <= REFUSED_PRINTED_MAX)
+        progress.print(`line ${line}: ${message} (error ${code})`);
+    });
+    if (tally.refused > 0)
+      throw new CommandError(
+        `${countOf(tally.refused, "plant")} could not be stored, so nothing was removed.`,
+      );
+  }
+  for (const block of staging.removals())
+    await write(block, ({ id }, { message, reason }) => {
+      const isSince = reason === "precondition_failed";
+      if (++tally[isSince ? "changedSince" : "refused"] > REFUSED_PRINTED_MAX) return;
+      const why = isSince ? "It was changed meanwhile, and left as it is." : message;
+      progress.print(`plant ${id}: ${why}`);
+    });
+}
+
+async function printPreview(preview: Preview, seconds: number, { json }: Flags): Promise<void> {
+  const { sample, ...counts } = preview;
+  const listed = sample.toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  if (json) await printLine(formatJson({ dryRun: true, ...counts, sample: listed, seconds }));
+  else {
+    for (const { id, now, after } of listed)
+      await printLine(`${id}: ${show(now)} -> ${show(after)}`);
+    const more = counts.added + counts.changed + counts.removed - sample.length;
+    if (more > 0) await printLine(`… and ${formatCount(more)} more`);
+    await printLine(describeCounts(counts));
+  }
+  if (counts.refused > 0) process.exitCode = EXIT_DIFFERENT;
+}
+
+/** As in `created 1, changed since 0`. */
+export const describeCounts = (counts: Readonly<Record<string, number>>): string =>
+  Object.entries(counts)
+    .map(
+      ([name, count]) =>
+        `${name.replace(/[A-Z]/, (letter) => ` ${letter.toLowerCase()}`)} ${count}`,
+    )
+    .join(", ");
+
 /** The name of an earlier import adds this one to it. */
-function parseBatch(given: string | undefined, path: string): string {
-  if (given === undefined) return nameBatch(path === "-" ? "standard input" : basename(path));
+export function parseBatch(given: string | undefined, name: string): string {
+  if (given === undefined) return nameBatch(name);
   if (batchRule.find(given) !== undefined) return given;
   throw new UsageError(`--batch: expected ${batchRule.expected}`);
 }
 
-type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
+type Write = (plants: readonly Plant[], settle: Settle<Upserted>) => Promise<void>;
 
 /** Counts each record once, even if the import aborts. */
-async function importBlock(
+async function storeBlock(
   block: readonly PlantRecord[],
-  create: Create,
+  write: Write,
   reject: (rejected: readonly Rejected[]) => Promise<void>,
   tally: Tally,
 ): Promise<void> {
@@ -119,7 +406,7 @@ async function importBlock(
     if (record.plant instanceof Refusal) refused.set(record, toRefused(record.plant));
     else good.push(record);
   try {
-    await create(
+    await write(
       good.map(({ plant }) => plant as Plant),
       (index, outcome) => {
         if (typeof outcome === "string") tally[outcome]++;
@@ -253,37 +540,48 @@ function parseMap(text: string): Headings {
 
 const quoteWord = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
+export const adviseRevert = (what: string, batch: string): void =>
+  printError(`to take this ${what} back: plantstore revert --batch ${quoteWord(batch)}`);
+
 async function summarize(
-  { created, replayed, refused }: Tally,
+  tally: Tally,
   batch: string,
   seconds: number,
   error: unknown,
-  { json, rejects }: Flags,
+  { json, rejects, upsert, removeMissing }: Flags,
 ) {
   if (error instanceof UsageError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(
       `${error.message} Name the columns with --map id=…,name=…,tag=…, or the sign between them with --delimiter.`,
     );
+  const { created, replaced, removed, replayed, changedSince, refused } = tally;
+  const counts = {
+    created,
+    ...(upsert || removeMissing ? { replaced } : {}),
+    ...(removeMissing ? { removed } : {}),
+    replayed,
+    ...(removeMissing ? { changedSince } : {}),
+    refused,
+  };
   const finished = error === undefined;
   const line = json
-    ? JSON.stringify({ finished, created, replayed, refused, batch, seconds })
-    : `created ${created}, replayed ${replayed}, refused ${refused}`;
+    ? JSON.stringify({ finished, ...counts, batch, seconds })
+    : describeCounts(counts);
   // With `--rejects -`, standard output carries the rejects.
   if (finished || json || error instanceof Interrupted) {
     if (rejects !== "-") await printLine(line);
     else if (json) process.stderr.write(`${line}\n`);
     else printError(line);
   }
-  if (created > 0 && !json)
-    printError(`to take this import back: plantstore revert --batch ${quoteWord(batch)}`);
-  if (finished && refused > 0) process.exitCode = EXIT_DIFFERENT;
+  if (created + replaced + removed > 0 && !json) adviseRevert("import", batch);
+  if (finished && refused + changedSince > 0) process.exitCode = EXIT_DIFFERENT;
   if (finished) return;
   const why =
     error instanceof WrongEncoding
       ? new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`)
       : error;
   // More may be stored: plants in flight got no answer.
-  const known = `${created + replayed} plants are known to be stored.`;
+  const known = `${plantsDone(tally)} plants are known to be stored${removed > 0 ? `, and ${removed} removed` : ""}.`;
   failHalfway("import", why, `${known} Running it again is safe.`);
 }

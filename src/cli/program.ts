@@ -154,7 +154,7 @@ const formats = ["ndjson", "json", "csv"];
 
 function addTransferCommands(program: Command): void {
   addTarget(program.command("import"))
-    .description("Store the plants of a file. Plants that are stored already are left as they are.")
+    .description("Store the plants of a file. Stored plants are left as they are without --upsert.")
     .argument("<file|->", ".ndjson, .jsonl, .json, .csv, .tsv or .xlsx; - is standard input")
     .addOption(choice("--format <format>", "default: by the name", [...formats, "xlsx"]))
     .option("--map <fields>", "headings of columns, as in id=Nr,name=Plant,tag=Type")
@@ -168,21 +168,33 @@ function addTransferCommands(program: Command): void {
       ]),
     )
     .addOption(choice("--encoding <encoding>", "of the file (default: detected)", encodings))
+    .option("--upsert", "replace stored plants that differ")
+    .option("--remove-missing", "upsert, then remove the plants that the file lacks")
+    .option("--dry-run", "print what would be done, and change nothing")
+    .option("--yes", "do not ask before --remove-missing removes over a tenth of the store")
     .option("--batch <name>", "its name in the journal (default: the file and the time)")
     .option("--rejects <file>", "for refused records, with reasons; - is standard output")
     .option("--force", "replace the file of --rejects")
     .option("--json", "the summary as JSON")
     .addHelpText("after", IMPORT_HELP)
     .action(load(async () => (await import("./import.ts")).importPlants));
-  const exporting = addTarget(program.command("export"));
-  for (const name of filterNames)
-    exporting.option(`--${name} <text>`, `only plants that match. ${filters[name].meaning}`);
-  exporting
+  addFilters(addTarget(program.command("export")))
     .description("Write all plants, or those that match, by ascending id.")
     .addOption(choice("--format <format>", "default: by the name of --output, or ndjson", formats))
     .option("--output <file>", "a file that appears when it is complete (default: standard output)")
     .option("--force", "replace the file of --output")
     .action(load(async () => (await import("./export.ts")).exportPlants));
+  addBulk(program.command("change"), "change")
+    .description("Change all plants that match.")
+    .option("--set-name <text>", "the new name")
+    .option("--set-tag <text>", "the new tag")
+    .option("--remove-tag", "leaves them without a tag")
+    .addHelpText("after", BULK_HELP)
+    .action(load(async () => (await import("./bulk.ts")).changeMatching));
+  addBulk(program.command("remove"), "remove")
+    .description("Remove all plants that match.")
+    .addHelpText("after", BULK_HELP)
+    .action(load(async () => (await import("./bulk.ts")).removeMatching));
   addTarget(program.command("changes"))
     .description("Print what was created, replaced and removed, in the order of the commits.")
     .option("--after <number>", "only changes after this number; 0 for all that are kept", "0")
@@ -214,14 +226,40 @@ function addTransferCommands(program: Command): void {
     });
 }
 
+function addFilters(command: Command): Command {
+  for (const name of filterNames)
+    command.option(`--${name} <text>`, `only plants that match. ${filters[name].meaning}`);
+  return command;
+}
+
+const addBulk = (command: Command, verb: string): Command =>
+  addFilters(addTarget(command))
+    .option("--dry-run", "print how many match and some of them, and change nothing")
+    .option("--yes", "do not ask")
+    .option("--batch <name>", `its name in the journal (default: ${verb} and the time)`)
+    .option("--json", "the summary as JSON");
+
+const BULK_HELP = `
+Plants that others change meanwhile are left alone and listed. After an interruption run it again: it
+continues. plantstore revert takes it back, by the batch that is printed.
+${EXIT_CODES}
+
+Examples:
+  plantstore change --tag sale --set-tag clearance --dry-run
+  plantstore remove --q "test batch" --yes --url http://127.0.0.1:8080`;
+
 const IMPORT_HELP = `
 A bad record is refused alone, and the import continues. Fix the records in the file of --rejects and
 import that file. After an interruption or a failure, run the import again: plants that are stored
 already are counted as replayed. docs/operations.md describes the formats.
+
+With --remove-missing the file is the whole truth: the store has its plants afterwards, and no others.
+Nothing is changed if a record of it is refused.
 ${EXIT_CODES}
 
 Examples:
   plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.csv
+  plantstore import nightly.csv --remove-missing --dry-run
   zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
 
 const COPY_HELP = `

@@ -1,0 +1,188 @@
+/** plantstore change and remove: all plants that match a filter, in the store or a running service. */
+
+import { isatty } from "node:tty";
+import type { Bulk as Done, BulkPreview, RevertLeft } from "../../client/client.ts";
+import type { Config } from "../config.ts";
+import { STANDARD_INPUT } from "../descriptor.ts";
+import {
+  type Bulk,
+  changeBlock,
+  previewBulk,
+  readMatching,
+  startBulkCounts,
+} from "../domain/bulk.ts";
+import { filterNames, narrows } from "../domain/filter.ts";
+import { formatJson } from "../domain/plant.ts";
+import { type Patch, parsePatch } from "../domain/write.ts";
+import { confirm, listLeft, show } from "./changes.ts";
+import {
+  CommandError,
+  failHalfway,
+  type Flags,
+  refusePairs,
+  retryBusy,
+  type Target,
+  timeUntilInterrupted,
+  toRefused,
+  UsageError,
+  withTarget,
+} from "./command.ts";
+import { parseFilter } from "./export.ts";
+import { adviseRevert, describeCounts, parseBatch } from "./import.ts";
+import { countOf, formatCount, printLine, showProgress } from "./terminal.ts";
+
+type Verb = "change" | "remove";
+
+export const changeMatching = (config: Config, flags: Flags): Promise<void> =>
+  run("change", config, flags, parsePatchFlags(flags));
+
+export const removeMatching = (config: Config, flags: Flags): Promise<void> =>
+  run("remove", config, flags, undefined);
+
+/** The flags of the filter have the names of the members, so those of the patch have others. */
+function parsePatchFlags(flags: Flags): Patch {
+  const { setName, setTag, removeTag } = flags;
+  refusePairs(flags, [["--set-tag", "--remove-tag", "give one of them"]]);
+  const patch = {
+    ...(setName === undefined ? {} : { name: setName }),
+    ...(setTag === undefined ? {} : { tag: setTag }),
+    ...(removeTag ? { tag: null } : {}),
+  };
+  if (Object.keys(patch).length === 0)
+    throw new UsageError("give --set-name, --set-tag or --remove-tag: what to change");
+  return parsePatch(patch);
+}
+
+async function run(
+  verb: Verb,
+  config: Config,
+  flags: Flags,
+  patch: Patch | undefined,
+): Promise<void> {
+  const { dryRun, yes, json } = flags;
+  const filter = parseFilter(flags);
+  if (!narrows(filter))
+    throw new UsageError(
+      `give a filter that not every plant matches: ${filterNames.map((name) => `--${name}`).join(", ")}`,
+    );
+  refusePairs(flags, [
+    ["--dry-run", "--yes", "a dry run does not ask"],
+    ["--dry-run", "--batch", "a dry run writes nothing"],
+  ]);
+  if (!dryRun && !yes && !isatty(STANDARD_INPUT))
+    throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
+  const batch = parseBatch(flags.batch, verb);
+  let counts = startBulkCounts();
+  const { error } = await timeUntilInterrupted((signal) =>
+    withTarget(config, flags, async (target) => {
+      const worker = workerOf(target, { filter, patch }, signal);
+      const preview = yes ? undefined : await worker.preview();
+      if (preview !== undefined) await printPreview(preview, dryRun && json);
+      if (dryRun) return;
+      const question = verb === "change" ? "Change them?" : "Remove them?";
+      if (!yes && !(await confirm(question, signal)))
+        throw new CommandError("Nothing was changed.");
+      const left = listLeft();
+      {
+        using progress = showProgress(() => {
+          const { plants, changedSince, refused } = counts;
+          const part = preview?.exact ? preview.plants && plants / preview.plants : undefined;
+          return { plants, refused: changedSince + refused, part };
+        });
+        counts = await worker.run(batch, {
+          onLeft: left.onLeft,
+          onProgress: (now) => (counts = now),
+          onRetry: progress.onRetry,
+        });
+      }
+      left.finish();
+      await printLine(json ? JSON.stringify({ ...counts, batch }) : summarize(verb, counts, batch));
+      if (!json && changedIn(counts) > 0) adviseRevert(verb === "change" ? verb : "removal", batch);
+    }),
+  );
+  if (error === undefined) return;
+  // The message of a usage error, or of a service that is not there, is enough.
+  if (changedIn(counts) === 0 && error instanceof Error) throw error;
+  const what = verb === "change" ? verb : "removal";
+  if (!json) adviseRevert(what, batch);
+  const known = `${countOf(changedIn(counts), "plant")} ${verb}d.`;
+  failHalfway(what, error, `${known} Running it again continues it.`);
+}
+
+type Counts = ReturnType<typeof startBulkCounts>;
+
+const changedIn = ({ replaced, removed }: Counts): number => replaced + removed;
+
+function summarize(verb: Verb, counts: Counts, batch: string): string {
+  const { unchanged, changedSince, refused } = counts;
+  const line = describeCounts({
+    [`${verb}d`]: changedIn(counts),
+    unchanged,
+    changedSince,
+    refused,
+  });
+  return `${line}; batch ${JSON.stringify(batch)}`;
+}
+
+interface Hooks {
+  readonly onLeft: (plant: RevertLeft) => void;
+  readonly onProgress: (counts: Counts) => void;
+  readonly onRetry: (error: Error, waitMs: number) => void;
+}
+
+/** One interface for a service and for a local store. */
+function workerOf(target: Target, bulk: Bulk, signal: AbortSignal) {
+  const { filter, patch } = bulk;
+  const { client } = target;
+  if (client !== undefined)
+    return {
+      preview: () =>
+        patch === undefined
+          ? client.previewRemoval(filter, { signal })
+          : client.previewPatch(filter, patch, { signal }),
+      run: async (batch: string, hooks: Hooks): Promise<Counts> => {
+        const options = { ...hooks, signal, batch };
+        const { batch: _, ...counts }: Done = await (patch === undefined
+          ? client.removeMatching(filter, options)
+          : client.patchMatching(filter, patch, options));
+        return counts;
+      },
+    };
+  const { store } = target;
+  const optionsWith = (onRetry?: Hooks["onRetry"]) => ({
+    signal,
+    retry: <Result>(attempt: () => Promise<Result>) =>
+      retryBusy(
+        async () => {
+          // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
+          await new Promise(setImmediate);
+          signal.throwIfAborted();
+          return attempt();
+        },
+        { signal, onRetry },
+      ),
+  });
+  return {
+    preview: (): Promise<BulkPreview> => previewBulk(store, bulk, optionsWith()),
+    run: async (batch: string, { onLeft, onProgress, onRetry }: Hooks): Promise<Counts> => {
+      const counts = startBulkCounts();
+      const options = optionsWith(onRetry);
+      for await (const block of readMatching(store, filter, options)) {
+        const left = await changeBlock(store, block, bulk, { batch }, counts, options);
+        for (const { id, refusal } of left) onLeft({ id, ...toRefused(refusal) });
+        onProgress(counts);
+      }
+      return counts;
+    },
+  };
+}
+
+async function printPreview(preview: BulkPreview, isJson = false): Promise<void> {
+  if (isJson) return printLine(formatJson(preview));
+  const { plants, exact, sample } = preview;
+  for (const { id, now, after } of sample) await printLine(`${id}: ${show(now)} -> ${show(after)}`);
+  const more = exact ? "" : " or more";
+  await printLine(
+    `${formatCount(plants)}${more} ${plants === 1 && exact ? "plant matches" : "plants match"}`,
+  );
+}
