@@ -25,7 +25,7 @@ import {
   locateBucket,
   type Part,
   readChunks,
-  readText,
+  readWhole,
   type Send,
   Transient,
 } from "./s3.ts";
@@ -105,13 +105,14 @@ export function openBucket(
     sweep: async () => sweepScratch(scratch),
     remove: (name) => send({ done: "removed", name, method: "DELETE" }, async () => undefined),
     readNote: (name) =>
-      send({ done: "read", name }, async (answer) => {
+      send({ done: "read", name, headers: rangeFrom(0, NOTE_BYTES_MAX) }, async (answer) => {
         if (answer === undefined) return undefined;
-        const text = await readText(answer.chunks(), NOTE_BYTES_MAX);
-        if (text === undefined) throw new StoreOpenError(`${target.url}/${name} is not ours.`);
-        if (Buffer.byteLength(text) !== readRange(answer).bytes)
-          throw new Transient("the answer was cut off");
-        return text;
+        const { bytes } = readRange(answer);
+        if (bytes > NOTE_BYTES_MAX) throw new StoreOpenError(`${target.url}/${name} is not ours.`);
+        if (bytes === 0) return "";
+        const note = await readWhole(answer.chunks(), NOTE_BYTES_MAX);
+        if (note?.length !== bytes) throw new Transient("the answer was cut off");
+        return note.toString();
       }),
     writeNote: (name, text) =>
       send(
@@ -149,6 +150,8 @@ async function listObjects(send: Send, prefix: string): Promise<FoundFile[]> {
   return files;
 }
 
+const rangeFrom = (at: number, bytes: number) => ({ range: `bytes=${at}-${at + bytes - 1}` });
+
 interface Range {
   readonly from: number;
   readonly end: number;
@@ -176,7 +179,7 @@ async function readObject(send: Send, name: string, path: string, shown: string)
     let tag: string | null = null;
     for (let at = 0; at < bytes;) {
       const headers = {
-        range: `bytes=${at}-${at + RANGE_BYTES - 1}`,
+        ...rangeFrom(at, RANGE_BYTES),
         ...(tag !== null && { "if-match": tag }),
       };
       at = await send({ done: "read", name, headers }, async (answer) => {
@@ -192,7 +195,7 @@ async function readObject(send: Send, name: string, path: string, shown: string)
         return end;
       });
       // Otherwise the collector lets tens of megabytes of chunks gather.
-      Bun.gc(true);
+      if (at < bytes) Bun.gc(true);
     }
     ftruncateSync(file, bytes);
   } finally {
@@ -228,7 +231,7 @@ function readStaged(path: string, partBytesMin: number): Staged {
 /** Undefined if there is no such object. */
 const inspectObject = (send: Send, name: string) =>
   send(
-    { done: "read", name, headers: { range: "bytes=0-0" } },
+    { done: "read", name, headers: rangeFrom(0, 1) },
     async (answer) =>
       answer && { bytes: readRange(answer).bytes, digest: answer.headers.get(DIGEST) },
   );

@@ -124,6 +124,7 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
       ...init,
       signal: watch.signal,
       redirect: "manual",
+      // Compressed bytes have other lengths and ranges. It is not asked for either.
       decompress: false,
       ...(body !== undefined && { body: "sha256" in body ? streamPart(body, watch.touch) : body }),
       ...(target.authorities !== undefined && { tls: { ca: target.authorities } }),
@@ -146,7 +147,7 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
   /** Throws, unless the answer says that the object does not exist. */
   async function judge(answer: Answer, timeMs: number): Promise<void> {
     const { status, headers } = answer;
-    const text = (await readText(answer.chunks(), DOCUMENT_BYTES_MAX)) ?? "";
+    const text = (await readWhole(answer.chunks(), DOCUMENT_BYTES_MAX))?.toString() ?? "";
     const code = /^[A-Za-z0-9.]{1,64}$/.exec(findElement(text, "Code") ?? "")?.[0] ?? "";
     if (status === 404 && code === "NoSuchKey") return;
     const said = `${host} answered ${status} ${code}`.trimEnd();
@@ -280,23 +281,23 @@ function openAnswer({ status, headers, body }: Response, touch: Touch) {
     headers,
     chunks,
     async document(root: string): Promise<string> {
-      const text = await readText(chunks(), DOCUMENT_BYTES_MAX);
+      const text = (await readWhole(chunks(), DOCUMENT_BYTES_MAX))?.toString();
       // A document that was cut off must not pass for a short one.
       if (text?.trimEnd().endsWith(`</${root}>`)) return text;
       const code = findElement(text ?? "", "Code");
       throw new Transient(code === undefined ? "the answer is no document of S3" : code);
     },
     discard: async (): Promise<void> => {
-      if (body?.locked === false) await readText(chunks(), REST_BYTES_MAX);
+      if (body?.locked === false) await readWhole(chunks(), REST_BYTES_MAX);
     },
   };
 }
 
 /** Undefined if it is longer than that. */
-export async function readText(
+export async function readWhole(
   chunks: AsyncIterable<Uint8Array>,
   bytesMax: number,
-): Promise<string | undefined> {
+): Promise<Buffer | undefined> {
   const read: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of chunks) {
@@ -304,7 +305,7 @@ export async function readText(
     if (bytes > bytesMax) return undefined;
     read.push(chunk);
   }
-  return Buffer.concat(read).toString();
+  return Buffer.concat(read);
 }
 
 const EMPTY_SHA256 = createHash("sha256").digest("hex");

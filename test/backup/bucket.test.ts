@@ -272,6 +272,9 @@ describe("a request", () => {
     for (const name of ["a", "b", "c"]) await place.writeNote(name, "x");
     failFirst(2, "shorten");
     expect(await place.list()).toHaveLength(4);
+    await place.writeNote("lease", "not half of it");
+    failFirst(2, "shorten");
+    expect(await place.readNote("lease")).toBe("not half of it");
     failFirst(2, "shorten");
     expect(readFileSync(await place.fetch("copy")).equals(bytes)).toBe(true);
   });
