@@ -61,7 +61,7 @@ const formatErrorNames = (): string =>
 async function formatMetrics(): Promise<string> {
   const store = {
     description: { engine: "", location: "", durability: "" },
-    readFigures: () => ({}),
+    readFigures: async () => ({}),
     countPlants: async () => ({ count: 0, exact: true }),
     measureBytes: async () => 0,
     countExpiring: async () => 0,

@@ -10,6 +10,7 @@ import {
   readdirSync,
   renameSync,
   rmSync,
+  statfsSync,
   statSync,
   writeFileSync,
   writeSync,
@@ -210,6 +211,29 @@ test.skipIf(!canMount)("a start without room for SQLite's index names the full d
   const says = "Its disk is full: 0 bytes are free, and SQLite needs 32768";
   expect(await runCommand(["serve"], settingsFor(path))).toEqual(failure(1, says));
 });
+
+test.skipIf(!canMount)(
+  "plants sent as fast as they are stored leave the free space that was asked for",
+  async () => {
+    const [freeBytesMin, nameLength] = [6_000_000, 50_000];
+    using folder = mountSmallFolder("20M");
+    const path = `${folder.path}/plants.db`;
+    await using service = await spawnService({
+      ...settingsFor(path),
+      PLANTSTORE_DISK_FREE_BYTES_MIN: `${freeBytesMin}`,
+    });
+    const create = (id: bigint): Promise<Response> =>
+      sendPlant(service.started.url, { id, name: "x".repeat(nameLength), tag: null });
+    let id = 0n;
+    let response = await create(id);
+    while (response.status === 200) response = await create(++id);
+    await expectRefusal(response, "disk_low");
+    expect(id).toBeGreaterThan(20n);
+    const { bavail, bsize } = statfsSync(folder.path);
+    // Less one commit, which has the text twice.
+    expect(bavail * bsize).toBeGreaterThan(freeBytesMin - 3 * nameLength);
+  },
+);
 
 /** To the last block. */
 function fillDisk(path: string): void {

@@ -61,7 +61,7 @@ test("activity has the last samples alone, oldest first, each with what happened
       description: { engine: "none" },
       measureBytes: () => Promise.reject(new Error("no file")),
       countPlants: async () => ({ count: 5, exact: true }),
-      readFigures: () => ({}),
+      readFigures: () => Promise.resolve({}),
       countExpiring: async () => 0,
     },
     limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },

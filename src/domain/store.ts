@@ -95,7 +95,7 @@ export interface Store extends ServedStore {
   /** The page behind `readPlants`. It may block this thread for long. */
   listPlants(query: PlantQuery): Promise<PlantPage>;
   measureBytes(): Promise<number>;
-  readFigures(): StoreFigures;
+  readFigures(): Promise<StoreFigures>;
   /** What the backups of an embedded store write into it. */
   readonly backUps?: {
     /** Starts a timeline, with a higher number, that leaves the one before it after this change, or now. */

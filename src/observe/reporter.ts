@@ -133,10 +133,10 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         inTime(countConnections(limits.port)),
         inTime(readdir("/proc/self/fd")),
         inTime(Promise.try(() => process.memoryUsage.rss())),
-        inTime(Promise.try(() => store.readFigures())),
+        inTime(store.readFigures()),
         inTime(plants.refresh()),
         inTime(expiring.refresh()),
-        size.refresh(),
+        inTime(size.refresh()),
       ]);
     const { creates, changes, commits, requests, batchLines, durations, gauges } =
       Metrics.addUp(blocks);

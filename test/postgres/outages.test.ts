@@ -80,7 +80,7 @@ describe("a server that stops answering", () => {
   });
 
   test("behind a network that swallows everything, it is the same", async () => {
-    const before = disturbed.service.store.readFigures();
+    const before = await disturbed.service.store.readFigures();
     disturbed.proxy.freeze(true);
     // Known to be not stored if the settings of the server were to be checked first.
     await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable", "store_down");
@@ -88,7 +88,7 @@ describe("a server that stops answering", () => {
     disturbed.proxy.freeze(false);
     await readinessIs(200);
     expect((await sendPlant(url, fern(1))).status).toBe(200);
-    const { retries = 0, connects = 0 } = disturbed.service.store.readFigures();
+    const { retries = 0, connects = 0 } = await disturbed.service.store.readFigures();
     expect(retries).toBeGreaterThan(before.retries ?? 0);
     expect(connects).toBeGreaterThan(before.connects ?? 0);
   });

@@ -59,7 +59,7 @@ test("pages of exactly the limit, and of exactly as many as a search looks at, h
   );
   let connectionsMax = 0;
   for (; pages.left > 0; await new Promise(setImmediate)) {
-    const { connectionsInUse = 0 } = store.readFigures();
+    const { connectionsInUse = 0 } = await store.readFigures();
     connectionsMax = Math.max(connectionsMax, connectionsInUse);
   }
   // One writes, and two read.

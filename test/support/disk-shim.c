@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ struct control {
   uint32_t sync_ms;
   uint32_t read_fails_percent;
   uint32_t hangs;         /* 1: the next sync hangs until this is 0 again; that sync writes 2 here */
+  uint32_t reads_hang;    /* 1: until it is 0 again, every look at a file or the disk hangs, and every read of a page, but
+                             those of the first thread: what it reads is in the kernel's cache */
   uint32_t faults;        /* written here: how often any of these happened */
 };
 
@@ -196,7 +199,33 @@ ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset) {
 }
 ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));
 
+static void hang_read(void) {
+  if (control == NULL || control->reads_hang == 0) return;
+  happens(100);
+  while (control->reads_hang != 0) usleep(1000);
+}
+
+/* The runtime has no other way to look at a file. */
+long syscall(long number, ...) {
+  static long (*real)(long, ...);
+  if (real == NULL) real = find_real("syscall");
+  va_list rest;
+  va_start(rest, number);
+  long given[6];
+  for (int index = 0; index < 6; index++) given[index] = va_arg(rest, long);
+  va_end(rest);
+  if (number == SYS_statx && find_name((const char *)given[1]) != NULL) hang_read();
+  return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
+
+int statfs(const char *path, struct statfs *found) {
+  if (find_name(path) != NULL) hang_read();
+  return REAL(statfs)(path, found);
+}
+int statfs64(const char *, struct statfs64 *) __attribute__((alias("statfs")));
+
 ssize_t pread(int descriptor, void *data, size_t bytes, off_t offset) {
+  if (name_of(descriptor) != NULL && gettid() != getpid()) hang_read();
   if (name_of(descriptor) != NULL && happens(control->read_fails_percent)) {
     errno = EIO;
     return -1;

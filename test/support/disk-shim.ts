@@ -21,6 +21,7 @@ const FIELDS = [
   "syncMs",
   "readFailsPercent",
   "hangs",
+  "readsHang",
 ] as const;
 const FIELD_BYTES = 4;
 /** After the others, written by the shim: how many operations have failed, or were short or slow. */

@@ -1,6 +1,6 @@
-/** One sync of the disk hangs: only writes wait for it, each is answered, and none is stored after its refusal. */
+/** A disk hangs on one sync, or on every read: each write is answered, and none is stored after its refusal. */
 
-import { lackOfShim } from "../support/disk-shim.ts";
+import { lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import type { Ledger } from "../support/model.ts";
 import { toBody } from "../support/plants.ts";
@@ -21,13 +21,18 @@ import { ask } from "./service.ts";
 import { ShimmedDisk } from "./shimmed-disk.ts";
 
 /** What is promised, with the limits of the product and nothing else on the machine. */
-const PROMISED_MS = { answer: 100, ready: 2_000, write: 6_000, stop: 11_000 };
+const PROMISED_MS = { answer: 100, ready: 2_000, metrics: 3_000, write: 6_000, stop: 11_000 };
 const WRITERS = 8;
 const ACKNOWLEDGED_MIN = 20;
 /** Of each kind, while the disk hangs. */
 const LOOKS = 20;
 /** Each takes as long as the probe of the store may. */
 const READINESS_LOOKS = 3;
+
+/** One sync, or whatever looks at the files, and reads pages that are not in the kernel's cache. */
+type Hang = "sync" | "reads";
+
+const troubles: Readonly<Record<Hang, Trouble>> = { sync: { hangs: 1 }, reads: { readsHang: 1 } };
 
 /** Whether the hang passes, or the service is told to stop during it. */
 type Ending = "passes" | "stop";
@@ -52,7 +57,7 @@ class DiskHangs extends Findings {
     this.#budget = budget;
   }
 
-  async liveThrough(ending: Ending, cheat?: Cheat): Promise<void> {
+  async liveThrough(hang: Hang, ending: Ending, cheat?: Cheat): Promise<void> {
     const { random, isShort = false } = this.#budget;
     if (cheat !== undefined) this.#patienceMs = CHEATED_MS;
     using disk = new ShimmedDisk();
@@ -61,7 +66,8 @@ class DiskHangs extends Findings {
     const service = await disk.start({
       // Else those of the product: what is promised depends on them.
       ...(given !== undefined && limits(given)),
-      PLANTSTORE_WORKERS: random.pick(["1", "2"]),
+      // The shim knows the first HTTP thread alone.
+      PLANTSTORE_WORKERS: hang === "reads" ? "1" : random.pick(["1", "2"]),
       PLANTSTORE_LOG_LEVEL: "error",
     });
     if (service === undefined) throw new Error("the service was killed");
@@ -77,10 +83,10 @@ class DiskHangs extends Findings {
     await untilAcknowledged(ACKNOWLEDGED_MIN);
 
     const before = disk.control.faults;
-    disk.control.set({ hangs: 1 });
-    await until("a sync hangs", () => disk.control.faults > before);
+    disk.control.set(troubles[hang]);
+    await until(`a hang of ${hang}`, () => disk.control.faults > before);
     writers.isBehindHang = true;
-    this.count("hangs");
+    this.count(`hangs of ${hang}`);
     if (cheat?.isWholeProcess === true) service.kill("SIGSTOP");
     if (ending === "stop") {
       writers.isServiceEnding = true;
@@ -140,6 +146,9 @@ class DiskHangs extends Findings {
     // It may be ready for a moment, by an earlier probe. Then it is not, until the end.
     const refused = until("GET /readyz is answered 503", isRefused).then(() => true);
     await this.#time("GET /readyz turned 503", PROMISED_MS.ready, refused);
+    // With the figures that it has: those that need the disk are left out.
+    const metrics = await this.#time("GET /metrics", PROMISED_MS.metrics, ask(`${url}/metrics`));
+    if (metrics?.status !== 200) this.faults.push(`GET /metrics was answered ${metrics?.status}`);
     for (let look = 0; look < READINESS_LOOKS; look++)
       if (!(await isRefused())) this.faults.push("GET /readyz was not answered 503 to the end");
   }
@@ -165,12 +174,14 @@ class DiskHangs extends Findings {
 }
 
 export const diskHang: Scenario = {
-  title: "while a sync hangs only writes wait, and none is stored after its refusal",
+  title: "while the disk hangs only what needs it waits, and no write is stored after its refusal",
   missing: lackOfShim,
   run: async (budget) => {
     const hangs = new DiskHangs(budget);
     const isOver = endsAfter(budget.seconds);
-    do for (const ending of ["passes", "stop"] as const) await hangs.liveThrough(ending);
+    do
+      for (const hang of ["sync", "reads"] as const)
+        for (const ending of ["passes", "stop"] as const) await hangs.liveThrough(hang, ending);
     while (!isOver());
     return hangs;
   },
@@ -200,7 +211,7 @@ export const diskHangCheat: Scenario = {
       const cheat = cheats[name] as Cheat;
       const run = async (): Promise<Finding> => {
         const hangs = new DiskHangs(budget);
-        await hangs.liveThrough(cheat.ending, cheat);
+        await hangs.liveThrough("sync", cheat.ending, cheat);
         return hangs;
       };
       return noticing(run, cheat.fault)(budget);

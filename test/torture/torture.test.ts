@@ -37,7 +37,15 @@ const shorts: Readonly<Record<string, Short>> = {
       "plants compared": 0,
     },
   },
-  "disk-hang": { seconds: 0, atLeast: { hangs: 1, "writes acknowledged": 0, "writes refused": 0 } },
+  "disk-hang": {
+    seconds: 0,
+    atLeast: {
+      "hangs of sync": 1,
+      "hangs of reads": 1,
+      "writes acknowledged": 0,
+      "writes refused": 0,
+    },
+  },
   "disk-lost": { seconds: 0, atLeast: { "writes acknowledged": 0, "moments compared": 0 } },
   postgres: {
     seconds: 5,

@@ -72,7 +72,7 @@ class PostgresStore extends SqlStore implements Store {
     super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
     this.description = description;
     const hosts = createHosts(target, limits);
-    this.readFigures = () => ({ ...hosts.figures });
+    this.readFigures = async () => ({ ...hosts.figures });
     this.writers = createPool(hosts, limits, limits.writeConnections);
     this.readers = createPool(hosts, limits, limits.readConnections, READERS_PER_CONNECTION);
     this.records = createPool(hosts, limits);

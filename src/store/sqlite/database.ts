@@ -327,6 +327,13 @@ export const runOn = (db: Database, [sql, ...values]: Statement): unknown[] =>
 
 export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
 
+/** For metrics. */
+export const measureFiles = (path: string) => ({
+  diskFreeBytes: findDiskFree(path),
+  storeBytes: fileBytesOf(path),
+  logBytes: fileBytesOf(`${path}-wal`),
+});
+
 /**
  * After a crash or a failed fsync, the WAL may have a plant whose pages are only in the kernel's cache. Its create was
  * never acknowledged. But a client that reads it, or retries and gets "replayed", would take it for stored.
@@ -369,16 +376,18 @@ export const rewriteLog = (db: Database, path: string): void =>
     )
     .immediate();
 
+export const movedError = (file: string): StoreOpenError =>
+  new StoreOpenError(
+    `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
+  );
+
 /** Returns a check that throws once one of these files is moved or removed: writes would go to an unlinked file. */
 export function watchFiles(files: readonly string[]): () => void {
   const watched = files.map((file) => [file, find(file)] as const);
   return function assertFilesNotMoved() {
     for (const [file, before] of watched) {
       const now = find(file);
-      if (now?.ino !== before?.ino || now?.dev !== before?.dev)
-        throw new StoreOpenError(
-          `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
-        );
+      if (now?.ino !== before?.ino || now?.dev !== before?.dev) throw movedError(file);
     }
   };
 }

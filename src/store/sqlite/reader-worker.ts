@@ -1,10 +1,11 @@
-/** The reader thread: searches, counts, large pages, exports, tags, the journal. */
+/** The reader thread: searches, counts, large pages, exports, tags, the journal, tokens, webhooks, file sizes. */
 
 import { type MessagePort, workerData } from "node:worker_threads";
-import { type ReadRequest, SqliteReader } from "./reader.ts";
-import { type ThreadSetup, toAnswer } from "./thread.ts";
+import { watchFiles } from "./database.ts";
+import { type ReadRequest, SqliteReader, WATCH_MS } from "./reader.ts";
+import { MOVED, type ThreadSetup, toAnswer } from "./thread.ts";
 
-const { orders, path, limits, ports } = workerData as ThreadSetup;
+const { orders, path, limits, ports, state } = workerData as ThreadSetup;
 const encoder = new TextEncoder();
 
 let reader: SqliteReader | undefined;
@@ -13,6 +14,12 @@ function perform(order: "open" | "close"): unknown {
   if (order === "close") return reader?.close();
   const opened = (reader = new SqliteReader(path, limits));
   for (const port of ports) port.on("message", (read: ReadRequest) => answer(port, opened, read));
+  const assertNotMoved = watchFiles([path]);
+  // For the HTTP threads, which must not touch the disk.
+  setInterval(() => {
+    const isMoved = "failure" in toAnswer(assertNotMoved);
+    Atomics.store(state, MOVED, isMoved ? 1 : 0);
+  }, WATCH_MS);
   return undefined;
 }
 

@@ -24,19 +24,31 @@ import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
 import { type BlockRow, createChangePage, partOf } from "../journal.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
-import { IS_BEGINNING, openReadOnly, runOn, translate, watchFiles } from "./database.ts";
+import {
+  IS_BEGINNING,
+  measureFiles,
+  movedError,
+  openReadOnly,
+  runOn,
+  translate,
+  watchFiles,
+} from "./database.ts";
 
 /** A read that may take long, as plain data, so another thread can run it. */
 export type ReadRequest =
   | { readonly kind: "plants"; readonly query: PlantQuery; readonly form: PageForm }
   | { readonly kind: "count"; readonly query: PlantQuery }
   | { readonly kind: "tags"; readonly query: TagQuery }
-  | { readonly kind: "changes"; readonly query: ChangeQuery };
+  | { readonly kind: "changes"; readonly query: ChangeQuery }
+  | { readonly kind: "records"; readonly reads: readonly RecordRead[] };
+
+/** Rows of tokens or webhooks, or the sizes of the files. */
+export type RecordRead = Statement | "files";
 
 /** Bounds the memory of one batch of look-ups. The rest go to the next batch. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
-/** Between two looks at whether the file was moved: each takes a tenth of the time of a look-up. */
-const WATCH_MS = 100;
+/** Between two looks at whether the file was moved. */
+export const WATCH_MS = 50;
 /** Rows between two clock checks: about 1 ms if none match. */
 const STEP_ROWS = 5_000;
 /** Counting these takes about 10 ms. */
@@ -109,15 +121,22 @@ const walkOf = ({ all, tagged }: ReadConnection, { tag, order }: PlantQuery) =>
 /** Every method throws translated errors. */
 export class SqliteReader {
   private connection: ReadConnection | undefined;
+  private readonly path: string;
   private readonly limits: StoreLimits;
   private readonly assertFileNotMoved: () => void;
-  private watchedAtMs = Number.NEGATIVE_INFINITY;
   private lastBreak: number | undefined;
 
-  constructor(path: string, limits: StoreLimits) {
+  /** `isMoved` tells whether the file was moved, on a thread that must not touch the disk. */
+  constructor(path: string, limits: StoreLimits, isMoved?: () => boolean) {
     this.connection = connect(openReadOnly(path));
+    this.path = path;
     this.limits = limits;
-    this.assertFileNotMoved = watchFiles([path]);
+    this.assertFileNotMoved =
+      isMoved === undefined
+        ? throttle(watchFiles([path]))
+        : () => {
+            if (isMoved()) throw movedError(path);
+          };
   }
 
   /** Finalizes its statements too: an unfinished one would keep the file open. */
@@ -159,12 +178,13 @@ export class SqliteReader {
     if (order.kind === "count")
       return this.readSnapshot((connection) => this.countPlants(connection, order.query));
     if (order.kind === "changes") return this.readChanges(order.query);
+    if (order.kind === "records") return order.reads.map((read) => this.readRecord(read));
     const { query } = order;
     return this.readSnapshot((connection) => takeTags(walkTags(connection, query), query.limit));
   }
 
-  run(statement: Statement): unknown[] {
-    return this.read(({ db }) => runOn(db, statement));
+  private readRecord(read: RecordRead): unknown {
+    return read === "files" ? measureFiles(this.path) : this.read(({ db }) => runOn(db, read));
   }
 
   private searchPlants(connection: ReadConnection, query: PlantQuery): PlantPage {
@@ -231,16 +251,23 @@ export class SqliteReader {
   private read<Result>(query: (connection: ReadConnection) => Result): Result {
     if (this.connection === undefined) throw new Refusal("shutting_down");
     try {
-      const nowMs = performance.now();
-      if (nowMs - this.watchedAtMs > WATCH_MS) {
-        this.assertFileNotMoved();
-        this.watchedAtMs = nowMs;
-      }
+      this.assertFileNotMoved();
       return query(this.connection);
     } catch (error) {
       throw translate(error);
     }
   }
+}
+
+/** Calls the check if the last one that passed was WATCH_MS ago. */
+function throttle(check: () => void): () => void {
+  let checkedAtMs = Number.NEGATIVE_INFINITY;
+  return () => {
+    const nowMs = performance.now();
+    if (nowMs - checkedAtMs <= WATCH_MS) return;
+    check();
+    checkedAtMs = nowMs;
+  };
 }
 
 function readPage(connection: ReadConnection, query: PlantQuery): PlantPage {

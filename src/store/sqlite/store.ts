@@ -11,8 +11,8 @@ import { within } from "../../tick.ts";
 import { type Commit, Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
-import { fileBytesOf, findDiskFree, IS_BEGINNING, START_TIMELINE } from "./database.ts";
-import { type ReadRequest, SqliteReader } from "./reader.ts";
+import { IS_BEGINNING, type measureFiles, START_TIMELINE } from "./database.ts";
+import { type ReadRequest, type RecordRead, SqliteReader } from "./reader.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
 const PROBE_MS_MAX = 1_500;
@@ -22,10 +22,12 @@ const MARK_BREAK = `INSERT INTO changes (last, first, at_ms, entries)
   SELECT last, last + 1, $1, '[]'
   FROM (SELECT max(min($1 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + 1) AS last)`;
 
-/** Where writes and long reads run. Without `read`, long reads run on this thread. */
+/** Where writes, long reads and records run. Without `read`, reads run on this thread. */
 interface Engine {
   commit: Commit<Write, unknown>;
   readonly read?: (order: ReadRequest) => Promise<unknown>;
+  readonly readRecords?: (order: ReadRequest) => Promise<unknown>;
+  readonly isMoved?: () => boolean;
   readonly isDurable: boolean;
   close(): unknown;
 }
@@ -36,24 +38,25 @@ export const openAlone = (path: string, limits: StoreLimits, onMigrate?: OnMigra
 
 export class SqliteStore extends SqlStore<Task> implements Store {
   readonly description: Store["description"];
-  private readonly path: string;
   private readonly engine: Engine;
   private readonly reader: SqliteReader;
   protected readonly writes: Queue<Write, unknown>;
   private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** One at a time. Each takes a bounded time, so clients take turns. */
   private readonly longReads: Queue<ReadRequest, unknown>;
+  /** Those of a tick share a message. */
+  private readonly records: Queue<RecordRead, unknown>;
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
     const dialect = { prefix: "", lock: "", given: "json_each($1)", turn: "turn AS (SELECT 1)" };
     super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
-    this.path = path;
     this.engine = engine;
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
     this.description = { engine: "SQLite", location: path, durability };
-    const reader = (this.reader = new SqliteReader(path, limits));
-    const read = engine.read ?? ((order: ReadRequest) => reader.perform(order));
+    const reader = (this.reader = new SqliteReader(path, limits, engine.isMoved));
+    const readHere = (order: ReadRequest) => reader.perform(order);
+    const { read = readHere, readRecords = readHere } = engine;
     const commit: Engine["commit"] = (batch, deadlineMs) => engine.commit(batch, deadlineMs);
     this.writes = new Queue(commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Queue((ids) => reader.findPlants(ids), limits);
@@ -61,6 +64,10 @@ export class SqliteStore extends SqlStore<Task> implements Store {
       async ([order]) => [await read(order as ReadRequest)],
       { ...limits, commitLengthMax: 1 },
       { commitMsMin: READ_MS_MIN },
+    );
+    this.records = new Queue(
+      async (reads) => (await readRecords({ kind: "records", reads })) as unknown[],
+      limits,
     );
   }
 
@@ -84,12 +91,18 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     if (written === undefined) throw new Refusal("store_unavailable");
   }
 
-  readFigures(): StoreFigures {
-    return { diskFreeBytes: findDiskFree(this.path), logBytes: fileBytesOf(`${this.path}-wal`) };
+  async readFigures(): Promise<StoreFigures> {
+    const { diskFreeBytes, logBytes } = await this.measureFiles();
+    return { diskFreeBytes, logBytes };
   }
 
   async measureBytes(): Promise<number> {
-    return fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
+    const { storeBytes, logBytes } = await this.measureFiles();
+    return storeBytes + logBytes;
+  }
+
+  private async measureFiles() {
+    return (await this.records.submit("files")) as ReturnType<typeof measureFiles>;
   }
 
   readonly backUps: NonNullable<Store["backUps"]> = {
@@ -102,7 +115,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   override async close(): Promise<void> {
     await super.close();
-    for (const queue of [this.writes, this.lookUps, this.longReads]) await queue.close();
+    for (const queue of [this.writes, this.lookUps, this.longReads, this.records])
+      await queue.close();
     this.reader.close();
     await this.engine.close();
   }
@@ -124,7 +138,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   protected async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
-    return this.reader.run(statement) as Row[];
+    return (await this.records.submit(statement)) as Row[];
   }
 
   protected writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]> {

@@ -19,10 +19,18 @@ import type { SqliteWriter, Write } from "./writer.ts";
 
 export interface StoreLink {
   readonly writes: MessagePort;
+  /** Long reads. */
   readonly reads: MessagePort;
-  /** 1 once everything readable is on disk. */
-  readonly durable: Int32Array;
+  /** Tokens, webhooks and file sizes, which do not wait in the queue of long reads. */
+  readonly records: MessagePort;
+  readonly state: StoreState;
 }
+
+/** Shared by all threads. At DURABLE it is 1 once everything readable is on disk, at MOVED while the file is moved. */
+type StoreState = Int32Array;
+const DURABLE = 0;
+export const MOVED = 1;
+const STATE_LENGTH = 2;
 
 export interface ThreadSetup {
   /** "open", "close", that of the clock, or the copy to make. The reader opens the store after the writer. */
@@ -30,7 +38,7 @@ export interface ThreadSetup {
   readonly path: string;
   readonly limits: StoreLimits;
   readonly ports: readonly MessagePort[];
-  readonly durable: Int32Array;
+  readonly state: StoreState;
 }
 
 /** postMessage drops an error's class and code. Without a reason it is a StoreOpenError. */
@@ -119,20 +127,26 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   };
 }
 
+type Caller = ReturnType<typeof createCaller>;
+
 /** `closeThreads` is for the thread that started them. */
 export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
-  const [writes, reads] = [createCaller(link.writes), createCaller(link.reads)];
+  const [writes, reads, records] = [link.writes, link.reads, link.records].map((port) =>
+    createCaller(port),
+  ) as [Caller, Caller, Caller];
   return {
     async commit(batch: readonly Write[], deadlineMs: number): Promise<unknown[]> {
       const outcomes = await writes.ask(encodeBatch(batch, toShared(deadlineMs)));
       return (outcomes as unknown[]).map(fromOutcome);
     },
     read: reads.ask,
+    readRecords: records.ask,
+    isMoved: (): boolean => Atomics.load(link.state, MOVED) === 1,
     get isDurable(): boolean {
-      return Atomics.load(link.durable, 0) === 1;
+      return Atomics.load(link.state, DURABLE) === 1;
     },
     close: () => {
-      for (const caller of [writes, reads]) caller.close();
+      for (const caller of [writes, reads, records]) caller.close();
       return closeThreads?.();
     },
   };
@@ -178,8 +192,8 @@ function plantFromJson(sent: ReturnType<typeof plantToJson>): PlantWrite {
 }
 
 /** On the store thread: drains all ports into one commit. */
-export function serveWrites(writer: SqliteWriter, { ports, durable }: ThreadSetup): void {
-  const noteDurable = (): unknown => Atomics.store(durable, 0, writer.isDurable ? 1 : 0);
+export function serveWrites(writer: SqliteWriter, { ports, state }: ThreadSetup): void {
+  const noteDurable = (): unknown => Atomics.store(state, DURABLE, writer.isDurable ? 1 : 0);
   noteDurable();
   for (const port of ports)
     port.on("message", (first: string) => {
@@ -258,18 +272,20 @@ export async function startStoreThreads(
   httpThreads: number,
   onMigrate?: OnMigrate,
 ) {
-  const durable = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  const start = (entry: string) => {
-    const channels = Array.from({ length: httpThreads }, () => new MessageChannel());
+  const bytes = STATE_LENGTH * Int32Array.BYTES_PER_ELEMENT;
+  const state = new Int32Array(new SharedArrayBuffer(bytes));
+  const start = (entry: string, portsPerThread: number) => {
+    const length = httpThreads * portsPerThread;
+    const channels = Array.from({ length }, () => new MessageChannel());
     const ports = channels.map(({ port2 }) => port2);
     // A function cannot be sent to a thread.
-    const setup = { path, limits: { ...limits, onCommit: undefined }, durable, ports };
+    const setup = { path, limits: { ...limits, onCommit: undefined }, state, ports };
     const thread = startThread(join(import.meta.dir, entry), setup, ports, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
   // Started in parallel: each takes about 10 ms.
-  const writer = start("store-worker");
-  const reader = start("reader-worker");
+  const writer = start("store-worker", 1);
+  const reader = start("reader-worker", 2);
   let isClosing = false;
   try {
     await writer.ask("open");
@@ -283,7 +299,8 @@ export async function startStoreThreads(
     links: writer.ports.map((writes, index): StoreLink => ({
       writes,
       reads: reader.ports[index] as MessagePort,
-      durable,
+      records: reader.ports[httpThreads + index] as MessagePort,
+      state,
     })),
     /** Calls back if a thread ends before it is closed. */
     onEnd: (fail: (error: unknown) => void): void => {

@@ -101,6 +101,13 @@ interface Transaction extends WriteConnection {
   readonly entries: JournalBlock | undefined;
 }
 
+/** The free space of the disk is looked up again after this time, or once this much may have been written. */
+const LOOK_MS = 100;
+const LOOK_BYTES = 1_048_576;
+/** The most that a write adds to the WAL: pages of the table and its index, and its text twice, in UTF-8. */
+const WRITE_BYTES = 16_384;
+const CHARACTER_BYTES = 8;
+
 const LOCK_RETRY_MS = 1;
 const LOCK_RETRY_MS_MAX = 20;
 
@@ -112,6 +119,8 @@ export class SqliteWriter {
   private quota: { readonly plantsLeft: number; readonly version: bigint } | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
+  /** The last look at the disk, and the most that was written since. */
+  private disk = { lookedAtMs: Number.NEGATIVE_INFINITY, freeBytes: 0, writtenBytes: 0 };
   /** Whether this process, which keeps no journal, has added the break before its first change. */
   private isBreakMarked = false;
 
@@ -170,8 +179,14 @@ export class SqliteWriter {
       const room = this.findRoom(connection, batch);
       if (isBreak) insertChanges.run(0, Date.now(), BREAK_ENTRIES);
       const outcomes = applyAll({ ...connection, room, entries }, batch);
+      const text = entries?.format() ?? "";
       if (entries !== undefined && entries.count > 0)
-        insertChanges.run(entries.count, Date.now(), entries.format());
+        insertChanges.run(entries.count, Date.now(), text);
+      // Without a journal the length of the texts is not known.
+      this.disk.writtenBytes +=
+        entries === undefined
+          ? LOOK_BYTES
+          : outcomes.length * WRITE_BYTES + text.length * CHARACTER_BYTES;
       commit.run();
       if (room.version !== undefined)
         this.quota = { plantsLeft: room.plantsLeft, version: room.version };
@@ -195,9 +210,19 @@ export class SqliteWriter {
         this.quota?.version === version
           ? this.quota.plantsLeft
           : plantsMax - Number(connection.countPlants.get()?.count);
-    // Checked on every commit: one second of large plants can fill the disk, and then not even a removal is possible.
-    const free = diskFreeBytesMin > 0 ? findDiskFree(this.path) : undefined;
-    return { plantsLeft, version, diskFreeBytes: free ?? diskFreeBytesMin, diskFreeBytesMin };
+    const diskFreeBytes = diskFreeBytesMin > 0 ? this.countDiskFree() : 0;
+    return { plantsLeft, version, diskFreeBytes, diskFreeBytesMin };
+  }
+
+  /** On a full disk not even a removal is possible, so what was written since the last look counts as used. */
+  private countDiskFree(): number {
+    const lookedAtMs = performance.now();
+    if (lookedAtMs - this.disk.lookedAtMs > LOOK_MS || this.disk.writtenBytes >= LOOK_BYTES) {
+      // Unknown is no reason to refuse a write.
+      const freeBytes = findDiskFree(this.path) ?? Number.POSITIVE_INFINITY;
+      this.disk = { lookedAtMs, freeBytes, writtenBytes: 0 };
+    }
+    return this.disk.freeBytes - this.disk.writtenBytes;
   }
 
   private connected(): WriteConnection {
