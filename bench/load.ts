@@ -190,23 +190,48 @@ async function readBack(
   if (found === 0) throw new WrongAnswer(`none of ${READ_BACK} plants that were sent is stored`);
 }
 
-/** BULK_ROWS plants as NDJSON, from this id on. */
-export const makeLines = (first = 0): Buffer => {
-  const ids = Array.from({ length: BULK_ROWS }, (_, index) => first + index);
-  const lines = ids.map((id) => `{"id":${id},"name":"${plant.name}","tag":"tag ${id % 50}"}\n`);
+/** Plants as NDJSON, from this id on. */
+export const makeLines = (first = 0, rows = BULK_ROWS, name: string = plant.name): Buffer => {
+  const ids = Array.from({ length: rows }, (_, index) => first + index);
+  const lines = ids.map((id) => `{"id":${id},"name":"${name}","tag":"tag ${id % 50}"}\n`);
   return Buffer.from(lines.join(""));
 };
 
 /** Sends the lines to a server that has none of these plants. The query may name the batch. */
-export const importInto = (server: Server, lines: Buffer, query = ""): Promise<Sample> =>
-  timeBulk(server, BULK_ROWS, async () => {
+export const importInto = (
+  server: Server,
+  lines: Buffer,
+  query = "",
+  rows = BULK_ROWS,
+  /** The end of a result, if the lines do more than create. */
+  done = '"status":200}',
+): Promise<Sample> =>
+  timeBulk(server, rows, async () => {
     const response = await fetch(`${server.url}/plants/batch${query}`, {
       method: "POST",
       headers: { ...headers, "content-type": "application/x-ndjson" },
       body: lines,
     });
     const results = await response.text();
-    return () => results.match(/"status":200\}/g)?.length ?? 0;
+    return () => results.split(done).length - 1;
+  });
+
+/** Changes the tag of all plants that have one, by one request. */
+export const changeTag = (
+  server: Server,
+  from: string,
+  to: string,
+  rows: number,
+): Promise<Sample> =>
+  timeBulk(server, rows, async () => {
+    const response = await fetch(`${server.url}/plants?tag=${encodeURIComponent(from)}`, {
+      method: "PATCH",
+      headers,
+      body: JSON.stringify({ tag: to }),
+    });
+    const lines = (await response.text()).trim().split("\n");
+    const { replaced, complete } = JSON.parse(lines.at(-1) ?? "") as Record<string, unknown>;
+    return () => (complete === true ? Number(replaced) : 0);
   });
 
 export const exportFrom = (server: Server, count: number): Promise<Sample> =>

@@ -28,6 +28,7 @@ import {
 } from "./results.ts";
 import { slowDisk } from "./scenarios-disk.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
+import { change } from "./scenarios-change.ts";
 import { jwt, start, workers } from "./scenarios-process.ts";
 import { FASTIFY, servePlants } from "./servers.ts";
 import {
@@ -445,6 +446,7 @@ export const scenarios: readonly Scenario[] = [
   get,
   list,
   bulkImport,
+  change,
   bulkExport,
   random,
   size,

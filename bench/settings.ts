@@ -18,6 +18,7 @@ export const READERS = 1_000;
 export const STORED = 1_000_000;
 export const STORED_MANY = 10_000_000;
 export const BULK_ROWS = 300_000;
+export const CHANGED_ROWS = 100_000;
 
 export const TOKEN = "bench-token-0123456789";
 

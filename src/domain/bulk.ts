@@ -7,7 +7,7 @@ import type { Writer } from "./change.ts";
 import { catalogue, Refusal, toRefusal } from "./errors.ts";
 import { type Filter, filterNames, narrows } from "./filter.ts";
 import type { PlantCount } from "./page.ts";
-import { entityTagOf, formatStoredPlant, isSame, parsePlants, type Plant } from "./plant.ts";
+import { type Content, isSame, parsePlants, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
 import { applyPatch, type Done, type Patch, type PlantWrite } from "./write.ts";
 
@@ -28,7 +28,7 @@ export const refuseChanged = (): Refusal =>
   new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
 
 /** The condition that a plant is still in this state. */
-export const stillIs = (plant: Plant) => ({ match: [entityTagOf(formatStoredPlant(plant))] });
+export const stillIs = (plant: Plant) => ({ seen: contentOf(plant) });
 
 /**
  * Writes that share commits. Those that the store could not take now are tried again. A plant that is not in the
@@ -173,8 +173,6 @@ const SAMPLE_LENGTH = 20;
 const SAMPLE_MS_MAX = 1_000;
 /** A dry run may take longer than a page that counts: an exact number is what it is for. */
 const COUNT_MS_MAX = 10_000;
-
-export type Content = Pick<Plant, "name" | "tag">;
 
 export interface BulkPreview extends Omit<PlantCount, "count"> {
   /** How many match. */

@@ -8,7 +8,6 @@
 
 import {
   type BulkOptions,
-  type Content,
   contentOf,
   countBlock,
   type Left,
@@ -26,7 +25,7 @@ import {
 } from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
-import { INT64_MAX, INT64_MIN, isSameState, lengthOf, type Plant } from "./plant.ts";
+import { type Content, INT64_MAX, INT64_MIN, isSameState, lengthOf, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
 import type { Done, PlantWrite } from "./write.ts";
 

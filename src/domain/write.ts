@@ -85,7 +85,7 @@ export function judge(write: PlantWrite, stored: Plant | undefined): Verdict | R
   const { condition } = write;
   if (write.kind === "upsert") {
     if (stored === undefined)
-      return condition.match === undefined
+      return condition.match === undefined && condition.seen === undefined
         ? { done: "created", after: write.plant }
         : new Refusal("precondition_failed");
     // Before the condition: a batch whose answer was lost is sent again, and its own writes changed the entity tags.

@@ -216,6 +216,8 @@ class Group {
   private readonly writes: readonly GroupWrite[];
   private readonly hasJournal: boolean;
   private readonly quota: NonNullable<Accounts["quota"]>;
+  /** Writes whose plants are no longer what their writers have seen. */
+  private readonly doubted = new Set<PlantWrite>();
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
@@ -378,10 +380,7 @@ class Group {
       removed: [] as Planned[],
     };
     const settled: Parameters<typeof this.settle>[] = [];
-    // The rest stay open, for the next piece.
-    const ids = changes.slice(0, FIND_MANY_LENGTH_MAX).map(({ id }) => id);
-    for (const [index, before] of (await findPlants(connection, ids)).entries()) {
-      const write = changes[index] as Update;
+    for (const [write, before] of await this.findBefore(connection, changes)) {
       const verdict = judge(write, before);
       if (verdict instanceof Refusal) settled.push([write, verdict, before]);
       else if (verdict.done === "replayed")
@@ -414,8 +413,33 @@ class Group {
       if (part.length > 0)
         note(await this.write(connection, statement, part, toChangeColumns(part)), name);
     this.quota.settle(0, -removed.filter(({ write }) => this.outcomes.has(write)).length);
-    if (done < created.length + replaced.length + removed.length)
-      throw new TransientError("changed by others meanwhile");
+    if (done === created.length + replaced.length + removed.length) return;
+    for (const { write } of [...replaced, ...removed]) this.doubted.add(write);
+    throw new TransientError("changed by others meanwhile");
+  }
+
+  /**
+   * The plants before these changes; the rest stay open, for the next piece. What a writer has seen needs no look-up:
+   * the statement changes nothing if it is no longer so. Then it is looked up.
+   */
+  private async findBefore(connection: Connection, changes: readonly Update[]) {
+    const before = new Map<Update, Plant | undefined>();
+    const unknown: Update[] = [];
+    for (const write of changes.slice(0, FIND_MANY_LENGTH_MAX)) {
+      const { id, condition } = write;
+      const seen = condition.seen && { tag: undefined, ...condition.seen, id };
+      const verdict = seen && !this.doubted.has(write) ? judge(write, seen) : undefined;
+      const changesIt = verdict !== undefined && "done" in verdict && verdict.done !== "replayed";
+      if (changesIt) before.set(write, seen);
+      else unknown.push(write);
+    }
+    if (unknown.length === 0) return before;
+    const found = await findPlants(
+      connection,
+      unknown.map(({ id }) => id),
+    );
+    for (const [index, plant] of found.entries()) before.set(unknown[index] as Update, plant);
+    return before;
   }
 
   private async writeAtomic(connection: Connection, write: AtomicWrite): Promise<void> {
