@@ -35,7 +35,7 @@ interface Observed extends ServiceFacts {
   readonly findKeysAge?: () => number | undefined;
 }
 
-export interface ProvenBackups extends Readonly<
+interface ProvenBackups extends Readonly<
   Record<"atMs" | "sinceMs" | "change" | "copies" | "oldestAtMs", number>
 > {}
 
