@@ -57,14 +57,9 @@ function yieldToClients(): void {
   if (process.platform === "linux") setPriority(0, NICE);
 }
 
-/** One order at a time, also while a request to a bucket is in flight. */
-let working: Promise<unknown> = Promise.resolve();
-
 orders.on("message", (order: Order) => {
-  working = working
-    .then(() => perform(order))
-    .then(
-      (value) => orders.postMessage({ value }),
-      (error: unknown) => orders.postMessage(toFailed(error)),
-    );
+  void perform(order).then(
+    (value) => orders.postMessage({ value }),
+    (error: unknown) => orders.postMessage(toFailed(error)),
+  );
 });

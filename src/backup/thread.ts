@@ -23,7 +23,16 @@ function startBackupThread() {
       `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
     );
   const thread = startThread(join(import.meta.dir, "backup-worker"));
-  return { ...thread, ask: <Answer>(order: Order) => thread.ask(order) as Promise<Answer> };
+  let working: Promise<unknown> = Promise.resolve();
+  return {
+    ...thread,
+    /** One order at a time, also while the place hangs. */
+    ask<Answer>(order: Order): Promise<Answer> {
+      const answer = working.then(() => thread.ask(order));
+      working = answer.catch(() => undefined);
+      return answer as Promise<Answer>;
+    },
+  };
 }
 
 /** For one order. Ctrl-C ends it, and leaves everything as it was. */

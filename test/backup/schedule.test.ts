@@ -11,6 +11,8 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import type { Digest } from "../../src/backup/order.ts";
+import { createThread } from "../../src/backup/thread.ts";
 import { runCommand, runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
 import { failure } from "../support/expect.ts";
 import { makeWorkplace } from "../support/folder.ts";
@@ -78,6 +80,20 @@ async function stop(service: ServiceProcess): Promise<string> {
   expect(await service.exited).toBe(0);
   return service.stderr;
 }
+
+test("orders to a thread of backups wait for each other, and its end rejects those that wait", async () => {
+  using at = makeWorkplace();
+  makeStore(at.store, 3);
+  const thread = createThread();
+  const ask = () => thread.ask<Digest>({ kind: "digest", from: at.store });
+  const [one, other] = await Promise.all([ask(), ask()]);
+  expect(one).toEqual(other);
+  const waiting = Promise.allSettled([ask(), ask()]);
+  thread.end();
+  expect((await waiting).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  expect(await ask()).toEqual(one);
+  thread.end();
+});
 
 describe("serve --backup-to", () => {
   test("makes whole backups, proves them, keeps the newest, and removes no files but its own", async () => {
