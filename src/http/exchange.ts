@@ -24,6 +24,8 @@ export interface Service {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly reports: Reports;
+  /** Concurrent requests share one copy: thousands of them must not take the memory of thousands. */
+  readonly formatMetrics: () => Promise<Blob>;
   readonly feed: Feed;
   /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;

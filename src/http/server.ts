@@ -49,18 +49,17 @@ export function startServer(given: Parts) {
       .flushUses()
       .catch((cause: unknown) => log.warn("token_uses_not_written", { cause }));
   const budget = new Budget(config.bodyBytesTotalMax);
+  let metricsText: Promise<Blob> | undefined;
+  const formatMetrics = async (): Promise<Blob> => {
+    setGauges();
+    return new Blob([await given.reports.formatMetrics()]);
+  };
   const service: Service = {
     ...given,
     readiness,
     budget,
     lines: new Budget(config.bodyBytesTotalMax * LINES_SHARE),
-    reports: {
-      ...given.reports,
-      formatMetrics: () => {
-        setGauges();
-        return given.reports.formatMetrics();
-      },
-    },
+    formatMetrics: () => (metricsText ??= formatMetrics().finally(() => (metricsText = undefined))),
     rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),
     addressOf: (request) => listener.requestIP(request)?.address,

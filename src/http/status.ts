@@ -45,9 +45,8 @@ async function showActivity(exchange: Exchange): Promise<Response> {
 }
 
 /** Answered even if memory is short: an operator has to see that. */
-async function showMetrics(exchange: Exchange): Promise<Response> {
-  const body = await exchange.service.reports.formatMetrics();
-  return answerText(exchange, body, { "content-type": PROMETHEUS_TYPE }, { isDue: true });
+async function showMetrics({ service }: Exchange): Promise<Response> {
+  return answer(200, await service.formatMetrics(), { "content-type": PROMETHEUS_TYPE });
 }
 
 const SampleShape = object({

@@ -124,7 +124,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     };
   };
 
-  const formatNow = async (): Promise<string> => {
+  const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
     const [isReady = false, webhooks = [], connections, open, rss, figures = {}] =
       await Promise.all([
@@ -224,11 +224,6 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
       },
     });
   };
-
-  let formatting: Promise<string> | undefined;
-  /** Concurrent requests share one text: thousands of them must not take the memory of thousands. */
-  const formatMetrics = (): Promise<string> =>
-    (formatting ??= formatNow().finally(() => (formatting = undefined)));
 
   return { start, stop, sample, noteFailure, readActivity, formatMetrics };
 }
