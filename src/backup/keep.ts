@@ -1,15 +1,16 @@
 /** Makes copies of a running store in a place, proves that they can be restored, and removes those that are not needed. */
 
-import { rmSync, statSync } from "node:fs";
+import { rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { findDiskFree, getSchemaVersion, readStore } from "../store/sqlite/database.ts";
 import { copyStore, digestRows } from "./copy.ts";
 import type { BackUpOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
-import { type AnyPiece, findPiece, nameCopy, prefixOfStaged } from "./piece.ts";
-import { openPlace } from "./place.ts";
-import { compareCopies } from "./plan.ts";
+import { type AnyPiece, findPiece, nameCopy, nameSegment, prefixOfStaged } from "./piece.ts";
+import { openPlace, type Place } from "./place.ts";
+import { compareCopies, type KnownSegment } from "./plan.ts";
 import { proveBackups } from "./restore.ts";
+import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
 import { digestFile, readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
 
 export interface Made {
@@ -17,10 +18,12 @@ export interface Made {
   readonly change: number;
   readonly plants: number;
   readonly bytes: number;
+  readonly digest: Digest | undefined;
 }
 
 /** The copy appears, verified, with a name that tells what it holds and what its bytes are. */
-export async function backUp({ from, to, label, instance, serial }: BackUpOrder): Promise<Made> {
+export async function backUp(order: BackUpOrder): Promise<Made> {
+  const { from, to, label, instance, serial, isAlone } = order;
   const place = await openPlace(to, dirname(resolve(from)));
   const owner = { label, store: readIdentity(from) };
   const staged = place.stage(`${prefixOfStaged(owner)}.${instance}`);
@@ -31,11 +34,12 @@ export async function backUp({ from, to, label, instance, serial }: BackUpOrder)
       history: readHistory(db),
       ...readPoint(db),
     }));
+    const digest = isAlone ? digestNow(staged) : undefined;
     const timeline = history.at(-1)?.number ?? 0;
     const position = { ...owner, timeline, serial };
     const name = nameCopy(position, change, startedAtMs, digestFile(staged));
     await place.keep(staged, name);
-    return { name, change, plants: Number(plants), bytes };
+    return { name, change, plants: Number(plants), bytes, digest };
   } finally {
     rmSync(staged, { force: true });
     place.close();
@@ -69,15 +73,85 @@ export async function prove(order: ProveOrder) {
  * Keeps the newest copies, and the segments after the oldest of them. Older is what comes before by timeline and
  * change. Removes nothing of another store, and no file that it does not know.
  */
-export async function prune({ from, to, keep }: Omit<PruneOrder, "kind">): Promise<void> {
+export async function prune(order: Omit<PruneOrder, "kind">): Promise<void> {
+  const { from, to, label, instance, keep } = order;
   const place = await openPlace(to, dirname(resolve(from)));
-  const store = readIdentity(from);
-  const pieces = (await place.list())
-    .flatMap((file) => findPiece(file) ?? [])
-    .filter((piece) => piece.store === store);
-  for (const piece of await listSuperfluous(new Survey(place, pieces), keep))
-    await place.remove(piece.name);
-  place.close();
+  try {
+    const owner = { label, store: readIdentity(from) };
+    const pieces = (await place.list())
+      .flatMap((file) => findPiece(file) ?? [])
+      .filter((piece) => piece.store === owner.store);
+    const superfluous = new Set(await listSuperfluous(new Survey(place, pieces), keep));
+    for (const { name } of superfluous) await place.remove(name);
+    const kept = new Survey(
+      place,
+      pieces.filter((piece) => !superfluous.has(piece)),
+    );
+    // In a folder segments grow, so there are few.
+    if (place.grow === undefined)
+      await compact(place, kept, `${prefixOfStaged(owner)}.${instance}`);
+  } finally {
+    place.close();
+  }
+}
+
+/** This many segments become one of at most this size. */
+const COMPACT_LENGTH = 64;
+const COMPACT_BYTES_MAX = 8_388_608;
+
+/**
+ * Joins small segments, so that the list of a bucket stays short. They are removed after the joined one was read back.
+ * Never across the segment with which a copy begins: a restore tells by it which rows of tables are newer than the copy.
+ */
+export async function compact(place: Place, survey: Survey, prefix: string): Promise<void> {
+  const starts = new Set(survey.copies.map(({ timeline, serial }) => `${timeline} ${serial}`));
+  const closed = survey
+    .know()
+    .segments.filter(({ last }) => last !== undefined)
+    .toSorted((one, other) => one.timeline - other.timeline || one.serial - other.serial);
+  let group: KnownSegment[] = [];
+  for (const segment of [...closed, undefined]) {
+    const before = group.at(-1);
+    const bytes = group.reduce((sum, one) => sum + one.bytes, segment?.bytes ?? 0);
+    const isNext =
+      segment !== undefined &&
+      before !== undefined &&
+      segment.timeline === before.timeline &&
+      segment.after === before.end &&
+      bytes <= COMPACT_BYTES_MAX &&
+      !starts.has(`${segment.timeline} ${segment.serial}`);
+    if (!isNext) {
+      if (group.length >= COMPACT_LENGTH) await join(place, survey, group, prefix);
+      group = [];
+    }
+    if (segment !== undefined) group.push(segment);
+  }
+}
+
+async function join(
+  place: Place,
+  survey: Survey,
+  group: readonly KnownSegment[],
+  prefix: string,
+): Promise<void> {
+  const [first, last] = [group[0], group.at(-1)];
+  // Without a change in them the joined one would have the name of a part.
+  if (first === undefined || last === undefined || last.after === first.after) return;
+  const found = await Promise.all(group.map((segment) => survey.readSegment(segment)));
+  const { header } = found[0] ?? {};
+  const isAlike = found.every(
+    (one) => isWhole(one) && one.header?.schema === header?.schema && one.header !== undefined,
+  );
+  if (header === undefined || !isAlike) return;
+  const files = await Promise.all(group.map(({ name }) => place.fetch(name)));
+  const staged = place.stage(prefix);
+  writeFileSync(staged, joinSegments(header, files));
+  const name = nameSegment(last, first.after, last.end);
+  await place.keep(staged, name);
+  place.release();
+  const joined = inspectSegment(await place.fetch(name), last.end);
+  if (!isWhole(joined) || joined.runs.length > 1) return;
+  for (const part of group) await place.remove(part.name);
 }
 
 async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {

@@ -41,6 +41,8 @@ export interface BackUpOrder extends Source {
   readonly kind: "backUp";
   /** The copy has everything in the segments before this one. */
   readonly serial: number;
+  /** There is no journal, so the store cannot be compared with the copy later. */
+  readonly isAlone: boolean;
 }
 
 /** The plants of the store at a change. */

@@ -68,10 +68,15 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   let store: Store | undefined;
   /** A mistyped place never works. */
   let hasAppended = false;
+  let isEnded = false;
   let [appendFailure, copyFailure] = [] as (string | undefined)[];
   /** By the monotonic clock; undefined until the place was read. */
   let dueMs: number | undefined;
   let proofDueMs = 0;
+  /** The plants of the newest copy, without a journal: later states have no number. */
+  let copied: Digest | undefined;
+  /** Whether the last proof succeeded. */
+  let isProven = false;
   /** Pieces that are known to be damaged, so each is logged once. */
   const damaged = new Set<string>();
   let [working, maintaining] = [] as (Promise<void> | undefined)[];
@@ -81,6 +86,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   };
 
   const noteAppend = (reason: string | undefined): void => {
+    if (isEnded) return;
     if (reason !== undefined && reason !== appendFailure) {
       if (!hasAppended)
         log.warn("no_backups", { warning: `No backups are made in ${to} yet: ${reason}` });
@@ -139,9 +145,11 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       if (changesDays === 0) await store?.backUps?.markBreak();
       const atMs = Date.now();
       const serial = await appending.ask<number>({ ...source, kind: "roll" });
-      const made = await copying.ask<Made>({ ...source, kind: "backUp", serial });
+      const isAlone = changesDays === 0;
+      const made = await copying.ask<Made>({ ...source, kind: "backUp", serial, isAlone });
       const durationMs = Math.round(performance.now() - startedAtMs);
       const { name, plants, bytes } = made;
+      copied = made.digest;
       log.info("backed_up", { to, name, plants, bytes, durationMs });
       state.made++;
       state.last = { atMs, bytes, sinceMs: startedAtMs };
@@ -158,16 +166,17 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     noteProblem();
   };
 
-  /** Restores from the place what was written there, and compares. Only then are older pieces removed. */
+  /** Restores from the place what was written there, and compares. */
   const prove = async (): Promise<void> => {
     const startedAtMs = performance.now();
     try {
-      const digest = await copying.ask<Digest>({ kind: "digest", from: source.from });
+      const digest = copied ?? (await copying.ask<Digest>({ kind: "digest", from: source.from }));
       if (changesDays > 0 && !reaches(await append(), digest.change)) return;
       const { diskFreeBytesMin } = config;
       const order = { ...source, ...digest, kind: "prove", diskFreeBytesMin } as const;
       const { damage, copies, oldestAtMs } = await copying.ask<Proof>(order);
       state.proofs++;
+      isProven = true;
       const { change } = digest;
       const [atMs, sinceMs] = [Date.now(), performance.now()];
       state.proven = { atMs, sinceMs, change, copies, oldestAtMs };
@@ -177,22 +186,34 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
         damaged.add(name);
         log.error("backup_damaged", { to, name, reason: faults.join("; ") });
       }
-      await copying.ask({ ...source, kind: "prune", keep: backupKeep });
       // It continues where the place is whole.
       if (found.length > 0) await appending.ask({ ...source, kind: "recheck" });
     } catch (error) {
       if (signal.aborted) return;
       state.proofsFailed++;
+      isProven = false;
       log.error("backup_proof_failed", { to, reason: explain(error) });
       await appending.ask({ ...source, kind: "recheck" }).catch(() => undefined);
     }
     const tookMs = performance.now() - startedAtMs;
-    proofDueMs = performance.now() + Math.max(PROOF_REST * tookMs, Math.min(everyMs, PROOF_MS_MAX));
+    // A proof downloads copies from a bucket.
+    const restMs = isBucketUrl(to) ? PROOF_MS_MAX : Math.min(everyMs, PROOF_MS_MAX);
+    proofDueMs = performance.now() + Math.max(PROOF_REST * tookMs, restMs);
+  };
+
+  /** Older pieces are removed as long as the newer ones were proven. */
+  const prune = async (): Promise<void> => {
+    try {
+      await copying.ask({ ...source, kind: "prune", keep: backupKeep });
+    } catch (error) {
+      if (!signal.aborted) log.error("backup_prune_failed", { to, reason: explain(error) });
+    }
   };
 
   const maintain = async (isCopyDue: boolean): Promise<void> => {
     if (isCopyDue) await makeCopy();
     if (performance.now() >= proofDueMs && copyFailure === undefined) await prove();
+    if (isProven && copyFailure === undefined) await prune();
     // It takes memory, and is needed only now and then.
     copying.end();
   };
@@ -203,7 +224,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       const done = await append();
       const nowMs = performance.now();
       const isCopyDue = nowMs >= (dueMs ?? Infinity);
-      if (done !== undefined && "change" in done && (isCopyDue || nowMs >= proofDueMs))
+      const isProofDue = changesDays > 0 && nowMs >= proofDueMs;
+      if (done !== undefined && "change" in done && (isCopyDue || isProofDue))
         maintaining ??= maintain(isCopyDue).finally(() => (maintaining = undefined));
       const pauseMs = done !== undefined && isBucketUrl(to) ? BUCKET_APPEND_MS : APPEND_MS;
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
@@ -229,6 +251,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
         const finished = appending.ask({ ...source, kind: "finish" });
         await within(STOP_MS_MAX, finished).catch(() => undefined);
       }
+      isEnded = true;
       appending.end();
     },
   };

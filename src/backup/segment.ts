@@ -171,6 +171,20 @@ export function* readBlocks(file: string): Generator<Block> {
   for (const { line } of readLines(file)) if (line !== undefined && "entries" in line) yield line;
 }
 
+export const isWhole = ({ faults, isTorn }: InspectedSegment): boolean =>
+  faults.length === 0 && !isTorn;
+
+/** One segment with the records of several that follow each other. */
+export function joinSegments(header: Header, files: readonly string[]): string {
+  const format = createFormatter();
+  let text = format(JSON.stringify({ ...header, n: undefined }));
+  for (const file of files)
+    for (const { line } of readLines(file))
+      if (line !== undefined && !("segment" in line) && !("end" in line))
+        text += format(JSON.stringify({ ...line, n: undefined }));
+  return text + format(END);
+}
+
 /** A change that does not follow, or does not fit its plant. */
 export class ReplayError extends StoreOpenError {
   readonly reached: number;

@@ -18,9 +18,12 @@ import {
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender } from "../../src/backup/append.ts";
 import { restoreFile } from "../../src/backup/copy.ts";
-import { backUp, prune } from "../../src/backup/keep.ts";
+import { backUp, compact, prune } from "../../src/backup/keep.ts";
 import type { RestoreOrder } from "../../src/backup/order.ts";
+import { findPiece } from "../../src/backup/piece.ts";
+import { openPlace } from "../../src/backup/place.ts";
 import { restoreStore } from "../../src/backup/restore.ts";
+import { Survey } from "../../src/backup/survey.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { runCommand, runForJson } from "../support/command.ts";
@@ -98,7 +101,7 @@ async function openBacked(at: ReturnType<typeof makePlace>, name = "plants.db") 
     source,
     copy: async () => {
       const serial = await appender.roll();
-      const made = await backUp({ ...source, kind: "backUp", serial });
+      const made = await backUp({ ...source, kind: "backUp", serial, isAlone: false });
       appender.cover();
       return made;
     },
@@ -559,6 +562,44 @@ describe("the appender", () => {
     expect((await restore({ change: third?.seq })).ids).toEqual([1n, 2n, 3n]);
     expect(restore({ change: (third?.seq ?? 0) - 1 })).rejects.toThrow("is old enough");
     await create(6n);
+    expect(await append()).toMatchObject({ isCovered: true });
+  });
+});
+
+describe("compaction", () => {
+  test("joins small segments between two copies, and every state can still be restored", async () => {
+    const scene = await makeScene();
+    const { create, append, appender, copy, list, place, restore, store } = scene;
+    for (let id = 2n; id < 150n; id++) {
+      await create(id);
+      if (id === 40n)
+        await store.createToken(toRecord(mintToken(), { name: "till", scopes, createdAtMs: 1 }));
+      await append();
+      await appender.roll();
+      if (id === 75n) await copy();
+    }
+    const changes = await scene.readChanges();
+    const open = await openPlace(place, scene.folder);
+    const read = async () =>
+      new Survey(
+        open,
+        (await open.list()).flatMap((file) => findPiece(file) ?? []),
+      );
+    const before = list(".changes").length;
+    await compact(open, await read(), "plants-x");
+    expect(before).toBeGreaterThan(140);
+    expect(list(".changes").length).toBeLessThan(20);
+    const restored = await restore();
+    expect(restored).toMatchObject({ missing: [], damage: [], tokens: 1n });
+    expect(restored.ids).toHaveLength(149);
+    for (const index of [5, 60, 100]) {
+      const at = await restore({ change: changes[index]?.seq });
+      expect(at.ids).toHaveLength(index + 1);
+      expect(at.missing).toEqual([]);
+    }
+    // Once more: there is nothing left to join, and nothing is lost.
+    await compact(open, await read(), "plants-x");
+    expect((await restore()).ids).toHaveLength(149);
     expect(await append()).toMatchObject({ isCovered: true });
   });
 });

@@ -291,6 +291,8 @@ describe("serve --backup-to", () => {
       await until("2 more copies are made", async () => (await count(service)) >= before + 2);
     }
     expect(await readMetric(service, "plantstore_backup_lag_seconds")).toBeNaN();
+    expect(await countProofs(service, "proven")).toBeGreaterThan(0);
+    expect(await countProofs(service, "failed")).toBe(0);
     await stop(service);
     for (const file of scene.copies()) {
       const time = "20260101T000000Z";
