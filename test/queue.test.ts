@@ -272,6 +272,22 @@ describe("several commits at one time", () => {
     await closing;
     expect(commits).toEqual(["1 2", "3", "11"]);
   });
+
+  test("keep the order of a write with several keys that waits, and of those after it", async () => {
+    const keysOf = (write: number): number[] => [...String(write)].map(Number);
+    const { commits, queue, begun, end } = holdCommits(
+      {},
+      { inFlightMax: 2, keysOf, now: () => 0 },
+    );
+    const first = queue.submit(1);
+    await begun(0);
+    const others = [12, 2, 3].map((write) => queue.submit(write));
+    await begun(1);
+    expect(commits).toEqual(["1", "3"]);
+    end(0, 1, 2, 3);
+    await Promise.all([first, ...others]);
+    expect(commits).toEqual(["1", "3", "12 2"]);
+  });
 });
 
 describe("a block of writes", () => {

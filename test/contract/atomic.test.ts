@@ -235,3 +235,23 @@ test("plants that are too large together for one transaction are refused, and no
   expect((await store.countPlants()).count).toBe(6);
   expect(await store.writeAtomic(remove.slice(0, 4))).toEqual(Array(4).fill("removed"));
 });
+
+test("what the engine itself refuses in the middle of a transaction leaves no trace of it, beside a write that shares its commit", async () => {
+  await using store = await openTestStore();
+  const create = (id: bigint, name: string): PlantWrite => ({
+    kind: "create",
+    id,
+    plant: { id, name, tag: undefined },
+  });
+  await store.createPlant({ id: 1n, name: "first", tag: undefined });
+  await store.database.failPlantsNamed("refused");
+  const { newest } = await store.readChanges({ after: 0, limit: 0 });
+  const [failed, stored] = await Promise.allSettled([
+    store.writeAtomic([create(2n, "stored before"), create(3n, "refused"), create(4n, "after")]),
+    store.createPlant({ id: 5n, name: "beside", tag: undefined }),
+  ]);
+  expect([failed.status, stored.status]).toEqual(["rejected", "fulfilled"]);
+  expect((await store.database.readPlants()).map(({ id }) => id)).toEqual([1n, 5n]);
+  const { changes } = await store.readChanges({ after: newest, limit: 9 });
+  expect(changes.map(({ json }) => (JSON.parse(json) as { id: number }).id)).toEqual([5]);
+});

@@ -1,6 +1,7 @@
 /** PATCH and DELETE /plants by filter: what matches is changed, what others changed meanwhile is left alone. */
 
 import { beforeEach, describe, expect, test } from "bun:test";
+import { readMatching } from "../../src/domain/bulk.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { expectError } from "../support/expect.ts";
@@ -198,6 +199,20 @@ describe("what is wrong", () => {
       }
     expect(await shown()).toEqual(all);
   });
+});
+
+test("plants created while it runs, behind its end, are not among those that match", async () => {
+  await using own = await startService();
+  await storePlants(own, 1_500);
+  const options = {
+    signal: new AbortController().signal,
+    retry: <Result>(attempt: () => Promise<Result>) => attempt(),
+  };
+  const pages = readMatching(own.store, { name: "n" }, options);
+  const ids = ((await pages.next()).value as Plant[]).map(({ id }) => id);
+  await own.store.createPlant({ id: 1_600n, name: "n", tag: undefined });
+  for await (const page of pages) ids.push(...page.map(({ id }) => id));
+  expect([ids.length, ids.at(-1)]).toEqual([1_500, 1_499n]);
 });
 
 describe("while others write", () => {
