@@ -274,7 +274,7 @@ describe("several commits at one time", () => {
   });
 
   test("keep the order of a write with several keys that waits, and of those after it", async () => {
-    const keysOf = (write: number): number[] => [...String(write)].map(Number);
+    const keysOf = (write: number): number[] => String(write).split("").map(Number);
     const { commits, queue, begun, end } = holdCommits(
       {},
       { inFlightMax: 2, keysOf, now: () => 0 },

@@ -245,13 +245,13 @@ test("what the engine itself refuses in the middle of a transaction leaves no tr
   });
   await store.createPlant({ id: 1n, name: "first", tag: undefined });
   await store.database.failPlantsNamed("refused");
-  const { newest } = await store.readChanges({ after: 0, limit: 0 });
+  const { newest: after } = await store.readChanges({ after: 0, limit: 0 });
   const [failed, stored] = await Promise.allSettled([
     store.writeAtomic([create(2n, "stored before"), create(3n, "refused"), create(4n, "after")]),
     store.createPlant({ id: 5n, name: "beside", tag: undefined }),
   ]);
   expect([failed.status, stored.status]).toEqual(["rejected", "fulfilled"]);
   expect((await store.database.readPlants()).map(({ id }) => id)).toEqual([1n, 5n]);
-  const { changes } = await store.readChanges({ after: newest, limit: 9 });
+  const { changes } = await store.readChanges({ after, limit: 9 });
   expect(changes.map(({ json }) => (JSON.parse(json) as { id: number }).id)).toEqual([5]);
 });
