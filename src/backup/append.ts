@@ -89,7 +89,7 @@ interface Link {
   isCovered: boolean;
   readonly newest: NewestCopy | undefined;
   segment: OpenSegment | undefined;
-  /** Segments without a change that the new one replaces. */
+  /** Segments that the new one replaces. */
   superseded: readonly string[];
 }
 
@@ -127,7 +127,9 @@ export class Appender {
     } catch (error) {
       this.disconnect();
       if (error instanceof StoreOpenError) throw error;
-      throw new StoreOpenError(`${this.source.to} cannot be written: ${(error as Error).message}`);
+      // Without what is random in it: a reason is logged once.
+      const why = (error as Error).message.replaceAll(/\.[0-9a-f]{12}\.tmp/g, "");
+      throw new StoreOpenError(`${this.source.to} cannot be written: ${why}`);
     }
   }
 
@@ -163,11 +165,11 @@ export class Appender {
 
   private async connect(): Promise<Link | Fork> {
     const { from, to, label, instance } = this.source;
+    const place = await openPlace(to, dirname(resolve(from)));
     const journal = openJournal(from);
     try {
       const { history, schema, newest } = journal;
       const owner = { label, store: identityOf(history) };
-      const place = await openPlace(to, dirname(resolve(from)));
       await this.holdLease(place, owner);
       const prefix = `${prefixOfStaged(owner)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
@@ -189,6 +191,7 @@ export class Appender {
       place.release();
       if (isAhead || isDiverged) {
         journal.close();
+        place.close();
         return { forkAbove: survey.newestTimeline, after: common };
       }
       const link: Link = {
@@ -205,16 +208,17 @@ export class Appender {
         segment: undefined,
         superseded: [],
       };
-      link.superseded = survey
-        .know()
-        .segments.filter(({ timeline, last }) => timeline === own.number && last === undefined)
-        .filter(({ runs, after }) => runs.length === 0 && after === link.cursor)
+      link.superseded = survey.segments
+        .filter(({ timeline, after }) => timeline === own.number && after === link.cursor)
+        .filter(({ name }) => survey.knownSegments.get(name)?.isBare === true)
         .map(({ name }) => name);
       // At once, and not with the first change: it tells a restore that this timeline is the newest.
       await this.begin(link, link.cursor);
       return link;
     } catch (error) {
       journal.close();
+      // Also what was downloaded, which would pile up beside the store.
+      place.close();
       throw error;
     }
   }
@@ -274,34 +278,43 @@ export class Appender {
 
   /**
    * One writer for a store and a place. A copied store file has the same identity, so the holder is a file on a machine.
-   * A holder that died loses the lease: it is silent by our clock. After a restart the same holder continues at once.
+   * A holder that died loses the lease: it is silent by our clock. A service that starts continues at once after one on
+   * the same file; if that one still runs, it stands back.
    */
   private async holdLease(place: Place, owner: Owner): Promise<void> {
     const nowMs = performance.now();
     const { lease } = this;
     if (lease?.isOwn === true && nowMs - lease.sinceMs < LEASE_MS) return;
     const holder = `${hostname()}:${resolve(this.source.from)}`;
+    const { instance } = this.source;
     const name = nameLease(owner);
     const text = await place.readNote(name);
     const other = text === undefined ? undefined : findHolder(text);
-    const isTwin = lease?.isOwn === true && text !== undefined && text !== lease.text;
-    if (isTwin || (other !== undefined && other !== holder)) {
-      if (lease?.text !== text) this.lease = { text: text ?? "", isOwn: false, sinceMs: nowMs };
-      if (isTwin || nowMs - (this.lease?.sinceMs ?? nowMs) < LEASE_LOST_MS)
+    const isOurs =
+      other?.instance === instance || (lease === undefined && other?.holder === holder);
+    if (text !== undefined && other !== undefined && !isOurs) {
+      const known = lease?.text === text ? lease : undefined;
+      this.lease = known ?? { text, isOwn: false, sinceMs: nowMs };
+      if (nowMs - this.lease.sinceMs < LEASE_LOST_MS)
         throw new StoreOpenError(
-          `Another service writes the backups of this store to ${place.url}: ${other}. This one makes none. If that one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
+          `Another service writes the backups of this store to ${place.url}: ${other.holder}. This one makes none. If that one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
         );
     }
-    const own = JSON.stringify({ holder, beat: randomBytes(6).toString("hex") });
+    const own = JSON.stringify({ holder, instance, beat: randomBytes(6).toString("hex") });
     await place.writeNote(name, own);
     this.lease = { text: own, isOwn: true, sinceMs: nowMs };
   }
 }
 
-function findHolder(text: string): string | undefined {
+interface Holder {
+  readonly holder: string;
+  readonly instance?: string;
+}
+
+function findHolder(text: string): Holder | undefined {
   try {
-    const { holder } = JSON.parse(text) as { readonly holder?: unknown };
-    return typeof holder === "string" ? holder : undefined;
+    const found = JSON.parse(text) as Partial<Holder>;
+    return typeof found.holder === "string" ? (found as Holder) : undefined;
   } catch {
     // Torn by a crash.
     return undefined;

@@ -1,12 +1,19 @@
 /** Makes copies of a running store in a place, proves that they can be restored, and removes those that are not needed. */
 
-import { rmSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { findDiskFree, getSchemaVersion, readStore } from "../store/sqlite/database.ts";
 import { copyStore, digestRows } from "./copy.ts";
 import type { BackUpOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
-import { type AnyPiece, findPiece, nameCopy, nameSegment, prefixOfStaged } from "./piece.ts";
+import {
+  type AnyPiece,
+  findPiece,
+  isProof,
+  nameCopy,
+  nameSegment,
+  prefixOfStaged,
+} from "./piece.ts";
 import { openPlace, type Place } from "./place.ts";
 import { compareCopies, type KnownSegment } from "./plan.ts";
 import { proveBackups } from "./restore.ts";
@@ -56,16 +63,17 @@ export const digestNow = (from: string): Digest =>
     }))();
   });
 
-/** The proof restores beside the store: a folder for temporary files may be in memory. */
+/** Restores what is in the place, and compares. A service that was killed may have left its file. */
 export async function prove(order: ProveOrder) {
-  const { from, to, instance, diskFreeBytesMin } = order;
+  const { from, to, scratch, diskFreeBytesMin } = order;
+  const folder = dirname(scratch);
+  for (const name of readdirSync(folder)) if (isProof(from, name)) rmSync(`${folder}/${name}`);
   const { size } = statSync(from);
   const free = findDiskFree(from) ?? Number.POSITIVE_INFINITY;
   if (free < 2 * size + diskFreeBytesMin)
     throw new StoreOpenError(
       `A proof needs ${2 * size} free bytes beside the store, and ${free} are free.`,
     );
-  const scratch = `${resolve(from)}.${instance}.proof.tmp`;
   return proveBackups(to, readIdentity(from), order, scratch);
 }
 

@@ -53,6 +53,8 @@ export interface Digest {
 
 export interface ProveOrder extends Source, Digest {
   readonly kind: "prove";
+  /** The file in which it is restored, beside the store: a folder for temporary files may be in memory. */
+  readonly scratch: string;
   readonly diskFreeBytesMin: number;
 }
 

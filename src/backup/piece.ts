@@ -3,6 +3,7 @@
  * holds: which store, which timeline, which changes. The order of pieces is by timeline and change, never by a clock.
  */
 
+import { basename, resolve } from "node:path";
 import type { FoundFile } from "./place.ts";
 
 /** A restore starts a new timeline. */
@@ -49,6 +50,16 @@ export interface Owner {
   readonly store: string;
 }
 
+/** File systems allow 255 bytes for a name, and a piece says more than its label. */
+const LABEL_BYTES_MAX = 120;
+
+/** The name of the store's file, without its ending, and cut if it is long. */
+export function labelOf(path: string): string {
+  const bytes = new Uint8Array(LABEL_BYTES_MAX);
+  const { written } = new TextEncoder().encodeInto(basename(path).replace(/\.db$/, ""), bytes);
+  return new TextDecoder().decode(bytes.subarray(0, written));
+}
+
 export const DIGEST_DIGITS = 16;
 const PREFIX = String.raw`^(.+)-([0-9a-f]{16})-t(\d{4,9})-s(\d{8,15})-(\d{16})`;
 const COPY = new RegExp(String.raw`${PREFIX}-(\d{8}T\d{6}Z)-([0-9a-f]{16})\.db$`);
@@ -80,6 +91,14 @@ export const nameLease = ({ label, store }: Owner): string => `${label}-${store}
 /** The start of the names of files that are being prepared. */
 export const prefixOfStaged = ({ label, store }: Owner): string => `${label}-${store}`;
 
+/** Where a proof restores, beside the store. */
+export const nameProof = (from: string, instance: string): string =>
+  `${resolve(from)}.${instance}.proof.tmp`;
+
+export const isProof = (from: string, name: string): boolean =>
+  name.startsWith(basename(from)) &&
+  /^\.[0-9a-f]{12}\.proof\.tmp(-\w+)?$/.test(name.slice(basename(from).length));
+
 /** Undefined for a file that is no piece. */
 export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
   const found = COPY.exec(name) ?? SEGMENT.exec(name);
@@ -104,7 +123,7 @@ export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
     : { kind: "segment", ...old, after: undefined, last: undefined };
 }
 
-/** The file of the change log that version 1.0 kept beside a copy. */
+/** Of version 1.0. */
 export const isOld = ({ timeline }: Piece): boolean => timeline === 0;
 
 function parseTime(time: string): number | undefined {

@@ -108,7 +108,7 @@ function openFolder(given: string): Place {
     },
     async sweep(prefix, except) {
       for (const name of readdirSync(folder))
-        if (name.startsWith(prefix) && name.endsWith(".tmp") && !name.startsWith(except))
+        if (name.startsWith(prefix) && STAGED.test(name) && !name.startsWith(except))
           rmSync(pathOf(name));
     },
     async readNote(name) {
@@ -124,6 +124,9 @@ function openFolder(given: string): Place {
     close: () => undefined,
   };
 }
+
+/** SQLite may have left its own file beside it. */
+const STAGED = /\.tmp(-\w+)?$/;
 
 function growFile(folder: string, pathOf: (name: string) => string, name: string): GrowingFile {
   const path = pathOf(name);

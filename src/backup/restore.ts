@@ -88,7 +88,9 @@ export async function chooseStore(
   if (wanted.length === 1 && wanted[0] !== undefined) return wanted[0];
   const names = found.map((one) => `${one.store} (${one.label})`).join(", ");
   throw new StoreOpenError(
-    `${place.url} holds backups of several stores: ${names}. Choose one with --store.`,
+    store === undefined
+      ? `${place.url} holds backups of several stores: ${names}. Choose one with --store.`
+      : `${place.url} holds no backup of store ${store}, but of ${names}.`,
   );
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { basename } from "node:path";
+import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Config } from "../config.ts";
 import { StoreOpenError } from "../domain/errors.ts";
@@ -18,6 +18,7 @@ import type { Appended, NewestCopy } from "./append.ts";
 import type { Made } from "./keep.ts";
 import type { Digest, Source } from "./order.ts";
 import type { Proof } from "./restore.ts";
+import { labelOf, nameProof } from "./piece.ts";
 import { locateBucket } from "./s3.ts";
 import { createThread } from "./thread.ts";
 
@@ -34,9 +35,6 @@ const STOP_MS_MAX = 2_000;
 const PROOF_REST = 20;
 const PROOF_MS_MAX = 3_600_000;
 
-/** The name of the store's file, without its ending. */
-export const labelOf = (path: string): string => basename(path).replace(/\.db$/, "");
-
 export function scheduleBackups(config: Config, log: Log, explain: (error: unknown) => string) {
   const { databaseUrl, backupTo: to, backupEvery, backupKeep, changesDays } = config;
   const url = parseStoreUrl(databaseUrl);
@@ -46,6 +44,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const everyMs = findDurationMs(backupEvery) as number;
   const instance = randomBytes(6).toString("hex");
   const source: Source = { from: url.path, to, label: labelOf(url.path), instance };
+  const scratch = nameProof(url.path, instance);
   const state: BackupState = {
     place: to,
     everyMs,
@@ -173,7 +172,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       const digest = copied ?? (await copying.ask<Digest>({ kind: "digest", from: source.from }));
       if (changesDays > 0 && !reaches(await append(), digest.change)) return;
       const { diskFreeBytesMin } = config;
-      const order = { ...source, ...digest, kind: "prove", diskFreeBytesMin } as const;
+      const order = { ...source, ...digest, kind: "prove", scratch, diskFreeBytesMin } as const;
       const { damage, copies, oldestAtMs } = await copying.ask<Proof>(order);
       state.proofs++;
       isProven = true;
@@ -253,6 +252,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       }
       isEnded = true;
       appending.end();
+      // A thread that is ended cannot remove it itself.
+      rmSync(scratch, { force: true });
     },
   };
 }

@@ -115,6 +115,8 @@ function* readLines(file: string) {
 export interface InspectedSegment {
   readonly header: Header | undefined;
   readonly runs: readonly Run[];
+  /** It has whole tables, and no change after them. */
+  readonly isBare: boolean;
   /** The last change in it, or what its end says. */
   readonly end: number;
   /** What is damaged, in words. */
@@ -132,10 +134,12 @@ export function inspectSegment(file: string, last: number | undefined): Inspecte
   let header: Header | undefined;
   const runs: { after: number; last: number }[] = [];
   const faults: string[] = [];
-  let [isTorn, isEnded, isEndUnknown, count, lost] = [false, false, false, 0, 0];
+  let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, false];
+  let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
   for (const { line, offset, isTorn: isCut } of readLines(file)) {
     isEndUnknown = line === undefined;
+    isBare &&= line === undefined || !("entries" in line || "gone" in line);
     if (line === undefined) {
       if (isCut) isTorn = true;
       else faults.push(`damaged ${offset} bytes from its start`);
@@ -163,7 +167,7 @@ export function inspectSegment(file: string, last: number | undefined): Inspecte
   }
   end = Math.max(end ?? header?.after ?? 0, last ?? 0);
   if (last !== undefined && !isEnded) faults.push("its end is missing");
-  return { header, runs, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
+  return { header, runs, isBare, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
 }
 
 /** The blocks of a segment, with their times, in its order. */

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { backUpStore, restoreFile } from "../backup/copy.ts";
 import type { ListOrder, RestoreOrder } from "../backup/order.ts";
+import { labelOf } from "../backup/piece.ts";
 import type { Listed, ListedStore, Verified } from "../backup/report.ts";
 import { type Restored, restoreStore } from "../backup/restore.ts";
-import { labelOf } from "../backup/schedule.ts";
 import { runOnThread } from "../backup/thread.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
@@ -241,7 +241,9 @@ async function transfer(
   const isLess = missing.length > 0;
   const isDamaged = damage.length > 0 && event === "verified";
   const told = isLess
-    ? "Restored as far as the backups are whole. The store is verified, but not complete."
+    ? event === "verified"
+      ? "The backups can be restored, but not completely."
+      : "Restored as far as the backups are whole. The store is verified, but not complete."
     : isDamaged
       ? `The newest state can be restored, but ${countOf(damage.length, "piece")} of the backups ${damage.length === 1 ? "is" : "are"} damaged.`
       : sentence;

@@ -1,11 +1,13 @@
 /** A place of backups: what a restore reaches with it, and what becomes of pieces that are not whole. */
 
 import { Database } from "bun:sqlite";
-import { afterEach, describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, spyOn, test } from "bun:test";
+import { randomBytes } from "node:crypto";
 import {
   appendFileSync,
   copyFileSync,
   cpSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -18,9 +20,9 @@ import {
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender } from "../../src/backup/append.ts";
 import { restoreFile } from "../../src/backup/copy.ts";
-import { backUp, compact, prune } from "../../src/backup/keep.ts";
+import { backUp, compact, digestNow, prove, prune } from "../../src/backup/keep.ts";
 import type { RestoreOrder } from "../../src/backup/order.ts";
-import { findPiece } from "../../src/backup/piece.ts";
+import { findPiece, labelOf } from "../../src/backup/piece.ts";
 import { openPlace } from "../../src/backup/place.ts";
 import { restoreStore } from "../../src/backup/restore.ts";
 import { Survey } from "../../src/backup/survey.ts";
@@ -76,7 +78,8 @@ function makePlace() {
 async function openBacked(at: ReturnType<typeof makePlace>, name = "plants.db") {
   const from = `${at.folder}/${name}`;
   const store = await openStoreAt(`sqlite:${from}`);
-  const source = { from, to: at.place, label: "plants", instance: "0123456789ab" };
+  const instance = randomBytes(6).toString("hex");
+  const source = { from, to: at.place, label: "plants", instance };
   const appender = new Appender(source);
   const append = async () => {
     const done = await appender.append();
@@ -397,7 +400,9 @@ describe("damage costs only what is damaged:", () => {
     expect(restored.stderr).toMatch(/missing: Changes \d+ to \d+\./);
     expect(restored.stderr).toMatch(/damaged: \S+open\.changes: damaged \d+ bytes from its start/);
     expect(readPlants(`${folder}/by-command.db`)).toHaveLength(3);
-    expect(await runCommand(["backup", "verify", place])).toMatchObject({ exitCode: 3 });
+    const verified = await runCommand(["backup", "verify", place]);
+    expect(verified.exitCode).toBe(3);
+    expect(verified.stdout).toContain("The backups can be restored, but not completely.");
     const listed = await runCommand(["backup", "list", place]);
     expect(listed).toMatchObject({ exitCode: 0, stderr: "" });
     expect(listed.stdout).toMatch(/segment .* damaged \d+ bytes/);
@@ -526,6 +531,86 @@ describe("the appender", () => {
     expect(await scene.restore()).toMatchObject({ ids: [1n, 3n], timeline: 2 });
   });
 
+  test("of two services on one store file the one that started last writes, and the other stands back", async () => {
+    const scene = await makeScene();
+    const other = new Appender({ ...scene.source, instance: "ba9876543210" });
+    cleanUps.push(() => other.disconnect());
+    let clockMs = performance.now();
+    const now = spyOn(performance, "now");
+    cleanUps.push(() => now.mockRestore());
+    now.mockImplementation(() => clockMs);
+    await other.append();
+    for (let round = 0; round < 9; round++) {
+      clockMs += 21_000;
+      const { message } = (await rejectionOf(scene.append())) as Error;
+      expect(message).toContain("Another service writes the backups of this store");
+      await other.append();
+    }
+    other.disconnect();
+    await rejectionOf(scene.append());
+    clockMs += 61_000;
+    expect(await scene.append()).toMatchObject({ isCovered: true });
+  });
+
+  test("a failure has the same reason at every attempt, so it is logged once", async () => {
+    const scene = await makeScene();
+    const appender = new Appender({ ...scene.source, label: "p".repeat(230) });
+    const reasons = [await rejectionOf(appender.append()), await rejectionOf(appender.append())];
+    expect(reasons.map(String)[0]).toContain("cannot be written: ENAMETOOLONG");
+    expect(reasons[1]).toEqual(reasons[0]);
+  });
+
+  test("restarts without a change leave no segments behind, except for one in which a token changed", async () => {
+    const { append, appender, store, list, restore } = await makeScene();
+    const restart = async () => {
+      await appender.finish();
+      await append();
+    };
+    await restart();
+    const before = list(".changes");
+    await restart();
+    await restart();
+    expect(list(".changes")).toHaveLength(before.length);
+    const token = toRecord(mintToken(), { name: "till", scopes, createdAtMs: Date.now() });
+    await store.createToken(token);
+    await append();
+    const between = await passMoment();
+    await store.revokeToken(token.hash, Date.now());
+    await append();
+    await restart();
+    await restart();
+    expect(list(".changes")).toHaveLength(before.length + 1);
+    await using restored = await openStoreAt(`sqlite:${(await restore({ atMs: between })).to}`);
+    expect(await restored.listTokens({ after: "", limit: 9 })).toMatchObject([
+      { name: "till", revokedAtMs: undefined },
+    ]);
+  });
+
+  test("a long name of a store is cut, between two characters", () => {
+    expect(labelOf("data/plants.db")).toBe("plants");
+    expect(labelOf("my plants – 2.sqlite")).toBe("my plants – 2.sqlite");
+    expect(labelOf(`${"p".repeat(200)}.db`)).toBe("p".repeat(120));
+    expect(labelOf(`${"x".repeat(119)}水.db`)).toBe("x".repeat(119));
+  });
+
+  test("removes what a killed service was preparing", async () => {
+    const scene = await makeScene();
+    const proof = `${scene.from}.ffffffffffff.proof.tmp`;
+    const own = `${scene.from}.0123456789ab.proof.tmp`;
+    for (const file of [proof, `${proof}-wal`]) writeFileSync(file, "");
+    const digest = digestNow(scene.from);
+    await prove({ ...scene.source, ...digest, kind: "prove", scratch: own, diskFreeBytesMin: 0 });
+    expect(readdirSync(scene.folder).filter((name) => name.includes("proof"))).toEqual([]);
+    const store = scene.list(".writer")[0]?.match(/[0-9a-f]{16}/)?.[0];
+    const left = ["", "-journal"].map(
+      (suffix) => `${scene.place}/plants-${store}.ffffffffffff.eeeeeeeeeeee.tmp${suffix}`,
+    );
+    for (const file of left) writeFileSync(file, "");
+    scene.appender.disconnect();
+    await scene.append();
+    expect(left.filter((file) => existsSync(file))).toEqual([]);
+  });
+
   test("two stores of one name in one place stay apart", async () => {
     const scene = await makeScene();
     const other = makePlace();
@@ -538,6 +623,9 @@ describe("the appender", () => {
     expect(stores).toHaveLength(2);
     const found = await Promise.all(stores.map((store) => scene.restore({ store })));
     expect(found.flatMap(({ ids }) => ids.map(String)).toSorted()).toEqual(["1", "9"]);
+    expect(scene.restore({ store: "0123456789abcdef" })).rejects.toThrow(
+      "holds no backup of store 0123456789abcdef, but of ",
+    );
     const before = scene.list(".db").length;
     await prune({ ...scene.source, keep: 1 });
     expect(scene.list(".db")).toHaveLength(before);
@@ -642,7 +730,7 @@ describe("restore by command", () => {
       ["--at 2026-11-15T10:00:00Z --at-change 1", 2, "give one of them"],
       ["--at 2020-01-01T00:00:00Z", 1, "is old enough"],
       ["--at-change 1", 1, "is old enough"],
-      ["--store 0000000000000000", 1, "Choose one with --store"],
+      ["--store 0000000000000000", 1, "holds no backup of store 0"],
     ] as const)
       for (const source of exitCode === 2 ? [place, list(".db")[0] ?? ""] : [place]) {
         const finished = await runCommand(["restore", ...flags.split(" "), source], to);
