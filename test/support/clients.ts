@@ -309,7 +309,7 @@ class Client {
         return method === "POST" || text.endsWith('"complete":true}\n') ? text : undefined;
       }, what);
       if (answer === "refused") for (const settle of settles) settle(answer);
-      else if (answer !== undefined && !answer.includes('"changedSince":1')) {
+      else if (answer !== undefined && (method === "POST" || ALL_CHANGED.test(answer))) {
         for (const settle of settles) settle({ status: 200 });
         shared.acknowledge(sentAtMs);
         return true;
@@ -376,6 +376,9 @@ class Client {
     );
   }
 }
+
+/** Those that were left alone are tried again: a lost answer may have changed them, or a failing disk refused them. */
+const ALL_CHANGED = /"changedSince":0,"refused":0,/;
 
 const NDJSON = { "content-type": "application/x-ndjson" };
 const METHODS = {
