@@ -22,7 +22,9 @@ interface CheckFileProps extends NowProps {
 
 export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
   const { sheets = [], tops = [], columns = [], table = [], rows = [], isReading = false } = now;
-  const { done, ending, differences = [], nameless = 0 } = now;
+  const { done, ending, differences = [], nameless = 0, isWhole = false } = now;
+  const { removed = 0, refused = 0, isTooMuch = false } = now;
+  const isKnown = !isWhole || (ending === "done" && refused === 0 && !isTooMuch);
   const missing = listMissing(reading);
   const change = (changed: Partial<Reading>): void => readAs(now, { ...reading, ...changed });
   /** For another table, all is guessed again. */
@@ -96,7 +98,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
       {done !== undefined && ending === undefined && (
         <progress aria-label="Comparing with the store" value={done} max={1} />
       )}
-      {ending !== undefined && <Compared now={now} />}
+      {ending !== undefined && <Compared now={now} reading={reading} />}
       {(nameless > 0 || !reading.needsName) && (
         <Check
           checked={!reading.needsName}
@@ -105,14 +107,18 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           Import rows without a name too
         </Check>
       )}
-      {rows.length > 0 && <FirstRows rows={rows} isWorkbook={reading.kind === "xlsx"} />}
+      {rows.length > 0 && (
+        <FirstRows rows={rows} isWorkbook={reading.kind === "xlsx"} isWhole={isWhole} />
+      )}
       <div class="form-actions">
         <Button
-          kind="main"
-          disabled={isReading || rows.length === 0}
-          onClick={() => startImport(now, updating.value ? differences : [])}
+          kind={isWhole && removed > 0 ? "danger" : "main"}
+          disabled={isReading || rows.length === 0 || !isKnown}
+          onClick={() => startImport(now, updating.value || isWhole ? differences : [])}
         >
-          Start import
+          {isWhole && removed > 0
+            ? `Start import and remove ${formatCount(removed, "plant")}`
+            : "Start import"}
         </Button>
         <Button onClick={chooseAnother}>Another file</Button>
       </div>
@@ -123,10 +129,11 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
 interface FirstRowsProps {
   readonly rows: NonNullable<Import["rows"]>;
   readonly isWorkbook: boolean;
+  readonly isWhole: boolean;
 }
 
 /** Without a comparison it is unknown what becomes of them. */
-function FirstRows({ rows, isWorkbook }: FirstRowsProps): JSX.Element {
+function FirstRows({ rows, isWorkbook, isWhole }: FirstRowsProps): JSX.Element {
   const isCompared = rows.some(({ outcome }) => outcome !== undefined);
   return (
     <Table
@@ -135,7 +142,7 @@ function FirstRows({ rows, isWorkbook }: FirstRowsProps): JSX.Element {
       heads={[isWorkbook ? "Row" : "Line", ...(isCompared ? ["Result"] : []), "Id", "Name", "Tag"]}
       rows={rows.map(({ line, plant, outcome }) => [
         <span class="digits faint">{line}</span>,
-        ...(isCompared ? [foreseen[toCounted(outcome ?? "refused")]] : []),
+        ...(isCompared ? [foreseen[toCounted(outcome ?? "refused", isWhole)]] : []),
         ...(typeof plant === "string"
           ? [<span class="field-fault">{plant}</span>]
           : [<Id of={plant} />, <span class="exact">{plant.name}</span>, <Tag tag={plant.tag} />]),
@@ -146,8 +153,10 @@ function FirstRows({ rows, isWorkbook }: FirstRowsProps): JSX.Element {
 
 const SHOWN_MAX = 50;
 
-function Compared({ now }: NowProps): JSX.Element {
-  const { counted = 0, differences = [], failure, refused = 0 } = now;
+function Compared({ now, reading }: CheckFileProps): JSX.Element {
+  const { counted = 0, differences = [], missing = [], failure, refused = 0 } = now;
+  const { isWhole = false, isTooMuch = false, ending } = now;
+  const different = formatCount(differences.length, "plant");
   return (
     <section class="stack compared" aria-label="Compared with the store">
       <Figures now={now} />
@@ -155,6 +164,47 @@ function Compared({ now }: NowProps): JSX.Element {
         <p class="faint">
           Only the first {formatCount(counted, "row")} could be compared. {failure}
         </p>
+      )}
+      {differences.length > 0 && (
+        <Check
+          checked={updating.value || isWhole}
+          disabled={isWhole}
+          onChange={(event) => (updating.value = event.currentTarget.checked)}
+        >
+          Change the {different} that {differences.length === 1 ? "is" : "are"} different
+        </Check>
+      )}
+      {ending === "done" && (
+        <Check
+          checked={isWhole}
+          disabled={refused > 0 && !isWhole}
+          onChange={(event) => readAs(now, reading, event.currentTarget.checked)}
+        >
+          Make the store match this file: also remove the plants that it lacks
+          {refused > 0 && (
+            <small class="faint">
+              {" "}
+              First correct the rows with a fault: nothing may be missing.
+            </small>
+          )}
+        </Check>
+      )}
+      {isTooMuch && (
+        <Notice
+          kind="warning"
+          title="Too many plants to remove from this page"
+          text="Use the command line: plantstore import --remove-missing."
+        />
+      )}
+      {missing.length > 0 && (
+        <Table
+          label="Plants to remove"
+          caption={`Only in the store, to be removed, at most ${SHOWN_MAX} of them`}
+          heads={["Id", "In the store"]}
+          rows={missing
+            .slice(0, SHOWN_MAX)
+            .map((plant) => [<Id of={plant} />, <Version plant={plant} />])}
+        />
       )}
       {differences.length > 0 && (
         <Table
@@ -170,14 +220,6 @@ function Compared({ now }: NowProps): JSX.Element {
             ])}
         />
       )}
-      {differences.length > 0 && (
-        <Check
-          checked={updating.value}
-          onChange={(event) => (updating.value = event.currentTarget.checked)}
-        >
-          Change the different ones
-        </Check>
-      )}
       {refused > 0 && (
         <details>
           <summary>Rows with a fault: {formatCount(refused)}</summary>
@@ -192,39 +234,51 @@ const foreseen = {
   created: "To add",
   replayed: "Already there",
   updated: "To change",
+  kept: "Different, to keep",
+  removed: "To remove",
   refused: "To refuse",
 };
 const imported = {
   created: "Added",
   replayed: "Already there",
   updated: "Changed",
+  kept: "Different, kept",
+  removed: "Removed",
   refused: "Refused",
 };
 type Figure = keyof typeof imported;
 
-/** A different plant is refused unless the user chooses the update. */
-function toCounted(outcome: RowOutcome): Figure {
-  if (outcome === "updated") return updating.value ? "updated" : "refused";
-  if (outcome === "updatedAgain") return updating.value ? "replayed" : "refused";
+/** A different plant is changed only if the user chooses it. */
+function toCounted(outcome: RowOutcome, isWhole = false): Figure {
+  const isChanged = updating.value || isWhole;
+  if (outcome === "updated") return isChanged ? "updated" : "kept";
+  if (outcome === "updatedAgain") return isChanged ? "replayed" : "kept";
   return outcome;
 }
 
-const outcomes = ["created", "replayed", "updated", "updatedAgain", "refused"] as const;
+const outcomes = ["created", "replayed", "updated", "updatedAgain", "kept", "refused"] as const;
 
 /** The figures before an import are those after it. */
 export function Figures({ now }: NowProps): JSX.Element {
-  const isForeseen = now.updates === undefined;
+  const { isWhole = false, removed = 0, updates } = now;
+  const isForeseen = updates === undefined;
   const count = (figure: Figure): number =>
-    outcomes
-      .filter((outcome) => (isForeseen ? toCounted(outcome) : outcome) === figure)
-      .reduce((sum, outcome) => sum + (now[outcome] ?? 0), 0);
+    figure === "removed"
+      ? removed
+      : outcomes
+          .filter((outcome) => (isForeseen ? toCounted(outcome, isWhole) : outcome) === figure)
+          .reduce((sum, outcome) => sum + (now[outcome] ?? 0), 0);
+  const isShown = (figure: Figure): boolean => {
+    if (figure === "removed") return isWhole;
+    if (figure === "kept") return count("kept") > 0;
+    return figure !== "updated" || count("updated") > 0 || count("kept") === 0;
+  };
   return (
     <Terms
       class="figures"
-      of={Object.entries(isForeseen ? foreseen : imported).map(([figure, label]) => [
-        label,
-        formatCount(count(figure as Figure)),
-      ])}
+      of={(Object.keys(imported) as Figure[])
+        .filter(isShown)
+        .map((figure) => [(isForeseen ? foreseen : imported)[figure], formatCount(count(figure))])}
     />
   );
 }

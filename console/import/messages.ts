@@ -29,10 +29,10 @@ export interface Mapping {
 }
 
 /**
- * What the import does with a row. One that is "updatedAgain" repeats an updated one: it is recognised, or refused if
- * there is no update.
+ * What the import does with a row. One that is "kept" differs from the stored plant, which stays as it is, because the
+ * user did not choose the change. One that is "updatedAgain" repeats an updated one: it is recognised, or kept.
  */
-export type RowOutcome = "created" | "replayed" | "updated" | "updatedAgain" | "refused";
+export type RowOutcome = "created" | "replayed" | "updated" | "updatedAgain" | "kept" | "refused";
 
 export interface Preview {
   /** As the user chose it, or as guessed. Undefined if the file is of no kind that can be imported. */
@@ -65,7 +65,7 @@ export interface Difference {
 }
 
 /** The counts of a comparison predict those of an import. */
-export interface Progress extends Readonly<Record<RowOutcome, number>> {
+export interface Progress extends Readonly<Record<RowOutcome | "removed", number>> {
   /** Of the refused rows, those that only lack a name. */
   readonly nameless: number;
   readonly counted: number;
@@ -87,6 +87,10 @@ export interface ImportRequest {
   readonly reading?: Reading | undefined;
   /** For an import: the plants to update, as the comparison found them. Undefined for a comparison. */
   readonly updates?: readonly Difference[] | undefined;
+  /** A comparison also looks for the plants that the file lacks. */
+  readonly isWhole?: boolean | undefined;
+  /** For an import: the plants to remove after it, as the comparison found them. */
+  readonly missing?: readonly Plant[] | undefined;
   /** What an import is called in the journal. */
   readonly batch?: string | undefined;
   readonly mappings: readonly Mapping[];
@@ -101,12 +105,14 @@ export const CANCEL = "cancel";
 /** The progress is undefined until the comparison or the import begins. */
 export interface Import
   extends
-    Pick<ImportRequest, "file" | "reading" | "updates" | "batch">,
+    Pick<ImportRequest, "file" | "reading" | "updates" | "isWhole" | "missing" | "batch">,
     Partial<Omit<Preview, "reading"> & Progress> {
   /** The preview is stale. */
   readonly isReading?: boolean;
   /** What the comparison found. */
   readonly differences?: readonly Difference[];
+  /** More plants than the page can remove are missing in the file. */
+  readonly isTooMuch?: boolean;
   /** The user has cancelled the import; the rows in flight are not answered yet. */
   readonly isEnding?: boolean;
   /** Undefined while the comparison or the import runs. */

@@ -25,7 +25,7 @@ export const isImporting = computed(
   () => current.value?.updates !== undefined && current.value.ending === undefined,
 );
 
-/** Whether the import updates plants that differ. */
+/** Whether the import changes plants that differ. One that makes the store match the file does. */
 export const updating = signal(false);
 
 let worker: Worker | undefined;
@@ -48,13 +48,15 @@ function start(begun: Import): void {
     chooseAnother();
     toast("The import failed unexpectedly.");
   });
-  const { file, reading, updates, batch } = begun;
+  const { file, reading, updates, isWhole, missing, batch } = begun;
   const isAllowed = updates !== undefined || mayRead.value;
   const used = isAllowed ? token.value : undefined;
   started.postMessage({
     file,
     reading,
     updates,
+    isWhole,
+    missing,
     batch,
     mappings: findMappings(),
     url: baseUrl,
@@ -81,17 +83,18 @@ export function checkFile(file: File): void {
 }
 
 /** Reads the file again; the old preview is shown meanwhile. */
-export function readAs(now: Import, reading: Reading): void {
+export function readAs(now: Import, reading: Reading, isWhole = now.isWhole): void {
   const { file, sheets = [], tops = [], columns = [], table = [], rows = [], nameless = 0 } = now;
-  start({ file, reading, sheets, tops, columns, table, rows, nameless, isReading: true });
+  const shown = { sheets, tops, columns, table, rows, nameless };
+  start({ file, reading, isWhole, ...shown, isReading: true });
 }
 
 /** Also restarts an import, as the same batch: plants that are already stored are recognised. */
 export function startImport(now: Import, updates: readonly Difference[]): void {
-  const { file, reading, columns = [], batch = nameBatch(file.name) } = now;
+  const { file, reading, columns = [], isWhole, missing, batch = nameBatch(file.name) } = now;
   if (reading !== undefined && columns.length > 0)
     keepMapping({ columns, headings: reading.headings });
-  start({ file, reading, updates, batch });
+  start({ file, reading, updates, missing: isWhole ? missing : [], isWhole, batch });
   announce("The import has started.");
 }
 

@@ -45,11 +45,12 @@ const describeLoss = (file: string): string =>
   `The import of ${file} stopped: its tab was closed. Import the file again to continue.`;
 
 const describeEnd = (): string => {
-  const { file, ending, created = 0, updated = 0, refused = 0 } = current.value ?? {};
+  const { file, ending, created = 0, updated = 0, removed = 0, refused = 0 } = current.value ?? {};
   const verb = { done: "ended", cancelled: "was cancelled", failed: "stopped" }[ending ?? "done"];
   const counts = [
     `${formatCount(created)} added`,
     ...(updated > 0 ? [`${formatCount(updated)} changed`] : []),
+    ...(removed > 0 ? [`${formatCount(removed)} removed`] : []),
     ...(refused > 0 ? [`${formatCount(refused)} refused`] : []),
   ];
   return `The import of ${file?.name} ${verb}: ${counts.join(", ")}.`;

@@ -82,7 +82,8 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
 }
 
 function Course({ now }: NowProps): JSX.Element {
-  const { updates = [], ending, refused = 0, batch, created = 0, updated = 0 } = now;
+  const { updates = [], ending, refused = 0, batch } = now;
+  const { created = 0, updated = 0, removed = 0 } = now;
   return (
     <>
       {ending === undefined ? <ProgressBar now={now} /> : <EndNotice now={now} />}
@@ -104,7 +105,7 @@ function Course({ now }: NowProps): JSX.Element {
                 See the plants
               </a>
             )}
-            {mayRead.value && batch !== undefined && (created > 0 || updated > 0) && (
+            {mayRead.value && batch !== undefined && created + updated + removed > 0 && (
               <UndoImport batch={batch} />
             )}
             <Button onClick={chooseAnother}>Another file</Button>
@@ -140,7 +141,7 @@ function ProgressBar({ now }: NowProps): JSX.Element {
 }
 
 function EndNotice({ now }: NowProps): JSX.Element {
-  const { ending, failure, counted = 0, refused = 0, seconds = 0, isUnsure } = now;
+  const { ending, failure, counted = 0, refused = 0, kept = 0, seconds = 0, isUnsure } = now;
   if (ending !== "done") {
     const title = ending === "failed" ? "The import stopped" : "Import cancelled";
     const unsure = "The store did not answer for the last rows: more plants may be stored. ";
@@ -152,11 +153,17 @@ function EndNotice({ now }: NowProps): JSX.Element {
   }
   const rows = formatCount(counted, "row");
   const took = formatSeconds(seconds);
+  const differing =
+    kept === 0
+      ? ""
+      : ` ${formatCount(kept)} ${kept === 1 ? "differs" : "differ"} from the store, and ${kept === 1 ? "was" : "were"} not stored.`;
   if (refused === 0)
-    return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.`} />;
+    return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.${differing}`} />;
   const title = `${formatCount(refused)} of ${rows} ${refused === 1 ? "was" : "were"} refused`;
-  const others = refused === counted ? "Nothing was" : "All others are";
-  return <Notice kind="warning" title={title} text={`${others} stored. It took ${took}.`} />;
+  const others = refused === counted ? "Nothing was stored." : "All others are stored.";
+  const removal = now.isWhole && !now.removed ? " Nothing was removed." : "";
+  const text = `${kept === 0 ? others : differing.trim()}${removal} It took ${took}.`;
+  return <Notice kind="warning" title={title} text={text} />;
 }
 
 /** A file does not replace a running import, nor a view that may show a one-time secret. */

@@ -1,10 +1,18 @@
 /** The import worker keeps large files off the page's thread. */
 
-import { Client, type Refused, ServiceError } from "../../client/client.ts";
+import {
+  Client,
+  type Outcome,
+  type Refused,
+  ServiceError,
+  type Upsert,
+  type Upserted,
+} from "../../client/client.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import { INT64_MAX, INT64_MIN, isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
+import { etagOf } from "../api/etag.ts";
 import {
   CANCEL,
   type Difference,
@@ -22,7 +30,8 @@ const SHOWN_CHARACTERS_MAX = 120;
 
 /** Limits of a comparison; past them the page says so. */
 const ROWS_MAX = 200_000;
-const DIFFERENCES_MAX = 10_000;
+const DIFFERENCES_MAX = 100_000;
+const MISSING_MAX = 100_000;
 const PAGE_LENGTH_MAX = 1000;
 /** Past this limit the service recognises a repeated id, but does not know the rows. */
 const FIRSTS_MAX = 1_000_000;
@@ -57,8 +66,8 @@ interface Result {
 /** The first row with an id counts. A later one is recognised if it is the same, and refused if it differs. */
 interface First {
   readonly line: number;
-  /** Known to a comparison. */
-  readonly plant?: Plant;
+  /** Known to a comparison, and to an import if the stored plant differs from it. */
+  plant?: Plant;
   isUpdated?: boolean;
   isRefused?: boolean;
 }
@@ -72,6 +81,8 @@ async function run({
   file,
   reading,
   updates,
+  isWhole = false,
+  missing: removals = [],
   batch,
   url,
   token = "",
@@ -79,11 +90,15 @@ async function run({
   if (reading === undefined) return;
   const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
   const differences: Difference[] = [];
+  const missing: Plant[] = [];
+  let isTooMuch = false;
   const firsts = new Map<bigint, First>();
   const counts = {
     created: 0,
     updated: 0,
     updatedAgain: 0,
+    kept: 0,
+    removed: 0,
     replayed: 0,
     refused: 0,
     nameless: 0,
@@ -163,6 +178,22 @@ async function run({
       counts.counted += records.length;
       done = position.share;
     }
+    if (isWhole && updates === undefined)
+      for await (const plants of client.exportBlocks({}, { signal: stopping.signal })) {
+        const lacking = plants.filter(({ id }) => !firsts.has(id));
+        counts.removed += lacking.length;
+        isTooMuch = counts.removed > MISSING_MAX;
+        if (!isTooMuch) missing.push(...lacking);
+      }
+    // A file with a fault is not the whole truth.
+    if (counts.refused === 0)
+      for await (const { plant, outcome } of remove(client, removals, batch)) {
+        if (outcome === "removed") counts.removed++;
+        else if (typeof outcome !== "string") {
+          counts.refused++;
+          firstRefused.push({ line: 0, reason: outcome.message, text: String(plant.id) });
+        }
+      }
     done = 1;
     isRead = true;
   } catch (error) {
@@ -171,7 +202,8 @@ async function run({
   }
   clearInterval(timer);
   const ending = isRead ? "done" : failure === undefined ? "cancelled" : "failed";
-  post({ ...report(), differences, ending, isUnsure: unanswered > 0, failure });
+  const found = updates === undefined ? { differences, missing, isTooMuch } : {};
+  post({ ...report(), ...found, ending, isUnsure: unanswered > 0, failure });
 }
 
 async function* compare(
@@ -228,72 +260,93 @@ async function* store(
   batch: string | undefined,
 ): AsyncGenerator<Result> {
   const plants: Plant[] = [];
+  const changes: (Plant & { readonly ifMatch: string })[] = [];
   const repeats: Row[] = [];
-  for (const row of rows)
-    if (firsts.has(row.plant.id)) repeats.push(row);
+  for (const row of rows) {
+    const { plant, line } = row;
+    const expected = compared.get(plant.id);
+    if (firsts.has(plant.id)) repeats.push(row);
     else {
-      plants.push(row.plant);
-      if (firsts.size < FIRSTS_MAX) firsts.set(row.plant.id, { line: row.line });
+      if (expected === undefined) plants.push(plant);
+      else changes.push(Object.assign(plant, { ifMatch: etagOf(expected) }));
+      if (firsts.size < FIRSTS_MAX) firsts.set(plant.id, { line });
     }
-  const different: [given: Plant, expected: Plant][] = [];
+  }
   const note = (plant: Plant, outcome: Result["outcome"]): Result => {
     const first = firsts.get(plant.id);
-    if (first !== undefined) first.isRefused = typeof outcome !== "string";
+    if (first !== undefined) {
+      first.isRefused = typeof outcome !== "string" || outcome === "kept";
+      if (outcome === "kept") first.plant = plant;
+    }
     return { plant, outcome };
   };
-  for await (const { plant, outcome } of create(client, plants, batch)) {
-    const expected = compared.get(plant.id);
-    if (typeof outcome === "string" || outcome.reason !== "id_taken" || expected === undefined)
-      yield note(plant, outcome);
-    else different.push([plant, expected]);
-  }
-  for (const [plant, expected] of different) {
-    stopping.signal.throwIfAborted();
-    yield note(plant, await update(client, plant, expected, batch));
-  }
+  for await (const { plant, outcome } of create(client, plants, batch))
+    yield note(plant, orKept(outcome));
+  for await (const { plant, outcome } of upsert(client, changes, batch))
+    yield note(plant, toResult(outcome));
   const again = repeats.map(({ plant }) => plant);
   for await (const { index, plant, outcome } of create(client, again, batch)) {
     const first = firsts.get(plant.id) as First;
     // The store has this plant, and the first row differs from it; or the other way round.
-    const isContrary = outcome !== "created" && (outcome === "replayed") === first.isRefused;
-    yield { plant, outcome: isContrary ? refuseTwice(first, repeats[index] as Row) : outcome };
+    const isContrary =
+      outcome !== "created" &&
+      ((outcome === "replayed") === first.isRefused ||
+        (first.plant !== undefined && !isSame(first.plant, plant)));
+    yield {
+      plant,
+      outcome: isContrary ? refuseTwice(first, repeats[index] as Row) : orKept(outcome),
+    };
   }
+}
+
+/** The stored plant differs, and stays as it is. */
+const orKept = (outcome: Outcome): Result["outcome"] =>
+  typeof outcome !== "string" && outcome.reason === "id_taken" ? "kept" : outcome;
+
+const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
+
+function toResult(outcome: Outcome<Upserted>): Result["outcome"] {
+  if (typeof outcome !== "string")
+    return outcome.reason === "precondition_failed" ? { message: CHANGED } : outcome;
+  return outcome === "created" || outcome === "replayed" ? outcome : "updated";
 }
 
 /** The plants that were sent and have no result. */
 let unanswered = 0;
 
 /** A cancelled import waits for the request in flight, because its plants may be stored. */
-async function* create(client: Client, plants: readonly Plant[], batch: string | undefined) {
-  const send = function* (): Generator<Plant> {
-    for (const plant of plants) {
+async function* track<Given, Settled>(
+  given: readonly Given[],
+  send: (given: Iterable<Given>) => AsyncIterable<Settled>,
+): AsyncGenerator<Settled> {
+  const count = function* (): Generator<Given> {
+    for (const each of given) {
       unanswered++;
-      yield plant;
+      yield each;
     }
   };
-  for await (const settled of client.createAll(send(), { batch, signal: stopping.signal })) {
+  for await (const settled of send(count())) {
     unanswered--;
     yield settled;
   }
 }
 
-const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
+const create = (client: Client, plants: readonly Plant[], batch: string | undefined) =>
+  track(plants, (given) => client.createAll(given, { batch, signal: stopping.signal }));
 
-async function update(
+const upsert = <Given extends Upsert>(
   client: Client,
-  plant: Plant,
-  expected: Plant,
+  writes: readonly Given[],
   batch: string | undefined,
-): Promise<Result["outcome"]> {
-  try {
-    const { plant: stored, etag } = await client.get(plant.id);
-    if (isSame(stored, plant)) return "replayed";
-    if (!isSame(stored, expected)) return { message: CHANGED };
-    await client.replace(plant, { ifMatch: etag, batch });
-    return "updated";
-  } catch (error) {
-    if (error instanceof ServiceError && [404, 412].includes(error.status))
-      return { message: CHANGED };
-    throw error;
-  }
+) => track(writes, (given) => client.upsertAll(given, { batch, signal: stopping.signal }));
+
+/** Plants that were changed since the comparison are left alone. */
+async function* remove(client: Client, plants: readonly Plant[], batch: string | undefined) {
+  const removals = plants.map((plant) => ({
+    id: plant.id,
+    removed: true as const,
+    ifMatch: etagOf(plant),
+  }));
+  for await (const { plant, outcome } of upsert(client, removals, batch))
+    yield { plant, outcome: outcome === "removed" ? outcome : toResult(outcome) };
 }

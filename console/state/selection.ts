@@ -1,21 +1,14 @@
 /** The selected plants, and bulk actions on them: set the tag, delete, and undo. */
 
 import { computed, signal } from "@preact/signals";
-import type { Client } from "../../client/client.ts";
-import { nameBatch, nameOfBatch } from "../../src/domain/change.ts";
-import { filterNames } from "../../src/domain/filter.ts";
-import { isSame, type Plant } from "../../src/domain/plant.ts";
-import {
-  Changed,
-  findPlant,
-  type ListFilter,
-  readConflict,
-  removePlant,
-  replacePlant,
-  type Versioned,
-} from "../api/plants.ts";
-import { call, explain, Explained, isAbort } from "../api/service.ts";
-import { hasHistory } from "./feed.ts";
+import type { Bulk, Client, RevertLeft, Upsert } from "../../client/client.ts";
+import { nameBatch } from "../../src/domain/change.ts";
+import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import { etagOf } from "../api/etag.ts";
+import { type ListFilter, readConflict } from "../api/plants.ts";
+import { baseUrl, call, explain, isAbort } from "../api/service.ts";
+import { gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
 import { list } from "./plants.ts";
 import { token } from "./session.ts";
@@ -69,21 +62,22 @@ export async function* readSelected(
     yield isAll ? block.filter(({ id }) => !ids.has(id)) : block;
 }
 
-/** Each plant takes two requests, so more would take minutes. A revert previews as many. */
-const AT_ONCE_MAX = 10_000;
 /** More than the first page of a list. */
 const ASKED_ABOVE = 100;
-/** Browsers open six connections to a host, and one of them follows the changes. */
-const SIMULTANEOUS = 4;
+/** Of the plants that others changed, those whose current state is read. The feed has the others. */
+const CONFLICTS_MAX = 10;
+/** Of a job with more plants, the list is reloaded at the end instead. */
+const LISTED_MAX = 1_000;
+/** Stay selected after a job of all plants that match. */
+const KEPT_MAX = 1_000;
+/** Most outages are over within seconds. A job continues after them. */
+const RETRYING = { delaysMs: [300, 900, 3_000] };
 
 /** A long-running action. `done` is from 0 to 1, undefined if unknown. */
 interface Work {
   readonly text: string;
   readonly done?: number;
   readonly stop: () => void;
-  readonly pause?: () => void;
-  /** Only while it is paused. */
-  readonly resume?: () => void;
 }
 
 export const work = signal<Work | undefined>(undefined);
@@ -112,73 +106,105 @@ function describeTask(task: Task, count: number): string {
 const doings = { delete: "Deleting", tag: "Changing" } as const;
 const outcomes = { delete: "Deleted", tag: "Changed" } as const;
 
-/** A bulk action. */
-interface Job {
+/** What every attempt at a bulk action has in common, also after a reload. */
+interface Order {
   readonly task: Task;
   readonly batch: string;
-  readonly plants: readonly Plant[];
-  /** With those before the last reload. */
   readonly total: number;
-  /** The list that the plants were selected in. */
-  readonly shown: typeof list.value;
-  /** The index of the next plant, and the plants before it that are not settled. */
-  next: number;
-  readonly open: Set<Plant>;
-  /** How many were changed, why others were skipped, and which stay selected. */
-  changed: number;
-  readonly reasons: string[];
-  readonly kept: bigint[];
-  isPaused: boolean;
+  /** The service finds the plants. Undefined if the page names them. */
+  readonly filter: Filter | undefined;
 }
 
-type NewJob = Pick<Job, "task" | "batch" | "plants" | "total" | "shown" | "changed">;
+/** A bulk action that runs. */
+interface Job extends Order {
+  readonly isResumed: boolean;
+  /** The list that the plants were selected in. */
+  readonly shown: typeof list.value;
+  readonly stopping: AbortController;
+  /** Plants that were sent, or will be, and have no result. */
+  readonly open: Map<bigint, Plant>;
+  settled: number;
+  changed: number;
+  /** Why others were skipped, and which stay selected. */
+  skipped: number;
+  readonly reasons: string[];
+  readonly kept: bigint[];
+}
 
-const createJob = (given: NewJob): Job => ({
-  ...given,
-  next: 0,
-  open: new Set(),
+const createJob = (order: Order, isResumed = false, changed = 0): Job => ({
+  ...order,
+  isResumed,
+  shown: list.value,
+  stopping: new AbortController(),
+  open: new Map(),
+  settled: changed,
+  changed,
+  skipped: 0,
   reasons: [],
   kept: [],
-  isPaused: false,
 });
 
 let current: Job | undefined;
 
-const TOO_MANY = `More than ${formatCount(AT_ONCE_MAX)} plants are too many at once. Search or pick a tag.`;
+const patchOf = (task: Task) => (task.kind === "tag" ? { tag: task.tag ?? null } : undefined);
 
 /** Asks first if it concerns more plants than one page shows, or cannot be undone. */
 export async function runOnSelected(task: Task): Promise<void> {
-  const shown = list.value;
+  const { filter, onlyById } = list.value;
+  const { isAll, ids } = selection.value;
+  // A service changes all plants that match, but not all of the store, nor all but some.
+  const isByFilter = isAll && ids.size === 0 && onlyById === undefined && narrows(filter);
+  const whose = describeSelected(filter);
   const stopping = new AbortController();
-  const plants: Plant[] = [];
-  const whose = describeSelected(shown.filter);
-  work.value = { text: "Reading…", stop: () => stopping.abort() };
-  try {
-    await call(async (client) => {
-      for await (const block of readSelected(client, shown.filter, stopping)) {
-        plants.push(...block);
-        if (plants.length > AT_ONCE_MAX) throw new Explained(TOO_MANY);
-      }
-    });
-  } catch (error) {
-    if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
-    plants.length = 0;
+  const blocks = (client: Client, signalOff: AbortSignal) =>
+    readSelected(client, filter, { signal: signalOff });
+  const plants = isAll ? undefined : picked.value;
+  let total = plants?.length ?? 0;
+  if (plants === undefined) {
+    work.value = { text: "Counting…", stop: () => stopping.abort() };
+    try {
+      total = await call((client) =>
+        countMatching(client, task, filter, isByFilter, stopping.signal),
+      );
+      total += (onlyById === undefined ? 0 : 1) - ids.size;
+    } catch (error) {
+      if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
+      total = 0;
+    }
+    work.value = undefined;
   }
-  work.value = undefined;
-  const title = describeTask(task, plants.length);
+  if (total <= 0) return;
+  const title = describeTask(task, total);
+  const order = { task, batch: nameBatch(title), total, filter: isByFilter ? filter : undefined };
   const start = (): void => {
-    const total = plants.length;
-    void runJob(createJob({ task, batch: nameBatch(title), plants, total, shown, changed: 0 }));
+    const job = createJob(order);
+    for (const plant of plants ?? []) job.open.set(plant.id, plant);
+    void runJob(job, plants === undefined ? blocks : undefined);
   };
-  if (plants.length === 0) return;
   const isFinal = !hasHistory.value;
-  if (plants.length <= ASKED_ABOVE && !isFinal) return start();
+  if (total <= ASKED_ABOVE && !isFinal) return start();
   asked.value = {
     title: `${title}?`,
     text: whose + (isFinal ? " This can't be undone: the store keeps no changes." : ""),
     label: title,
     run: start,
   };
+}
+
+async function countMatching(
+  client: Client,
+  task: Task,
+  filter: ListFilter,
+  isByFilter: boolean,
+  signalOff: AbortSignal,
+): Promise<number> {
+  const options = { signal: signalOff };
+  if (!isByFilter) return (await client.countPlants(filter, options)).count;
+  const patch = patchOf(task);
+  const preview = await (patch === undefined
+    ? client.previewRemoval(filter, options)
+    : client.previewPatch(filter, patch, options));
+  return preview.plants;
 }
 
 /** The selection in words, for a question. */
@@ -195,91 +221,139 @@ function describeSelected(filter: ListFilter): string {
   return `These are all ${which}${but}.`;
 }
 
-/** Resolves if the plant is as the task wants it. Throws Changed if it is no longer as it was shown. */
-async function perform({ task, batch }: Job, plant: Plant): Promise<void> {
-  const found = await findPlant(plant.id);
-  const wanted = task.kind === "tag" && { ...plant, tag: task.tag };
-  if (found === undefined && wanted === false) return list.value.take(plant.id);
-  if (found !== undefined && wanted !== false && isSame(found.plant, wanted))
-    return list.value.put(wanted);
-  if (found === undefined || !isSame(found.plant, plant)) throw await readConflict(plant.id);
-  await write(found, wanted, batch);
-}
-
-async function write({ plant, etag }: Versioned, wanted: Plant | false, batch: string) {
-  if (wanted === false) {
-    await removePlant(plant.id, etag, batch);
-    list.value.take(plant.id);
-  } else list.value.put((await replacePlant(wanted, etag, batch)).plant);
-}
-
-/** Skipped plants stay selected, and the list shows their current state. */
-async function runJob(job: Job): Promise<void> {
+/** `blocks` reads the plants, if neither the service finds them nor the job has them. */
+async function runJob(
+  job: Job,
+  blocks?: (client: Client, stopped: AbortSignal) => AsyncIterable<readonly Plant[]>,
+): Promise<void> {
   current = job;
-  job.isPaused = false;
-  const { plants, open, reasons, kept } = job;
-  const runWaiting = async (): Promise<void> => {
-    while (job.next < plants.length && !job.isPaused) {
-      const plant = plants[job.next++] as Plant;
-      open.add(plant);
-      report(job);
-      try {
-        await perform(job, plant);
-        job.changed++;
-      } catch (error) {
-        reasons.push(`${formatName(plant)}: ${explain(error)}`);
-        kept.push(plant.id);
-        if (!(error instanceof Changed)) stop(job);
-        else if (error.current === undefined) list.value.take(plant.id);
-        else list.value.put(error.current.plant);
+  const { open, stopping, filter } = job;
+  report(job);
+  let failure: unknown;
+  try {
+    await call(async (client) => {
+      if (filter !== undefined) return runByFilter(client, job, filter);
+      if (blocks === undefined) return writePlants(client, job);
+      for await (const block of blocks(client, stopping.signal)) {
+        for (const plant of block) open.set(plant.id, plant);
+        await writePlants(client, job);
       }
-      open.delete(plant);
-      report(job);
-    }
+      return undefined;
+    });
+  } catch (error) {
+    failure = error;
+  }
+  finish(job, failure);
+}
+
+async function runByFilter(client: Client, job: Job, filter: Filter): Promise<void> {
+  const { task, batch, stopping, reasons, kept } = job;
+  const before = job.changed;
+  const note = (counts: Bulk): void => {
+    job.changed = before + counts.replaced + counts.removed + counts.unchanged;
+    job.settled = before + counts.plants;
+    job.skipped = counts.changedSince + counts.refused;
+    report(job);
   };
-  await Promise.all(Array.from({ length: SIMULTANEOUS }, runWaiting));
-  if (job.isPaused && job.next < plants.length) report(job);
-  else finish(job);
+  const patch = patchOf(task);
+  const options = {
+    ...RETRYING,
+    batch,
+    signal: stopping.signal,
+    onProgress: note,
+    onLeft: ({ id, reason, message }: RevertLeft): void => {
+      if (kept.length < KEPT_MAX) kept.push(id);
+      if (reasons.length === 0)
+        reasons.push(`${id}: ${reason === CHANGED ? "Someone else changed it." : message}`);
+    },
+  };
+  note(
+    await (patch === undefined
+      ? client.removeMatching(filter, options)
+      : client.patchMatching(filter, patch, options)),
+  );
+}
+
+const CHANGED = "precondition_failed";
+
+/** Each plant is written only if it is still as it was shown. */
+async function writePlants(client: Client, job: Job): Promise<void> {
+  const { task, batch, open, stopping, shown } = job;
+  const writes = Array.from(open.values(), (plant): Upsert => {
+    const ifMatch = etagOf(plant);
+    return task.kind === "delete"
+      ? { id: plant.id, removed: true, ifMatch }
+      : { ...plant, tag: task.tag, ifMatch };
+  });
+  const options = { ...RETRYING, batch, signal: stopping.signal };
+  const isListed = job.total <= LISTED_MAX;
+  let conflicts = 0;
+  for await (const { plant, outcome } of client.upsertAll(writes, options)) {
+    const { id } = plant;
+    const sent = open.get(id) as Plant;
+    open.delete(id);
+    job.settled++;
+    if (typeof outcome === "string") {
+      job.changed++;
+      if (plant.removed === true && isListed) shown.take(id);
+      else if (plant.removed !== true && isListed)
+        shown.put({ id, name: plant.name, tag: plant.tag });
+    } else {
+      job.skipped++;
+      job.kept.push(id);
+      const isTold = outcome.reason === CHANGED && ++conflicts <= CONFLICTS_MAX;
+      const why = isTold ? await showCurrent(id, shown) : outcome.message;
+      if (job.reasons.length === 0) job.reasons.push(`${formatName(sent)}: ${why}`);
+    }
+    if (isListed || job.settled % LISTED_MAX === 0) report(job);
+  }
+}
+
+/** The list shows the plant as it is now. Resolves to what happened to it. */
+async function showCurrent(id: bigint, shown: typeof list.value): Promise<string> {
+  const { current: found, message } = await readConflict(id);
+  if (found === undefined) shown.take(id);
+  else shown.put(found.plant);
+  return message;
 }
 
 function report(job: Job): void {
   if (current !== job) return;
-  const { task, batch, plants, total, next, open, isPaused } = job;
-  const settled = total - (plants.length - next) - open.size;
-  const progress = `${formatCount(settled)} of ${formatCount(total)}`;
-  const done = settled / total;
-  const pause = (): void => {
-    job.isPaused = true;
-    report(job);
+  const { task, total, settled, stopping } = job;
+  const progress = `${formatCount(Math.min(settled, total))} of ${formatCount(total)}`;
+  work.value = {
+    text: stopping.signal.aborted ? `Stopping… ${progress}` : `${doings[task.kind]}… ${progress}`,
+    done: Math.min(1, settled / total),
+    stop: () => {
+      stopping.abort();
+      report(job);
+    },
   };
-  const resume = (): void => void runJob(job);
-  const end = (): void => {
-    stop(job);
-    finish(job);
-  };
-  if (!isPaused)
-    work.value = { text: `${doings[task.kind]}… ${progress}`, done, pause, stop: () => stop(job) };
-  else if (open.size > 0)
-    work.value = { text: `Pausing… ${progress}`, done, stop: () => stop(job) };
-  else work.value = { text: `Paused: ${nameOfBatch(batch)}, ${progress}`, done, resume, stop: end };
 }
 
-/** The rest stays selected. */
-function stop(job: Job): void {
-  for (const { id } of job.plants.slice(job.next)) job.kept.push(id);
-  job.next = job.plants.length;
-}
-
-function finish({ task, batch, total, shown, changed, reasons, kept }: Job): void {
+/** What was skipped or not reached stays selected. */
+function finish(job: Job, failure: unknown): void {
+  const { task, batch, filter, isResumed, shown, skipped, reasons, kept, open, stopping } = job;
   current = undefined;
   work.value = undefined;
   if (token.value === undefined) return;
-  shown.selection.value = { isAll: false, ids: new Set(kept) };
-  const rest = total - changed;
-  const left = rest > 0 ? ` ${formatCount(rest)} skipped. ${reasons[0] ?? ""}` : "";
+  const isBroken = failure !== undefined;
+  if (filter === undefined || !isBroken)
+    shown.selection.value = { isAll: false, ids: new Set([...kept, ...open.keys()]) };
+  // The feed brings few changes, if there is one.
+  if (!hasHistory.value || job.total > LISTED_MAX) gaps.value++;
+  if (isBroken && !isAbort(failure) && !stopping.signal.aborted) reasons.unshift(explain(failure));
+  // A request that was kept alive after the last page may have done a part.
+  const changed = isResumed && !isBroken ? Math.max(job.changed, job.total - skipped) : job.changed;
+  const rest = filter === undefined ? job.total - changed : skipped;
+  const left = rest > 0 ? ` ${formatCount(rest)} skipped.` : "";
+  const why = reasons[0] === undefined ? "" : ` ${reasons[0]}`;
+  const done = `${outcomes[task.kind]} ${formatCount(changed, "plant")}`;
+  // Of a job that was broken off, the last counts are up to a second old.
+  const isLeast = isBroken && filter !== undefined;
   toast(
-    `${outcomes[task.kind]} ${formatCount(changed, "plant")}.${left}`,
-    changed > 0 && hasHistory.value
+    `${isLeast ? `Stopped. ${done} or more` : done}.${left}${why}`,
+    (changed > 0 || isLeast) && hasHistory.value
       ? { label: "Undo", isNeeded: true, run: () => askUndo(batch) }
       : undefined,
   );
@@ -291,32 +365,56 @@ export function dropWork(): void {
   current = work.value = asked.value = undefined;
 }
 
-/** A job in the storage of the tab: ids are texts, and the plants that are not settled come first. */
-interface KeptJob extends Pick<Job, "task" | "batch" | "total" | "changed"> {
+/** A job in the storage of the tab: ids are texts. */
+interface KeptJob extends Order {
+  readonly changed: number;
   readonly plants: readonly (readonly [id: string, name: string, tag: string | null])[];
 }
 
 addEventListener("pagehide", () => {
   if (current === undefined) return;
-  const { task, batch, total, changed, plants, next, open } = current;
-  const left = [...open, ...plants.slice(next)].map(
+  const { task, batch, total, filter, changed, open } = current;
+  const plants = Array.from(
+    open.values(),
     ({ id, name, tag }) => [String(id), name, tag ?? null] as const,
   );
-  const kept: KeptJob = { task, batch, total, changed, plants: left };
-  keep("sessionStorage", trail.job, kept);
+  if (filter === undefined && plants.length === 0) return;
+  keep("sessionStorage", trail.job, { task, batch, total, filter, changed, plants });
+  if (filter !== undefined) finishWithoutPage(task, filter, batch);
 });
 
-/** After a reload, an action that was running is paused. */
+/**
+ * The service stops when its client goes away. A request that is kept alive goes on without the page, for as long as
+ * the browser waits for the head of the answer: some 30 seconds. The service answers it when it is done.
+ */
+function finishWithoutPage(task: Task, filter: Filter, batch: string): void {
+  const patch = patchOf(task);
+  const url = new URL("plants", baseUrl);
+  for (const [name, value] of Object.entries({ ...pickFilter(filter), batch }))
+    if (value !== undefined) url.searchParams.set(name, value);
+  const headers = new Headers({
+    authorization: `Bearer ${token.peek()}`,
+    prefer: "return=minimal",
+    "content-type": "application/json",
+  });
+  const method = patch === undefined ? "DELETE" : "PATCH";
+  const body = patch === undefined ? null : JSON.stringify(patch);
+  void fetch(url, { method, headers, body, keepalive: true }).catch(() => undefined);
+}
+
+/** After a reload, an action that was running continues. */
 export function resumeWork(): void {
   const kept = recall("sessionStorage", trail.job) as KeptJob | undefined;
   keep("sessionStorage", trail.job, undefined);
-  if (kept === undefined) return;
-  const plants = kept.plants.map(([id, name, tag]): Plant => ({
-    id: BigInt(id),
-    name,
-    tag: tag ?? undefined,
-  }));
-  current = createJob({ ...kept, plants, shown: list.value });
-  current.isPaused = true;
-  report(current);
+  if (kept === undefined || token.value === undefined) return;
+  const { plants, changed, ...order } = kept;
+  const job = createJob(order, true, changed);
+  for (const [id, name, tag] of plants)
+    job.open.set(BigInt(id), { id: BigInt(id), name, tag: tag ?? undefined });
+  void runJob(job);
 }
+
+addEventListener("beforeunload", (event) => {
+  // Leaving the page would end a job whose plants the page names.
+  if (current !== undefined && current.filter === undefined) event.preventDefault();
+});

@@ -56,21 +56,15 @@ export function BulkQuestion(): JSX.Element | null {
   );
 }
 
-/** An export or a bulk action that is running, or paused. */
+/** An export or a bulk action that is running. */
 export function Progress(): JSX.Element | null {
   const running = work.value;
   if (running === undefined) return null;
-  const { text, done, pause, resume, stop } = running;
+  const { text, done, stop } = running;
   return (
     <section class="selection" aria-label="Progress">
       <strong>{text}</strong>
       <progress value={done} aria-label={text} />
-      {pause !== undefined && <Button onClick={pause}>Pause</Button>}
-      {resume !== undefined && (
-        <Button kind="main" onClick={resume}>
-          Continue
-        </Button>
-      )}
       <Button onClick={stop}>Stop</Button>
     </section>
   );

@@ -18,9 +18,9 @@ import { type Patch, parsePatchText } from "../domain/write.ts";
 import { NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, describeRefusal, requireScope } from "./handle.ts";
+import { answer, answerStored, answerText, describeRefusal, requireScope } from "./handle.ts";
 import { PATCH_TYPES } from "./plants.ts";
-import { bulkParameters, parseQuery } from "./query.ts";
+import { bulkParameters, parseQuery, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const [BULK_TYPE] = NDJSON_TYPES;
@@ -65,6 +65,12 @@ async function changePlants(
     return answerText(exchange, formatJson(preview));
   }
   const report = startChange(batch ?? nameNow(name));
+  if (prefersMinimal(request.headers.get("prefer"))) {
+    // The answer comes at the end: a page that is closed has no use for progress, and the browser waits for the head.
+    for await (const _ of changeAll(exchange, bulk, report, request.signal));
+    const headers = { "content-type": BULK_TYPE, "preference-applied": "return=minimal" };
+    return answerStored(exchange, formatLine(report), headers);
+  }
   return answerBulk(exchange, report, (signal) => changeAll(exchange, bulk, report, signal));
 }
 

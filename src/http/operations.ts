@@ -260,7 +260,15 @@ const describeBulk = (count: string): string =>
   `Lines with counts (\`${count}\`, \`unchanged\`, \`changedSince\`, \`refused\`) show progress; \`complete\` is true in the last one. ` +
   "If the work was broken off, the last line has `complete: false`, a status and an error. Sent again, it continues. " +
   "It stops after a commit if the client closes the connection. " +
+  "With `Prefer: return=minimal` only the last line is answered, when the work has ended. " +
   "The batch names these writes in the journal, so `POST /changes/revert` takes them back. Also needs the scope `plants:read`.";
+
+const bulkHeaders = {
+  Prefer: text(
+    undefined,
+    "`return=minimal` answers only the last line (RFC 7240). Other preferences are ignored.",
+  ),
+};
 
 const bulkExample = (name: string, replaced: number, removed: number): string =>
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
@@ -301,21 +309,25 @@ const listPlantOperations = (config: Config): Endpoints => ({
     bodyTypes: PATCH_TYPES,
     description: `Applies a merge patch (RFC 7396) to each plant that matches every filter given. ${describeBulk("replaced")}`,
     query: bulkParameters,
+    headers: bulkHeaders,
     takes: patchBodies,
-    answers: ok("What was done, or would be.", {
-      ...json(BulkPreview),
-      [BULK_TYPE]: text(bulkExample("change", 1, 0)),
-    }),
+    answers: ok(
+      "What was done, or would be.",
+      { ...json(BulkPreview), [BULK_TYPE]: text(bulkExample("change", 1, 0)) },
+      "Preference-Applied",
+    ),
     fails: ["BadPatch"],
   }),
   removePlants: operation("DELETE /plants", "plants:write", removePlants, {
     summary: "Remove all plants that match",
     description: `Removes each plant that matches every filter given. ${describeBulk("removed")}`,
     query: bulkParameters,
-    answers: ok("What was done, or would be.", {
-      ...json(BulkPreview),
-      [BULK_TYPE]: text(bulkExample("remove", 0, 1)),
-    }),
+    headers: bulkHeaders,
+    answers: ok(
+      "What was done, or would be.",
+      { ...json(BulkPreview), [BULK_TYPE]: text(bulkExample("remove", 0, 1)) },
+      "Preference-Applied",
+    ),
   }),
   createPlants: operation("POST /plants/batch", "plants:write", writePlants, {
     summary: "Write many plants",

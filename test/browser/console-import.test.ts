@@ -62,7 +62,9 @@ describeInBrowser("an import", () => {
     // It can be corrected and imported as it is.
     await user.chooseAnother("refused.csv", saved.text.replace("x;Broken", "6;Mended"));
     expect(await user.field("Id").inputValue()).toBe("Nr");
-    await user.click("Start import", { text: "1 of 2 rows was refused" });
+    // The other row differs from what the first import stored.
+    await user.see({ figure: "Different, to keep 1" });
+    await user.click("Start import", { text: "1 differs from the store, and was not stored." });
     expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
   });
 
@@ -79,13 +81,14 @@ describeInBrowser("an import", () => {
       const texts = rows.split("|").map((row) => `${first + Number(row[0])}${row.slice(1)}\n`);
       await user.chooseFile("foreseen.csv", `id,name\n${texts.join("")}x,y\n`);
       await user.see({ text: "The first rows, as they will be stored" });
-      if (isUpdating) await page.getByLabel("Change the different ones").check();
+      if (isUpdating) await page.getByLabel("Change the 2 plants that are different").check();
       const foreseen = await readFigures(page);
-      expect(foreseen).toEqual(isUpdating ? [2, 3, 2, 7] : [2, 2, 0, 10]);
+      expect(foreseen).toEqual(isUpdating ? [2, 3, 2, 7] : [2, 2, 3, 7]);
       await user.see({ cell: ["Old 6 a", "New 6 no tag"] });
       const shown = page.getByRole("region", { name: "Preview" }).locator("tbody tr");
       const [there, refuse] = ["Already there", "To refuse"];
-      const differing = isUpdating ? ["To change", there] : [refuse, refuse];
+      const keep = "Different, to keep";
+      const differing = isUpdating ? ["To change", there] : [keep, keep];
       const outcomes = [there, refuse, ...differing, refuse, refuse, "To add", there];
       expect((await shown.allInnerTexts()).map((row) => row.split("\t")[1])).toEqual(outcomes);
       // Another view in between changes nothing.
@@ -106,6 +109,42 @@ describeInBrowser("an import", () => {
         expect(await service.findPlant(idOf(at))).toMatchObject({ name });
       expect(await service.findPlant(idOf(4))).toBeUndefined();
     });
+
+  test("makes the store match the file, after a preview of what it removes, and is undone whole", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    const before = await service.readPlants();
+    for (const [id, name] of [
+      [951n, "Same"],
+      [952n, "Before"],
+      [953n, "Gone"],
+      [954n, "Changed since"],
+    ] as const)
+      await service.store.createPlant({ id, name, tag: undefined });
+    const match = page.getByLabel(/^Make the store match this file/);
+    await user.chooseFile("bad.csv", "id,name\n951,Same\nx,y\n", { figure: "To refuse 1" });
+    expect(await match.isDisabled()).toBe(true);
+    const others = before.map(
+      ({ id, name, tag }) =>
+        `${id},"${name.replaceAll('"', '""')}",${tag === null ? "" : `"${tag}"`}\n`,
+    );
+    const rows = `951,Same,\n952,After,\n955,New,\n${others.join("")}`;
+    await user.chooseAnother("whole.csv", `id,name,tag\n${rows}`, { figure: "To add 1" });
+    await match.check();
+    await user.see({
+      figure: ["To change 1", "To remove 2"],
+      cell: ["Gone no tag", "Changed since no tag"],
+    });
+    await service.store.replacePlant({ id: 954n, name: "By others", tag: undefined }, {});
+    await user.click("Start import and remove 2 plants", { figure: ["Removed 1", "Changed 1"] });
+    await user.see({ cell: /was changed since it was compared/ });
+    const names = (await service.readPlants()).filter(({ id }) => id > 950n && id < 956n);
+    expect(names.map(({ name }) => name)).toEqual(["Same", "After", "By others", "New"]);
+    await user.click(["Undo this import", "Undo 3 plants"]);
+    await user.see({ toast: "Undone: 3 plants." });
+    expect(await service.findPlant(953n)).toMatchObject({ name: "Gone" });
+    expect(await service.findPlant(952n)).toMatchObject({ name: "Before" });
+    expect(await service.findPlant(955n)).toBeUndefined();
+  });
 
   test("asks about rows without a name", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });

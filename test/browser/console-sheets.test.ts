@@ -76,7 +76,7 @@ describeInBrowser("an import", () => {
       ["line", "reason", "Kode X", "Wat", "Bed", "Prijs"],
       [3, "The id is missing.", 952, "Iris", "north", 3],
       [4, "The id is not a whole number.", 953, "=Sage"],
-      [5, "Two rows have this id", 951, "Other", "south", 1],
+      [5, "Two rows have this id", "A-8", "Other", "south", 1],
     ];
     await user.chooseFile("mended.xlsx", makeWorkbook({ sheets: { One: rowsOf(mended) } }));
     await user.see({ figure: "To add 2" });
@@ -88,7 +88,7 @@ describeInBrowser("an import", () => {
     const again = await user.saveFile(page.getByRole("button", { name: "Download all 1" }));
     expect(again.text).toBe(
       '"line","reason","Kode X","Wat","Bed","Prijs"\n' +
-        '4,"A different plant has the id 951; nothing was changed.",951,"Other","south",1\n',
+        '4,"The id is not a whole number: ""A-8"".","A-8","Other","south",1\n',
     );
   });
 
