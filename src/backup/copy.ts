@@ -21,6 +21,7 @@ import {
   companions,
   fileBytesOf,
   findDamage,
+  findDiskFree,
   getSchemaVersion,
   isLocked,
   isOfEnvironment,
@@ -109,17 +110,25 @@ export function copyStore(from: string, to: string): StoreFacts {
       db.run("VACUUM INTO ?", [to]);
     } catch (error) {
       if (isLocked(error)) throw error;
-      const folder = tmpdir();
-      const isTemporary = existsSync(folder) && to.startsWith(`${realpathSync(folder)}/`);
-      const advice =
-        isTemporary && isOfEnvironment(error) ? ` ${adviseOnTemporaryFiles(folder)}` : "";
-      const why = `${(error as Error).message}.${advice}`;
+      const why = `${(error as Error).message}.${isOfEnvironment(error) ? adviseOn(to) : ""}`;
       throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${why}`);
     }
   });
   syncFile(to);
   return verifyStore(to, `The copy of ${from}`);
 }
+
+/** Standard input and output are copied through a folder of ours; any other folder was named by a person. */
+function adviseOn(to: string): string {
+  const folder = tmpdir();
+  const isOurs = existsSync(folder) && to.startsWith(`${realpathSync(folder)}/${TEMPORARY_PREFIX}`);
+  if (isOurs) return ` ${adviseOnTemporaryFiles(folder)}`;
+  const free = findDiskFree(to);
+  return free === undefined ? "" : ` ${free} bytes are free there.`;
+}
+
+/** The start of the name of a temporary folder. */
+export const TEMPORARY_PREFIX = "plantstore-copy-";
 
 /** Verifies a backup file, and makes a store of it that starts a new timeline. */
 export function copyBackup(from: string, to: string): StoreFacts {

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
-import { digestStore, verifyStore } from "./copy.ts";
+import { digestStore, TEMPORARY_PREFIX, verifyStore } from "./copy.ts";
 import type { ListOrder } from "./order.ts";
 import { openPlace, type Place } from "./place.ts";
 import { NEWEST, type Run } from "./plan.ts";
@@ -132,7 +132,7 @@ export type Verified = ReturnType<typeof verifyStore> & {
 /** Reads every piece, restores the newest state, and replays each way that leads to the newest copy. */
 export async function verifyPlace(order: ListOrder): Promise<Verified> {
   try {
-    return await verifyIn(mkdtempSync(join(tmpdir(), "plantstore-")), order);
+    return await verifyIn(mkdtempSync(join(tmpdir(), TEMPORARY_PREFIX)), order);
   } catch (error) {
     const { code, path = "" } = error as NodeJS.ErrnoException;
     const isOfSystem = typeof code === "string" && (path.startsWith(tmpdir()) || code === "ENOSPC");

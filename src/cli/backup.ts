@@ -3,7 +3,7 @@
 import { mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { backUpStore, restoreFile } from "../backup/copy.ts";
+import { backUpStore, restoreFile, TEMPORARY_PREFIX } from "../backup/copy.ts";
 import type { ListOrder, RestoreOrder } from "../backup/order.ts";
 import { labelOf } from "../backup/piece.ts";
 import type { Listed, ListedStore, Verified } from "../backup/report.ts";
@@ -169,7 +169,7 @@ function printStore({ store, label, timeline, pieces, reachable, missing }: List
 async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {
   let folder: string;
   try {
-    folder = mkdtempSync(join(tmpdir(), "plantstore-"));
+    folder = mkdtempSync(join(tmpdir(), TEMPORARY_PREFIX));
   } catch (error) {
     throw explainTemporary(error);
   }

@@ -53,3 +53,16 @@ test.skipIf(!canMount)("so is one that is full, but check needs no room there", 
   expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
   expect(finished.stdout).toMatch(/^tags +30,000 different/m);
 });
+
+test.skipIf(!canMount)(
+  "a full folder for a backup is named, and no other folder is blamed",
+  async () => {
+    using full = mountSmallFolder("64k");
+    const { exitCode, stderr } = await runCommand(["backup", `${full.path}/copy.db`], space.env);
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain(`cannot be copied into ${full.path}: database or disk is full.`);
+    expect(stderr).toMatch(/\d+ bytes are free there/);
+    expect(stderr).not.toContain("TMPDIR");
+    expect(readdirSync(full.path)).toEqual([]);
+  },
+);
