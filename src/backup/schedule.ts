@@ -72,7 +72,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   /** By the monotonic clock; undefined until the place was read. */
   let dueMs: number | undefined;
   let proofDueMs = 0;
-  /** The plants of the newest copy, without a journal: later states have no number. */
+  /** The plants of the newest copy, without a journal: later states are not in the place. */
   let copied: Digest | undefined;
   /** Whether the last proof succeeded. */
   let isProven = false;
@@ -140,8 +140,6 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const makeCopy = async (): Promise<void> => {
     const startedAtMs = performance.now();
     try {
-      // Numbers do not grow without a journal, but copies are ordered by them.
-      if (changesDays === 0) await store?.backUps?.markBreak();
       const atMs = Date.now();
       const serial = await appending.ask<number>({ ...source, kind: "roll" });
       const isAlone = changesDays === 0;

@@ -100,8 +100,6 @@ export interface Store extends ServedStore {
   readonly backUps?: {
     /** Starts a timeline, with a higher number, that leaves the one before it after this change, or now. */
     startTimeline(above: number, after?: number | null): Promise<void>;
-    /** Numbers the state of a store that keeps no journal. */
-    markBreak(): Promise<void>;
   };
   /** Drains the queue, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;

@@ -1,7 +1,7 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import { randomBytes } from "node:crypto";
-import { type ChangePage, type ChangeQuery, TIME_NUMBER_MAX } from "../../domain/change.ts";
+import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, PlantQuery } from "../../domain/page.ts";
@@ -18,9 +18,6 @@ import { SqliteWriter, type Task, type Write } from "./writer.ts";
 const PROBE_MS_MAX = 1_500;
 const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
   ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
-const MARK_BREAK = `INSERT INTO changes (last, first, at_ms, entries)
-  SELECT last, last + 1, $1, '[]'
-  FROM (SELECT max(min($1 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + 1) AS last)`;
 
 /** Where writes, long reads and records run. Without `read`, reads run on this thread. */
 interface Engine {
@@ -110,7 +107,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
       const id = randomBytes(8).toString("hex");
       await this.perform(false, [START_TIMELINE, id, above, Date.now(), after]);
     },
-    markBreak: async () => void (await this.perform(true, [MARK_BREAK, Date.now()])),
   };
 
   override async close(): Promise<void> {

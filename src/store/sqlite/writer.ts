@@ -77,6 +77,11 @@ function connect(db: Database, path: string) {
     countPlants: prepare<{ count: bigint }>("SELECT count(*) AS count FROM plants"),
     // Changes with every commit of another connection, and with none of this one.
     dataVersion: prepare<{ data_version: bigint }>("PRAGMA data_version"),
+    moveBreak: prepare(
+      `UPDATE changes SET last = next, first = next + 1, at_ms = ?1
+        FROM (SELECT max(last) AS newest, max(min(?1 * 1000, ${TIME_NUMBER_MAX}), max(last) + 1) AS next FROM changes)
+        WHERE last = newest AND entries = '${BREAK_ENTRIES}'`,
+    ),
     insertChanges: prepare(
       `INSERT INTO changes (last, first, at_ms, entries)
         SELECT last, last - ?1 + 1, ?2, ?3
@@ -97,8 +102,8 @@ interface Room {
 
 interface Transaction extends WriteConnection {
   readonly room: Room;
-  /** For the journal; undefined without one. */
-  readonly entries: JournalBlock | undefined;
+  /** What is changed, for the journal. */
+  readonly entries: JournalBlock;
 }
 
 /** The free space of the disk is looked up again after this time, or once this much may have been written. */
@@ -121,8 +126,6 @@ export class SqliteWriter {
   private readonly assertFileNotMoved: () => void;
   /** The last look at the disk, and the most that was written since. */
   private disk = { lookedAtMs: Number.NEGATIVE_INFINITY, freeBytes: 0, writtenBytes: 0 };
-  /** Whether this process, which keeps no journal, has added the break before its first change. */
-  private isBreakMarked = false;
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
     this.path = path;
@@ -168,29 +171,28 @@ export class SqliteWriter {
   }
 
   private commitOn(connection: WriteConnection, batch: readonly Write[]): unknown[] {
-    const { db, begin, commit, rollback, insertChanges } = connection;
+    const { db, begin, commit, rollback, insertChanges, moveBreak } = connection;
     connection.assertFilesNotMoved();
     const concernsPlants = batch.some((write) => write.kind !== "run" || write.concernsPlants);
     if (concernsPlants) this.requireDurable(connection, "writes");
-    const entries = this.limits.changesDays > 0 ? new JournalBlock() : undefined;
-    const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
+    const entries = new JournalBlock();
     begin.run();
     try {
       const room = this.findRoom(connection, batch);
-      if (isBreak) insertChanges.run(0, Date.now(), BREAK_ENTRIES);
       const outcomes = applyAll({ ...connection, room, entries }, batch);
-      const text = entries?.format() ?? "";
-      if (entries !== undefined && entries.count > 0)
-        insertChanges.run(entries.count, Date.now(), text);
+      const isJournaled = this.limits.changesDays > 0;
+      const text = isJournaled ? entries.format() : "";
+      if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, Date.now(), text);
+      // Without a journal the break moves: two states never have the same number, as a backup relies on.
+      else if (entries.count > 0 && moveBreak.run(Date.now()).changes === 0)
+        insertChanges.run(0, Date.now(), BREAK_ENTRIES);
       // Without a journal the length of the texts is not known.
-      this.disk.writtenBytes +=
-        entries === undefined
-          ? LOOK_BYTES
-          : outcomes.length * WRITE_BYTES + text.length * CHARACTER_BYTES;
+      this.disk.writtenBytes += isJournaled
+        ? outcomes.length * WRITE_BYTES + text.length * CHARACTER_BYTES
+        : LOOK_BYTES;
       commit.run();
       if (room.version !== undefined)
         this.quota = { plantsLeft: room.plantsLeft, version: room.version };
-      this.isBreakMarked ||= isBreak;
       return outcomes;
     } catch (error) {
       // SQLite has already rolled back after a full disk or an I/O error.
@@ -257,7 +259,7 @@ export class SqliteWriter {
 function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] {
   const outcomes: unknown[] = [];
   let isTaken = false;
-  while (outcomes.length < batch.length && transaction.entries?.isFull !== true) {
+  while (outcomes.length < batch.length && !transaction.entries.isFull) {
     const creates: readonly Create[] = isTaken ? [] : takeCreates(batch, outcomes.length);
     const made = creates.length === 0 ? 0 : createTogether(transaction, creates);
     isTaken ||= made < creates.length;
@@ -291,7 +293,7 @@ function createTogether(transaction: Transaction, creates: readonly Create[]): n
     made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
   }
   room.plantsLeft -= made;
-  for (const { id, writer, plant } of creates.slice(0, made)) entries?.add(id, writer, plant);
+  for (const { id, writer, plant } of creates.slice(0, made)) entries.add(id, writer, plant);
   return made;
 }
 
@@ -319,7 +321,7 @@ function createPlant(
   const refusal = refuseNew(room, 1);
   if (refusal === undefined && insertPlant.run(id, name, tag).changes === 1) {
     room.plantsLeft--;
-    entries?.add(id, writer, plant);
+    entries.add(id, writer, plant);
     return "created";
   }
   const row = findPlant.get(id);
@@ -357,7 +359,7 @@ function change(
     insertPlant.run(id, after.name, after.tag ?? null);
     room.plantsLeft--;
   } else updatePlant.run(after.name, after.tag ?? null, id);
-  entries?.add(id, writer, after, before);
+  entries.add(id, writer, after, before);
 }
 
 /** All lines are judged before the first change. The savepoint is for what SQLite refuses, as a trigger would. */
@@ -368,7 +370,7 @@ function writeAtomic(transaction: Transaction, write: AtomicWrite): readonly Don
     (id) => findStored(transaction, id),
     (done, created) => refuseRoom(room, done, created),
   );
-  const [{ plantsLeft }, mark] = [room, entries?.mark()];
+  const [{ plantsLeft }, mark] = [room, entries.mark()];
   beginAtomic.run();
   try {
     for (const each of changes) change(transaction, each);
@@ -379,7 +381,7 @@ function writeAtomic(transaction: Transaction, write: AtomicWrite): readonly Don
       endAtomic.run();
     }
     room.plantsLeft = plantsLeft;
-    if (mark !== undefined) entries?.undo(mark);
+    entries.undo(mark);
     throw error;
   }
   return outcomes;
