@@ -32,6 +32,8 @@ import {
   tableKeys,
   type TableName,
   type TableRecord,
+  findTail,
+  type Tail,
 } from "./segment.ts";
 import { identityOf, readHistory, readPoint, Survey } from "./survey.ts";
 
@@ -183,16 +185,23 @@ export class Appender {
         survey.newestTimeline > own.number ||
         (await survey.hasTimeline(own.number, own.id)) === false;
       const plan = isAhead ? undefined : await survey.plan(history, NEWEST);
-      const standing = plan && journal.locate(plan.reached);
-      const isDiverged = plan !== undefined && standing === "unknown";
-      const common = isDiverged
-        ? ((await survey.findLastKnown(plan, (change) => journal.locate(change) === "known")) ?? 0)
-        : undefined;
+      const tail = plan && (await survey.readTail(plan));
+      const standing = tail && journal.locate(tail, plan.reached);
+      const locate = (one: Tail, at?: number) => journal.locate(one, at);
+      const isKnown = (one: Tail): boolean => locate(one) === "known";
+      // Also what no copy leads to: it would be continued as soon as one does.
+      const isDiverged =
+        standing === "unknown" ||
+        (!isAhead && (await survey.hasStray(history, plan?.reached ?? 0, newest, locate)));
+      const common =
+        isDiverged && standing !== "known"
+          ? await survey.findLastKnown(history, plan, isKnown)
+          : plan?.reached;
       place.release();
       if (isAhead || isDiverged) {
         journal.close();
         place.close();
-        return { forkAbove: survey.newestTimeline, after: common };
+        return { forkAbove: survey.newestTimeline, after: isAhead ? undefined : common };
       }
       const link: Link = {
         place,
@@ -202,7 +211,8 @@ export class Appender {
         readPage: journal.readPage,
         close: journal.close,
         cursor: plan !== undefined && standing === "known" ? plan.reached : newest,
-        serial: Math.max(0, ...survey.segments.map(({ serial }) => serial)) + 1,
+        // Also above that of a copy whose segment is lost: the copy would hide the rows of tables in a lower one.
+        serial: survey.newestSerial + 1,
         isCovered: plan !== undefined && standing === "known",
         newest: survey.findNewestCopy(history),
         segment: undefined,
@@ -335,6 +345,10 @@ interface Logged extends Partial<Record<TableName, Map<string, LoggedRow>>> {
 /** The cursor of a webhook is logged at this interval: after a restore some events are sent again. */
 const CURSOR_MS = 60_000;
 
+/** The journal began later, or a break follows, before which it may have had the change. */
+const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes WHERE last > ?1 ORDER BY last LIMIT 1)
+  WHERE isBreak OR ?1 < (SELECT min(last) FROM changes)`;
+
 /** Reads the store's journal as lines of a segment. */
 function openJournal(from: string) {
   const assertNotMoved = watchFiles([from]);
@@ -351,10 +365,15 @@ function openJournal(from: string) {
     let newest = cursor;
     let characters = 0;
     // A token has a time, so it stands before the changes that were made after it.
-    const records = readTables(db, logged).toSorted((one, other) => one.sinceMs - other.sinceMs);
+    const records = readTables(db, logged, cursor < change).toSorted(
+      (one, other) => one.sinceMs - other.sinceMs,
+    );
     const addRecords = (beforeMs: number): void => {
-      while ((records[0]?.sinceMs ?? beforeMs) < beforeMs)
-        lines.push(JSON.stringify({ at: Date.now(), change: newest, ...records.shift()?.record }));
+      const count = records.findIndex(({ sinceMs }) => sinceMs >= beforeMs);
+      for (const { sinceMs, record } of records.splice(0, count === -1 ? records.length : count)) {
+        const at = Math.min(Date.now(), sinceMs);
+        lines.push(JSON.stringify({ at, change: newest, ...record }));
+      }
     };
     const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
     for (const row of rows.iterate(cursor)) {
@@ -377,34 +396,42 @@ function openJournal(from: string) {
     newest: readPoint(db).change,
     readPage,
     close: (): void => db.close(true),
-    /** `known`: the journal continues it. `trimmed`: it is too old. `unknown`: this store never had it. */
-    locate(change: number): "known" | "trimmed" | "unknown" {
-      if (db.query("SELECT 1 FROM changes WHERE last = ?").get(change) !== null) return "known";
-      const { oldest } = db
-        .query("SELECT min(last) AS oldest FROM changes")
-        .safeIntegers(false)
-        .get() as { oldest: number };
-      return change < oldest ? "trimmed" : "unknown";
+    /**
+     * `known`: the journal continues it. `trimmed`: it is too old, or was made without a
+     * journal. `unknown`: this store never had it. A number alone
+     * proves nothing: a store that was rolled back gives it again if the clock was set back too.
+     */
+    locate(tail: Tail, change = tail.last): "known" | "trimmed" | "unknown" {
+      const own = findTail(db, change);
+      if (own !== undefined) {
+        const isSame = own.first === tail.first && own.at === tail.at;
+        return isSame && (tail.last !== change || own.text === tail.text) ? "known" : "unknown";
+      }
+      return db.query(IS_TRIMMED).get(change) === null ? "unknown" : "trimmed";
     },
   };
 }
 
-/** What has changed in the tables that are not in the journal; at first all rows. `sinceMs` is when, if a row tells. */
-function readTables(db: Database, logged: Logged) {
+/**
+ * What has changed in the tables that are not in the journal; at first all rows. `sinceMs` is when, if a row tells.
+ * `isFollowing`: changes follow, which may have been made before it.
+ */
+function readTables(db: Database, logged: Logged, isFollowing: boolean) {
   const records: { readonly sinceMs: number; readonly record: Omit<TableRecord, "at"> }[] = [];
   const { version } = db.query(TOKENS_VERSION).get() as { readonly version: string };
-  if (logged.version !== version) records.push(...compare("tokens", db, logged));
+  if (logged.version !== version) records.push(...compare("tokens", db, logged, isFollowing));
   logged.version = version;
-  return [...records, ...compare("webhooks", db, logged)];
+  return [...records, ...compare("webhooks", db, logged, isFollowing)];
 }
 
 const TOKENS_VERSION = "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens";
 
-function compare(table: TableName, db: Database, logged: Logged) {
+function compare(table: TableName, db: Database, logged: Logged, isFollowing: boolean) {
   const nowMs = performance.now();
   const before = logged[table];
   const after = new Map<string, LoggedRow>();
   const changed: Row[] = [];
+  const events: { readonly sinceMs: number; readonly record: Omit<TableRecord, "at"> }[] = [];
   const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
   for (const row of rows) {
     const key = String(row[tableKeys[table]]);
@@ -413,18 +440,17 @@ function compare(table: TableName, db: Database, logged: Logged) {
     const isDue = nowMs - (known?.loggedAtMs ?? -Infinity) >= CURSOR_MS;
     const isSame = known?.compared === compared && (known.cursor === cursor || !isDue);
     after.set(key, isSame ? known : { compared, cursor, loggedAtMs: nowMs });
-    if (!isSame) changed.push(kept);
+    if (isSame) continue;
+    changed.push(kept);
+    for (const { sinceMs, row: each } of listEvents(kept, known === undefined))
+      events.push({ sinceMs, record: { table, rows: [each], gone: [] } });
   }
   logged[table] = after;
+  const sinceMs = Number.MAX_VALUE;
   if (before === undefined)
-    return [{ sinceMs: Number.MAX_VALUE, record: { table, rows: changed } }];
+    return [...(isFollowing ? events : []), { sinceMs, record: { table, rows: changed } }];
   const gone = [...before.keys()].filter((key) => !after.has(key));
-  return [
-    ...changed.map((row) => ({ sinceMs: timeOf(row), record: { table, rows: [row], gone: [] } })),
-    ...(gone.length === 0
-      ? []
-      : [{ sinceMs: Number.MAX_VALUE, record: { table, rows: [], gone } }]),
-  ];
+  return gone.length === 0 ? events : [...events, { sinceMs, record: { table, rows: [], gone } }];
 }
 
 /** Tokens are only added and revoked. Their last use is not kept up to date. */
@@ -442,6 +468,14 @@ function ofWebhook(row: Row) {
   };
 }
 
-/** When the row was last changed, if it tells. */
-const timeOf = (row: Row): number =>
-  Number(row["revoked_at_ms"] ?? row["created_at_ms"] ?? Number.MAX_VALUE);
+/** When the row was made and changed, if it tells. A token is not usable again by a clock that was set back. */
+function listEvents(row: Row, isNew: boolean) {
+  const { created_at_ms: created = null, revoked_at_ms: revoked = null } = row;
+  if (created === null) return [{ sinceMs: Number.MAX_VALUE, row }];
+  const createdAtMs = Number(created);
+  if (revoked === null) return [{ sinceMs: createdAtMs, row }];
+  const event = { sinceMs: Math.max(createdAtMs, Number(revoked)), row };
+  return isNew
+    ? [{ sinceMs: createdAtMs, row: { ...row, revoked_at_ms: null } as Row }, event]
+    : [event];
+}

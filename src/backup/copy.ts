@@ -31,7 +31,7 @@ import {
   syncFile,
 } from "../store/sqlite/database.ts";
 import { nameFile } from "./place.ts";
-import { readHistory } from "./survey.ts";
+import { readHistory, readPoint } from "./survey.ts";
 import { runOnThread } from "./thread.ts";
 
 type StoreFacts = ReturnType<typeof verifyStore>;
@@ -153,9 +153,16 @@ export function changeStore<Result>(path: string, change: (db: Database) => Resu
   return result;
 }
 
-/** Its number is above every other that is known. A store of an older schema has no timelines yet. */
-export function startTimeline(db: Database, above: number): void {
-  if (readHistory(db).some(({ number }) => number === 0)) return;
+/**
+ * Its number is above every other that is known. It follows `history`: the copy has only the timelines up to its own.
+ * A store of an older schema has no timelines yet.
+ */
+export function startTimeline(db: Database, above: number, history = readHistory(db)): void {
+  if (history.some(({ number }) => number === 0)) return;
+  const { change } = readPoint(db);
+  const add = db.query("INSERT OR IGNORE INTO timelines VALUES (?, ?, ?, ?)");
+  for (const { number, id, after } of history)
+    if (after <= change) add.run(number, id, after, Date.now());
   db.query(START_TIMELINE.replaceAll("$", "?")).run(
     randomBytes(8).toString("hex"),
     above,

@@ -15,7 +15,7 @@ import {
   prefixOfStaged,
 } from "./piece.ts";
 import { openPlace, type Place } from "./place.ts";
-import { compareCopies, type KnownSegment } from "./plan.ts";
+import { compareCopies, isOnHistory, type KnownCopy, type KnownSegment } from "./plan.ts";
 import { proveBackups } from "./restore.ts";
 import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
 import { digestFile, readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
@@ -79,7 +79,8 @@ export async function prove(order: ProveOrder) {
 
 /**
  * Keeps the newest copies, and the segments after the oldest of them. Older is what comes before by timeline and
- * change. Removes nothing of another store, and no file that it does not know.
+ * change. The oldest is whole and of the newest history: everything after it can still be reached, also if a newer copy
+ * is damaged. Removes nothing of another store, and no file that it does not know.
  */
 export async function prune(order: Omit<PruneOrder, "kind">): Promise<void> {
   const { from, to, label, instance, keep } = order;
@@ -163,19 +164,34 @@ async function join(
 }
 
 async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {
-  const newestFirst = survey.know().copies.toSorted(compareCopies).toReversed();
-  const oldest = newestFirst[keep - 1];
-  if (oldest === undefined) return [];
   await survey.readUnnamed();
+  const newestFirst = survey.know().copies.toSorted(compareCopies).toReversed();
+  const count = await countKept(survey, newestFirst, keep);
+  const oldest = newestFirst[count - 1];
+  if (oldest === undefined) return [];
   const isBefore = (timeline: number, change: number): boolean =>
     timeline < oldest.timeline || (timeline === oldest.timeline && change <= oldest.change);
   return [
-    ...newestFirst.slice(keep),
+    ...newestFirst.slice(count),
     ...survey.know().segments.filter(
-      ({ timeline, end, last, after }) =>
-        // An open segment of this timeline may be the one that grows.
-        isBefore(timeline, end) &&
-        (last !== undefined || after < oldest.change || timeline < oldest.timeline),
+      // From this serial on, a segment may have rows of tables that are newer than the copy, or may be growing.
+      ({ timeline, end, serial }) => serial < oldest.serial && isBefore(timeline, end),
     ),
   ];
+}
+
+/** At least `keep`, and as many as it takes until the oldest is whole and of the newest history. */
+async function countKept(
+  survey: Survey,
+  newestFirst: readonly KnownCopy[],
+  keep: number,
+): Promise<number> {
+  const { history } = await survey.findHistory();
+  for (const [index, { name }] of newestFirst.entries()) {
+    if (index + 1 < keep) continue;
+    await survey.readCopy(newestFirst[index] as KnownCopy);
+    const copy = survey.know().copies.find((one) => one.name === name) as KnownCopy;
+    if (copy.fault === undefined && isOnHistory(history, copy)) return index + 1;
+  }
+  return newestFirst.length + 1;
 }

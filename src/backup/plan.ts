@@ -51,9 +51,9 @@ export interface Plan {
 /** The newest change that can be restored, whatever it is. */
 export const NEWEST = Number.POSITIVE_INFINITY;
 
-/** The last change that a timeline shares with the one after it. */
-const endOf = (history: readonly Timeline[], index: number): number =>
-  history[index + 1]?.after ?? NEWEST;
+/** The last change that a timeline shares with all after it. One of them may have left at an earlier change. */
+export const endOf = (history: readonly Timeline[], index: number): number =>
+  Math.min(NEWEST, ...history.slice(index + 1).map(({ after }) => after));
 
 /** Where in the history the piece belongs; -1 if its timeline was abandoned. */
 const indexOf = (history: readonly Timeline[], { timeline, timelineId }: Located): number =>
@@ -62,7 +62,7 @@ const indexOf = (history: readonly Timeline[], { timeline, timelineId }: Located
   );
 
 /** Whether the copy is a state of this history. */
-function isOnHistory(history: readonly Timeline[], copy: KnownCopy): boolean {
+export function isOnHistory(history: readonly Timeline[], copy: KnownCopy): boolean {
   const index = indexOf(history, copy);
   return index !== -1 && copy.change <= endOf(history, index);
 }
@@ -80,11 +80,12 @@ function follow(
     .map((segment) => ({ segment, index: indexOf(history, segment) }));
   let reached = copy.change;
   let serial = copy.serial - 1;
-  /** Segments without changes, which have only rows of tables, from where the last step ended to the next. */
+  /** Segments that have rows of tables, and no further change, from where the last step ended to the next. */
   const addTables = (before: number): void => {
     const found = placed
-      .filter(({ index }) => index !== -1)
-      .filter(({ segment: { runs, after } }) => runs.length === 0 && after === reached)
+      // Rows after the last change that is shared belong to what was left behind.
+      .filter(({ index }) => index !== -1 && reached < endOf(history, index))
+      .filter(({ segment: { runs, after } }) => (runs.at(-1)?.last ?? after) === reached)
       .filter(({ segment }) => segment.serial > serial && segment.serial < before)
       .toSorted((one, other) => one.segment.serial - other.segment.serial);
     for (const { segment } of found) steps.push({ segment, until: reached, isEnd: false });

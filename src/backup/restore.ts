@@ -49,7 +49,7 @@ export async function restoreFromPlace(order: RestoreOrder): Promise<Restored> {
     const { history, unreadable } = await survey.findHistory(order.timeline);
     const target = await findTarget(place, survey, history, order);
     const built = await rebuild(place, survey, history, target, order.to, order.atMs);
-    changeStore(order.to, (db) => startTimeline(db, survey.newestTimeline));
+    changeStore(order.to, (db) => startTimeline(db, survey.newestTimeline, history));
     const { copy, changes, reached } = built;
     const missing = [
       ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
@@ -210,7 +210,7 @@ export async function describeMissing(
     const unknown = await survey.findUnknownEnd(history);
     if (unknown !== undefined)
       missing.push(`What stood at the end of ${unknown.name}, after change ${reached}.`);
-    else if (!survey.hasSegmentAt(reached) && copy.digest !== undefined)
+    else if (!survey.isFollowed(copy) && copy.digest !== undefined)
       missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
   }
   for (const { segment } of steps)

@@ -88,7 +88,7 @@ function* readLines(file: string) {
   try {
     let rest = Buffer.alloc(0);
     let offset = 0;
-    const chunk = Buffer.alloc(CHUNK_BYTES);
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     for (;;) {
       const length = readSync(descriptor, chunk);
       if (length === 0) break;
@@ -134,7 +134,8 @@ export function inspectSegment(file: string, last: number | undefined): Inspecte
   let header: Header | undefined;
   const runs: { after: number; last: number }[] = [];
   const faults: string[] = [];
-  let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, false];
+  // An empty file has lost its header.
+  let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, true];
   let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
   for (const { line, offset, isTorn: isCut } of readLines(file)) {
@@ -169,6 +170,28 @@ export function inspectSegment(file: string, last: number | undefined): Inspecte
   if (last !== undefined && !isEnded) faults.push("its end is missing");
   return { header, runs, isBare, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
 }
+
+/** A block as the journal has it. */
+export interface Tail {
+  readonly first: number;
+  readonly last: number;
+  readonly at: number;
+  readonly text: string;
+}
+
+export const toTail = ({ first, last, at, entries }: Block): Tail => ({
+  first,
+  last,
+  at,
+  text: JSON.stringify(entries),
+});
+
+/** The block of a store's journal that ends with this change. */
+export const findTail = (db: Database, change: number): Tail | undefined =>
+  (db
+    .query("SELECT first, last, at_ms AS at, entries AS text FROM changes WHERE last = ?")
+    .safeIntegers(false)
+    .get(change) ?? undefined) as Tail | undefined;
 
 /** The blocks of a segment, with their times, in its order. */
 export function* readBlocks(file: string): Generator<Block> {

@@ -16,6 +16,7 @@ import {
 import type { Place } from "./place.ts";
 import {
   choosePlan,
+  endOf,
   findFurthest,
   findNewestCopy,
   type KnownCopy,
@@ -24,7 +25,14 @@ import {
   type Plan,
   type Run,
 } from "./plan.ts";
-import { type InspectedSegment, inspectSegment, readBlocks } from "./segment.ts";
+import {
+  findTail,
+  type InspectedSegment,
+  inspectSegment,
+  readBlocks,
+  type Tail,
+  toTail,
+} from "./segment.ts";
 
 export interface Point {
   readonly change: number;
@@ -61,7 +69,7 @@ export const digestFile = (path: string): string => {
   const hasher = new Bun.CryptoHasher("sha256");
   const descriptor = openSync(path, "r");
   try {
-    const chunk = Buffer.alloc(1_048_576);
+    const chunk = Buffer.allocUnsafe(1_048_576);
     for (let length = readSync(descriptor, chunk); length > 0; length = readSync(descriptor, chunk))
       hasher.update(chunk.subarray(0, length));
   } finally {
@@ -127,6 +135,10 @@ export class Survey {
     return Math.max(0, ...[...this.copies, ...this.segments].map(({ timeline }) => timeline));
   }
 
+  get newestSerial(): number {
+    return Math.max(0, ...[...this.copies, ...this.segments].map(({ serial }) => serial));
+  }
+
   /** Whether the pieces of this number belong to this timeline; undefined if none tells. */
   async hasTimeline(number: number, id: string): Promise<boolean | undefined> {
     for (const segment of this.segments.filter(({ timeline }) => timeline === number)) {
@@ -177,11 +189,13 @@ export class Survey {
       const isOfIt = (piece: AnyPiece): boolean => piece.timeline === number;
       for (const segment of this.segments.filter(isOfIt)) {
         const { header } = await this.readSegment(segment);
-        if (header !== undefined) return { history: header.timelines, unreadable };
+        if (header?.timelines.at(-1)?.number === number)
+          return { history: header.timelines, unreadable };
       }
       for (const copy of this.copies.filter(isOfIt)) {
         const found = await this.readCopy(copy);
-        if (found.fault === undefined) return { history: found.history, unreadable };
+        if (found.fault === undefined && found.history.at(-1)?.number === number)
+          return { history: found.history, unreadable };
       }
       unreadable.push(number);
     }
@@ -224,15 +238,70 @@ export class Survey {
     }
   }
 
-  /** The last state on the way of a plan that `isKnown` accepts; undefined if it accepts none. */
+  /** The blocks on the way of a plan: the last one of the copy, and those that are replayed. */
+  private async *readTails({ copy, steps }: Plan): AsyncGenerator<Tail> {
+    const path = await this.place.fetch(copy.name);
+    const tail = readStore(path, (db) => findTail(db, copy.change));
+    if (tail !== undefined) yield tail;
+    let reached = copy.change;
+    for (const { segment, until } of steps) {
+      for (const block of readBlocks(await this.place.fetch(segment.name)))
+        if (block.after === reached || (block.first <= reached && reached < block.last)) {
+          if (block.first > until) break;
+          yield toTail(block);
+          reached = Math.min(block.last, until);
+          if (reached === until) break;
+        }
+    }
+  }
+
+  /** The block that has the last change of a plan. */
+  async readTail(plan: Plan): Promise<Tail | undefined> {
+    let tail: Tail | undefined;
+    for await (const one of this.readTails(plan)) tail = one;
+    return tail;
+  }
+
+  /** The blocks of a history's segments that end after a change, whether or not a copy leads to them. */
+  private async *readBlocksAfter(
+    history: readonly Timeline[],
+    after: number,
+  ): AsyncGenerator<{ readonly tail: Tail; readonly change: number }> {
+    for (const { segment, until } of this.listOnHistory(history)) {
+      const { header, end } = await this.readSegment(segment);
+      const id = header?.timelines.at(-1)?.id;
+      const isOther = id !== undefined && !history.some((one) => one.id === id);
+      if (isOther || end <= after) continue;
+      for (const block of readBlocks(await this.place.fetch(segment.name)))
+        if (Math.min(block.last, until) > after && block.first <= until)
+          yield { tail: toTail(block), change: Math.min(block.last, until) };
+    }
+  }
+
+  /** Whether the place has a change of this history after `reached` that a store, which is at `newest`, never had. */
+  async hasStray(
+    history: readonly Timeline[],
+    reached: number,
+    newest: number,
+    locate: (tail: Tail, change: number) => "known" | "trimmed" | "unknown",
+  ): Promise<boolean> {
+    for await (const { tail, change } of this.readBlocksAfter(history, reached))
+      if (locate(tail, change) === "unknown") return true;
+    return this.furthest(history) > newest;
+  }
+
+  /** The last state in the place that `isKnown` accepts, with or without a way to it; 0 if it accepts none. */
   async findLastKnown(
-    { copy, steps }: Plan,
-    isKnown: (change: number) => boolean,
-  ): Promise<number | undefined> {
-    let known = isKnown(copy.change) ? copy.change : undefined;
-    for (const { segment } of steps)
-      for (const { last } of readBlocks(await this.place.fetch(segment.name)))
-        if (last > (known ?? 0) && isKnown(last)) known = last;
+    history: readonly Timeline[],
+    plan: Plan | undefined,
+    isKnown: (tail: Tail) => boolean,
+  ): Promise<number> {
+    let known = 0;
+    const note = (tail: Tail): void => {
+      if (isKnown(tail)) known = Math.max(known, tail.last);
+    };
+    if (plan !== undefined) for await (const tail of this.readTails(plan)) note(tail);
+    for await (const { tail } of this.readBlocksAfter(history, 0)) note(tail);
     return known;
   }
 
@@ -240,8 +309,7 @@ export class Survey {
   listOnHistory(history: readonly Timeline[]) {
     return this.segments.flatMap((segment) => {
       const index = history.findIndex(({ number }) => number === segment.timeline);
-      const until = history[index + 1]?.after ?? Number.POSITIVE_INFINITY;
-      return index === -1 ? [] : [{ segment, until }];
+      return index === -1 ? [] : [{ segment, until: endOf(history, index) }];
     });
   }
 
@@ -255,9 +323,9 @@ export class Survey {
     return (await this.readSegment(last)).isEndUnknown ? last : undefined;
   }
 
-  /** Whether a segment holds this change, or follows it. */
-  hasSegmentAt(change: number): boolean {
-    return this.know().segments.some(({ after, end }) => after <= change && change <= end);
+  /** Whether the segment is there that was begun before the copy was made, or a later one. */
+  isFollowed({ timeline, serial }: Copy): boolean {
+    return this.segments.some((one) => one.timeline >= timeline && one.serial >= serial);
   }
 
   /** By timeline and change. */

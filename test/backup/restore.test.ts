@@ -1,7 +1,7 @@
 /** A place of backups: what a restore reaches with it, and what becomes of pieces that are not whole. */
 
 import { Database } from "bun:sqlite";
-import { afterEach, describe, expect, spyOn, test } from "bun:test";
+import { afterEach, describe, expect, setSystemTime, spyOn, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import {
   appendFileSync,
@@ -75,9 +75,13 @@ function makePlace() {
 }
 
 /** A store with its backups: an appender, and copies on demand. */
-async function openBacked(at: ReturnType<typeof makePlace>, name = "plants.db") {
+async function openBacked(
+  at: ReturnType<typeof makePlace>,
+  name = "plants.db",
+  limits: Parameters<typeof openStoreAt>[1] = {},
+) {
   const from = `${at.folder}/${name}`;
-  const store = await openStoreAt(`sqlite:${from}`);
+  const store = await openStoreAt(`sqlite:${from}`, limits);
   const instance = randomBytes(6).toString("hex");
   const source = { from, to: at.place, label: "plants", instance };
   const appender = new Appender(source);
@@ -121,7 +125,15 @@ async function makeScene() {
   await backed.create(1n);
   await backed.append();
   await backed.copy();
-  return { ...at, ...backed };
+  return {
+    ...at,
+    ...backed,
+    /** Puts this file in the place of the store, which is closed. */
+    replaceBy: async (file: string) => {
+      rmSync(backed.from);
+      copyFileSync(file, backed.from);
+    },
+  };
 }
 
 const flip = (file: string, find: string): void => {
@@ -477,6 +489,252 @@ describe("timelines", () => {
     const changes = changesIn(await restored.readChanges(all));
     expect(changes.map(({ id }) => id)).toEqual([1n, 4n]);
     expect(changes[1]?.seq).toBeGreaterThan(seen);
+  });
+});
+
+describe("what was left behind is never mixed in:", () => {
+  test("a store that was restored twice knows both timelines", async () => {
+    const scene = await makeScene();
+    await scene.create(2n, "good");
+    await scene.create(3n, "mistake");
+    await scene.append();
+    const [, good] = await scene.readChanges();
+    await scene.close();
+    await scene.replaceBy((await scene.restore({ change: good?.seq })).to);
+    const second = await openBacked(scene);
+    await second.create(4n);
+    await second.append();
+    await second.close();
+    // By a copy of the first timeline.
+    await scene.replaceBy((await scene.restore()).to);
+    const third = await openBacked(scene);
+    await third.create(5n);
+    expect(await third.append()).toMatchObject({ isCovered: true });
+    expect(await scene.restore()).toMatchObject({
+      ids: [1n, 2n, 4n, 5n],
+      timeline: 3,
+      missing: [],
+    });
+  });
+
+  test("a number that is given again after a roll-back is not taken for the same change", async () => {
+    const scene = await makeScene();
+    setSystemTime(new Date("2090-01-01T00:00:00Z"));
+    cleanUps.push(() => setSystemTime());
+    await scene.create(2n);
+    setSystemTime();
+    await scene.close();
+    copyFileSync(scene.from, `${scene.folder}/old.db`);
+    const later = await openBacked(scene);
+    await later.create(3n, "lost with the snapshot");
+    await later.append();
+    await later.close();
+    await scene.replaceBy(`${scene.folder}/old.db`);
+    const rolled = await openBacked(scene);
+    await rolled.create(4n, "with the same number");
+    await rolled.append();
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n, 4n], timeline: 2, missing: [] });
+  });
+
+  test("a future that no copy leads to is not continued by a new copy", async () => {
+    const scene = await makeScene();
+    await scene.close();
+    copyFileSync(scene.from, `${scene.folder}/old.db`);
+    const later = await openBacked(scene);
+    await later.create(2n, "lost with the snapshot");
+    await later.append();
+    await later.close();
+    await scene.replaceBy(`${scene.folder}/old.db`);
+    flip(scene.list(".db")[0] ?? "", "plant 1");
+    const rolled = await openBacked(scene);
+    expect(await rolled.append()).toMatchObject({ isCovered: false });
+    await rolled.copy();
+    expect(await scene.restore()).toMatchObject({ ids: [1n], timeline: 2, missing: [] });
+  });
+
+  test("changes without a journal are not skipped by what follows them", async () => {
+    const scene = await makeScene();
+    await scene.close();
+    const silent = await openBacked(scene, "plants.db", { changesDays: 0 });
+    await silent.create(2n);
+    await silent.append();
+    await silent.copy();
+    await silent.create(3n, "after the copy");
+    await silent.close();
+    const again = await openBacked(scene);
+    await again.create(4n);
+    expect(await again.append()).toMatchObject({ isCovered: false });
+    const { ids, missing } = await scene.restore();
+    expect(ids).toEqual([1n, 2n]);
+    expect(missing[0]).toMatch(/^Changes \d+ to \d+\.$/);
+    await again.copy();
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n], missing: [] });
+  });
+
+  test("a piece under the name of another timeline is not taken for one of it", async () => {
+    const { list, restore } = await makeScene();
+    const [segment = ""] = list(".changes");
+    copyFileSync(segment, segment.replace("-t0001-", "-t0007-"));
+    expect(await restore()).toMatchObject({
+      timeline: 1,
+      missing: ["Timeline 7: none of its pieces can be read."],
+    });
+  });
+});
+
+describe("tokens", () => {
+  const mint = (createdAtMs = Date.now()) =>
+    toRecord(mintToken(), { name: `till ${createdAtMs}`, scopes, createdAtMs });
+  const readTokens = async (restored: Promise<{ readonly to: string }>) => {
+    await using store = await openStoreAt(`sqlite:${(await restored).to}`);
+    return await store.listTokens({ after: "", limit: 9 });
+  };
+
+  test("a revocation after a copy is restored, also if the segment had changes before the copy", async () => {
+    const scene = await makeScene();
+    const token = mint();
+    await scene.store.createToken(token);
+    await scene.append();
+    const serial = await scene.appender.roll();
+    await scene.create(2n);
+    await scene.append();
+    await backUp({ ...scene.source, kind: "backUp", serial });
+    await scene.store.revokeToken(token.hash, Date.now());
+    await scene.append();
+    const [found] = await readTokens(scene.restore());
+    expect(found?.revokedAtMs).toBeGreaterThan(0);
+  });
+
+  test("a revocation is restored if all segments before it are lost", async () => {
+    const scene = await makeScene();
+    const token = mint();
+    await scene.store.createToken(token);
+    await scene.append();
+    await scene.copy();
+    for (const file of scene.list(".changes")) rmSync(file);
+    scene.appender.disconnect();
+    await scene.append();
+    await scene.store.revokeToken(token.hash, Date.now());
+    await scene.append();
+    const [found] = await readTokens(scene.restore());
+    expect(found?.revokedAtMs).toBeGreaterThan(0);
+  });
+
+  test("are those of the moment, also where the place was gone for some time", async () => {
+    const scene = await makeScene();
+    renameSync(scene.place, `${scene.place}-away`);
+    await scene.create(2n);
+    await passMoment();
+    const token = mint();
+    await scene.store.createToken(token);
+    const at = await passMoment();
+    await scene.create(3n);
+    await passMoment();
+    await scene.store.revokeToken(token.hash, Date.now());
+    await passMoment();
+    await scene.create(4n);
+    expect(scene.append()).rejects.toThrow("was changed by another program");
+    renameSync(`${scene.place}-away`, scene.place);
+    await scene.append();
+    const [, second, third, fourth] = await scene.readChanges();
+    expect(await readTokens(scene.restore({ change: second?.seq }))).toEqual([]);
+    for (const moment of [{ change: third?.seq }, { atMs: at }])
+      expect(await readTokens(scene.restore(moment))).toMatchObject([{ revokedAtMs: undefined }]);
+    const [found] = await readTokens(scene.restore({ change: fourth?.seq }));
+    expect(found?.revokedAtMs).toBeGreaterThan(0);
+  });
+
+  test("that were made after a moment do not come back with a timeline that began there", async () => {
+    const scene = await makeScene();
+    const [first] = await scene.readChanges();
+    await passMoment();
+    await scene.store.createToken(mint());
+    await scene.append();
+    await scene.close();
+    await scene.replaceBy((await scene.restore({ change: first?.seq, atMs: undefined })).to);
+    alter(scene.from, "DELETE FROM tokens");
+    const again = await openBacked(scene);
+    await again.create(2n);
+    await again.create(3n);
+    await again.append();
+    const [, second] = await again.readChanges();
+    expect(await readTokens(scene.restore({ change: second?.seq }))).toEqual([]);
+  });
+});
+
+describe("what is missing is said:", () => {
+  test("the segment that was begun before a copy", async () => {
+    const { create, append, copy, list, restore } = await makeScene();
+    await create(2n);
+    await append();
+    await copy();
+    await create(3n);
+    await append();
+    rmSync(list("open.changes")[0] ?? "");
+    const { ids, missing } = await restore();
+    expect(ids).toEqual([1n, 2n]);
+    expect(missing).toEqual([expect.stringContaining("no segment follows the copy")]);
+  });
+
+  test("an empty segment", async () => {
+    const { create, append, list, restore } = await makeScene();
+    await create(2n);
+    await append();
+    truncateSync(list("open.changes")[0] ?? "", 0);
+    const { ids, missing } = await restore();
+    expect(ids).toEqual([1n]);
+    expect(missing).toEqual([expect.stringContaining("What stood at the end of")]);
+  });
+
+  test("and a copy that has more than its segments is complete", async () => {
+    const scene = await makeScene();
+    const serial = await scene.appender.roll();
+    await scene.create(2n);
+    await backUp({ ...scene.source, kind: "backUp", serial });
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n], missing: [] });
+  });
+});
+
+describe("prune", () => {
+  test("keeps a whole copy that leads to the newest state, whatever else is damaged", async () => {
+    const scene = await makeScene();
+    for (const id of [2n, 3n]) {
+      await scene.create(id);
+      await scene.append();
+      await scene.copy();
+    }
+    for (const file of scene.list(".db").slice(1)) flip(file, "plant 2");
+    await prune({ ...scene.source, keep: 2 });
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+  });
+
+  test("keeps what the newest timeline came from, although another has newer copies", async () => {
+    const scene = await makeScene();
+    const [first] = await scene.readChanges();
+    await scene.close();
+    await scene.replaceBy((await scene.restore()).to);
+    const second = await openBacked(scene);
+    await second.create(2n);
+    await second.append();
+    await second.copy();
+    await second.close();
+    await scene.replaceBy((await scene.restore({ timeline: 1, change: first?.seq })).to);
+    const third = await openBacked(scene);
+    await third.append();
+    await prune({ ...scene.source, keep: 1 });
+    expect(await scene.restore()).toMatchObject({ ids: [1n], timeline: 3, missing: [] });
+  });
+
+  test("keeps the segment that grows, although the copy has all its changes", async () => {
+    const scene = await makeScene();
+    const serial = await scene.appender.roll();
+    await scene.create(2n);
+    await scene.append();
+    await backUp({ ...scene.source, kind: "backUp", serial });
+    await prune({ ...scene.source, keep: 1 });
+    await scene.create(3n);
+    await scene.append();
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
   });
 });
 
