@@ -598,7 +598,7 @@ describe("tokens", () => {
     const serial = await scene.appender.roll();
     await scene.create(2n);
     await scene.append();
-    await backUp({ ...scene.source, kind: "backUp", serial });
+    await backUp({ ...scene.source, kind: "backUp", serial, isAlone: false });
     await scene.store.revokeToken(token.hash, Date.now());
     await scene.append();
     const [found] = await readTokens(scene.restore());
@@ -690,7 +690,7 @@ describe("what is missing is said:", () => {
     const scene = await makeScene();
     const serial = await scene.appender.roll();
     await scene.create(2n);
-    await backUp({ ...scene.source, kind: "backUp", serial });
+    await backUp({ ...scene.source, kind: "backUp", serial, isAlone: false });
     expect(await scene.restore()).toMatchObject({ ids: [1n, 2n], missing: [] });
   });
 });
@@ -730,7 +730,7 @@ describe("prune", () => {
     const serial = await scene.appender.roll();
     await scene.create(2n);
     await scene.append();
-    await backUp({ ...scene.source, kind: "backUp", serial });
+    await backUp({ ...scene.source, kind: "backUp", serial, isAlone: false });
     await prune({ ...scene.source, keep: 1 });
     await scene.create(3n);
     await scene.append();

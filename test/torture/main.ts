@@ -20,6 +20,7 @@ import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
 import { soak } from "./soak.ts";
+import { worstDay, worstDayCheat } from "./worst-day.ts";
 
 export const scenarios: Readonly<Record<string, Scenario>> = {
   contest,
@@ -31,6 +32,8 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   "disk-hang-cheat": diskHangCheat,
   "disk-lost": diskLost,
   "disk-lost-cheat": diskLostCheat,
+  "worst-day": worstDay,
+  "worst-day-cheat": worstDayCheat,
   postgres,
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,

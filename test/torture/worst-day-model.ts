@@ -1,0 +1,272 @@
+/**
+ * All timelines of a store, as a tree of moments, and what the files of its backups prove of them. It knows what was
+ * written into each file, and reads which of it is still there. It uses nothing of the code that restores.
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+export interface Timeline {
+  readonly number: number;
+  readonly id: string;
+  readonly after: number;
+}
+
+/** The store after a change. */
+export interface Moment {
+  readonly change: number;
+  readonly parent: Moment | undefined;
+  /** Several if changes were made without a journal. */
+  readonly plants: string[];
+  /** At the change, and then until the next. */
+  readonly tokens: string[];
+  readonly atMs: number;
+  /** The clock was set back, so the order of changes and tokens is not known. */
+  isVague: boolean;
+}
+
+/** A copy, or a segment: a file of one timeline. */
+interface Piece {
+  readonly timeline: string;
+  readonly serial: number;
+  /** All that was written into it. */
+  readonly moments: Set<Moment>;
+  /** Of a copy. */
+  readonly hash?: bigint | number;
+}
+
+/** A record of a segment: the moments that follow a moment. */
+interface Link {
+  readonly piece: Piece;
+  readonly after: Moment;
+  readonly moments: readonly Moment[];
+}
+
+/** What is in the folder. */
+export interface Evidence {
+  /** Whole ones. */
+  readonly copies: readonly Piece[];
+  readonly links: readonly Link[];
+  /** Of any state. */
+  readonly present: readonly { readonly piece: Piece; readonly isCutClean: boolean }[];
+  /** The numbers of timelines that have a piece, and of those that have one with a readable history. */
+  readonly numbers: ReadonlySet<number>;
+  readonly readable: ReadonlySet<number>;
+}
+
+const NAME = /^plants-([0-9a-f]{16})-t(\d+)-s(\d+)-(\d{16})-(.+)\.(db|changes)$/;
+const HASHED_AT = 9;
+
+export const nameParts = (name: string) => {
+  const [, store, number, serial, change, rest = "", ending] = NAME.exec(name) ?? [];
+  return store === undefined
+    ? undefined
+    : {
+        store,
+        number: Number(number),
+        serial: Number(serial),
+        change: Number(change),
+        rest,
+        ending,
+      };
+};
+
+const isWholeLine = (line: string): boolean =>
+  Bun.hash.crc32(line.slice(HASHED_AT)).toString(16).padStart(8, "0") ===
+  line.slice(0, HASHED_AT - 1);
+
+export function* ancestors(moment: Moment | undefined): Generator<Moment> {
+  for (let one = moment; one !== undefined; one = one.parent) yield one;
+}
+
+export class Timelines {
+  readonly place: string;
+  store = "";
+  /** The newest moment in the backups, by the id of its timeline. */
+  readonly tips = new Map<string, Moment>();
+  /** Every moment that was ever in the backups of a timeline. */
+  readonly known = new Map<string, Set<Moment>>();
+  readonly histories = new Map<string, readonly Timeline[]>();
+  private readonly pieces = new Map<string, Piece>();
+  private readonly links = new Map<string, Link>();
+  private readonly headers = new Map<string, string>();
+  private readonly sizes = new Map<string, number>();
+
+  constructor(place: string) {
+    this.place = place;
+  }
+
+  /** A segment keeps its key when it is closed. */
+  private keyOf(name: string): string {
+    return name.endsWith(".changes") ? name.replace(/-[^-]*$/, "") : name;
+  }
+
+  findPiece(name: string): Piece | undefined {
+    return this.pieces.get(this.keyOf(name));
+  }
+
+  private extend(timeline: string, tip: Moment): void {
+    const known = this.known.get(timeline) ?? new Set();
+    this.known.set(timeline, known);
+    for (const moment of ancestors(tip)) known.add(moment);
+    this.tips.set(timeline, tip);
+  }
+
+  noteCopy(name: string, history: readonly Timeline[], moment: Moment): void {
+    const timeline = history.at(-1)?.id ?? "";
+    const hash = Bun.hash(readFileSync(join(this.place, name)));
+    const serial = nameParts(name)?.serial ?? 0;
+    this.pieces.set(name, { timeline, serial, moments: new Set([moment]), hash });
+    this.extend(timeline, moment);
+  }
+
+  /** A whole copy under another time is the same copy. */
+  noteDouble(name: string, double: string): void {
+    const piece = this.findPiece(name);
+    const [one, other] = [name, double].map((each) => each.replace(/\d{8}T\d{6}Z/, ""));
+    if (piece?.hash !== undefined && one === other) this.pieces.set(double, piece);
+  }
+
+  /** Reads what was written since the last time, by a store that is at this moment. */
+  noteSegments(history: readonly Timeline[], tip: Moment): void {
+    const timeline = history.at(-1)?.id ?? "";
+    const byChange = new Map([...ancestors(tip)].map((moment) => [moment.change, moment]));
+    for (const name of readdirSync(this.place)) {
+      if (!name.endsWith(".changes") || nameParts(name)?.store !== this.store) continue;
+      const bytes = readFileSync(join(this.place, name));
+      if (this.sizes.get(name) === bytes.length) continue;
+      this.sizes.set(name, bytes.length);
+      const key = this.keyOf(name);
+      const piece = this.pieces.get(key) ?? {
+        timeline,
+        serial: nameParts(name)?.serial ?? 0,
+        moments: new Set(),
+      };
+      this.pieces.set(key, piece);
+      for (const line of bytes.toString("utf8").split("\n")) {
+        const id = `${piece.timeline} ${line}`;
+        if (this.links.has(id) || this.headers.has(id) || !isWholeLine(line)) continue;
+        const record = JSON.parse(line.slice(HASHED_AT)) as Record<string, unknown>;
+        if ("segment" in record) this.headers.set(id, piece.timeline);
+        const after = byChange.get(Number(record["after"]));
+        if (after !== undefined && !this.tips.has(timeline)) this.extend(timeline, after);
+        if (!("entries" in record) || after === undefined || piece.timeline !== timeline) continue;
+        const last = byChange.get(Number(record["last"]));
+        const moments = [...ancestors(last)].filter(({ change }) => change > after.change);
+        this.links.set(id, { piece, after, moments: moments.toReversed() });
+        for (const moment of moments) piece.moments.add(moment);
+        if (last !== undefined && last.change > (this.tips.get(timeline)?.change ?? 0))
+          this.extend(timeline, last);
+      }
+    }
+  }
+
+  /** The files were changed by hand: what is in them now was not written by the store. */
+  noteDamage(): void {
+    this.sizes.clear();
+    for (const name of readdirSync(this.place))
+      this.sizes.set(name, readFileSync(join(this.place, name)).length);
+  }
+
+  examine(): Evidence {
+    const copies: Piece[] = [];
+    const links: Link[] = [];
+    const present: { piece: Piece; isCutClean: boolean }[] = [];
+    const [numbers, readable] = [new Set<number>(), new Set<number>()];
+    for (const name of readdirSync(this.place)) {
+      const parts = nameParts(name);
+      if (parts?.store !== this.store) continue;
+      numbers.add(parts.number);
+      const piece = this.findPiece(name);
+      if (piece === undefined) continue;
+      const bytes = readFileSync(join(this.place, name));
+      if (piece.hash !== undefined) {
+        present.push({ piece, isCutClean: false });
+        if (Bun.hash(bytes) !== piece.hash) continue;
+        readable.add(parts.number);
+        copies.push(piece);
+        continue;
+      }
+      const lines = bytes.toString("utf8").split("\n");
+      const found = lines.map((line) => this.links.get(`${piece.timeline} ${line}`));
+      links.push(...found.flatMap((link) => (link?.piece === piece ? [link] : [])));
+      if (lines.some((line) => this.headers.has(`${piece.timeline} ${line}`)))
+        readable.add(parts.number);
+      // A file that grows, cut between two records, looks as if it had never had more.
+      const isCutClean =
+        parts.rest === "open" &&
+        bytes.length > 0 &&
+        lines.at(-1) === "" &&
+        lines.slice(0, -1).every(isWholeLine);
+      present.push({ piece, isCutClean });
+    }
+    return { copies, links, present, numbers, readable };
+  }
+
+  chainOf(timeline: string): readonly Moment[] {
+    return [...ancestors(this.tips.get(timeline))].toReversed();
+  }
+
+  /** The last change that the timeline at this place of a history shares with all after it. */
+  private endOf(history: readonly Timeline[], index: number): number {
+    return Math.min(...history.slice(index + 1).map(({ after }) => after), Infinity);
+  }
+
+  private findEnd(history: readonly Timeline[], piece: Piece): number {
+    const index = history.findIndex(({ id }) => id === piece.timeline);
+    return index === -1 ? -1 : this.endOf(history, index);
+  }
+
+  /** The moments of a timeline that whole pieces lead to, in order. */
+  findProvable(timeline: string, evidence: Evidence): readonly Moment[] {
+    const history = this.histories.get(timeline) ?? [];
+    const chain = this.chainOf(timeline);
+    const onChain = new Set(chain);
+    const proven = new Set<Moment>();
+    for (const piece of evidence.copies)
+      for (const moment of piece.moments)
+        if (onChain.has(moment) && moment.change <= this.findEnd(history, piece))
+          proven.add(moment);
+    const links = evidence.links.map((link) => ({
+      ...link,
+      end: this.findEnd(history, link.piece),
+    }));
+    for (const moment of chain) {
+      if (!proven.has(moment)) continue;
+      // A moment inside a record is a start too: what comes before it is known.
+      for (const { after, moments, end } of links) {
+        if (after !== moment && !moments.includes(moment)) continue;
+        for (const one of moments) {
+          if (one.change <= moment.change) continue;
+          if (!onChain.has(one) || one.change > end) break;
+          proven.add(one);
+        }
+      }
+    }
+    return chain.filter((moment) => proven.has(moment));
+  }
+
+  /** The last change up to `target` that a piece in the folder is known to have held; infinity if it is lost. */
+  findEvidenced(timeline: string, { present, copies }: Evidence, target: number): number {
+    const history = this.histories.get(timeline) ?? [];
+    const onChain = new Set(this.chainOf(timeline));
+    let furthest = 0;
+    for (const { piece, isCutClean } of present) {
+      if (isCutClean) continue;
+      const end = Math.min(target, this.findEnd(history, piece));
+      for (const moment of piece.moments)
+        if (onChain.has(moment) && moment.change <= end)
+          furthest = Math.max(furthest, moment.change);
+    }
+    const newest = copies.filter((piece) => piece.timeline === timeline);
+    const serial = Math.max(0, ...newest.map((piece) => piece.serial));
+    const isFollowed = present.some(
+      ({ piece }) =>
+        piece.hash === undefined && piece.timeline === timeline && piece.serial >= serial,
+    );
+    // A copy follows the start of a segment.
+    return newest.length > 0 && !isFollowed && target === Infinity
+      ? Number.POSITIVE_INFINITY
+      : furthest;
+  }
+}
