@@ -1,9 +1,9 @@
 /** Makes copies of a running store in a place, proves that they can be restored, and removes those that are not needed. */
 
-import { readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { findDiskFree, getSchemaVersion, readStore } from "../store/sqlite/database.ts";
+import { getSchemaVersion, measureFiles, readStore } from "../store/sqlite/database.ts";
 import { copyStore, digestRows } from "./copy.ts";
 import type { BackUpOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
 import {
@@ -68,11 +68,11 @@ export async function prove(order: ProveOrder) {
   const { from, to, scratch, diskFreeBytesMin } = order;
   const folder = dirname(scratch);
   for (const name of readdirSync(folder)) if (isProof(from, name)) rmSync(`${folder}/${name}`);
-  const { size } = statSync(from);
-  const free = findDiskFree(from) ?? Number.POSITIVE_INFINITY;
-  if (free < 2 * size + diskFreeBytesMin)
+  const { diskFreeBytes: free = Number.POSITIVE_INFINITY, ...files } = measureFiles(from);
+  const bytes = 2 * (files.storeBytes + files.logBytes);
+  if (free < bytes + diskFreeBytesMin)
     throw new StoreOpenError(
-      `A proof needs ${2 * size} free bytes beside the store, and ${free} are free.`,
+      `A proof needs ${bytes} free bytes beside the store, and ${free} are free.`,
     );
   return proveBackups(to, readIdentity(from), order, scratch);
 }

@@ -56,7 +56,10 @@ const LABEL_BYTES_MAX = 120;
 /** The name of the store's file, without its ending, and cut if it is long. */
 export function labelOf(path: string): string {
   const bytes = new Uint8Array(LABEL_BYTES_MAX);
-  const { written } = new TextEncoder().encodeInto(basename(path).replace(/\.db$/, ""), bytes);
+  const { written } = new TextEncoder().encodeInto(
+    basename(path).replace(/(?<=.)\.db$/, ""),
+    bytes,
+  );
   return new TextDecoder().decode(bytes.subarray(0, written));
 }
 

@@ -91,7 +91,7 @@ function inspectCopy(path: string, { digest }: Copy): InspectedCopy | Broken {
     return { fault: "its bytes have changed since it was made" };
   try {
     return readStore(path, (db) => {
-      const schema = getSchemaVersion(db, path);
+      const schema = getSchemaVersion(db, "it");
       const [fault] = digest === undefined ? findDamage(db, 1) : [];
       return fault === undefined
         ? { schema, history: readHistory(db), ...readPoint(db) }

@@ -846,9 +846,20 @@ describe("the appender", () => {
 
   test("a long name of a store is cut, between two characters", () => {
     expect(labelOf("data/plants.db")).toBe("plants");
+    expect(labelOf("data/.db")).toBe(".db");
     expect(labelOf("my plants – 2.sqlite")).toBe("my plants – 2.sqlite");
     expect(labelOf(`${"p".repeat(200)}.db`)).toBe("p".repeat(120));
     expect(labelOf(`${"x".repeat(119)}水.db`)).toBe("x".repeat(119));
+  });
+
+  test("a proof is not begun without room for it, and the WAL counts", async () => {
+    const { from, source } = await makeScene();
+    const scratch = `${from}.0123456789ab.proof.tmp`;
+    const order = { ...source, ...digestNow(from), kind: "prove", scratch } as const;
+    const bytes = statSync(from).size + statSync(`${from}-wal`).size;
+    expect(prove({ ...order, diskFreeBytesMin: Number.MAX_SAFE_INTEGER })).rejects.toThrow(
+      `A proof needs ${2 * bytes} free bytes beside the store`,
+    );
   });
 
   test("removes what a killed service was preparing", async () => {
