@@ -1,11 +1,10 @@
 /** What a place holds, for people: every piece and its state, and which moments can be reached. */
 
 import { tmpdir } from "node:os";
-import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
-import { digestStore, TEMPORARY_PREFIX, verifyStore } from "./copy.ts";
+import { digestStore, verifyStore } from "./copy.ts";
 import type { ListOrder } from "./order.ts";
 import { openPlace, type Place } from "./place.ts";
 import { NEWEST, type Run } from "./plan.ts";
@@ -132,10 +131,11 @@ export type Verified = ReturnType<typeof verifyStore> & {
 /** Reads every piece, restores the newest state, and replays each way that leads to the newest copy. */
 export async function verifyPlace(order: ListOrder): Promise<Verified> {
   try {
-    return await verifyIn(mkdtempSync(join(tmpdir(), TEMPORARY_PREFIX)), order);
+    return await verifyIn(order.scratch, order);
   } catch (error) {
     const { code, path = "" } = error as NodeJS.ErrnoException;
-    const isOfSystem = typeof code === "string" && (path.startsWith(tmpdir()) || code === "ENOSPC");
+    const isOfSystem =
+      typeof code === "string" && (path.startsWith(order.scratch) || code === "ENOSPC");
     if (!isOfSystem) throw error;
     throw new StoreOpenError(`${(error as Error).message}. ${adviseOnTemporaryFiles(tmpdir())}`);
   }
@@ -177,6 +177,5 @@ async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
     };
   } finally {
     place.close();
-    rmSync(folder, { recursive: true, force: true });
   }
 }

@@ -114,10 +114,13 @@ const toListOrder = (kind: ListOrder["kind"], place: string, { store }: Flags): 
 export async function verifyBackup(place: string, flags: Flags): Promise<void> {
   const order = toListOrder("verify", place, flags);
   const sentence = "Every piece is whole, and the newest state can be restored.";
-  await transfer("verified", sentence, place, flags, async (signal) => ({
-    ...(await runOnThread<Verified>(order, signal)),
-    path: undefined,
-  }));
+  // Made and removed here: a thread that is ended by Ctrl-C cannot remove it.
+  await transfer("verified", sentence, place, flags, (signal) =>
+    withTemporaryFolder(async (scratch) => ({
+      ...(await runOnThread<Verified>({ ...order, scratch }, signal)),
+      path: undefined,
+    })),
+  );
 }
 
 export async function listBackups(place: string, flags: Flags): Promise<void> {
@@ -166,7 +169,12 @@ function printStore({ store, label, timeline, pieces, reachable, missing }: List
 }
 
 /** SQLite needs a seekable file, which a pipe is not. */
-async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {
+const withTemporaryFile = <Result>(use: (path: string) => Promise<Result>): Promise<Result> =>
+  withTemporaryFolder((folder) => use(join(folder, "backup.db")));
+
+async function withTemporaryFolder<Result>(
+  use: (folder: string) => Promise<Result>,
+): Promise<Result> {
   let folder: string;
   try {
     folder = mkdtempSync(join(tmpdir(), TEMPORARY_PREFIX));
@@ -174,7 +182,7 @@ async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>)
     throw explainTemporary(error);
   }
   try {
-    return await use(join(folder, "backup.db"));
+    return await use(folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -4,9 +4,10 @@ import { afterAll, expect, test } from "bun:test";
 import { cpSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
 import { runCommand } from "../support/command.ts";
-import { makeWorkplace } from "../support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 import { alter } from "../support/stores.ts";
+import { until } from "../support/until.ts";
 
 /** More different tags than SQLite counts in memory. */
 const PLANTS = `INSERT INTO plants
@@ -66,3 +67,16 @@ test.skipIf(!canMount)(
     expect(readdirSync(full.path)).toEqual([]);
   },
 );
+
+test("backup verify that is interrupted leaves nothing in the folder for temporary files", async () => {
+  using at = makeTemporaryFolder();
+  const verify = Bun.spawn([process.execPath, "src/main.ts", "backup", "verify", file("backups")], {
+    env: { ...process.env, TMPDIR: at.path },
+    stdio: ["ignore", "ignore", "ignore"],
+  });
+  await until("it has begun", () => readdirSync(at.path).length > 0);
+  verify.kill("SIGINT");
+  // It may have been faster.
+  expect([0, 130]).toContain(await verify.exited);
+  expect(readdirSync(at.path)).toEqual([]);
+});
