@@ -120,11 +120,12 @@ export class Timelines {
     this.extend(timeline, moment);
   }
 
-  /** A whole copy under another time is the same copy. */
+  /** A whole copy under another time or serial is the same copy. */
   noteDouble(name: string, double: string): void {
     const piece = this.findPiece(name);
-    const [one, other] = [name, double].map((each) => each.replace(/\d{8}T\d{6}Z/, ""));
-    if (piece?.hash !== undefined && one === other) this.pieces.set(double, piece);
+    const [one, other] = [name, double].map((each) => each.replace(/-s\d{8}-|\d{8}T\d{6}Z/g, ""));
+    const serial = nameParts(double)?.serial ?? 0;
+    if (piece?.hash !== undefined && one === other) this.pieces.set(double, { ...piece, serial });
   }
 
   /** Reads what was written since the last time, by a store that is at this moment. */

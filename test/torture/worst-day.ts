@@ -349,7 +349,6 @@ class Day {
         this.isCovered = done.isCovered;
         this.timelines.noteSegments(this.history, this.moment);
         this.unappended = [];
-        this.isClockSetBack = false;
         if (done.change !== this.moment.change)
           this.fault(`an append reached ${done.change}, and the store is at ${this.moment.change}`);
         return done.change;
@@ -483,7 +482,7 @@ class Day {
 
   private nameDouble(name: string): string {
     return this.random.pick([
-      `copy of ${name}`,
+      `${name}.bak`,
       name.replace(/-s\d{8}-/, `-s0000${1000 + this.random.below(9_000)}-`),
       name.replace(/\d{8}T\d{6}Z/, "20990101T000000Z"),
       name.replace(/-t\d+-/, `-t000${1 + this.random.below(9)}-`),
