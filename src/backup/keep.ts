@@ -14,11 +14,11 @@ import {
   nameSegment,
   prefixOfStaged,
 } from "./piece.ts";
-import { openPlace, type Place } from "./place.ts";
+import { digestFile, openPlace, type Place } from "./place.ts";
 import { compareCopies, isOnHistory, type KnownCopy, type KnownSegment } from "./plan.ts";
 import { proveBackups } from "./restore.ts";
 import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
-import { digestFile, readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
+import { readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
 
 export interface Made {
   readonly name: string;

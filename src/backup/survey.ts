@@ -1,7 +1,6 @@
 /** What a place holds of a store, and what of it is whole. Reads only what a plan needs. */
 
 import type { Database } from "bun:sqlite";
-import { closeSync, openSync, readSync } from "node:fs";
 import { StoreOpenError } from "../domain/errors.ts";
 import { findDamage, getSchemaVersion, readStore } from "../store/sqlite/database.ts";
 import {
@@ -13,7 +12,7 @@ import {
   type Segment,
   type Timeline,
 } from "./piece.ts";
-import type { Place } from "./place.ts";
+import { digestFile, type Place } from "./place.ts";
 import {
   choosePlan,
   endOf,
@@ -64,19 +63,6 @@ export const identityOf = (history: readonly Timeline[]): string => history[0]?.
 
 export const readIdentity = (path: string): string =>
   readStore(path, (db) => identityOf(readHistory(db)));
-
-export const digestFile = (path: string): string => {
-  const hasher = new Bun.CryptoHasher("sha256");
-  const descriptor = openSync(path, "r");
-  try {
-    const chunk = Buffer.allocUnsafe(1_048_576);
-    for (let length = readSync(descriptor, chunk); length > 0; length = readSync(descriptor, chunk))
-      hasher.update(chunk.subarray(0, length));
-  } finally {
-    closeSync(descriptor);
-  }
-  return hasher.digest("hex");
-};
 
 interface InspectedCopy extends Point {
   readonly schema: number;

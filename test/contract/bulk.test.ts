@@ -272,7 +272,8 @@ describe("while others write", () => {
     await storePlants(own, 3_000);
     const answer = await ask("PATCH", "?name=N", '{"tag":"t"}', {}, own);
     await own.store.createPlant({ id: 9_000n, name: "n", tag: undefined });
-    const [report] = parseLines(await answer.text());
+    // On a slow machine there is progress before it.
+    const report = parseLines(await answer.text()).at(-1);
     expect(report).toMatchObject({ replaced: 3_000, complete: true });
     expect((await own.store.findPlant(9_000n))?.tag).toBeUndefined();
     expect((await own.store.countPlants({ tag: "t" })).count).toBe(3_000);

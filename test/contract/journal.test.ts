@@ -96,7 +96,10 @@ describe("the journal", () => {
     for (const after of starts) {
       const page = await store.readChanges({ ...all, after });
       expect(changesIn(page).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
-      const filtered = await store.readChanges({ ...all, after, id: 2n });
+      // A filtered page may end early.
+      let filtered = await store.readChanges({ ...all, after, id: 2n });
+      while (changesIn(filtered).length === 0 && filtered.hasMore)
+        filtered = await store.readChanges({ ...all, after: filtered.last, id: 2n });
       expect(changesIn(filtered).map(({ id }) => id)).toEqual([2n]);
       expect(await store.readChanges({ ...all, after, limit: 0 })).toMatchObject({
         last: beginning,

@@ -43,7 +43,7 @@ test("orval: the generated client creates a plant exactly, as docs/client.md sho
     { id: 9_007_199_254_740_993n, name: "Monstera deliciosa", tag: null },
   ]);
   const generated = readFileSync(join(folder.path, "generated.ts"), "utf8");
-  // A batch is an array of plants and answers with an array of results.
-  expect(generated).toMatch(/createPlants = async \(\w+: NewPlant\[\]/);
+  // A batch is an array of lines and answers with an array of results.
+  expect(generated).toMatch(/createPlants = async \(\w+: BatchLine\[\]/);
   expect(generated).toMatch(/data: BatchResult\[\]/);
 });

@@ -75,7 +75,7 @@ const isWholeLine = (line: string): boolean =>
   Bun.hash.crc32(line.slice(HASHED_AT)).toString(16).padStart(8, "0") ===
   line.slice(0, HASHED_AT - 1);
 
-export function* ancestors(moment: Moment | undefined): Generator<Moment> {
+function* ancestors(moment: Moment | undefined): Generator<Moment> {
   for (let one = moment; one !== undefined; one = one.parent) yield one;
 }
 
