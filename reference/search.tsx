@@ -14,7 +14,7 @@ export interface Entry {
 
 const FOUND_MAX = 12;
 
-/** Every word is in the title or the note. Those that begin a title come first. */
+/** Every word is in the title or the note. Those that begin a title come first, and of those the shortest. */
 function findEntries(entries: readonly Entry[], text: string): readonly Entry[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const [first = ""] = words;
@@ -26,7 +26,9 @@ function findEntries(entries: readonly Entry[], text: string): readonly Entry[] 
     const all = `${entry.kind} ${entry.title} ${entry.note}`.toLowerCase();
     return words.length > 0 && words.every((word) => all.includes(word));
   });
-  return found.toSorted((one, other) => rank(one) - rank(other)).slice(0, FOUND_MAX);
+  return found
+    .toSorted((one, other) => rank(one) - rank(other) || one.title.length - other.title.length)
+    .slice(0, FOUND_MAX);
 }
 
 const isTyping = (target: EventTarget | null): boolean =>

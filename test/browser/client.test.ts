@@ -37,6 +37,8 @@ describeInBrowser("the client in a page", () => {
     for (const path of ["/webhooks/shop.invalid", "/plants/-1"]) announceFailure(path, 404);
     announceFailure("/changes?after=1767225600000001&limit=1000", 410);
     announceFailure("/plants/9007199254740993", 412, 404);
+    announceFailure("/plants/8", 412);
+    announceFailure("/plants?batch=remove", 400);
     const differences = await page.evaluate(
       async ([url, token]) => {
         const client: unknown = await import(`${url}client.js`);
