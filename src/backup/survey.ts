@@ -185,6 +185,10 @@ export class Survey {
       }
       unreadable.push(number);
     }
+    if (wanted !== undefined)
+      throw new StoreOpenError(
+        `Timeline ${wanted} cannot be restored: where it left the one before it is in none of its pieces that can be read.`,
+      );
     return { history: OLD_HISTORY, unreadable };
   }
 
