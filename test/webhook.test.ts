@@ -90,7 +90,10 @@ describe.each([
     });
     expect(metrics).toMatch(/^plantstore_webhook_attempts_total.*"shop",result="failed"\} 2$/m);
     expect(metrics).toMatch(/^plantstore_webhook_attempts_total.*"shop",result="taken"\} 2$/m);
-    expect(metrics).toMatch(/^plantstore_webhook_lag_seconds\{webhook="shop"\} (?!0$)\d/m);
+    const lag = /^plantstore_webhook_lag_seconds\{webhook="shop"\} (?!0$)\d/m;
+    await until("the lag is shown", async () =>
+      lag.test(await getText(service.started, "/metrics")),
+    );
     expect(await run("skip", "shop")).toStartWith("shop is active, after change ");
     const rotated = JSON.parse(await run("rotate", "shop", "--json")) as { secret: string };
     expect(rotated).toMatchObject({ name: "shop", state: "active" });

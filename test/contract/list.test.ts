@@ -137,7 +137,10 @@ describe("a filter", () => {
     const first = await list("?name=eiche");
     expect(await first.clone().text()).toBe("[]");
     expect(nextOf(first)).toBe("?after=100&limit=100&name=eiche");
-    expect(await walk("?name=eiche")).toEqual({ ids: [240], pages: 3 });
+    // On a slow machine the time limit may end a page earlier still.
+    const walked = await walk("?name=eiche");
+    expect(walked.ids).toEqual([240]);
+    expect(walked.pages).toBeGreaterThanOrEqual(3);
     expect((await walk("?name=oSSe+E")).ids).toEqual([240]);
     const others = range(1, 250).filter((id) => id !== 240);
     expect((await walk("?name=PLANT&limit=30&order=desc")).ids).toEqual(others.toReversed());
