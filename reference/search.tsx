@@ -14,7 +14,7 @@ export interface Entry {
 
 const FOUND_MAX = 12;
 
-/** Every word is in the title or the note. Those that begin a title come first, and of those the shortest. */
+/** Every word is in the title or the note. Titles that begin with the first word come first, the shortest at the top. */
 function findEntries(entries: readonly Entry[], text: string): readonly Entry[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const [first = ""] = words;

@@ -116,7 +116,7 @@ export class Survey {
     this.segments = pieces.filter((piece) => piece.kind === "segment");
   }
 
-  /** The highest timeline of which there is a piece. */
+  /** The highest timeline number among the pieces. */
   get newestTimeline(): number {
     return Math.max(0, ...[...this.copies, ...this.segments].map(({ timeline }) => timeline));
   }
@@ -367,7 +367,7 @@ export interface FoundStore {
   readonly pieces: readonly AnyPiece[];
 }
 
-/** The stores of which a place holds pieces. Those of version 1.0 are told apart by their names. */
+/** The stores that have pieces in a place. Backups of version 1.0 are identified by their label. */
 export async function listStores(place: Place): Promise<readonly FoundStore[]> {
   const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
   const byStore = Map.groupBy(pieces, ({ store }) => store);

@@ -248,7 +248,7 @@ describe("the journal", () => {
   });
 });
 
-/** Trims all the time, and keeps changes for so many intervals of 10 ms. */
+/** Trims every 10 ms, and keeps changes for this number of intervals. */
 const keeping = (marks: number) => ({
   trimSeconds: 0.005,
   markSeconds: 0.01,
