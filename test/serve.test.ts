@@ -318,6 +318,18 @@ describe("services that start at once on a new store", () => {
     expect(await keepFirstToken(store, tokenFile)).toEqual({});
   });
 
+  test("wait for the one that sets the store up", async () => {
+    using at = makeWorkplace();
+    using first = new Database(at.store);
+    first.run("BEGIN IMMEDIATE");
+    const starting = spawnService(at.env);
+    // Long enough for the service to fail if it does not wait.
+    await Promise.race([starting, Bun.sleep(500)]);
+    first.run("COMMIT");
+    await using service = await starting;
+    expect((await fetch(`${service.started.url}/livez`)).status).toBe(200);
+  });
+
   test("announce a token file that is valid, and it stays", async () => {
     using at = makeWorkplace();
     const starting = Array.from({ length: 3 }, () => spawnService(at.env));

@@ -187,6 +187,7 @@ function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Databa
     if (isFirst) db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
     // Before WAL mode is set: a file that is refused stays as it is.
     if (!(isFirst && isBlank(db))) getSchemaVersion(db, path);
+    switchToWal(db, isFirst ? LOCK_WAIT_MS : 0);
     setUp(db, path, onMigrate);
     return db;
   } catch (error) {
@@ -208,7 +209,6 @@ const INDEX_BYTES = 32_768;
 
 function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
   // WAL with FULL is one sync per commit. On macOS, fsync does not flush the drive's cache; fullfsync does.
-  db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
   db.run("PRAGMA fullfsync = ON");
   db.run("PRAGMA checkpoint_fullfsync = ON");
@@ -221,6 +221,19 @@ function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
   migrate(db, path, onMigrate);
   // The writer retries, because it has a deadline.
   db.run("PRAGMA busy_timeout = 0");
+}
+
+/** SQLite fails at once, whatever its busy timeout, if two processes switch a new file at the same time. */
+function switchToWal(db: Database, waitMs: number): void {
+  const deadline = performance.now() + waitMs;
+  for (;;)
+    try {
+      db.run("PRAGMA journal_mode = WAL");
+      return;
+    } catch (error) {
+      if (!isLocked(error) || performance.now() >= deadline) throw error;
+      Bun.sleepSync(5);
+    }
 }
 
 function migrate(db: Database, path: string, onMigrate?: OnMigrate): void {
