@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { hashToken } from "../src/auth/token.ts";
 import { resolveConfig } from "../src/config.ts";
-import { INT64_MAX, INT64_MIN } from "../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import { scopes } from "../src/domain/token.ts";
 import { migrations, openDatabase } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";

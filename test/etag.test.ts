@@ -2,7 +2,9 @@
 
 import { expect, test } from "bun:test";
 import { etagOf } from "../console/api/etag.ts";
-import { entityTagOf, formatStoredPlant, INT64_MAX, INT64_MIN } from "../src/domain/plant.ts";
+import { entityTagOf } from "../src/domain/entity-tag.ts";
+import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
+import { formatStoredPlant } from "../src/domain/plant.ts";
 
 test("the console computes the entity tag of every plant as the service does", () => {
   const names = Array.from({ length: 200 }, (_, length) => "ü".repeat(length));

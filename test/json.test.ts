@@ -9,7 +9,7 @@ import {
   findInt64,
   findPlainInt64,
   parseJson,
-} from "../src/domain/plant.ts";
+} from "../src/domain/json.ts";
 import { joinFaults, parseMembers } from "../src/domain/members.ts";
 import { anyInteger, anyNotation, anyNumberText } from "./support/arbitrary.ts";
 import { reasonOf } from "./support/expect.ts";

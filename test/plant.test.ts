@@ -3,20 +3,18 @@
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
+import { entityTagOf } from "../src/domain/entity-tag.ts";
+import { INT64_MAX, INT64_MIN, readIdText } from "../src/domain/json.ts";
 import {
-  entityTagOf,
   formatNdjson,
   formatStoredPlant,
   formatStoredPlants,
-  INT64_MAX,
-  INT64_MIN,
   isStorable,
   lengthOf,
   parseNewPlant,
   parseReplacement,
   parseTexts,
   type Plant,
-  readIdText,
 } from "../src/domain/plant.ts";
 import { resolveConfig } from "../src/config.ts";
 import { describeApi } from "../src/http/operations.ts";

@@ -3,7 +3,8 @@
 import type { Client, Versioned } from "../../client/client.ts";
 import type { Filter } from "../../src/domain/filter.ts";
 import type { PlantQuery } from "../../src/domain/page.ts";
-import { INT64_MAX, INT64_MIN, type Plant } from "../../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 import { formatOther, mayRead } from "../state/session.ts";
 import { findLastChange } from "./changes.ts";
 import { call, Explained, isStatus } from "./service.ts";

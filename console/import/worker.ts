@@ -9,7 +9,8 @@ import {
   type Upserted,
 } from "../../client/client.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import { INT64_MAX, INT64_MIN, isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import { isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import { etagOf } from "../api/etag.ts";

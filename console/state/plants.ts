@@ -4,7 +4,8 @@ import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
 import { createFilter, pickFilter } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
-import { findInt64, isSame, type Plant } from "../../src/domain/plant.ts";
+import { findInt64 } from "../../src/domain/json.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
 import {
   Changed,
   createPlant,

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { type Filter, filterNames, pickFilter } from "../../src/domain/filter.ts";
-import { findPlainInt64 } from "../../src/domain/plant.ts";
+import { findPlainInt64 } from "../../src/domain/json.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 

@@ -3,7 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { findFaults, findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/plant.ts";
+import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import { findFaults } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { addWithUndo, list } from "../state/plants.ts";

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
-import { findInt64 } from "../../src/domain/plant.ts";
+import { findInt64 } from "../../src/domain/json.ts";
 import { readBack } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "../state/feed.ts";

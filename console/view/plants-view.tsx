@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { findInt64 } from "../../src/domain/plant.ts";
+import { findInt64 } from "../../src/domain/json.ts";
 import { findTaken } from "../api/plants.ts";
 import { formatCount, formatTotal } from "../state/format.ts";
 import { list, SORTED_MAX, total } from "../state/plants.ts";

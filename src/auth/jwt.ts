@@ -6,7 +6,7 @@ import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../domain/address.ts";
 import { Refusal } from "../domain/errors.ts";
-import { parseJson } from "../domain/plant.ts";
+import { parseJson } from "../domain/json.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";
 
 export interface JwtSettings
@@ -217,9 +217,9 @@ async function readJson(url: string, signal: AbortSignal): Promise<Record<string
     chunks.push(chunk);
   }
   try {
-    return (parseJson(Buffer.concat(chunks).toString()) ?? {}) as Record<string, unknown>;
-  } catch (cause) {
-    throw new UnusableAnswer(`${url} is not JSON that can be read`, { cause });
+    return (parseJson(Buffer.concat(chunks).toString(), url) ?? {}) as Record<string, unknown>;
+  } catch (error) {
+    throw new UnusableAnswer((error as Error).message);
   }
 }
 

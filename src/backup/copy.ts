@@ -15,7 +15,7 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { formatJson } from "../domain/plant.ts";
+import { formatJson } from "../domain/json.ts";
 import {
   adviseOnTemporaryFiles,
   companions,

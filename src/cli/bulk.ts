@@ -12,7 +12,7 @@ import {
   startBulkCounts,
 } from "../domain/bulk.ts";
 import { filterNames, narrows } from "../domain/filter.ts";
-import { formatJson } from "../domain/plant.ts";
+import { formatJson } from "../domain/json.ts";
 import { type Patch, parsePatch } from "../domain/write.ts";
 import { confirm, listLeft, show } from "./changes.ts";
 import {

@@ -14,7 +14,7 @@ import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT, STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
 import { findChangeNumber } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { formatJson } from "../domain/plant.ts";
+import { formatJson } from "../domain/json.ts";
 import {
   openRange,
   parseRevert,

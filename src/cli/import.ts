@@ -11,7 +11,9 @@ import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
 import { batchRule, nameBatch } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { formatJson, type Plant, refuseTaken } from "../domain/plant.ts";
+import { formatJson } from "../domain/json.ts";
+import type { Plant } from "../domain/plant.ts";
+import { refuseTaken } from "../domain/write.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
 import {

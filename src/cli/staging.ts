@@ -2,11 +2,10 @@
 
 import { Database } from "bun:sqlite";
 import type { Removal, Upsert } from "../../client/client.ts";
+import { entityTagOf } from "../domain/entity-tag.ts";
+import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import {
-  entityTagOf,
   formatStoredPlant,
-  INT64_MAX,
-  INT64_MIN,
   isSame,
   lengthOf,
   type ListedPlant,

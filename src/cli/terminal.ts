@@ -1,7 +1,7 @@
 /** What people see on a terminal: tables, facts, quantities and progress. */
 
 import { fstatSync } from "node:fs";
-import { formatJson } from "../domain/plant.ts";
+import { formatJson } from "../domain/json.ts";
 
 /** Checks the descriptor first: process.stdout loads all of the runtime's streams. */
 export function isTerminal(output: "stdout" | "stderr"): boolean {

@@ -1,7 +1,7 @@
 /** Parses small JSON bodies by rules: tokens, webhooks and reverts. */
 
 import { Refusal } from "./errors.ts";
-import { describe } from "./plant.ts";
+import { describe } from "./json.ts";
 
 const FAULTS_MAX = 32;
 

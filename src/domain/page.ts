@@ -1,7 +1,8 @@
 /** Pages of plants and tags: their queries, and how a page is built from rows in key order. */
 
 import { createFilter, type Filter, needsScan } from "./filter.ts";
-import { INT64_MAX, INT64_MIN, lengthOf, type ListedPlant } from "./plant.ts";
+import { INT64_MAX, INT64_MIN } from "./json.ts";
+import { lengthOf, type ListedPlant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];

@@ -1,6 +1,16 @@
-/** The plant: parsing JSON without rounding ids, validation, serialization, and the preconditions of writes. */
+/** The plant: its rules, parsing it and writing it out. */
 
 import { Refusal } from "./errors.ts";
+import {
+  clip,
+  describe,
+  findInt64,
+  INT64_MAX,
+  INT64_MIN,
+  parseJson,
+  quoteIds,
+  readIdText,
+} from "./json.ts";
 
 /** A plant as the store holds it. Its id never changes. */
 export interface Plant<Id = bigint> {
@@ -165,37 +175,6 @@ export function parsePlants(page: string | Uint8Array): Plant[] {
   return parsed.map(({ id, name, tag }) => ({ id: BigInt(id), name, tag }));
 }
 
-/** A strong ETag: a hash of what `formatStoredPlant` writes. A plant changed and changed back matches again. */
-export const entityTagOf = (content: string): string =>
-  `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
-
-/** The ETags of a header: `*` for any existing plant, or a list. */
-export type EntityTags = "any" | readonly string[];
-
-/** RFC 9110, section 5.6.1.2. One element at a time: a single regex for the list could backtrack for hours. */
-const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
-
-/** The value of If-Match: `*`, or one or more entity tags with commas. Undefined for anything else. */
-export function findEntityTags(text: string): EntityTags | undefined {
-  if (text.trim() === "*") return "any";
-  const tags: string[] = [];
-  ELEMENT.lastIndex = 0;
-  do {
-    const [found, tag] = ELEMENT.exec(text) ?? [];
-    if (found === undefined) return undefined;
-    if (tag !== undefined) tags.push(tag);
-  } while (ELEMENT.lastIndex < text.length);
-  return tags.length === 0 ? undefined : tags;
-}
-
-/** The precondition of a write. Plain data, so the engine checks it in the transaction of the write. */
-export interface Condition {
-  readonly match?: EntityTags | undefined;
-  readonly noneMatch?: EntityTags | undefined;
-  /** The state that the writer has seen. Unlike an entity tag, it spares PostgreSQL a look-up. */
-  readonly seen?: Content | undefined;
-}
-
 /** A plant without its id. */
 export type Content = Pick<Plant, "name" | "tag">;
 
@@ -204,136 +183,3 @@ export const isSame = (one: Plant, other: Plant): boolean =>
 
 export const isSameState = (one: Plant | undefined, other: Plant | undefined): boolean =>
   one === undefined || other === undefined ? one === other : isSame(one, other);
-
-export const refuseTaken = ({ id }: Plant): Refusal =>
-  new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
-
-export function holds({ match, noneMatch, seen }: Condition, plant: Plant): boolean {
-  if (seen !== undefined && (seen.name !== plant.name || seen.tag !== plant.tag)) return false;
-  if (match === undefined && noneMatch === undefined) return true;
-  const entityTag = entityTagOf(formatStoredPlant(plant));
-  return matches(match ?? "any", entityTag) && !matches(noneMatch ?? [], entityTag);
-}
-
-export const matches = (tags: EntityTags, entityTag: string): boolean =>
-  tags === "any" || tags.includes(entityTag);
-
-/** A body of nested brackets parses ten times slower than other text. */
-const DEPTH_MAX = 1_000;
-/** A small value takes up to 80 bytes once parsed: 1 MB of empty arrays takes 30 MB. Plants are less dense. */
-const DENSE_VALUES_MAX = 10_000;
-const DENSE_CHARACTERS = 6;
-
-/** Numbers become doubles, possibly rounded. Throws a Refusal if the text is not JSON. */
-export function parseJson(text: string): unknown {
-  if (text === "") throw new Refusal("invalid_json", "The body is empty; expected a JSON object.");
-  if (text.length > 2 * DEPTH_MAX) requireBounds(text);
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    if (error instanceof SyntaxError)
-      throw new Refusal("invalid_json", explain(text, error), error);
-    throw error;
-  }
-}
-
-function explain(text: string, error: SyntaxError): string {
-  // RFC 8259, section 8.1: JSON on the wire has no byte order mark.
-  if (text.startsWith("\uFEFF"))
-    return "The body begins with a byte order mark (U+FEFF); send JSON without one.";
-  return `The body is not valid JSON: ${clip(error.message.replace("JSON Parse error: ", ""))}.`;
-}
-
-function requireBounds(text: string): void {
-  let depth = 0;
-  let values = 0;
-  let isInString = false;
-  for (let at = 0; at < text.length; at++) {
-    const character = text[at];
-    if (character === '"') isInString = !isInString;
-    else if (isInString) at += character === "\\" ? 1 : 0;
-    else if (character === ",") values++;
-    else if (character === "[" || character === "{") {
-      depth++;
-      values++;
-    } else if (character === "]" || character === "}") depth--;
-    if (depth > DEPTH_MAX)
-      throw new Refusal("invalid_json", `The body is nested deeper than ${DEPTH_MAX} levels.`);
-  }
-  if (values > DENSE_VALUES_MAX && values * DENSE_CHARACTERS > text.length)
-    throw new Refusal(
-      "invalid_json",
-      `The body has ${values} values in ${text.length} characters: beyond ${DENSE_VALUES_MAX} values, each takes at least ${DENSE_CHARACTERS} on average.`,
-    );
-}
-
-/** A quote after a brace or a comma opens a key: one that closed a string would not be followed by a name. */
-const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
-
-/** Makes every `id` in valid JSON a string of its digits. */
-export const quoteIds = (json: string): string => json.replace(ID_NUMBERS, '$1"$2"');
-
-/** The `id` of an object in valid JSON, as written. A reviver takes half a second for 1 MB of small numbers. */
-export const readIdText = (json: string): string =>
-  (JSON.parse(quoteIds(json)) as { readonly id: string }).id;
-
-/** The types of TypeScript lack it. */
-const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
-
-/** Writes ids in exact digits. */
-export const formatJson = (value: unknown, indent?: number): string =>
-  JSON.stringify(
-    value,
-    (_, part: unknown) => (typeof part === "bigint" ? exactJson.rawJSON(String(part)) : part),
-    indent,
-  );
-
-export const INT64_MIN = -(2n ** 63n);
-export const INT64_MAX = 2n ** 63n - 1n;
-
-const DIGITS_MAX = 19;
-/** Matches only at the first zero of a run: without the lookbehind, inner runs would take quadratic time. */
-const TRAILING_ZEROS = /(?<!0)0+$/;
-const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
-
-/** In JSON Schema, 1.0 and 1e2 are integers. Takes linear time, however large the exponent. */
-export function findInt64(jsonNumber: string): bigint | undefined {
-  const match = JSON_NUMBER.exec(jsonNumber);
-  if (match === null) return undefined;
-  const [, sign = "", whole = "", fraction = "", exponent = "0"] = match;
-
-  const digits = (whole + fraction).replace(/^0+/, "");
-  if (digits === "") return 0n;
-  const significant = digits.replace(TRAILING_ZEROS, "");
-  const zerosAfter = Number(exponent) - fraction.length + (digits.length - significant.length);
-  if (zerosAfter < 0 || significant.length + zerosAfter > DIGITS_MAX) return undefined;
-
-  const value = BigInt(sign + significant + "0".repeat(zerosAfter));
-  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
-}
-
-/** Accepts only the canonical form, so each plant has one URL. */
-export function findPlainInt64(text: string): bigint | undefined {
-  const value = findInt64(text);
-  return String(value) === text ? value : undefined;
-}
-
-/** The received value, for a message that stays short however large the body was. */
-export function describe(value: unknown): string {
-  if (value === undefined) return "nothing";
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "an array";
-  if (typeof value === "object") return "an object";
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  if (typeof value !== "string") return typeof value;
-  if (value.includes("\0")) return "a string with U+0000";
-  if (!value.isWellFormed()) return "a string with an unpaired surrogate";
-  return `the string ${JSON.stringify(clip(value))}`;
-}
-
-const DESCRIBED_CHARACTERS_MAX = 40;
-
-export function clip(text: string): string {
-  if (text.length <= DESCRIBED_CHARACTERS_MAX) return text;
-  return `${text.slice(0, DESCRIBED_CHARACTERS_MAX).toWellFormed()}…`;
-}

@@ -25,7 +25,8 @@ import {
 } from "./change.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
-import { type Content, INT64_MAX, INT64_MIN, isSameState, lengthOf, type Plant } from "./plant.ts";
+import { INT64_MAX, INT64_MIN } from "./json.ts";
+import { type Content, isSameState, lengthOf, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
 import type { Done, PlantWrite } from "./write.ts";
 

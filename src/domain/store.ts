@@ -3,7 +3,8 @@
 import type { Filter } from "./filter.ts";
 import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
 import type { Refusal } from "./errors.ts";
-import type { Condition, Plant } from "./plant.ts";
+import type { Condition } from "./entity-tag.ts";
+import type { Plant } from "./plant.ts";
 import type {
   PageForm,
   PageText,

@@ -3,22 +3,18 @@
 import type { Writer } from "./change.ts";
 import { Refusal } from "./errors.ts";
 import { joinFaults } from "./members.ts";
+import { type Condition, findEntityTags, holds } from "./entity-tag.ts";
+import { describe, parseJson } from "./json.ts";
 import {
-  type Condition,
-  describe,
-  findEntityTags,
   findFaults,
-  holds,
   isSame,
   isSameState,
   lengthOf,
-  parseJson,
   parseObject,
   type Plant,
   readId,
   refuseFaults,
   refusePlant,
-  refuseTaken,
   toNewPlant,
 } from "./plant.ts";
 
@@ -107,6 +103,9 @@ export function judgeCreate(plant: Plant, stored: Plant | undefined): Verdict | 
   if (stored === undefined) return { done: "created", after: plant };
   return isSame(stored, plant) ? { done: "replayed", after: stored } : refuseTaken(plant);
 }
+
+export const refuseTaken = ({ id }: Plant): Refusal =>
+  new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
 
 /** What each write would do, one after the other. `find` looks up a stored plant. */
 export function rehearse(

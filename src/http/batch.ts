@@ -2,7 +2,7 @@
 
 import type { Writer } from "../domain/change.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import { describe, parseJson } from "../domain/plant.ts";
+import { describe, parseJson } from "../domain/json.ts";
 import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
 import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {

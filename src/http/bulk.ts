@@ -13,7 +13,7 @@ import {
 } from "../domain/bulk.ts";
 import type { Writer } from "../domain/change.ts";
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import { formatJson } from "../domain/plant.ts";
+import { formatJson } from "../domain/json.ts";
 import { type Patch, parsePatchText } from "../domain/write.ts";
 import { NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";

@@ -1,7 +1,7 @@
 /** An operation with its description, and the parts of the description that operations share. */
 
 import { catalogue, type ErrorName, type FailureName } from "../domain/errors.ts";
-import { parseJson } from "../domain/plant.ts";
+import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
 import type { Exchange } from "./exchange.ts";

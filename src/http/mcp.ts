@@ -7,7 +7,7 @@
 
 import packageJson from "../../package.json";
 import { catalogue, toRefusal } from "../domain/errors.ts";
-import { clip, describe, parseJson } from "../domain/plant.ts";
+import { clip, describe, parseJson } from "../domain/json.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { readJson } from "./body.ts";
 import type { Exchange } from "./exchange.ts";

@@ -3,7 +3,7 @@
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { filterNames, filters } from "../domain/filter.ts";
-import { INT64_MAX, INT64_MIN } from "../domain/plant.ts";
+import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { BATCH_TYPES, lineBytesMax, writePlants } from "./batch.ts";

@@ -1,9 +1,9 @@
 /** The operations on one plant, on pages and streams of plants, and on tags. */
 
 import { Refusal } from "../domain/errors.ts";
+import { entityTagOf } from "../domain/entity-tag.ts";
+import { findPlainInt64 } from "../domain/json.ts";
 import {
-  entityTagOf,
-  findPlainInt64,
   formatPlant,
   formatStoredPlant,
   lengthOf,

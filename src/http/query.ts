@@ -12,16 +12,9 @@ import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
 import { type Order, orders } from "../domain/page.ts";
-import {
-  type Condition,
-  type EntityTags,
-  findEntityTags,
-  findPlainInt64,
-  INT64_MAX,
-  INT64_MIN,
-  isStorable,
-  matches,
-} from "../domain/plant.ts";
+import { type Condition, type EntityTags, findEntityTags, matches } from "../domain/entity-tag.ts";
+import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { isStorable } from "../domain/plant.ts";
 import type { Exchange } from "./exchange.ts";
 import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 

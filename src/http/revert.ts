@@ -2,7 +2,7 @@
 
 import type { Config } from "../config.ts";
 import type { Left } from "../domain/bulk.ts";
-import { formatJson, parseJson } from "../domain/plant.ts";
+import { formatJson, parseJson } from "../domain/json.ts";
 import {
   openRange,
   parseRevert,

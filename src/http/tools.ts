@@ -5,19 +5,16 @@ import { Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
+import { entityTagOf } from "../domain/entity-tag.ts";
 import {
   describe,
-  entityTagOf,
-  findFaults,
   findPlainInt64,
   formatJson,
-  formatStoredPlant,
   INT64_MAX,
   INT64_MIN,
-  isStorable,
-  type Plant,
   quoteIds,
-} from "../domain/plant.ts";
+} from "../domain/json.ts";
+import { findFaults, formatStoredPlant, isStorable, type Plant } from "../domain/plant.ts";
 import { parseRevert } from "../domain/revert.ts";
 import { plantScopes, type Scope } from "../domain/token.ts";
 import {

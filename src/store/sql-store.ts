@@ -3,7 +3,8 @@
 import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { CountPage, PlantQuery } from "../domain/page.ts";
-import { type Condition, lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
+import type { Condition } from "../domain/entity-tag.ts";
+import { lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
 import type { Created, StoreLimits } from "../domain/store.ts";
 import {
   type AtomicWrite,

@@ -2,7 +2,7 @@
 
 import { beforeEach, describe, expect, test } from "bun:test";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { entityTagOf } from "../../src/domain/plant.ts";
+import { entityTagOf } from "../../src/domain/entity-tag.ts";
 import { parseLines } from "../support/folder.ts";
 import {
   bearer,

@@ -6,7 +6,8 @@
 import { SQL } from "bun";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { Config } from "../../src/config.ts";
-import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
+import { entityTagOf } from "../../src/domain/entity-tag.ts";
+import { formatStoredPlant } from "../../src/domain/plant.ts";
 import { expectRefusal, rejectionOf } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { isReplay, makePlants, type StoredPlant } from "../support/plants.ts";

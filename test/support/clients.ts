@@ -1,7 +1,8 @@
 /** Clients that each write plants of their own to a service that may fail, and check every answer against a ledger. */
 
 import type { ErrorName } from "../../src/domain/errors.ts";
-import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
+import { entityTagOf } from "../../src/domain/entity-tag.ts";
+import { formatStoredPlant } from "../../src/domain/plant.ts";
 import { type Answer, idOf, Ledger, type Operation } from "./model.ts";
 import { isReplay, readRefusal, type StoredPlant, toBody } from "./plants.ts";
 import type { Random } from "./random.ts";

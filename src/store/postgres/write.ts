@@ -1,8 +1,6 @@
 /** A group of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
 
-import { lengthOf, type Plant, refuseTaken } from "../../domain/plant.ts";
-import { Refusal } from "../../domain/errors.ts";
-import type { Store } from "../../domain/store.ts";
+import { lengthOf, type Plant } from "../../domain/plant.ts";
 import {
   type AtomicWrite,
   type Create,
@@ -12,10 +10,13 @@ import {
   judgeCreate,
   type NetChange,
   type PlantWrite,
+  refuseTaken,
   STORED_CHARACTERS_MAX,
   type Update,
   type Verdict,
 } from "../../domain/write.ts";
+import { Refusal } from "../../domain/errors.ts";
+import type { Store } from "../../domain/store.ts";
 import { JournalBlock } from "../journal.ts";
 import type { Value } from "../records.ts";
 import { toPlant } from "../sql-store.ts";

@@ -18,7 +18,8 @@ import {
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
-import { INT64_MAX, INT64_MIN, lengthOf, type Plant } from "../../domain/plant.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
+import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
