@@ -22,12 +22,8 @@ import {
   readStore,
 } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
-import {
-  createCaller,
-  decodeBatch,
-  encodeBatch,
-  startStoreThreads,
-} from "../src/store/sqlite/thread.ts";
+import { decodeBatch, encodeBatch, startStoreThreads } from "../src/store/sqlite/thread.ts";
+import { createCaller } from "../src/thread.ts";
 import type { Write } from "../src/store/sqlite/writer.ts";
 import { sharedNow } from "../src/tick.ts";
 import { runCommand } from "./support/command.ts";

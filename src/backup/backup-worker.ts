@@ -2,7 +2,7 @@
 
 import { setPriority } from "node:os";
 import { type MessagePort, workerData } from "node:worker_threads";
-import { toFailed } from "../store/sqlite/thread.ts";
+import { toFailed } from "../thread.ts";
 import { Appender } from "./append.ts";
 import { copyBackup, copyStore } from "./copy.ts";
 import { backUp, digestNow, prove, prune } from "./keep.ts";

@@ -4,7 +4,7 @@ import { closeSync, openSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { isBucketUrl } from "../domain/store-url.ts";
-import { startThread } from "../store/sqlite/thread.ts";
+import { startThread } from "../thread.ts";
 import type { Order } from "./order.ts";
 
 /** The runtime aborts the process if a new thread gets no descriptors for its event loop. */

@@ -6,7 +6,7 @@ import { listRoutes, pathsOf, startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
-import { type Answer, fromFailed } from "../store/sqlite/thread.ts";
+import { type Answer, fromFailed } from "../thread.ts";
 import { answerClock, type ClockOrder } from "../tick.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 

@@ -6,12 +6,16 @@ import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { Route } from "../http/handle.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
-import type { FailedRequest } from "../observe/reporter.ts";
+import {
+  createReporter,
+  type FailedRequest,
+  type Reporter,
+  type ServiceFacts,
+} from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { ServedStores } from "../store/open.ts";
-import { type Answer, startThread, toFailed } from "../store/sqlite/thread.ts";
+import { type Answer, startThread, toFailed } from "../thread.ts";
 import { shareClock } from "../tick.ts";
 
 export interface WorkerSetup {

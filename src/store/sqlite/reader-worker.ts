@@ -3,7 +3,8 @@
 import { type MessagePort, workerData } from "node:worker_threads";
 import { watchFiles } from "./database.ts";
 import { type ReadRequest, SqliteReader, WATCH_MS } from "./reader.ts";
-import { MOVED, type ThreadSetup, toAnswer } from "./thread.ts";
+import { MOVED, type ThreadSetup } from "./thread.ts";
+import { toAnswer } from "../../thread.ts";
 
 const { orders, path, limits, ports, state } = workerData as ThreadSetup;
 const encoder = new TextEncoder();

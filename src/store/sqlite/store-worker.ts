@@ -2,7 +2,8 @@
 
 import { workerData } from "node:worker_threads";
 import { answerClock, type ClockOrder } from "../../tick.ts";
-import { serveWrites, type ThreadSetup, toAnswer } from "./thread.ts";
+import { serveWrites, type ThreadSetup } from "./thread.ts";
+import { toAnswer } from "../../thread.ts";
 import { SqliteWriter } from "./writer.ts";
 
 const setup = workerData as ThreadSetup;
