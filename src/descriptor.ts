@@ -1,6 +1,6 @@
-/** Reads and writes files, pipes and terminals in chunks. */
+/** File descriptors: reading and writing files, pipes and terminals in chunks, syncing, and how many are free. */
 
-import { closeSync, read, write } from "node:fs";
+import { closeSync, fsyncSync, openSync, read, readFileSync, write } from "node:fs";
 
 export const STANDARD_INPUT = 0;
 export const STANDARD_OUTPUT = 1;
@@ -68,5 +68,39 @@ async function operate(begin: (done: Done) => void, signal?: AbortSignal): Promi
     } finally {
       signal?.removeEventListener("abort", abort);
     }
+  }
+}
+
+export const syncFile = (path: string): void => withFile(path, "r", fsyncSync);
+
+export function withFile(path: string, flags: "r" | "r+", use: (descriptor: number) => void): void {
+  const descriptor = openSync(path, flags);
+  try {
+    use(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** How many files this process could open now, counted up to `countMax`. */
+export function countFreeDescriptors(countMax: number): number {
+  const opened: number[] = [];
+  try {
+    while (opened.length < countMax) opened.push(openSync("/dev/null", "r"));
+  } catch {
+    // EMFILE or ENFILE.
+  }
+  for (const descriptor of opened) closeSync(descriptor);
+  return opened.length;
+}
+
+/** Undefined if the system does not tell, or no file can be opened. */
+export function findDescriptorsMax(): number | undefined {
+  try {
+    const [, most] =
+      /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
+    return most === undefined ? undefined : Number(most);
+  } catch {
+    return undefined;
   }
 }

@@ -16,6 +16,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
+import { syncFile } from "../descriptor.ts";
 import {
   adviseOnTemporaryFiles,
   companions,
@@ -28,7 +29,6 @@ import {
   makeDirectoryDurably,
   readStore,
   START_TIMELINE,
-  syncFile,
 } from "../store/sqlite/database.ts";
 import { nameFile } from "./place.ts";
 import { readHistory, readPoint } from "./survey.ts";

@@ -20,7 +20,8 @@ import {
 import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { isBucketUrl } from "../domain/store-url.ts";
-import { companions, syncFile } from "../store/sqlite/database.ts";
+import { syncFile } from "../descriptor.ts";
+import { companions } from "../store/sqlite/database.ts";
 
 export interface FoundFile {
   readonly name: string;

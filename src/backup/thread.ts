@@ -1,7 +1,7 @@
 /** The thread that works on a place of backups: a folder may hang, and a running statement cannot be interrupted. */
 
-import { closeSync, openSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import { countFreeDescriptors } from "../descriptor.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { isBucketUrl } from "../domain/store-url.ts";
 import { startThread } from "../thread.ts";
@@ -11,16 +11,10 @@ import type { Order } from "./order.ts";
 const DESCRIPTORS_NEEDED = 32;
 
 function startBackupThread() {
-  const opened: number[] = [];
-  try {
-    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
-  } catch {
-    // EMFILE or ENFILE.
-  }
-  for (const descriptor of opened) closeSync(descriptor);
-  if (opened.length < DESCRIPTORS_NEEDED)
+  const free = countFreeDescriptors(DESCRIPTORS_NEEDED);
+  if (free < DESCRIPTORS_NEEDED)
     throw new StoreOpenError(
-      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
+      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${free} are free. Raise the limit (ulimit -n).`,
     );
   const thread = startThread(join(import.meta.dir, "backup-worker"));
   let working: Promise<unknown> = Promise.resolve();

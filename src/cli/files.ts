@@ -15,9 +15,9 @@ import {
 } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Config } from "../config.ts";
-import { STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
+import { STANDARD_OUTPUT, syncFile, writeDescriptor } from "../descriptor.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import { companions, syncFile } from "../store/sqlite/database.ts";
+import { companions } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 
 /** The file appears, synced, when it is finished; otherwise nothing is left. `-` is standard output. */

@@ -12,8 +12,7 @@ import { DESCRIPTORS_SPARE, listRoutes, pathsOf, type RunningServer } from "../h
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
-import { syncFile } from "../store/sqlite/database.ts";
-import { countFreeDescriptors } from "../store/sqlite/obstacle.ts";
+import { countFreeDescriptors, syncFile } from "../descriptor.ts";
 import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";

@@ -5,7 +5,7 @@ import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
 import { OTHER_PATH } from "../observe/metrics.ts";
-import { findDescriptorsMax } from "../observe/reporter.ts";
+import { findDescriptorsMax } from "../descriptor.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE } from "./body.ts";
 import { Budget, LINES_SHARE } from "./budget.ts";

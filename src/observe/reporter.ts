@@ -1,9 +1,9 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
-import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
+import { findDescriptorsMax } from "../descriptor.ts";
 import { DAY_MS } from "../domain/rate.ts";
 import type { Store } from "../domain/store.ts";
 import { Histogram, Metrics } from "./metrics.ts";
@@ -295,17 +295,6 @@ const ANSWER_MS_MAX = 1_000;
 /** A figure that fails or times out must not delay the others. */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
-
-/** Undefined if the system does not tell, or no file can be opened. */
-export function findDescriptorsMax(): number | undefined {
-  try {
-    const [, most] =
-      /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
-    return most === undefined ? undefined : Number(most);
-  } catch {
-    return undefined;
-  }
-}
 
 /** Established connections to a port. Rejects where the system does not tell. */
 async function countConnections(port: number): Promise<number | undefined> {

@@ -13,6 +13,7 @@ import {
   writeSync,
 } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { syncFile, withFile } from "../../descriptor.ts";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import type { Statement } from "../records.ts";
@@ -410,17 +411,6 @@ export function makeDirectoryDurably(path: string): void {
   const firstMade = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (firstMade === undefined) return;
   for (let made = path; made.startsWith(firstMade); made = dirname(made)) syncFile(dirname(made));
-}
-
-export const syncFile = (path: string): void => withFile(path, "r", fsyncSync);
-
-function withFile(path: string, flags: "r" | "r+", use: (descriptor: number) => void): void {
-  const descriptor = openSync(path, flags);
-  try {
-    use(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 export class StoreLockedError extends StoreOpenError {

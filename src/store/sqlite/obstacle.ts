@@ -1,7 +1,8 @@
 /** What keeps this process from a file. SQLite and the system name neither the permission nor the limit. */
 
-import { accessSync, closeSync, constants, openSync, type Stats, statSync } from "node:fs";
+import { accessSync, constants, type Stats, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { countFreeDescriptors } from "../../descriptor.ts";
 
 const { R_OK, W_OK, X_OK } = constants;
 const rights = [
@@ -50,16 +51,4 @@ function findRefusal(path: string, right: number): string | undefined {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code;
   }
-}
-
-/** How many files this process could open now, counted up to `countMax`. */
-export function countFreeDescriptors(countMax: number): number {
-  const opened: number[] = [];
-  try {
-    while (opened.length < countMax) opened.push(openSync("/dev/null", "r"));
-  } catch {
-    // EMFILE or ENFILE.
-  }
-  for (const descriptor of opened) closeSync(descriptor);
-  return opened.length;
 }
