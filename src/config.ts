@@ -1,14 +1,14 @@
 /** Every setting and its parser, and every fixed limit. Flags override the environment, which overrides defaults. */
 
-import { familyOf, isBasePath, isHost, isSecureUrl } from "./domain/address.ts";
-import { DAY_MS, findDurationMs, findRate } from "./domain/rate.ts";
+import { familyOf, isBasePath, isHost, isSecureUrl } from "./address.ts";
+import { DAY_MS, findDurationMs, findRate } from "./domain/time.ts";
 import {
   isBucketUrl,
   maskBucketUrl,
   maskStoreUrl,
   parseBucketUrl,
   parseStoreUrl,
-} from "./domain/store-url.ts";
+} from "./store-url.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];

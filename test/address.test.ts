@@ -1,7 +1,8 @@
 /** Whose address counts behind proxies, and which networks an address is in. */
 
 import { expect, test } from "bun:test";
-import { familyOf, findClientAddress, isIn } from "../src/domain/address.ts";
+import { familyOf, isIn } from "../src/address.ts";
+import { findClientAddress } from "../src/http/proxies.ts";
 
 test("an address is in a network, or is one of the addresses", () => {
   const networks = ["10.0.0.0/8", "192.0.2.1", "2001:db8::/32", "::1"];

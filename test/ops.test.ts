@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Config, resolveConfig, settings } from "../src/config.ts";
-import { parseStoreUrl } from "../src/domain/store-url.ts";
+import { parseStoreUrl } from "../src/store-url.ts";
 import { createRoutes, listOperations } from "../src/http/operations.ts";
 import { spawnService } from "./support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";

@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { createRateLimiter, RateLimited, RATES_BYTES } from "../src/auth/rate-limit.ts";
-import { findDurationMs, findRate } from "../src/domain/rate.ts";
+import { findDurationMs, findRate } from "../src/domain/time.ts";
 
 test.each([
   ["1/s", { units: 1, windowSeconds: 1 }],

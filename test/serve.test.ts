@@ -3,7 +3,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { hashToken } from "../src/auth/token.ts";
-import { keepFirstToken } from "../src/cli/serve.ts";
+import { keepFirstToken } from "../src/auth/first-token.ts";
 import { resolveConfig, type SettingName, settings } from "../src/config.ts";
 import type { Store } from "../src/domain/store.ts";
 import type { TokenRecord } from "../src/domain/token.ts";

@@ -53,7 +53,7 @@ describe("every source file", () => {
     (file) => {
       const folder = folderOf(file);
       const targets = listImports(file).filter((path) =>
-        /^(src|client|console)\/(?!(?:tick|thread|descriptor)\.ts$)/.test(path),
+        /^(src|client|console)\/(?!(?:tick|thread|descriptor|address|store-url)\.ts$)/.test(path),
       );
       for (const path of targets.filter((target) => folderOf(target) !== folder))
         expect(mayImport[folder]).toContain(folderOf(path));
@@ -67,9 +67,9 @@ test.each([...sources, ...tests])("%s has a plain name", (file) => {
 });
 
 test("what every folder may import imports the domain at most, and so does config.ts", () => {
-  for (const file of ["tick", "thread", "descriptor", "config"])
+  for (const file of ["tick", "thread", "descriptor", "address", "store-url", "config"])
     for (const path of listImports(`src/${file}.ts`))
-      expect(path).toMatch(/^src\/(domain\/|tick\.ts)/);
+      expect(path).toMatch(/^src\/(domain\/|tick\.ts|address\.ts|store-url\.ts)/);
 });
 
 test("no file imports itself through others", () => {

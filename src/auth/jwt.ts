@@ -4,7 +4,7 @@ import type { JWTPayload } from "jose";
 import { JOSEError, JWKSNoMatchingKey, JWTClaimValidationFailed, JWTExpired } from "jose/errors";
 import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
-import { isSecureUrl } from "../domain/address.ts";
+import { isSecureUrl } from "../address.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";

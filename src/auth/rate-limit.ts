@@ -2,7 +2,7 @@
 
 import { setTimeout } from "node:timers/promises";
 import { Refusal } from "../domain/errors.ts";
-import { findRate, type Rate } from "../domain/rate.ts";
+import { findRate, type Rate } from "../domain/time.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { sharedNow } from "../tick.ts";
 

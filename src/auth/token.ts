@@ -1,11 +1,18 @@
 /** Tokens: authenticating a request, their format `pst_<random>_<checksum>`, and granting new ones. */
 
-import { findTimeMs } from "../domain/change.ts";
+import {
+  DAY_MS,
+  findDurationMs,
+  findRate,
+  findTimeMs,
+  formatTime,
+  type Rate,
+  UNLIMITED,
+} from "../domain/time.ts";
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
-import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";
 import type { JwtSettings, JwtVerifier, KeyLog } from "./jwt.ts";
 
 type UsedTokens = Pick<TokenStore, "findToken" | "touchTokens">;
@@ -232,7 +239,7 @@ export const toRecord = (token: string, grant: TokenGrant): TokenRecord => ({
   revokedAtMs: undefined,
 });
 
-type Tokens = Pick<TokenStore, "createToken" | "listTokens">;
+export type Tokens = Pick<TokenStore, "createToken" | "listTokens">;
 export type IssuedToken = TokenSummary & { readonly token: string };
 
 /** The token is shown once: the store keeps only its record. Throws a Refusal if the name is in use. */
@@ -244,28 +251,6 @@ export async function issueToken(store: Tokens, grant: TokenGrant): Promise<Issu
     "token_name_taken",
     `A token named ${JSON.stringify(grant.name)} is in use; revoke it first, or choose another name.`,
   );
-}
-
-/** Revoked and expired tokens count too. */
-export const hasTokens = async (tokens: Tokens): Promise<boolean> =>
-  (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
-
-/** Where a new token is kept before the store has it. Then it is confirmed, or discarded if another was first. */
-interface TokenDraft {
-  readonly confirm: () => void;
-  readonly discard: () => void;
-}
-
-/** Makes a token for a store that has never had one. If several services start at once, one makes it: names are unique. */
-export async function makeFirstToken(tokens: Tokens, draft?: (token: string) => TokenDraft) {
-  if (await hasTokens(tokens)) return undefined;
-  const token = mintToken();
-  const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
-  const drafted = draft?.(token);
-  const isMade = await tokens.createToken(record);
-  if (isMade) drafted?.confirm();
-  else drafted?.discard();
-  return isMade ? token : undefined;
 }
 
 const PAGE_LENGTH = 1_000;
@@ -353,7 +338,7 @@ export function findExcess(
 ): string | undefined {
   if (name === ENVIRONMENT_NAME) return undefined;
   if ((grant.expiresAtMs ?? Infinity) > expiresAtMs)
-    return `expires: at the latest ${iso(expiresAtMs)}, when the token that asks for it expires`;
+    return `expires: at the latest ${formatTime(expiresAtMs)}, when the token that asks for it expires`;
   const [own, asked] = [rate, grant.rate].map((text) => findRate(text ?? allRate));
   if (own === undefined || (asked && isWithin(asked, own))) return undefined;
   return `rate: at most ${rate ?? allRate}, the rate of the token that asks for it`;
@@ -371,14 +356,11 @@ export const summarize = (token: TokenRecord): TokenSummary => ({
   prefix: token.prefix,
   scopes: token.scopes,
   created: new Date(token.createdAtMs).toISOString(),
-  expires: iso(token.expiresAtMs),
-  lastUsed: iso(token.lastUsedAtMs),
-  revoked: iso(token.revokedAtMs),
+  expires: formatTime(token.expiresAtMs),
+  lastUsed: formatTime(token.lastUsedAtMs),
+  revoked: formatTime(token.revokedAtMs),
   rate: token.rate ?? null,
 });
-
-export const iso = (ms: number | undefined): string | null =>
-  ms === undefined ? null : new Date(ms).toISOString();
 
 function checksum(text: string): string {
   let rest = Bun.hash.crc32(text);

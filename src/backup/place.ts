@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { isBucketUrl } from "../domain/store-url.ts";
+import { isBucketUrl } from "../store-url.ts";
 import { syncFile } from "../descriptor.ts";
 import { companions } from "../store/sqlite/database.ts";
 

@@ -9,7 +9,7 @@ import { createHash, createHmac } from "node:crypto";
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreOpenError } from "../domain/errors.ts";
-import { parseBucketUrl } from "../domain/store-url.ts";
+import { parseBucketUrl } from "../store-url.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

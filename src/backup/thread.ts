@@ -3,7 +3,7 @@
 import { dirname, join, resolve } from "node:path";
 import { countFreeDescriptors } from "../descriptor.ts";
 import { StoreOpenError } from "../domain/errors.ts";
-import { isBucketUrl } from "../domain/store-url.ts";
+import { isBucketUrl } from "../store-url.ts";
 import { startThread } from "../thread.ts";
 import type { Order } from "./order.ts";
 

@@ -11,8 +11,8 @@ import { type Restored, restoreStore } from "../backup/restore.ts";
 import { runOnThread } from "../backup/thread.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
-import { findTimeMs } from "../domain/change.ts";
-import { isBucketUrl, parseStoreUrl } from "../domain/store-url.ts";
+import { findTimeMs } from "../domain/time.ts";
+import { isBucketUrl, parseStoreUrl } from "../store-url.ts";
 import { migrations } from "../store/sqlite/database.ts";
 import { parseChangeNumber } from "./changes.ts";
 import {

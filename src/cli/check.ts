@@ -1,7 +1,7 @@
 /** plantstore check, migrate and health: a store's content, faults and schema, and whether the service is ready. */
 
 import type { Config } from "../config.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { parseStoreUrl } from "../store-url.ts";
 import { type Inspection, inspectStore, type PlantCounts } from "../store/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
 import { describeBackups, describeSchema } from "./backup.ts";

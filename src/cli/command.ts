@@ -26,7 +26,7 @@ import type { Done, PlantWrite } from "../domain/write.ts";
 import type { Encoding } from "../format/encoding.ts";
 import type { FileFormat } from "../format/plants.ts";
 import { MalformedFile } from "../format/records.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { parseStoreUrl } from "../store-url.ts";
 import { openStore } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
 import {

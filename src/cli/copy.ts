@@ -7,7 +7,7 @@ import { Refusal } from "../domain/errors.ts";
 import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { Webhook } from "../domain/webhook.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { parseStoreUrl } from "../store-url.ts";
 import { insertWebhook } from "../webhooks/manage.ts";
 import {
   CommandError,

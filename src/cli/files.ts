@@ -16,7 +16,7 @@ import {
 import { basename, dirname, join, resolve } from "node:path";
 import type { Config } from "../config.ts";
 import { STANDARD_OUTPUT, syncFile, writeDescriptor } from "../descriptor.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { parseStoreUrl } from "../store-url.ts";
 import { companions } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 

@@ -1,18 +1,15 @@
 /** plantstore serve: starts the service from its configuration, and shuts it down on a signal. */
 
-import { readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
 import packageJson from "../../package.json";
-import { hashToken, hasTokens, makeFirstToken } from "../auth/token.ts";
+import { type FirstToken, giveFirstToken } from "../auth/first-token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
-import type { Store, StoreDescription, TokenStore } from "../domain/store.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
-import { scopes } from "../domain/token.ts";
+import type { Store, StoreDescription } from "../domain/store.ts";
+import { parseStoreUrl } from "../store-url.ts";
 import { DESCRIPTORS_SPARE, listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
-import { countFreeDescriptors, syncFile } from "../descriptor.ts";
+import { countFreeDescriptors } from "../descriptor.ts";
 import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";
@@ -72,7 +69,7 @@ export async function serve(config: Config): Promise<void> {
   try {
     // The port first: if the start failed after making a token, the token would never be shown.
     holdPort(config).release();
-    first = await giveFirstToken(store, config, log);
+    first = await giveFirstToken(store, config, isTerminal("stdout"), log);
     server = await startHttp({ config, served, routes, metrics, log, writeLog, facts });
   } catch (error) {
     await store.close();
@@ -190,71 +187,4 @@ export function formatLogLine(line: string): string {
     .join("");
   const below = stack === undefined ? "" : `${stack.replaceAll(/^/gm, "    ")}\n`;
   return `${String(time).slice(11, 19)} ${String(level).padEnd(5)} ${String(event)}${shown}\n${below}`;
-}
-
-/** The first token of a new store: shown on a terminal, or written to a file beside the store, never logged. */
-type FirstToken = Readonly<{ token?: string | undefined; tokenFile?: string }>;
-
-/** Makes none if the store has ever had a token, or PLANTSTORE_TOKEN is set. */
-async function giveFirstToken(store: Store, config: Config, log: Log): Promise<FirstToken> {
-  if (config.token !== undefined) return {};
-  if (isTerminal("stdout")) return { token: await makeFirstToken(store) };
-  const url = parseStoreUrl(config.databaseUrl);
-  if (url.engine === "sqlite") return keepFirstToken(store, `${resolve(url.path)}.token`);
-  // A pipe may end in a log, and no folder belongs to the store.
-  if (!(await hasTokens(store)))
-    log.warn("no_token", {
-      warning: `The store has no token. Create one: plantstore token create --name me --scopes ${scopes.join()}`,
-    });
-  return {};
-}
-
-/** A file at this path belongs to an earlier store, or has the token that another service has just made. */
-export async function keepFirstToken(store: TokenStore, tokenFile: string): Promise<FirstToken> {
-  const token = await makeFirstToken(store, (made) => draftFile(tokenFile, made));
-  const isKept = token !== undefined || (await adoptDraft(store, tokenFile));
-  return isKept ? { tokenFile } : {};
-}
-
-/**
- * Mode 0600. Written before the token is stored: a store gets only one first token, so it must be readable after a crash.
- * The draft has a name of its own, and replaces the file when its token is stored: of two services that start at once,
- * neither removes or overwrites the token of the other.
- */
-function draftFile(file: string, token: string) {
-  // Fails now, not when the token is stored.
-  if (statSync(file, { throwIfNoEntry: false })?.isDirectory())
-    throw new CommandError(`${file}: a folder has the name of the first token's file.`);
-  const draft = `${file}.${crypto.randomUUID()}`;
-  writeFileSync(draft, `${token}\n`, { flag: "wx", mode: 0o600 });
-  syncFile(draft);
-  syncFile(dirname(draft));
-  return { confirm: () => publish(draft, file), discard: () => rmSync(draft, { force: true }) };
-}
-
-/** Another service may have published the draft already. */
-function publish(draft: string, file: string): void {
-  try {
-    renameSync(draft, file);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-  }
-  syncFile(dirname(file));
-}
-
-/** Publishes the draft of a service that crashed after it had stored the token. */
-async function adoptDraft(store: TokenStore, file: string): Promise<boolean> {
-  const prefix = `${basename(file)}.`;
-  for (const name of readdirSync(dirname(file)).filter((each) => each.startsWith(prefix))) {
-    const draft = join(dirname(file), name);
-    const token = (
-      await Bun.file(draft)
-        .text()
-        .catch(() => "")
-    ).trim();
-    if ((await store.findToken(hashToken(token))) === undefined) continue;
-    publish(draft, file);
-    return true;
-  }
-  return false;
 }

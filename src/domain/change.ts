@@ -111,15 +111,6 @@ export function nameBatch(name: string): string {
 export const nameOfBatch = (batch: string): string =>
   batch.replace(/ \d{4}-\d\d-\d\dT[\d:.]+Z$/, "");
 
-/** Requires a time zone. Date.parse would accept 31 February, as a day in March. */
-export function findTimeMs(text: string): number | undefined {
-  const [, day = ""] =
-    /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
-  const isDay = day !== "" && new Date(Date.parse(day) || 0).toISOString().startsWith(day);
-  const timeMs = isDay ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(timeMs) ? undefined : timeMs;
-}
-
 /** The number of changes of each type in a run. */
 export type Folded = Record<ChangeType, number>;
 

@@ -18,11 +18,11 @@ import {
 import {
   batchRule,
   type Change,
-  findTimeMs,
   type ListedChange,
   TIME_NUMBER_MAX,
   type Writer,
 } from "./change.ts";
+import { findTimeMs } from "./time.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import { INT64_MAX, INT64_MIN } from "./json.ts";

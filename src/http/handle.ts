@@ -1,8 +1,7 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
-import { findClientAddress } from "../domain/address.ts";
+import { challenge } from "../auth/challenge.ts";
 import { RateLimited, type RateState } from "../auth/rate-limit.ts";
-import type { Config } from "../config.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
 import { methods, OTHER_PATH } from "../observe/metrics.ts";
@@ -11,6 +10,7 @@ import { countUnread, findLength, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { Exchange, type RoutedRequest, type Service } from "./exchange.ts";
 import { linger } from "./linger.ts";
+import { findClientAddress } from "./proxies.ts";
 import { parseQuery, pathOf } from "./query.ts";
 import { toStream } from "./stream.ts";
 
@@ -268,7 +268,7 @@ function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, oper
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403)
-    headers["www-authenticate"] = challenge(refusal, exchange.service.config);
+    headers["www-authenticate"] = challenge(refusal, exchange.service.config.jwtAudience);
   if (status === 415 && operation?.bodyTypes !== undefined)
     // RFC 5789, section 2.2, for a PATCH.
     headers[exchange.request.method === "PATCH" ? "accept-patch" : "accept-post"] =
@@ -285,24 +285,6 @@ function addRateHeaders(headers: Headers, state: RateState): void {
   headers.set("ratelimit-policy", `"token";q=${units};w=${windowSeconds}`);
   headers.set("ratelimit", `"token";r=${remaining};t=${resetSeconds}`);
 }
-
-/** RFC 6750, section 3: no error code if the client sent no token. A refused JWT has its failed check as the cause. */
-function challenge({ reason, message, cause }: Refusal, { jwtAudience }: Config): string {
-  const realm = `Bearer realm="plants"${pointToMetadata(jwtAudience)}`;
-  if (reason === "token_missing") return realm;
-  const isScope = reason === "insufficient_scope";
-  const more = isScope ? `, scope="${String(cause)}"` : `, error_description="${message}"`;
-  const error = isScope ? "insufficient_scope" : "invalid_token";
-  return `${realm}, error="${error}"${typeof cause === "string" ? more : ""}`;
-}
-
-export const METADATA_PATH = "/.well-known/oauth-protected-resource";
-
-/** RFC 9728, section 5.1. The URL is known if the audience is the URL of the service. */
-const pointToMetadata = (audience: string): string =>
-  /^https?:/.test(audience)
-    ? `, resource_metadata="${audience.replace(/\/$/, "")}${METADATA_PATH}"`
-    : "";
 
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";

@@ -1,6 +1,6 @@
 /** Parses the query string, where unknown parameters are refused, content negotiation and preconditions. */
 
-import { findForwardedPrefix } from "../domain/address.ts";
+import { findForwardedPrefix } from "./proxies.ts";
 import {
   batchRule,
   changeTypes,

@@ -7,7 +7,8 @@ import { scopes } from "../domain/token.ts";
 import { PROMETHEUS_TYPE, SAMPLES_MAX } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, METADATA_PATH, requireRoomToAnswer } from "./handle.ts";
+import { METADATA_PATH } from "../auth/challenge.ts";
+import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
 

@@ -5,10 +5,10 @@ import {
   grantRules,
   type IssuedToken,
   issueToken,
-  iso,
   parseGrant,
   summarize,
 } from "../auth/token.ts";
+import { formatTime } from "../domain/time.ts";
 import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes } from "../domain/token.ts";
 import { type Endpoints, json, ok, operation, toEndpoint } from "./endpoint.ts";
@@ -98,7 +98,7 @@ export const tokenOperations: Endpoints = {
       name: token?.name,
       prefix: token?.prefix || undefined,
       scopes: token?.scopes,
-      expires: iso(token?.expiresAtMs) ?? undefined,
+      expires: formatTime(token?.expiresAtMs) ?? undefined,
     }),
     summary: "Show the token that the request was sent with",
     meaning: "The token, without its secret.",

@@ -4,7 +4,7 @@ import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
 import { findDescriptorsMax } from "../descriptor.ts";
-import { DAY_MS } from "../domain/rate.ts";
+import { DAY_MS } from "../domain/time.ts";
 import type { Store } from "../domain/store.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 

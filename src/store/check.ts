@@ -3,7 +3,7 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { describeTarget, parseStoreUrl, type Target } from "../domain/store-url.ts";
+import { describeTarget, parseStoreUrl, type Target } from "../store-url.ts";
 import type { OpenLimits } from "./postgres/pool.ts";
 import {
   fileBytesOf,

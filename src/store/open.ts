@@ -1,7 +1,7 @@
 /** Opens a store by its URL. */
 
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
-import { parseStoreUrl } from "../domain/store-url.ts";
+import { parseStoreUrl } from "../store-url.ts";
 import { openAlone, SqliteStore } from "./sqlite/store.ts";
 import { callThreads, startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
 

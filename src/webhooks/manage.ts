@@ -1,10 +1,9 @@
 /** The actions on webhooks, over HTTP and on the command line. */
 
-import { iso } from "../auth/token.ts";
+import { DAY_MS, formatTime } from "../domain/time.ts";
 import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
-import { DAY_MS } from "../domain/rate.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
@@ -30,7 +29,7 @@ const describe = (webhook: Webhook) => ({
   reason: webhook.paused ?? null,
   lastChange: webhook.cursor,
   failures: webhook.failures,
-  nextAttempt: webhook.failures > 0 && !webhook.paused ? iso(webhook.nextAttemptAtMs) : null,
+  nextAttempt: webhook.failures > 0 && !webhook.paused ? formatTime(webhook.nextAttemptAtMs) : null,
   created: new Date(webhook.createdAtMs).toISOString(),
   attempts: webhook.attempts,
 });

@@ -1,6 +1,6 @@
 /** Sends one event to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
 
-import { familyOf, isIn } from "../domain/address.ts";
+import { familyOf, isIn } from "../address.ts";
 import type { ListedChange } from "../domain/change.ts";
 import type { Attempt, Webhook } from "../domain/webhook.ts";
 import { within } from "../tick.ts";

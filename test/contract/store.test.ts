@@ -1,7 +1,8 @@
 /** What every engine owes the service beyond plants: tokens, neighbours, and an end. */
 
 import { describe, expect, test } from "bun:test";
-import { hashToken, makeFirstToken, readTokens } from "../../src/auth/token.ts";
+import { makeFirstToken } from "../../src/auth/first-token.ts";
+import { hashToken, readTokens } from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";

@@ -2,7 +2,8 @@
 
 import { describe, expect, test } from "bun:test";
 import { SQL } from "bun";
-import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
+import { makeFirstToken } from "../../src/auth/first-token.ts";
+import { mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
 import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { openStoreAt } from "../support/database.ts";

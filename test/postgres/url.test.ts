@@ -11,7 +11,7 @@ import {
   parsePostgresUrl,
   parseStoreUrl,
   type Target,
-} from "../../src/domain/store-url.ts";
+} from "../../src/store-url.ts";
 
 /** What a URL means that says no more than it must. */
 const plainest: Target = {

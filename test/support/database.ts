@@ -5,7 +5,7 @@ import { Database } from "bun:sqlite";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
 import type { OnMigrate, Store } from "../../src/domain/store.ts";
-import { parsePostgresUrl } from "../../src/domain/store-url.ts";
+import { parsePostgresUrl } from "../../src/store-url.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";

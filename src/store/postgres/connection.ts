@@ -11,7 +11,7 @@ import {
   isLocal,
   type SslMode,
   type Target,
-} from "../../domain/store-url.ts";
+} from "../../store-url.ts";
 import { refuseBadFile, tlsOf } from "./tls.ts";
 
 /** An array literal: one parameter holds a column of any number of rows. */

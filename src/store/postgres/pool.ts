@@ -12,7 +12,7 @@ import {
   translate,
   type Wanted,
 } from "./connection.ts";
-import { describeTarget, type Host, type Target } from "../../domain/store-url.ts";
+import { describeTarget, type Host, type Target } from "../../store-url.ts";
 
 /** Retried after a failure, so it must skip what is already done. */
 type Work<Result> = (connection: Connection) => Promise<Result>;

@@ -4,7 +4,7 @@ import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
-import { describeTarget, type Target } from "../../domain/store-url.ts";
+import { describeTarget, type Target } from "../../store-url.ts";
 
 /** Idempotent statements. A released step never changes: a later one fixes a mistake. */
 export const steps: readonly (readonly string[])[] = [

@@ -5,7 +5,7 @@ import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
-import { describeTarget, type Target } from "../../domain/store-url.ts";
+import { describeTarget, type Target } from "../../store-url.ts";
 import { formatPage } from "../../format/page.ts";
 import { Queue } from "../queue.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";

@@ -3,7 +3,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { StoreOpenError } from "../../domain/errors.ts";
-import type { SslMode, Target } from "../../domain/store-url.ts";
+import type { SslMode, Target } from "../../store-url.ts";
 
 /** As in libpq: `require` verifies only with a root certificate, and `verify-ca` does not check the host name. */
 export function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {

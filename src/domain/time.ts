@@ -1,4 +1,4 @@
-/** Rates and durations, as in settings and tokens. */
+/** Times, durations and rates, as people write them in settings, queries and tokens. */
 
 export interface Rate {
   /** The burst that a token may use, refilled in each window. */
@@ -28,3 +28,15 @@ export function findRate(text: string): Rate | undefined {
   const windowSeconds = windows[unit ?? ""];
   return windowSeconds === undefined || units > UNITS_MAX ? undefined : { units, windowSeconds };
 }
+
+/** Requires a time zone. Date.parse would accept 31 February, as a day in March. */
+export function findTimeMs(text: string): number | undefined {
+  const [, day = ""] =
+    /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
+  const isDay = day !== "" && new Date(Date.parse(day) || 0).toISOString().startsWith(day);
+  const timeMs = isDay ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(timeMs) ? undefined : timeMs;
+}
+
+export const formatTime = (ms: number | undefined): string | null =>
+  ms === undefined ? null : new Date(ms).toISOString();
