@@ -20,6 +20,7 @@ import {
   type Owner,
   type Position,
   prefixOfStaged,
+  sealOf,
   type Timeline,
 } from "./piece.ts";
 import { type GrowingFile, openPlace, type Place } from "./place.ts";
@@ -239,8 +240,8 @@ export class Appender {
     link.cursor = cursor;
     const { place } = link;
     if (place.grow === undefined) return this.put(link, [], cursor);
-    const format = createFormatter();
     const position = this.nextPosition(link);
+    const format = createFormatter(sealOf(position, cursor));
     const file = place.grow(nameSegment(position, cursor, "open"));
     const text = format(this.formatHeader(link));
     file.append(text);
@@ -264,10 +265,11 @@ export class Appender {
 
   private async put(link: Link, lines: readonly string[], last: number): Promise<void> {
     const { place, owner, cursor } = link;
-    const format = createFormatter();
+    const position = this.nextPosition(link);
+    const format = createFormatter(sealOf(position, cursor));
     const staged = place.stage(`${prefixOfStaged(owner)}.${this.source.instance}`);
     writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
-    await place.keep(staged, nameSegment(this.nextPosition(link), cursor, last));
+    await place.keep(staged, nameSegment(position, cursor, last));
   }
 
   private formatHeader({ owner, schema, history, cursor }: Link): string {
@@ -364,29 +366,23 @@ function openJournal(from: string) {
     const lines: string[] = [];
     let newest = cursor;
     let characters = 0;
-    // A token has a time, so it stands before the changes that were made after it.
-    const records = readTables(db, logged, cursor < change).toSorted(
-      (one, other) => one.sinceMs - other.sinceMs,
-    );
-    const addRecords = (beforeMs: number): void => {
-      const count = records.findIndex(({ sinceMs }) => sinceMs >= beforeMs);
-      for (const { sinceMs, record } of records.splice(0, count === -1 ? records.length : count)) {
-        const at = Math.min(Date.now(), sinceMs);
-        lines.push(JSON.stringify({ at, change: newest, ...record }));
-      }
+    const addRecords = (records: readonly Omit<TableRecord, "at" | "change">[]): void => {
+      for (const record of records)
+        lines.push(JSON.stringify({ at: Date.now(), change: newest, ...record }));
     };
+    // A token knows after which change it was made, so a restore leaves out what is too new. A webhook does not.
+    addRecords(readTokens(db, logged));
     const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
     for (const row of rows.iterate(cursor)) {
       // A break: changes were made that the journal does not have.
       if (row.first > row.last) return undefined;
-      addRecords(Number(row.at_ms));
       const json = `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`;
       lines.push(json);
       newest = Number(row.last);
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    addRecords(Number.POSITIVE_INFINITY);
+    addRecords(compare("webhooks", db, logged));
     return { lines, newest, hasMore: newest < change };
   });
 
@@ -412,26 +408,21 @@ function openJournal(from: string) {
   };
 }
 
-/**
- * What has changed in the tables that are not in the journal; at first all rows. `sinceMs` is when, if a row tells.
- * `isFollowing`: changes follow, which may have been made before it.
- */
-function readTables(db: Database, logged: Logged, isFollowing: boolean) {
-  const records: { readonly sinceMs: number; readonly record: Omit<TableRecord, "at"> }[] = [];
-  const { version } = db.query(TOKENS_VERSION).get() as { readonly version: string };
-  if (logged.version !== version) records.push(...compare("tokens", db, logged, isFollowing));
-  logged.version = version;
-  return [...records, ...compare("webhooks", db, logged, isFollowing)];
-}
-
 const TOKENS_VERSION = "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens";
 
-function compare(table: TableName, db: Database, logged: Logged, isFollowing: boolean) {
+function readTokens(db: Database, logged: Logged) {
+  const { version } = db.query(TOKENS_VERSION).get() as { readonly version: string };
+  if (logged.version === version) return [];
+  logged.version = version;
+  return compare("tokens", db, logged);
+}
+
+/** What has changed in a table that is not in the journal; at first all rows. */
+function compare(table: TableName, db: Database, logged: Logged) {
   const nowMs = performance.now();
   const before = logged[table];
   const after = new Map<string, LoggedRow>();
   const changed: Row[] = [];
-  const events: { readonly sinceMs: number; readonly record: Omit<TableRecord, "at"> }[] = [];
   const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
   for (const row of rows) {
     const key = String(row[tableKeys[table]]);
@@ -440,17 +431,12 @@ function compare(table: TableName, db: Database, logged: Logged, isFollowing: bo
     const isDue = nowMs - (known?.loggedAtMs ?? -Infinity) >= CURSOR_MS;
     const isSame = known?.compared === compared && (known.cursor === cursor || !isDue);
     after.set(key, isSame ? known : { compared, cursor, loggedAtMs: nowMs });
-    if (isSame) continue;
-    changed.push(kept);
-    for (const { sinceMs, row: each } of listEvents(kept, known === undefined))
-      events.push({ sinceMs, record: { table, rows: [each], gone: [] } });
+    if (!isSame) changed.push(kept);
   }
   logged[table] = after;
-  const sinceMs = Number.MAX_VALUE;
-  if (before === undefined)
-    return [...(isFollowing ? events : []), { sinceMs, record: { table, rows: changed } }];
+  if (before === undefined) return [{ table, rows: changed }];
   const gone = [...before.keys()].filter((key) => !after.has(key));
-  return gone.length === 0 ? events : [...events, { sinceMs, record: { table, rows: [], gone } }];
+  return changed.length + gone.length === 0 ? [] : [{ table, rows: changed, gone }];
 }
 
 /** Tokens are only added and revoked. Their last use is not kept up to date. */
@@ -466,16 +452,4 @@ function ofWebhook(row: Row) {
     compared,
     cursor,
   };
-}
-
-/** When the row was made and changed, if it tells. A token is not usable again by a clock that was set back. */
-function listEvents(row: Row, isNew: boolean) {
-  const { created_at_ms: created = null, revoked_at_ms: revoked = null } = row;
-  if (created === null) return [{ sinceMs: Number.MAX_VALUE, row }];
-  const createdAtMs = Number(created);
-  if (revoked === null) return [{ sinceMs: createdAtMs, row }];
-  const event = { sinceMs: Math.max(createdAtMs, Number(revoked)), row };
-  return isNew
-    ? [{ sinceMs: createdAtMs, row: { ...row, revoked_at_ms: null } as Row }, event]
-    : [event];
 }

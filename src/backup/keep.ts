@@ -13,6 +13,7 @@ import {
   nameCopy,
   nameSegment,
   prefixOfStaged,
+  sealOf,
 } from "./piece.ts";
 import { digestFile, openPlace, type Place } from "./place.ts";
 import { compareCopies, isOnHistory, type KnownCopy, type KnownSegment } from "./plan.ts";
@@ -44,7 +45,12 @@ export async function backUp(order: BackUpOrder): Promise<Made> {
     const digest = isAlone ? digestNow(staged) : undefined;
     const timeline = history.at(-1)?.number ?? 0;
     const position = { ...owner, timeline, serial };
-    const name = nameCopy(position, change, startedAtMs, digestFile(staged));
+    const name = nameCopy(
+      position,
+      change,
+      startedAtMs,
+      digestFile(staged, sealOf(position, change)),
+    );
     await place.keep(staged, name);
     return { name, change, plants: Number(plants), bytes, digest };
   } finally {
@@ -152,13 +158,18 @@ async function join(
     (one) => isWhole(one) && one.header?.schema === header?.schema && one.header !== undefined,
   );
   if (header === undefined || !isAlike) return;
-  const files = await Promise.all(group.map(({ name }) => place.fetch(name)));
+  const parts: { path: string; segment: KnownSegment }[] = [];
+  for (const segment of group) parts.push({ path: await place.fetch(segment.name), segment });
   const staged = place.stage(prefix);
-  writeFileSync(staged, joinSegments(header, files));
   const name = nameSegment(last, first.after, last.end);
+  writeFileSync(staged, joinSegments(header, parts, sealOf(last, first.after)));
   await place.keep(staged, name);
   place.release();
-  const joined = inspectSegment(await place.fetch(name), last.end);
+  const joined = inspectSegment(await place.fetch(name), {
+    ...last,
+    after: first.after,
+    last: last.end,
+  });
   if (!isWhole(joined) || joined.runs.length > 1) return;
   for (const part of group) await place.remove(part.name);
 }

@@ -31,7 +31,7 @@ export interface Copy extends Piece {
   readonly change: number | undefined;
   /** When it was made, by the clock of that day. For people. */
   readonly atMs: number;
-  /** The start of the SHA-256 of its bytes; undefined in backups of version 1.0. */
+  /** The start of the SHA-256 of its seal and its bytes; undefined in backups of version 1.0. */
   readonly digest: string | undefined;
 }
 
@@ -87,6 +87,13 @@ export function nameCopy(position: Position, change: number, atMs: number, diges
 
 export const nameSegment = (position: Position, after: number, last: number | "open"): string =>
   `${prefixOf(position, after)}-${last === "open" ? last : pad(last, 16)}.changes`;
+
+/**
+ * What the name of a piece says of its place in the order: store, timeline, serial and first change. Its checksums cover
+ * this too, so a piece under the name of another is damaged. Version 1.0 did without.
+ */
+export const sealOf = (position: Position, change: number | undefined): string =>
+  position.timeline === 0 ? "" : prefixOf({ ...position, label: "" }, change ?? 0);
 
 /** Says who writes backups of the store to the place. */
 export const nameLease = ({ label, store }: Owner): string => `${label}-${store}.writer`;

@@ -160,9 +160,9 @@ function growFile(folder: string, pathOf: (name: string) => string, name: string
   };
 }
 
-/** The SHA-256 of its bytes. */
-export function digestFile(path: string): string {
-  const hasher = new Bun.CryptoHasher("sha256");
+/** The SHA-256 of a text and the bytes of the file. */
+export function digestFile(path: string, text = ""): string {
+  const hasher = new Bun.CryptoHasher("sha256").update(text);
   const descriptor = openSync(path, "r");
   try {
     const chunk = Buffer.allocUnsafe(1_048_576);

@@ -151,7 +151,7 @@ async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
     const to = join(folder, "restored.db");
     const built = await rebuild(place, survey, history, NEWEST, to);
     const facts = verifyStore(to, "The restored store");
-    const { copy } = built;
+    const { copy } = built.plan;
     // Replaying from the copy before must give the same plants.
     const older = new Survey(
       place,

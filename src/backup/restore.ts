@@ -5,10 +5,10 @@ import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { changeStore, createStore, digestStore, startTimeline, verifyStore } from "./copy.ts";
 import type { RestoreOrder } from "./order.ts";
-import type { Copy, Timeline } from "./piece.ts";
+import { isOld, type Timeline } from "./piece.ts";
 import { openPlace, type Place } from "./place.ts";
 import { compareCopies, NEWEST, type Plan } from "./plan.ts";
-import { readBlocks, ReplayError, replaySegment } from "./segment.ts";
+import { readBlocks, ReplayError, replaySegment, rewindTokens } from "./segment.ts";
 import {
   type Damage,
   type FoundStore,
@@ -50,14 +50,14 @@ export async function restoreFromPlace(order: RestoreOrder): Promise<Restored> {
     const target = await findTarget(place, survey, history, order);
     const built = await rebuild(place, survey, history, target, order.to, order.atMs);
     changeStore(order.to, (db) => startTimeline(db, survey.newestTimeline, history));
-    const { copy, changes, reached } = built;
+    const { plan, changes, reached } = built;
     const missing = [
       ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
-      ...(await describeMissing(survey, history, target, built.plan)),
+      ...(await describeMissing(survey, history, target, plan)),
     ];
     return {
       ...verifyStore(order.to, "The restored store"),
-      copy: describePiece(place, copy),
+      copy: describePiece(place, plan.copy),
       store: found.store,
       timeline: history.at(-1)?.number ?? 0,
       changes,
@@ -121,7 +121,7 @@ async function findTarget(
     else lastInTime = Math.max(lastInTime, last);
   };
   for (const { segment, until } of survey.listOnHistory(history))
-    for (const { first, last, at } of readBlocks(await place.fetch(segment.name)))
+    for (const { first, last, at } of readBlocks(await place.fetch(segment.name), segment))
       if (first <= until) note(first, Math.min(last, until), at);
   // Without a journal there are only copies.
   if (firstLater === NEWEST && lastInTime === 0)
@@ -141,7 +141,7 @@ export async function rebuild(
   target: number,
   to: string,
   untilMs = Number.POSITIVE_INFINITY,
-): Promise<{ plan: Plan; copy: Copy; changes: number; reached: Point }> {
+): Promise<{ plan: Plan; changes: number; reached: Point }> {
   for (;;) {
     const plan = await survey.plan(history, target);
     if (plan === undefined) throw noneOldEnough(place, survey, history, target);
@@ -165,9 +165,11 @@ export async function rebuild(
             throw error;
           }
         }
+        const isBounded = target !== NEWEST || untilMs !== Number.POSITIVE_INFINITY;
+        if (isBounded && !isOld(plan.copy)) rewindTokens(db, reached.change, untilMs);
         return { changes, reached };
       });
-      return { plan, copy: plan.copy, ...replayed };
+      return { plan, ...replayed };
     } catch (error) {
       if (!(error instanceof ReplayError)) throw error;
       rmSync(`${to}-journal`, { force: true });

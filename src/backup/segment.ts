@@ -12,7 +12,7 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState } from "../domain/plant.ts";
 import { JournalBlock, parseBlock } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/sql-store.ts";
-import type { Timeline } from "./piece.ts";
+import { isOld, sealOf, type Segment, type Timeline } from "./piece.ts";
 import type { Run, Step } from "./plan.ts";
 
 export interface Header {
@@ -58,18 +58,20 @@ type Line = (Header | SegmentRecord | End) & { readonly n?: number };
 
 const CRC_DIGITS = 8;
 
-const formatLine = (json: string): string =>
-  `${Bun.hash.crc32(json).toString(16).padStart(CRC_DIGITS, "0")} ${json}\n`;
+/** The checksum is that of the seal and the JSON together. */
+const formatLine = (json: string, sealCrc: number): string =>
+  `${Bun.hash.crc32(json, sealCrc).toString(16).padStart(CRC_DIGITS, "0")} ${json}\n`;
 
-function findLine(text: string): Line | undefined {
+function findLine(text: string, sealCrc: number): Line | undefined {
   const json = text.slice(CRC_DIGITS + 1);
-  return `${text}\n` === formatLine(json) ? (JSON.parse(json) as Line) : undefined;
+  return `${text}\n` === formatLine(json, sealCrc) ? (JSON.parse(json) as Line) : undefined;
 }
 
 /** Formats the lines of one segment, numbered. `json` is an object without its number. */
-export function createFormatter() {
+export function createFormatter(seal: string) {
   let n = 0;
-  return (json: string): string => formatLine(`{"n":${n++},${json.slice(1)}`);
+  const sealCrc = Bun.hash.crc32(seal);
+  return (json: string): string => formatLine(`{"n":${n++},${json.slice(1)}`, sealCrc);
 }
 
 export const formatHeader = (header: Omit<Header, "segment">): string =>
@@ -83,7 +85,8 @@ const LINE_BYTES_MAX = 67_108_864;
 const NEWLINE = 10;
 
 /** Yields each line, undefined if it is damaged, with its offset. `isTorn`: it has no newline. */
-function* readLines(file: string) {
+function* readLines(file: string, segment: Segment) {
+  const sealCrc = Bun.hash.crc32(sealOf(segment, segment.after));
   const descriptor = openSync(file, "r");
   try {
     let rest = Buffer.alloc(0);
@@ -95,7 +98,7 @@ function* readLines(file: string) {
       rest = Buffer.concat([rest, chunk.subarray(0, length)]);
       let start = 0;
       for (let at = rest.indexOf(NEWLINE); at !== -1; at = rest.indexOf(NEWLINE, start)) {
-        const line = findLine(rest.toString("utf8", start, at));
+        const line = findLine(rest.toString("utf8", start, at), sealCrc);
         yield { line, offset, isTorn: false };
         offset += at + 1 - start;
         start = at + 1;
@@ -129,8 +132,9 @@ export interface InspectedSegment {
   readonly lastAtMs: number | undefined;
 }
 
-/** Reads a whole segment. `last` is what its name says. It never throws because of damage. */
-export function inspectSegment(file: string, last: number | undefined): InspectedSegment {
+/** Reads a whole segment. It never throws because of damage. */
+export function inspectSegment(file: string, segment: Segment): InspectedSegment {
+  const { last } = segment;
   let header: Header | undefined;
   const runs: { after: number; last: number }[] = [];
   const faults: string[] = [];
@@ -138,7 +142,7 @@ export function inspectSegment(file: string, last: number | undefined): Inspecte
   let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, true];
   let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
-  for (const { line, offset, isTorn: isCut } of readLines(file)) {
+  for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
     isEndUnknown = line === undefined;
     isBare &&= line === undefined || !("entries" in line || "gone" in line);
     if (line === undefined) {
@@ -194,19 +198,24 @@ export const findTail = (db: Database, change: number): Tail | undefined =>
     .get(change) ?? undefined) as Tail | undefined;
 
 /** The blocks of a segment, with their times, in its order. */
-export function* readBlocks(file: string): Generator<Block> {
-  for (const { line } of readLines(file)) if (line !== undefined && "entries" in line) yield line;
+export function* readBlocks(file: string, segment: Segment): Generator<Block> {
+  for (const { line } of readLines(file, segment))
+    if (line !== undefined && "entries" in line) yield line;
 }
 
 export const isWhole = ({ faults, isTorn }: InspectedSegment): boolean =>
   faults.length === 0 && !isTorn;
 
 /** One segment with the records of several that follow each other. */
-export function joinSegments(header: Header, files: readonly string[]): string {
-  const format = createFormatter();
+export function joinSegments(
+  header: Header,
+  parts: readonly { readonly path: string; readonly segment: Segment }[],
+  seal: string,
+): string {
+  const format = createFormatter(seal);
   let text = format(JSON.stringify({ ...header, n: undefined }));
-  for (const file of files)
-    for (const { line } of readLines(file))
+  for (const { path, segment } of parts)
+    for (const { line } of readLines(path, segment))
       if (line !== undefined && !("segment" in line) && !("end" in line))
         text += format(JSON.stringify({ ...line, n: undefined }));
   return text + format(END);
@@ -240,12 +249,14 @@ export function replaySegment(
   let reached = from;
   let atMs: number | undefined;
   let changes = 0;
-  for (const { line } of readLines(file)) {
+  for (const { line } of readLines(file, segment)) {
     if (line === undefined || "segment" in line || "end" in line) continue;
     if (!("entries" in line)) {
       // The copy may have a later state of what was written before it.
       const isNewer = segment.serial >= copySerial && reached >= (line.change ?? 0);
-      if (isNewer && line.at <= untilMs) storeRows(db, line);
+      // A token itself says when it was made.
+      const isInTime = line.at <= untilMs || (line.table === "tokens" && !isOld(segment));
+      if (isNewer && isInTime) storeRows(db, line);
       continue;
     }
     if (line.last <= reached) continue;
@@ -294,6 +305,19 @@ function applyChange(db: Database, { id, plant, before }: Change): boolean {
   if (plant === undefined) db.query("DELETE FROM plants WHERE id = ?").run(id);
   else put.run(id, plant.name, plant.tag ?? null);
   return true;
+}
+
+/** Leaves the tokens as they were at a change; with a time, those too that were made after the change and before then. */
+export function rewindTokens(db: Database, change: number, untilMs: number): void {
+  const sinceMs = untilMs === Number.POSITIVE_INFINITY ? -1 : untilMs;
+  db.query("DELETE FROM tokens WHERE created_after >= ? AND created_at_ms > ?").run(
+    change,
+    sinceMs,
+  );
+  // Ignored if its name is in use, which only a clock that was set back can bring about.
+  const revive = `UPDATE OR IGNORE tokens SET revoked_at_ms = NULL, revoked_after = NULL
+    WHERE revoked_after >= ? AND revoked_at_ms > ?`;
+  db.query(revive).run(change, sinceMs);
 }
 
 function storeRows(db: Database, { table, rows, gone }: TableRecord): void {

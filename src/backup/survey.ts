@@ -9,6 +9,7 @@ import {
   DIGEST_DIGITS,
   findPiece,
   isOld,
+  sealOf,
   type Segment,
   type Timeline,
 } from "./piece.ts";
@@ -72,9 +73,13 @@ interface InspectedCopy extends Point {
 
 type Broken = { readonly fault: string };
 
-function inspectCopy(path: string, { digest }: Copy): InspectedCopy | Broken {
-  if (digest !== undefined && digestFile(path).slice(0, DIGEST_DIGITS) !== digest)
-    return { fault: "its bytes have changed since it was made" };
+function inspectCopy(path: string, copy: Copy): InspectedCopy | Broken {
+  const { digest } = copy;
+  if (
+    digest !== undefined &&
+    digestFile(path, sealOf(copy, copy.change)).slice(0, DIGEST_DIGITS) !== digest
+  )
+    return { fault: "its bytes or its name have changed since it was made" };
   try {
     return readStore(path, (db) => {
       const schema = getSchemaVersion(db, "it");
@@ -138,7 +143,7 @@ export class Survey {
     const known = this.knownSegments.get(segment.name);
     if (known !== undefined) return known;
     const path = await this.place.fetch(segment.name);
-    const found = inspectSegment(path, segment.last);
+    const found = inspectSegment(path, segment);
     this.knownSegments.set(segment.name, found);
     return found;
   }
@@ -235,7 +240,7 @@ export class Survey {
     if (tail !== undefined) yield tail;
     let reached = copy.change;
     for (const { segment, until } of steps) {
-      for (const block of readBlocks(await this.place.fetch(segment.name)))
+      for (const block of readBlocks(await this.place.fetch(segment.name), segment))
         if (block.after === reached || (block.first <= reached && reached < block.last)) {
           if (block.first > until) break;
           yield toTail(block);
@@ -262,7 +267,7 @@ export class Survey {
       const id = header?.timelines.at(-1)?.id;
       const isOther = id !== undefined && !history.some((one) => one.id === id);
       if (isOther || end <= after) continue;
-      for (const block of readBlocks(await this.place.fetch(segment.name)))
+      for (const block of readBlocks(await this.place.fetch(segment.name), segment))
         if (Math.min(block.last, until) > after && block.first <= until)
           yield { tail: toTail(block), change: Math.min(block.last, until) };
     }

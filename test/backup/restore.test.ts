@@ -402,6 +402,23 @@ describe("damage costs only what is damaged:", () => {
     expect(missing.length).toBeGreaterThan(0);
   });
 
+  test("a piece under a name that is not its own is damaged, and not one of another place", async () => {
+    const { list, restore, place } = await makeDamageable();
+    const [copy = "", ...rest] = list(".db");
+    // Of a higher serial, the copy would hide the rows of tables in the segments before.
+    copyFileSync(copy, copy.replace(/-s\d{8}-/, "-s00009999-"));
+    const [one = "", other = ""] = list(".changes");
+    const bytes = readFileSync(one);
+    copyFileSync(other, one);
+    writeFileSync(other, bytes);
+    expect(rest.length).toBeGreaterThan(0);
+    const { missing, ids } = await restore();
+    expect(ids).toEqual([1n, 2n, 3n]);
+    expect(missing).not.toEqual([]);
+    const listed = await runCommand(["backup", "list", place]);
+    expect(listed.stdout).toMatch(/copy .*its bytes or its name have changed/);
+  });
+
   test("the commands exit with 3, list what is damaged, and still restore", async () => {
     const { list, place, folder } = await makeDamageable();
     flip(list("open.changes")[0] ?? "", "fourth");
@@ -642,6 +659,32 @@ describe("tokens", () => {
       expect(await readTokens(scene.restore(moment))).toMatchObject([{ revokedAtMs: undefined }]);
     const [found] = await readTokens(scene.restore({ change: fourth?.seq }));
     expect(found?.revokedAtMs).toBeGreaterThan(0);
+  });
+
+  test("are those of the change, whatever the clock said when they were made and revoked", async () => {
+    const scene = await makeScene();
+    const made = (name: string, createdAtMs: number) =>
+      toRecord(mintToken(), { name, scopes, createdAtMs });
+    const [early, late] = [made("early", Date.now() + 86_400_000), made("late", 1_000)];
+    await scene.store.createToken(early);
+    await scene.create(2n);
+    await scene.store.createToken(late);
+    await scene.create(3n);
+    await scene.store.revokeToken(early.hash, 2_000);
+    await scene.append();
+    // The copy has a token and a revocation that are newer than its last change.
+    await scene.copy();
+    const [, second, third] = await scene.readChanges();
+    const namesAt = async (change: number | undefined) =>
+      (await readTokens(scene.restore({ change }))).map(({ name, revokedAtMs }) =>
+        revokedAtMs === undefined ? name : `${name}, revoked`,
+      );
+    expect(await namesAt(second?.seq)).toEqual(["early"]);
+    expect((await namesAt(third?.seq)).toSorted()).toEqual(["early", "late"]);
+    expect((await namesAt(undefined)).toSorted()).toEqual(["early, revoked", "late"]);
+    // Also if only that copy is left.
+    for (const file of [...scene.list(".changes"), ...scene.list(".db").slice(0, 1)]) rmSync(file);
+    expect((await namesAt(third?.seq)).toSorted()).toEqual(["early", "late"]);
   });
 
   test("that were made after a moment do not come back with a timeline that began there", async () => {

@@ -96,6 +96,20 @@ export const migrations: readonly string[] = [
     change INTEGER NOT NULL
   ) STRICT;
 
+  -- The newest change when a token was created and revoked: a restore to a change has the tokens of that change.
+  ALTER TABLE tokens ADD COLUMN created_after INTEGER;
+  ALTER TABLE tokens ADD COLUMN revoked_after INTEGER;
+  UPDATE tokens SET created_after = 0;
+
+  CREATE TRIGGER token_created AFTER INSERT ON tokens WHEN NEW.created_after IS NULL BEGIN
+    UPDATE tokens SET created_after = (SELECT max(last) FROM changes) WHERE hash = NEW.hash;
+  END;
+
+  CREATE TRIGGER token_revoked AFTER UPDATE OF revoked_at_ms ON tokens
+    WHEN OLD.revoked_at_ms IS NULL AND NEW.revoked_at_ms IS NOT NULL BEGIN
+    UPDATE tokens SET revoked_after = (SELECT max(last) FROM changes) WHERE hash = NEW.hash;
+  END;
+
   UPDATE changes SET last = 4503599627370495, first = 4503599627370496
     WHERE last > 4503599627370495 AND (SELECT count(*) FROM changes) = 1;
   `,
