@@ -21,8 +21,6 @@ export interface Moment {
   /** At the change, and then until the next. */
   readonly tokens: string[];
   readonly atMs: number;
-  /** The clock was set back, so the order of changes and tokens is not known. */
-  isVague: boolean;
 }
 
 /** A copy, or a segment: a file of one timeline. */
@@ -71,9 +69,12 @@ export const nameParts = (name: string) => {
       };
 };
 
-const isWholeLine = (line: string): boolean =>
-  Bun.hash.crc32(line.slice(HASHED_AT)).toString(16).padStart(8, "0") ===
-  line.slice(0, HASHED_AT - 1);
+/** A checksum covers what the name says, up to the first change. */
+const isWholeLine = (line: string, name: string): boolean => {
+  const [sealed = ""] = /(?<=^plants)(-[0-9a-z]+){4}/.exec(name) ?? [];
+  const crc = Bun.hash.crc32(sealed + line.slice(HASHED_AT));
+  return crc.toString(16).padStart(8, "0") === line.slice(0, HASHED_AT - 1);
+};
 
 function* ancestors(moment: Moment | undefined): Generator<Moment> {
   for (let one = moment; one !== undefined; one = one.parent) yield one;
@@ -120,12 +121,11 @@ export class Timelines {
     this.extend(timeline, moment);
   }
 
-  /** A whole copy under another time or serial is the same copy. */
+  /** A whole copy under another time is the same copy. */
   noteDouble(name: string, double: string): void {
     const piece = this.findPiece(name);
-    const [one, other] = [name, double].map((each) => each.replace(/-s\d{8}-|\d{8}T\d{6}Z/g, ""));
-    const serial = nameParts(double)?.serial ?? 0;
-    if (piece?.hash !== undefined && one === other) this.pieces.set(double, { ...piece, serial });
+    const [one, other] = [name, double].map((each) => each.replace(/\d{8}T\d{6}Z/, ""));
+    if (piece?.hash !== undefined && one === other) this.pieces.set(double, piece);
   }
 
   /** Reads what was written since the last time, by a store that is at this moment. */
@@ -146,7 +146,7 @@ export class Timelines {
       this.pieces.set(key, piece);
       for (const line of bytes.toString("utf8").split("\n")) {
         const id = `${piece.timeline} ${line}`;
-        if (this.links.has(id) || this.headers.has(id) || !isWholeLine(line)) continue;
+        if (this.links.has(id) || this.headers.has(id) || !isWholeLine(line, name)) continue;
         const record = JSON.parse(line.slice(HASHED_AT)) as Record<string, unknown>;
         if ("segment" in record) this.headers.set(id, piece.timeline);
         const after = byChange.get(Number(record["after"]));
@@ -198,7 +198,7 @@ export class Timelines {
         parts.rest === "open" &&
         bytes.length > 0 &&
         lines.at(-1) === "" &&
-        lines.slice(0, -1).every(isWholeLine);
+        lines.slice(0, -1).every((line) => isWholeLine(line, name));
       present.push({ piece, isCutClean });
     }
     return { copies, links, present, numbers, readable };

@@ -88,13 +88,9 @@ class Day {
     plants: [],
     tokens: [],
     atMs: 0,
-    isVague: false,
   };
   private readonly snapshots: Snapshot[] = [];
   private readonly strangers = new Map<string, string>();
-  /** Moments since the last append. */
-  private unappended: Moment[] = [];
-  private isClockSetBack = false;
   private isUnharmed = true;
   /** Two files have each other's name, of which a proof may complain for good. */
   private isSwapped = false;
@@ -128,7 +124,6 @@ class Day {
         plants: [this.readPlants()],
         tokens: [this.readTokens()],
         atMs: 0,
-        isVague: false,
       };
       await this.write();
       await this.append();
@@ -204,9 +199,7 @@ class Day {
 
   private add(change: number, plants: string[]): void {
     const [parent, atMs] = [this.moment, this.nowMs];
-    const isVague = this.isClockSetBack;
-    this.moment = { change, parent, plants, tokens: [this.readTokens()], atMs, isVague };
-    this.unappended.push(this.moment);
+    this.moment = { change, parent, plants, tokens: [this.readTokens()], atMs };
   }
 
   private tick(): void {
@@ -271,9 +264,6 @@ class Day {
       Math.min(START_MS + 9_000 * DAY_MS, this.nowMs + byMs),
     );
     this.say(`the clock is set by ${byMs} ms`);
-    if (byMs > 0) return;
-    this.isClockSetBack = true;
-    for (const moment of this.unappended) moment.isVague = true;
   }
 
   /** Changes without a journal, and sometimes a copy of them. */
@@ -315,7 +305,6 @@ class Day {
     for (const suffix of ["", "-wal", "-shm"]) rmSync(this.from + suffix, { force: true });
     copyFileSync(file, this.from);
     this.moment = moment;
-    this.unappended = [];
     await this.open();
     const plants = this.readPlants();
     if (!moment.plants.includes(plants))
@@ -350,7 +339,6 @@ class Day {
         }
         this.isCovered = done.isCovered;
         this.timelines.noteSegments(this.history, this.moment);
-        this.unappended = [];
         if (done.change !== this.moment.change)
           this.fault(`an append reached ${done.change}, and the store is at ${this.moment.change}`);
         return done.change;
@@ -657,11 +645,8 @@ class Day {
     if (this.isUnharmed && !isBounded && wanted.timeline === undefined && !isSilent)
       faults.push(`nothing was harmed, and yet: ${restored.missing.join(" ")}`);
     // A time is no change: a token of the same millisecond may belong to either side.
-    if (moment !== undefined && isSilent && !moment.isVague && wanted.atMs === undefined) {
-      // A copy has the tokens of its own time, which may be after the change.
-      const copied = nameParts(basename(restored.copy))?.change;
-      const isExact = wanted.change === change && copied !== change;
-      const allowed = isExact ? moment.tokens.slice(0, 1) : moment.tokens;
+    if (moment !== undefined && isSilent && wanted.atMs === undefined) {
+      const allowed = isBounded ? moment.tokens.slice(0, 1) : moment.tokens;
       if (!allowed.includes(restored.tokens))
         faults.push(
           `restored ${isBounded ? "to" : "as"} ${change} are the tokens ${restored.tokens}, and not ${allowed.join(" or ")}`,
