@@ -83,7 +83,7 @@ async function adoptDraft(store: TokenStore, file: string): Promise<boolean> {
 }
 
 /** Revoked and expired tokens count too. */
-export const hasTokens = async (tokens: Tokens): Promise<boolean> =>
+const hasTokens = async (tokens: Tokens): Promise<boolean> =>
   (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
 
 /** Where a new token is kept before the store has it. Then it is confirmed, or discarded if another was first. */
