@@ -1,17 +1,11 @@
 /** Threads of this process: starting one, and asking it over a message port. */
 
 import { basename } from "node:path";
-import {
-  MessageChannel,
-  type MessagePort,
-  receiveMessageOnPort,
-  Worker,
-} from "node:worker_threads";
 import { describeError, Refusal, StoreOpenError, toRefusal } from "./domain/errors.ts";
 import type { OnMigrate, SchemaChange } from "./domain/store.ts";
 import { pause } from "./tick.ts";
 
-/** `ports` are given to the thread. */
+/** `ports` are given to the thread. By the runtime's own Worker: that of node:worker_threads takes longer to start. */
 export function startThread(
   file: string,
   setup: object = {},
@@ -23,16 +17,18 @@ export function startThread(
   const ended = Promise.withResolvers<never>();
   // There may be no request in flight to handle the rejection.
   ended.promise.catch(() => undefined);
-  const worker = new Worker(file, {
-    workerData: { ...setup, orders: port2 },
-    transferList: [port2, ...ports],
-  });
+  const worker = new Worker(file);
+  worker.postMessage({ ...setup, orders: port2 }, [port2, ...ports]);
   const finish = (error: unknown = new Error(`the thread ${basename(file)} has ended`)): void => {
     ended.reject(error);
     orders.close();
   };
-  worker.on("error", finish);
-  worker.on("exit", () => finish());
+  worker.addEventListener("message", ({ data }) => {
+    const { fatal } = data as { readonly fatal?: object };
+    if (fatal !== undefined) finish(Object.assign(new Error(), fatal));
+  });
+  worker.addEventListener("error", ({ message }) => finish(new Error(message)));
+  worker.addEventListener("close", () => finish());
   return {
     worker,
     ended: ended.promise,
@@ -40,9 +36,29 @@ export function startThread(
     /** Does not wait: a running statement cannot be interrupted. */
     end: (): void => {
       finish();
-      void worker.terminate();
+      worker.terminate();
     },
   };
+}
+
+/** For the entry of a thread. `run` gets its setup, which is the first message. */
+export function runThread(run: (setup: never) => void): void {
+  process.on("uncaughtException", failThread);
+  process.on("unhandledRejection", failThread);
+  addEventListener("message", ({ data }) => run(data as never), { once: true });
+}
+
+/** The last message has the error: the runtime would report only a text. */
+function failThread(thrown: unknown): void {
+  const error = thrown instanceof Error ? thrown : new Error("thrown", { cause: thrown });
+  postMessage({ fatal: toPlain(error) });
+  process.exit(1);
+}
+
+/** Calls back with every message to the port. */
+export function onMessage(port: MessagePort, receive: (message: never) => void): void {
+  port.addEventListener("message", ({ data }) => receive(data as never));
+  port.start();
 }
 
 /** postMessage drops an error's class and code. Without a reason it is a StoreOpenError. */
@@ -76,6 +92,8 @@ export function toAnswer(work: () => unknown): Answer {
 }
 
 export function* takeAll(port: MessagePort): Generator {
+  // On demand: few threads need it, and loading it takes half as long as starting a thread.
+  const { receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
   for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
     yield came.message;
 }
@@ -99,14 +117,14 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
     if ("value" in answer) answered?.resolve(answer.value);
     else answered?.reject(fromFailed(answer));
   };
-  port.on("message", receive);
+  onMessage(port, receive);
   const fail = (): void => {
     isClosed = true;
     asked?.reject(new Refusal("store_unavailable"));
     asked = undefined;
   };
   // The other end closes with its thread, however that ended.
-  port.on("close", fail);
+  port.addEventListener("close", fail);
   const watch = async (): Promise<void> => {
     isWatching = true;
     while (isAsked()) {

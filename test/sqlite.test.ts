@@ -4,7 +4,6 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { MessageChannel } from "node:worker_threads";
 import { type Config, resolveConfig } from "../src/config.ts";
 import { createCounter } from "../src/store/counter.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
@@ -418,6 +417,20 @@ test("a write in flight fails when the store thread ends, and so do later ones",
   }
   expect(await ended.promise).toBeInstanceOf(Error);
   await threads.close();
+});
+
+// In a process of its own: in that of the tests, threads do not handle their errors.
+test.each(["throws", "rejects"])("a thread that %s ends with its error", (fails) => {
+  const program = join(import.meta.dir, "support/failing-thread.ts");
+  const { stdout } = Bun.spawnSync([process.execPath, program, fails]);
+  const { stack, ...error } = JSON.parse(stdout.toString()) as Record<string, string>;
+  expect(error).toEqual({
+    name: "TypeError",
+    message: "broken",
+    code: "EXAMPLE",
+    syscall: "listen",
+  });
+  expect(stack).toContain("failing-thread.ts");
 });
 
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {

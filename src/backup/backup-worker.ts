@@ -1,8 +1,7 @@
 /** The thread of backups: makes copies, appends changes, proves, prunes and restores. One order at a time. */
 
 import { setPriority } from "node:os";
-import { type MessagePort, workerData } from "node:worker_threads";
-import { toFailed } from "../thread.ts";
+import { onMessage, runThread, toFailed } from "../thread.ts";
 import { Appender } from "./append.ts";
 import { copyBackup, copyStore } from "./copy.ts";
 import { backUp, digestNow, prove, prune } from "./keep.ts";
@@ -12,8 +11,6 @@ import { listPlace, verifyPlace } from "./report.ts";
 
 /** Clients come before copies and proofs. */
 const NICE = 10;
-
-const { orders } = workerData as { readonly orders: MessagePort };
 
 let appender: Appender | undefined;
 
@@ -57,9 +54,11 @@ function yieldToClients(): void {
   if (process.platform === "linux") setPriority(0, NICE);
 }
 
-orders.on("message", (order: Order) => {
-  void perform(order).then(
-    (value) => orders.postMessage({ value }),
-    (error: unknown) => orders.postMessage(toFailed(error)),
-  );
-});
+runThread(({ orders }: { readonly orders: MessagePort }) =>
+  onMessage(orders, (order: Order) => {
+    void perform(order).then(
+      (value) => orders.postMessage({ value }),
+      (error: unknown) => orders.postMessage(toFailed(error)),
+    );
+  }),
+);

@@ -112,8 +112,8 @@ export const toRefusal = (error: unknown): Refusal =>
 /** Error fields that JSON and structured clone would drop. PostgreSQL's own code is in `errno`. */
 export function describeError(error: Error): Readonly<Record<string, unknown>> {
   const { name, message, stack, cause } = error;
-  const { code, errno, path } = error as Partial<Record<"code" | "errno" | "path", unknown>>;
-  return { name, message, code, errno, path, stack, cause };
+  const { code, errno, syscall, path } = error as NodeJS.ErrnoException;
+  return { name, message, code, errno, syscall, path, stack, cause };
 }
 
 /** The store cannot be opened. The message is for the operator. */

@@ -1,27 +1,24 @@
 /** Another HTTP thread: a whole server, with its own store linked to the store's threads. */
 
-import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { openAuthenticator } from "../auth/token.ts";
 import { listRoutes, pathsOf, startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
-import { type Answer, fromFailed } from "../thread.ts";
+import { type Answer, fromFailed, onMessage, runThread } from "../thread.ts";
 import { answerClock, type ClockOrder } from "../tick.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
-const { config, metricsMemory, ratesMemory, link, orders } = workerData as WorkerSetup & {
-  readonly orders: MessagePort;
-};
-const send = (message: FromWorker): void => parentPort?.postMessage(message);
+const send = (message: FromWorker): void => postMessage(message);
 
 /** Answers come in the order of the requests. */
 const asked: PromiseWithResolvers<never>[] = [];
-parentPort?.on("message", (answer: Answer) => {
+function receive(answer: Answer): void {
   const first = asked.shift();
   if ("value" in answer) first?.resolve(answer.value as never);
   else first?.reject(fromFailed(answer));
-});
+}
+
 function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   const answered = Promise.withResolvers<never>();
   asked.push(answered);
@@ -29,7 +26,8 @@ function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   return answered.promise;
 }
 
-async function start(): Promise<() => Promise<void>> {
+async function start(setup: WorkerSetup): Promise<() => Promise<void>> {
+  const { config, metricsMemory, ratesMemory, link } = setup;
   const routes = listRoutes(config);
   const metrics = new Metrics(pathsOf(routes), metricsMemory);
   const limits = { ...config, onCommit: metrics.countCommit };
@@ -55,13 +53,15 @@ async function start(): Promise<() => Promise<void>> {
   };
 }
 
-let started: ReturnType<typeof start> | undefined;
-
-// If it rejects, the thread fails, and with it the process.
-async function perform(order: "start" | "stop" | ClockOrder): Promise<void> {
-  if (typeof order === "object") return orders.postMessage({ value: answerClock(order) });
-  const stop = await (started ??= start());
-  if (order === "stop") await stop();
-  orders.postMessage({ value: undefined });
-}
-orders.on("message", (order: Parameters<typeof perform>[0]) => void perform(order));
+runThread(({ orders, ...setup }: WorkerSetup & { readonly orders: MessagePort }) => {
+  addEventListener("message", ({ data }) => receive(data as Answer));
+  let started: ReturnType<typeof start> | undefined;
+  // If it rejects, the thread fails, and with it the process.
+  const perform = async (order: "start" | "stop" | ClockOrder): Promise<void> => {
+    if (typeof order === "object") return orders.postMessage({ value: answerClock(order) });
+    const stop = await (started ??= start(setup));
+    if (order === "stop") await stop();
+    orders.postMessage({ value: undefined });
+  };
+  onMessage(orders, (order: Parameters<typeof perform>[0]) => void perform(order));
+});

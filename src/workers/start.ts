@@ -106,10 +106,11 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   const make = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) =>
     asks === "activity" ? reporter.readActivity(sinceMs) : reporter.formatMetrics();
   let answered: Promise<void> = Promise.resolve();
-  thread.worker.on("message", (message: FromWorker) => {
+  thread.worker.addEventListener("message", ({ data }) => {
+    const message = data as FromWorker;
     if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) reporter.noteFailure(message.failure);
-    else
+    else if ("asks" in message)
       answered = answered.then(async () => {
         const answer: Answer = await make(message).then((value) => ({ value }), toFailed);
         thread.worker.postMessage(answer);

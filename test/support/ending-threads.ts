@@ -2,7 +2,7 @@
 
 import type { Worker } from "node:worker_threads";
 
-const threads: Worker[] = [];
+const threads: Pick<Worker, "terminate">[] = [];
 process.on("worker", (thread) => threads.push(thread));
 process.on("SIGUSR2", () => void threads.shift()?.terminate());
 

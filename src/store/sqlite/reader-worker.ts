@@ -1,28 +1,30 @@
 /** The reader thread: searches, counts, large pages, exports, tags, the journal, tokens, webhooks, file sizes. */
 
-import { type MessagePort, workerData } from "node:worker_threads";
 import { watchFiles } from "./database.ts";
 import { type ReadRequest, SqliteReader, WATCH_MS } from "./reader.ts";
 import { MOVED, type ThreadSetup } from "./thread.ts";
-import { toAnswer } from "../../thread.ts";
+import { onMessage, runThread, toAnswer } from "../../thread.ts";
 
-const { orders, path, limits, ports, state } = workerData as ThreadSetup;
 const encoder = new TextEncoder();
 
-let reader: SqliteReader | undefined;
-
-function perform(order: "open" | "close"): unknown {
-  if (order === "close") return reader?.close();
-  const opened = (reader = new SqliteReader(path, limits));
-  for (const port of ports) port.on("message", (read: ReadRequest) => answer(port, opened, read));
-  const assertNotMoved = watchFiles([path]);
-  // For the HTTP threads, which must not touch the disk.
-  setInterval(() => {
-    const isMoved = "failure" in toAnswer(assertNotMoved);
-    Atomics.store(state, MOVED, isMoved ? 1 : 0);
-  }, WATCH_MS);
-  return undefined;
-}
+runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
+  let reader: SqliteReader | undefined;
+  const perform = (order: "open" | "close"): unknown => {
+    if (order === "close") return reader?.close();
+    const opened = (reader = new SqliteReader(path, limits));
+    for (const port of ports) onMessage(port, (read: ReadRequest) => answer(port, opened, read));
+    const assertNotMoved = watchFiles([path]);
+    // For the HTTP threads, which must not touch the disk.
+    setInterval(() => {
+      const isMoved = "failure" in toAnswer(assertNotMoved);
+      Atomics.store(state, MOVED, isMoved ? 1 : 0);
+    }, WATCH_MS);
+    return undefined;
+  };
+  onMessage(orders, (order: Parameters<typeof perform>[0]) =>
+    orders.postMessage(toAnswer(() => perform(order))),
+  );
+});
 
 /** Page text is sent as bytes, which are transferred, not copied. */
 function answer(port: MessagePort, opened: SqliteReader, order: ReadRequest): void {
@@ -32,7 +34,3 @@ function answer(port: MessagePort, opened: SqliteReader, order: ReadRequest): vo
   const text = encoder.encode(page.text as string);
   port.postMessage({ value: { ...page, text } }, [text.buffer]);
 }
-
-orders.on("message", (order: Parameters<typeof perform>[0]) =>
-  orders.postMessage(toAnswer(() => perform(order))),
-);

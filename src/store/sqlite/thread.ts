@@ -4,7 +4,6 @@
  */
 
 import { join } from "node:path";
-import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { Refusal } from "../../domain/errors.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
 import type { PlantWrite } from "../../domain/write.ts";
@@ -13,6 +12,7 @@ import {
   createCaller,
   type Failed,
   fromFailed,
+  onMessage,
   startThread,
   takeAll,
   toAnswer,
@@ -115,9 +115,10 @@ export function serveWrites(writer: SqliteWriter, { ports, state }: ThreadSetup)
   const noteDurable = (): unknown => Atomics.store(state, DURABLE, writer.isDurable ? 1 : 0);
   noteDurable();
   for (const port of ports)
-    port.on("message", (first: string) => {
+    onMessage(port, (first: string) => {
       const batches = [{ port, ...decodeBatch(first) }];
-      for (const from of ports)
+      // A caller has one request in flight, so its own port has no other.
+      for (const from of ports.filter((other) => other !== port))
         for (const text of takeAll(from))
           batches.push({ port: from, ...decodeBatch(text as string) });
       const answers = commitTogether(writer, batches);
