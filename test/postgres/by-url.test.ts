@@ -10,7 +10,7 @@ test.skipIf(!isLong)(
   async () => {
     const server = await sharedPostgres();
     const PLANTSTORE_TEST_URL = `${server.url}?sslmode=disable`;
-    const command = [process.execPath, "test", "--timeout", "300000", "test/contract/tags.test.ts"];
+    const command = [process.execPath, "test", "test/contract/tags.test.ts"];
     const env = { ...process.env, PLANTSTORE_TEST_ENGINE: "postgres", PLANTSTORE_TEST_URL };
     const cwd = join(import.meta.dir, "../..");
     const { exitCode, stderr } = Bun.spawnSync(command, { cwd, env });

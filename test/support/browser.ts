@@ -20,7 +20,7 @@ import { makeTemporaryFolder } from "./folder.ts";
 import { isLong } from "./long.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./service.ts";
-import { improveSteps, User } from "./steps.ts";
+import { improveSteps, STEP_PATIENCE_MS, User } from "./steps.ts";
 import { PATIENCE_MS } from "./until.ts";
 
 /** How a page is looked at. */
@@ -79,9 +79,16 @@ export function describeInBrowser(name: string, declareTests: () => void): void 
 async function launchBrowser(): Promise<Browser> {
   const executablePath = findChromium() ?? "";
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  const headless = process.env["PLANTSTORE_TEST_VISIBLE"] !== "true";
   const { path: artifactsDir } = makeTemporaryFolder();
   guardFolder(artifactsDir);
-  const browser = await chromium.launch({ executablePath, args, artifactsDir });
+  const browser = await chromium.launch({
+    executablePath,
+    args,
+    artifactsDir,
+    headless,
+    slowMo: headless ? 0 : 300,
+  });
   browser.on("disconnected", () => {
     launched = undefined;
     idleTabs.clear();
@@ -114,7 +121,8 @@ async function openTab(browser: Browser, options: BrowserContextOptions): Promis
     timezoneId: "UTC",
     permissions: ["clipboard-read", "clipboard-write"],
   });
-  context.setDefaultTimeout(PATIENCE_MS);
+  context.setDefaultTimeout(STEP_PATIENCE_MS);
+  context.setDefaultNavigationTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const tab: Tab = { page, faults: [], announced: [], origins: [], isJudgedThroughout: false };
   const { faults, announced } = tab;

@@ -6,6 +6,13 @@ import type { Locator, Page, Route } from "playwright-core";
 import { openWorkbook } from "../../src/format/workbook.ts";
 import { until } from "./until.ts";
 
+/**
+ * How long a step waits for what it needs. A wrong label fails soon while a test is written; `npm run test:browser`
+ * is patient, because it has to pass on a slow machine.
+ */
+export const STEP_PATIENCE_MS =
+  Number(process.env["PLANTSTORE_TEST_PATIENCE_SECONDS"] ?? 8) * 1_000;
+
 type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
 
 const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
@@ -144,7 +151,7 @@ export class User {
 
   /** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
   async untilSo(expression: string): Promise<void> {
-    const isSo = until(expression, () => this.page.evaluate<boolean>(expression));
+    const isSo = until(expression, () => this.page.evaluate<boolean>(expression), STEP_PATIENCE_MS);
     await isSo.catch((error: Error) => tell(this.page, error));
   }
 
@@ -266,6 +273,7 @@ async function tell(page: Page, error: Error): Promise<never> {
   await page.screenshot({ path }).catch(() => undefined);
   const seen = `[document.activeElement?.cloneNode().outerHTML, document.body.innerText.slice(0, 2000)]`;
   const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
-  error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n`;
+  error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n
+A slow machine needs more than ${STEP_PATIENCE_MS / 1_000} s a step: set PLANTSTORE_TEST_PATIENCE_SECONDS.\n`;
   throw error;
 }

@@ -5,11 +5,15 @@ export const PATIENCE_MS = 120_000;
 /** Often at first; a condition that takes long to come true is not worth the CPU. */
 const LOOK_MS = { first: 5, max: 100 };
 
-export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+export async function until(
+  what: string,
+  isSo: () => boolean | Promise<boolean>,
+  patienceMs = PATIENCE_MS,
+): Promise<void> {
   const startedAtMs = performance.now();
   for (let waitMs = LOOK_MS.first; !(await isSo()); waitMs = Math.min(waitMs * 1.3, LOOK_MS.max)) {
-    if (performance.now() - startedAtMs > PATIENCE_MS)
-      throw new Error(`${what}: not so after ${PATIENCE_MS / 1000} s`);
+    if (performance.now() - startedAtMs > patienceMs)
+      throw new Error(`${what}: not so after ${patienceMs / 1000} s`);
     await Bun.sleep(waitMs);
   }
 }
