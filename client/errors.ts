@@ -101,6 +101,8 @@ export const mayBeDone = ({ status, code }: ServiceError): boolean =>
 /** Node.js and Bun set these codes. A browser reports only that there was no answer. */
 const TRANSIENT_LOSSES = /^(ECONNRESET|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_.*)$/;
 
+const UNTRUSTED = /CERT|SIGNATURE|ALTNAME/;
+
 /**
  * Explains a request without an answer. No retry helps with an unknown host or a bad certificate. A refused connection
  * is retried only if the service has answered before: it may be restarting.
@@ -114,6 +116,13 @@ export function explainLoss(url: string, wasReached: boolean, cause: unknown): S
     return lost(`${url} cannot be reached.`, wasReached);
   if (code === "ENOTFOUND")
     return lost(`${url} cannot be reached: there is no host ${new URL(url).hostname}.`, false);
+  if (code === "EPROTO")
+    return lost(
+      `${url} cannot be reached: the TLS handshake failed. Without TLS, its address begins with http.`,
+      false,
+    );
+  if (typeof code === "string" && UNTRUSTED.test(code))
+    return lost(`${url} has a certificate that is not trusted: ${message}.`, false);
   if (typeof code === "string" && !TRANSIENT_LOSSES.test(code))
     return lost(`${url} cannot be reached: ${message}.`, false);
   const { location: page } = globalThis as { readonly location?: { readonly origin: string } };
@@ -122,7 +131,9 @@ export function explainLoss(url: string, wasReached: boolean, cause: unknown): S
       `${url} cannot be reached from this page: it is not running, or PLANTSTORE_CORS_ORIGINS does not have ${page.origin}.`,
       false,
     );
-  return lost(`The connection to ${url} was lost.`, true);
+  const advice = " If it has TLS, its address begins with https.";
+  const isPlain = !wasReached && /^http:/i.test(url);
+  return lost(`The connection to ${url} was lost.${isPlain ? advice : ""}`, true);
 }
 
 interface Cause {

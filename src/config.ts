@@ -34,6 +34,13 @@ const integer = (fallback: string, min: number, max: number) => ({
 /** Other systems have SO_REUSEPORT too, but give all connections to one thread. */
 const WORKERS_MAX = process.platform === "linux" ? 64 : 1;
 
+/** The key itself instead of its path must not be printed. */
+const pemFile = {
+  parse: (text: string) => (text.includes("-----BEGIN") ? undefined : text),
+  allowed: "the path of a file",
+  mask: (text: string) => (text.includes("-----BEGIN") ? "********" : text),
+};
+
 const rules = {
   host: {
     default: "127.0.0.1",
@@ -42,6 +49,13 @@ const rules = {
     allowed: "a host name or an IP address, without a port",
   },
   port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
+  tlsCert: {
+    default: "",
+    meaning:
+      "File of the certificate for HTTPS in PEM format, with those of the authorities below.",
+    ...pemFile,
+  },
+  tlsKey: { default: "", meaning: "File of its private key, in PEM format.", ...pemFile },
   databaseUrl: {
     default: "sqlite:./data/plants.db",
     meaning: "URL of the store: sqlite:<file> or postgres://…",
@@ -205,6 +219,7 @@ export const fixedLimits = {
     30,
     "Time until an idle connection is closed; the runtime may be 4 s early.",
   ),
+  tlsPollSeconds: limit(5, "Interval at which the files of the certificate and key are read."),
   queueLengthMax: limit(8_192, "Writes that may wait for a commit, for each HTTP thread."),
   queueSecondsMax: limit(5, "Deadline of a queued write."),
   countSecondsMax: limit(1, "Time for one count; then it is not exact."),
@@ -274,6 +289,12 @@ export function resolveConfig(
   const config = Object.assign(values as Config, injected);
   if (config.backupTo === "" && sources["backupEvery"] !== "default")
     faults.push(`${settings.backupEvery.env}: has no effect without ${settings.backupTo.env}`);
+  for (const [one, other] of [
+    ["tlsCert", "tlsKey"],
+    ["tlsKey", "tlsCert"],
+  ] as const)
+    if (config[one] !== "" && config[other] === "")
+      faults.push(`${settings[one].env}: needs ${settings[other].env}`);
   // An issuer signs tokens for other services too.
   if (config.jwtIssuer !== "" && config.jwtAudience === "")
     faults.push(`${settings.jwtIssuer.env}: needs ${settings.jwtAudience.env}`);

@@ -95,6 +95,13 @@ describe("a setting", () => {
     ],
     ["PLANTSTORE_BACKUP_TO", "gs://bucket/x", '"gs://bucket/x" is not allowed (unknown scheme)'],
     ["PLANTSTORE_BACKUP_EVERY", "5m", "has no effect without PLANTSTORE_BACKUP_TO"],
+    ["PLANTSTORE_TLS_CERT", "cert.pem", "needs PLANTSTORE_TLS_KEY"],
+    ["PLANTSTORE_TLS_KEY", "key.pem", "needs PLANTSTORE_TLS_CERT"],
+    [
+      "PLANTSTORE_TLS_KEY",
+      "-----BEGIN PRIVATE KEY-----",
+      '"********" is not allowed; expected the',
+    ],
     ["PLANTSTORE_RATE_LIMIT", "100", "a number per s, min or h"],
     ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],
     ["PLANTSTORE_WRITE_CONNECTIONS", "-1", "an integer from 1"],

@@ -25,6 +25,7 @@ import {
   type ServiceProcess,
   spawnService,
 } from "./support/command.ts";
+import { certify, hasOpenssl } from "./support/certificates.ts";
 import { failure, rejectionOf } from "./support/expect.ts";
 import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
@@ -39,9 +40,12 @@ const installed = join(import.meta.dir, "../bin/plantstore.cjs");
 describe("plantstore serve", () => {
   test("starts with every setting at once, and counts the requests of every path", async () => {
     using at = makeWorkplace();
+    const pair = hasOpenssl ? certify(at.path, "own") : { cert: "", key: "" };
     const every: Record<SettingName, string> = {
       host: "localhost",
       port: "0",
+      tlsCert: pair.cert,
+      tlsKey: pair.key,
       databaseUrl: at.env.DATABASE_URL,
       token: TEST_TOKEN,
       jwtIssuer: "http://127.0.0.1:1",
@@ -72,12 +76,13 @@ describe("plantstore serve", () => {
     expect(new Set(sources)).toEqual(new Set(["environment"]));
     await using service = await spawnService(env);
     const { started } = service;
-    const described = (await (await send(started, "GET", "/openapi.json")).json()) as {
+    const tls = { rejectUnauthorized: false };
+    const described = (await (await send(started, "GET", "/openapi.json", { tls })).json()) as {
       paths: Record<string, object>;
     };
-    const sent = { headers: bearer(), body: '{"id":1,"name":"a"}' };
+    const sent = { headers: bearer(), body: '{"id":1,"name":"a"}', tls };
     expect((await send(started, "POST", "/plants", sent)).status).toBe(200);
-    const metrics = await (await send(started, "GET", "/metrics")).text();
+    const metrics = await (await send(started, "GET", "/metrics", { tls })).text();
     const counted = new Set(Array.from(metrics.matchAll(/path="([^"]*)"/g), ([, path]) => path));
     expect([...counted]).toEqual(expect.arrayContaining([...Object.keys(described.paths), "/mcp"]));
     service.kill("SIGTERM");

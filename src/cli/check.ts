@@ -1,6 +1,6 @@
 /** plantstore check, migrate and health: a store's content, faults and schema, and whether the service is ready. */
 
-import type { Config } from "../config.ts";
+import { type Config, settings } from "../config.ts";
 import { parseStoreUrl } from "../store-url.ts";
 import { type Inspection, inspectStore, type PlantCounts } from "../store/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
@@ -8,6 +8,7 @@ import { describeBackups, describeSchema } from "./backup.ts";
 import {
   CommandError,
   describeMigration,
+  findAuthority,
   findSchema,
   type Flags,
   UsageError,
@@ -90,6 +91,8 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
 function explainSilence(error: unknown, host: string): string {
   const { name, code } = error as NodeJS.ErrnoException;
   if (name === "TimeoutError") return `it took more than ${HEALTH_MS_MAX / 1000} seconds`;
+  if (code === "ECONNRESET")
+    return `it closed the connection; if it has TLS, ${settings.tlsCert.env} and ${settings.tlsKey.env} must be set here too`;
   if (code === "ECONNREFUSED") return "nothing listens there";
   return code === "ENOTFOUND" ? `there is no host ${host}` : (code ?? "the connection was lost");
 }
@@ -97,16 +100,22 @@ function explainSilence(error: unknown, host: string): string {
 const HEALTH_MS_MAX = 5_000;
 
 /** For container engines and systemd: a minimal image has no other HTTP client. */
-export async function checkHealth({ host, port, basePath }: Config, { wait = "" }: Flags) {
+export async function checkHealth(config: Config, flags: Flags) {
+  const { host, port, basePath, tlsCert } = config;
+  const { wait = "" } = flags;
   if (!/^\d{1,4}$/.test(wait))
     throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
   const untilMs = performance.now() + Number(wait) * 1000;
   const called = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-  const url = `http://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
+  const scheme = tlsCert === "" ? "http" : "https";
+  const url = `${scheme}://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
+  // Nothing secret is sent, and the certificate need not have the name by which this machine calls itself.
+  const trust =
+    flags.ca === undefined ? { tls: { rejectUnauthorized: false } } : findAuthority(flags, url);
   // Not through HTTP_PROXY: the service is on this machine.
   process.env["no_proxy"] = process.env["NO_PROXY"] = "*";
   for (;;) {
-    const asked = fetch(url, { signal: AbortSignal.timeout(HEALTH_MS_MAX) });
+    const asked = fetch(url, { ...trust, signal: AbortSignal.timeout(HEALTH_MS_MAX) });
     const answer = await asked.then(
       ({ status }) => `answers ${status}`,
       (error: unknown) => `does not answer: ${explainSilence(error, called)}.`,

@@ -1,6 +1,7 @@
 /** What every command shares: how it fails, how Ctrl-C ends it, and the store or service it works on. */
 
-import { statSync } from "node:fs";
+import { X509Certificate } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import {
@@ -255,7 +256,16 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
 
 type Moments = "after" | "at" | "atChange" | "expires" | "from" | "to" | "wait";
 type Names =
-  "batch" | "by" | "databaseUrl" | "output" | "rejects" | "sheet" | "store" | "timeline" | "url";
+  | "batch"
+  | "by"
+  | "ca"
+  | "databaseUrl"
+  | "output"
+  | "rejects"
+  | "sheet"
+  | "store"
+  | "timeline"
+  | "url";
 type Parts = "delimiter" | "map" | "rate" | "scopes" | "setName" | "setTag" | "types";
 
 /** The flags of all commands, besides those of settings. */
@@ -356,8 +366,31 @@ export function requireFlags(parse: () => unknown, list: string | undefined): vo
   }
 }
 
+/** The authority that the service's certificate is from, for `fetch`. */
+export function findAuthority({ ca }: Flags, url: string): { tls?: { ca: string } } {
+  if (ca === undefined) return {};
+  const refuse = (why: string): never => {
+    throw new UsageError(`--ca: ${ca} ${why}`);
+  };
+  if (!/^https:/i.test(url)) refuse(`has no effect: ${url} is not an https URL`);
+  try {
+    const pem = readFileSync(ca, "utf8");
+    // fetch would take a file without a certificate for no file.
+    void new X509Certificate(pem);
+    return { tls: { ca: pem } };
+  } catch (error) {
+    const [, what] = /^E[A-Z0-9]+: ([^,]+)/.exec((error as Error).message) ?? [];
+    return refuse(
+      what === undefined ? "is not a certificate in PEM format" : `cannot be read: ${what}`,
+    );
+  }
+}
+
 export function findClient(flags: Flags, config: Config): Client | undefined {
-  if (flags.url === undefined) return undefined;
+  if (flags.url === undefined) {
+    if (flags.ca !== undefined) throw new UsageError("--ca: has no effect without --url");
+    return undefined;
+  }
   if (flags.databaseUrl !== undefined)
     throw new UsageError("--url and --database-url: give one of them, the service or the store");
   const url = /^https?:[^@?#]*$/.test(flags.url) ? URL.parse(flags.url) : null;
@@ -367,5 +400,8 @@ export function findClient(flags: Flags, config: Config): Client | undefined {
     );
   if (config.token === undefined)
     throw new UsageError("--url: the token is missing; set PLANTSTORE_TOKEN in the environment");
-  return new Client(url.href, config.token);
+  const authority = findAuthority(flags, url.href);
+  return new Client(url.href, config.token, {
+    fetch: (address, init) => fetch(address, { ...init, ...authority }),
+  });
 }

@@ -91,12 +91,19 @@ function addSettings(command: Command, names = Object.keys(settings) as SettingN
 
 const addStore = (command: Command): Command => addSettings(command, ["databaseUrl"]);
 
+const CA_OPTION = [
+  "--ca <file>",
+  "the authority of the service's certificate, in PEM format, if it is a private one",
+] as const;
+
 /** For commands that work on a store or through a service. */
 const addTarget = (command: Command): Command =>
-  addStore(command).option(
-    "--url <url>",
-    "a running service instead of the store; its token comes from PLANTSTORE_TOKEN",
-  );
+  addStore(command)
+    .option(
+      "--url <url>",
+      "a running service instead of the store; its token comes from PLANTSTORE_TOKEN",
+    )
+    .option(...CA_OPTION);
 
 const choice = (flag: string, meaning: string, choices: readonly string[]): Option =>
   new Option(flag, meaning).choices(choices);
@@ -128,9 +135,10 @@ function addServiceCommands(program: Command): void {
     .description("Print the settings in effect, with secrets masked.")
     .option("--json", "as JSON")
     .action((options) => printConfig(resolveOptions(options), options.json));
-  addSettings(program.command("health"), ["host", "port", "basePath"])
+  addSettings(program.command("health"), ["host", "port", "tlsCert", "tlsKey", "basePath"])
     .description("Ask a running service whether it is ready. Exits with 1 if it is not.")
     .option("--wait <seconds>", "how long to wait until it is", "0")
+    .option(...CA_OPTION)
     .action(load(async () => (await import("./check.ts")).checkHealth));
   program
     .command("version")

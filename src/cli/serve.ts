@@ -10,6 +10,7 @@ import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
 import { countFreeDescriptors } from "../descriptor.ts";
+import type { Tls } from "../http/tls.ts";
 import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";
@@ -42,6 +43,8 @@ export async function serve(config: Config): Promise<void> {
   const log = createLog(config.logLevel, writeLog);
   for (const warning of findIgnoredVariables(process.env))
     log.warn("ignored_variable", { warning });
+  const tls =
+    config.tlsCert === "" ? undefined : await (await import("../http/tls.ts")).openTls(config, log);
   if (config.backupTo !== "" && parseStoreUrl(config.databaseUrl).engine !== "sqlite")
     throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/operations.md");
   const backups =
@@ -70,7 +73,7 @@ export async function serve(config: Config): Promise<void> {
     // The port first: if the start failed after making a token, the token would never be shown.
     holdPort(config).release();
     first = await giveFirstToken(store, config, isTerminal("stdout"), log);
-    server = await startHttp({ config, served, routes, metrics, log, writeLog, facts });
+    server = await startHttp({ config, served, routes, metrics, log, writeLog, facts, tls });
   } catch (error) {
     await store.close();
     throw explainStart(error as NodeJS.ErrnoException, config);
@@ -87,7 +90,7 @@ export async function serve(config: Config): Promise<void> {
     await backups?.stop();
   });
   const { workers } = config;
-  const started = { url: server.url, store: store.description, workers, ...first };
+  const started = { url: server.url, store: store.description, workers, tls, ...first };
   const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);
   Bun.write(Bun.stdout, text).catch(failOutput);
 }
@@ -141,9 +144,24 @@ function stopOnSignal(
     });
 }
 
-type Started = FirstToken & Readonly<{ url: string; store: StoreDescription; workers: number }>;
+interface Started extends FirstToken {
+  readonly url: string;
+  readonly store: StoreDescription;
+  readonly workers: number;
+  readonly tls?: Pick<Tls, "names" | "state"> | undefined;
+}
 
-export function formatForPeople({ url, store, workers, token }: Started): string {
+/** Browsers take the certificate only under one of its names. */
+function nameAddress(url: string, names: readonly string[]): string {
+  const { hostname } = new URL(url);
+  const [name = hostname] = names;
+  return names.includes(hostname) ? url : url.replace(`//${hostname}`, `//${name}`);
+}
+
+export function formatForPeople({ url: address, store, workers, tls, token }: Started): string {
+  const url = nameAddress(address, tls?.names ?? []);
+  const until = tls && new Date(tls.state.expiresAtMs).toISOString();
+  const certificate = tls && `\n  TLS         until ${until}, for ${tls.names.join(", ")}`;
   const threads = workers === 1 ? "" : `\n  Threads     ${workers} for HTTP`;
   const first = `  Your first token. It is shown only now; keep it:
     ${token}
@@ -159,7 +177,7 @@ export function formatForPeople({ url, store, workers, token }: Started): string
   return `
   Plant Store ${packageJson.version}
 
-  Address     ${url}
+  Address     ${url}${certificate ?? ""}
   Store       ${store.location} (${store.engine})
   Durability  ${store.durability}${threads}
   Console     ${url}/

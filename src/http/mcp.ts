@@ -91,7 +91,10 @@ function requireOrigin({ request, service }: Exchange): void {
   const host = request.headers.get("host") ?? "";
   const allowed = service.config.corsOrigins;
   if (origin === null || allowed.includes("*") || allowed.includes(origin)) return;
-  if (!LOOPBACK.test(host) || origin !== `http://${host}`)
+  if (
+    !LOOPBACK.test(host) ||
+    origin !== `http${service.config.tlsCert === "" ? "" : "s"}://${host}`
+  )
     throw new RpcError(
       "forbidden_origin",
       `The origin ${clip(origin)} may not call this service; PLANTSTORE_CORS_ORIGINS lists those that may.`,

@@ -9,18 +9,20 @@ import { findDescriptorsMax } from "../descriptor.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE } from "./body.ts";
 import { Budget, LINES_SHARE } from "./budget.ts";
-import type { Service } from "./exchange.ts";
+import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Route } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
+import type { TlsPair } from "./tls.ts";
 
 export type RunningServer = ReturnType<typeof startServer>;
 
 interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metrics" | "reports"> {
   readonly store: ServedStore & Pick<Store, "writesWaiting">;
   readonly ratesMemory?: SharedArrayBuffer;
+  readonly tls?: TlsPair | undefined;
   readonly routes: readonly Route[];
 }
 
@@ -72,7 +74,8 @@ export function startServer(given: Parts) {
     // The development error page would show our source.
     development: false,
     // By default the runtime silently shares a port that another process has.
-    reusePort: config.workers > 1,
+    reusePort: isPortShared(config),
+    ...(given.tls === undefined ? {} : { tls: given.tls }),
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
@@ -98,10 +101,12 @@ export function startServer(given: Parts) {
     if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
   }, 1_000).unref();
   return {
-    url: `http://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
+    url: `http${given.tls === undefined ? "" : "s"}://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
     /** False if the console has not been built. */
     hasConsole: routes.some(({ path }) => path === "/"),
     checkReady: readiness.check,
+    /** New connections get this certificate. Those that are open stay, and none of their requests is lost. */
+    replaceTls: listener.replaceTls,
     findKeysAge: (): number | undefined => authenticator.keysAgeSeconds,
     /** Lets requests in flight finish within the configured time, then cuts off the rest. */
     stop: async (): Promise<void> => {
@@ -145,9 +150,30 @@ const mcpRoute: Route = {
   },
 };
 
-type Options = Parameters<typeof Bun.serve<undefined>>[0] & { port: number };
+type Handler = (request: RoutedRequest) => Promise<Response>;
+type Options = Parameters<typeof Bun.serve<undefined>>[0] & {
+  readonly port: number;
+  readonly tls?: TlsPair;
+  readonly routes: Readonly<Record<string, Handler>>;
+  readonly fetch: Handler;
+};
+
+/** Asks the client to close the connection. */
+const lastly =
+  (handle: Handler): Handler =>
+  async (request) => {
+    const response = await handle(request);
+    response.headers.set("connection", "close");
+    return response;
+  };
+
+/** By threads, or by the listeners of an old and a new certificate. */
+export const isPortShared = ({ workers, tlsCert }: Config): boolean =>
+  workers > 1 || tlsCert !== "";
 
 const LOOK_MS = 100;
+/** In addition to the idle time, which the runtime counts in steps of 4 s. */
+const RETIRE_MS = 5_000;
 /** Reopens below this share, so it does not flap. */
 const OPEN_SHARE = 0.875;
 /** Reserved for files and threads opened later. */
@@ -158,6 +184,7 @@ export const DESCRIPTORS_SPARE = 64;
  * connections are refused, idle ones are closed, and requests in flight are answered.
  */
 function listen(options: Options, { config, log }: Service) {
+  let tls = options.tls;
   const descriptorsOwn = countDescriptors();
   const descriptorsMax = (findDescriptorsMax() ?? Infinity) - descriptorsOwn - DESCRIPTORS_SPARE;
   const connectionsMax = Math.max(1, Math.min(config.connectionsMax, descriptorsMax));
@@ -167,16 +194,58 @@ function listen(options: Options, { config, log }: Service) {
   /** Closed servers may still have connections. */
   const servers = new Set([server]);
   let isOpen = true;
+  const close = (closing: typeof server): void =>
+    void closing.stop().then(() => servers.delete(closing));
+  const open = (): void => {
+    server = Bun.serve({ ...options, port, ...(tls === undefined ? {} : { tls }) });
+    servers.add(server);
+  };
+  const retiring = new Map<typeof server, Timer>();
+  /**
+   * The runtime cannot change the certificate of a listener, and one that stops closes idle connections, on which a
+   * request may be on its way. So the old listener stays for as long as a connection may be idle, and its answers ask
+   * clients to close theirs. Until then it accepts connections too.
+   */
+  const retire = (retired: typeof server): void => {
+    const routes = Object.entries(options.routes).map(([path, handle]) => [path, lastly(handle)]);
+    retired.reload({
+      ...options,
+      routes: Object.fromEntries(routes) as Options["routes"],
+      fetch: lastly(options.fetch),
+    });
+    const end = (): void => {
+      retiring.delete(retired);
+      close(retired);
+    };
+    retiring.set(retired, setTimeout(end, RETIRE_MS + config.idleSecondsMax * 1000).unref());
+  };
+  const replaceTls = (pair: TlsPair): void => {
+    if (pair.cert === tls?.cert && pair.key === tls.key) return;
+    const [replaced, before] = [server, tls];
+    tls = pair;
+    if (!isOpen) return;
+    try {
+      open();
+    } catch (error) {
+      tls = before;
+      throw error;
+    }
+    retire(replaced);
+  };
   const look = (): void => {
     const connections = countDescriptors() - descriptorsOwn;
     if (isOpen && connections > connectionsMax) {
       isOpen = false;
       log.warn("connections_full", { connections, connectionsMax });
-      const closing = server;
-      void closing.stop().then(() => servers.delete(closing));
+      for (const [retired, timer] of retiring) {
+        clearTimeout(timer);
+        close(retired);
+      }
+      retiring.clear();
+      close(server);
     } else if (!isOpen && connections < connectionsMax * OPEN_SHARE)
       try {
-        servers.add((server = Bun.serve({ ...options, port })));
+        open();
         isOpen = true;
       } catch (cause) {
         // Another process has the port now. The next look retries.
@@ -187,12 +256,14 @@ function listen(options: Options, { config, log }: Service) {
   return {
     hostname: server.hostname,
     port,
+    replaceTls,
     requestIP: (request: Request) => server.requestIP(request),
     timeout: (request: Request, seconds: number) => server.timeout(request, seconds),
     countRequests: () =>
       servers.values().reduce((sum, { pendingRequests }) => sum + pendingRequests, 0),
     stop: async (isAtOnce: boolean): Promise<void> => {
       clearInterval(looking);
+      retiring.forEach((timer) => clearTimeout(timer));
       await Promise.all(Array.from(servers, (each) => each.stop(isAtOnce)));
     },
   };

@@ -17,8 +17,16 @@ export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "noteFai
 /** Facts from the command that runs the service. */
 export interface ServiceFacts {
   readonly backups?: BackupState | undefined;
+  readonly tls?: TlsState | undefined;
   readonly countDroppedLines?: () => number;
   readonly reportWebhooks?: () => Promise<readonly WebhookFacts[]> | undefined;
+}
+
+export interface TlsState {
+  /** Of the certificate in use. */
+  readonly expiresAtMs: number;
+  /** The files cannot be used now, so an older pair is in use. */
+  readonly hasProblem: boolean;
 }
 
 /** The number of webhooks is bounded, and so is the number of their series. */
@@ -60,7 +68,7 @@ export interface BackupState {
 }
 
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {
-  const { store, limits, backups } = observed;
+  const { store, limits, backups, tls } = observed;
   const intervalMs = limits.sampleSeconds * 1000;
   const loopDelays = new Histogram();
   const plants = createFigure(() => store.countPlants());
@@ -176,6 +184,11 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
           "Time since the issuer's keys were fetched, or since the start.",
           observed.findKeysAge?.(),
         ],
+        tls_expiry_seconds: [
+          "Time until the certificate in use expires, by the wall clock; negative after that.",
+          tls && (tls.expiresAtMs - Date.now()) / 1000,
+        ],
+        tls_problem: ["1 if the files of the certificate and key cannot be used.", tls?.hasProblem],
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],

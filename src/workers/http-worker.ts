@@ -2,10 +2,11 @@
 
 import { openAuthenticator } from "../auth/token.ts";
 import { listRoutes, pathsOf, startServer } from "../http/server.ts";
+import type { TlsPair } from "../http/tls.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
-import { type Answer, fromFailed, onMessage, runThread } from "../thread.ts";
+import { type Answer, fromFailed, onMessage, runThread, toAnswer } from "../thread.ts";
 import { answerClock, type ClockOrder } from "../tick.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
@@ -26,8 +27,8 @@ function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   return answered.promise;
 }
 
-async function start(setup: WorkerSetup): Promise<() => Promise<void>> {
-  const { config, metricsMemory, ratesMemory, link } = setup;
+async function start(setup: WorkerSetup) {
+  const { config, metricsMemory, ratesMemory, link, tls } = setup;
   const routes = listRoutes(config);
   const metrics = new Metrics(pathsOf(routes), metricsMemory);
   const limits = { ...config, onCommit: metrics.countCommit };
@@ -46,20 +47,27 @@ async function start(setup: WorkerSetup): Promise<() => Promise<void>> {
       noteFailure: (failure) => send({ failure }),
     },
     ratesMemory,
+    tls,
   });
-  return async () => {
+  const stop = async (): Promise<void> => {
     await server.stop();
     await store.close();
   };
+  return { replaceTls: server.replaceTls, stop };
 }
 
 runThread(({ orders, ...setup }: WorkerSetup & { readonly orders: MessagePort }) => {
   addEventListener("message", ({ data }) => receive(data as Answer));
   let started: ReturnType<typeof start> | undefined;
   // If it rejects, the thread fails, and with it the process.
-  const perform = async (order: "start" | "stop" | ClockOrder): Promise<void> => {
-    if (typeof order === "object") return orders.postMessage({ value: answerClock(order) });
-    const stop = await (started ??= start(setup));
+  const perform = async (
+    order: "start" | "stop" | ClockOrder | { readonly tls: TlsPair },
+  ): Promise<void> => {
+    if (typeof order === "object" && "clock" in order)
+      return orders.postMessage({ value: answerClock(order) });
+    const { replaceTls, stop } = await (started ??= start(setup));
+    // Without descriptors for another listener it fails, and is tried again.
+    if (typeof order === "object") return orders.postMessage(toAnswer(() => replaceTls(order.tls)));
     if (order === "stop") await stop();
     orders.postMessage({ value: undefined });
   };

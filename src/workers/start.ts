@@ -5,7 +5,8 @@ import { openAuthenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { Route } from "../http/handle.ts";
-import { type RunningServer, startServer } from "../http/server.ts";
+import { isPortShared, type RunningServer, startServer } from "../http/server.ts";
+import type { Tls, TlsPair } from "../http/tls.ts";
 import {
   createReporter,
   type FailedRequest,
@@ -25,6 +26,7 @@ export interface WorkerSetup {
   /** Shared by all threads. */
   readonly ratesMemory: SharedArrayBuffer;
   readonly link: ServedStores["links"][number];
+  readonly tls: TlsPair | undefined;
 }
 
 export type FromWorker =
@@ -40,11 +42,12 @@ interface Parts {
   readonly writeLog: (line: string) => void;
   readonly facts?: ServiceFacts | undefined;
   readonly routes: readonly Route[];
+  readonly tls?: Tls | undefined;
 }
 
 /** Rejects, and leaves nothing running, if a thread cannot listen. */
 export async function startHttp(parts: Parts): Promise<RunningServer> {
-  const { served, metrics, writeLog, facts } = parts;
+  const { served, metrics, writeLog, facts, tls } = parts;
   const { store, links } = served;
   const held = holdPort(parts.config);
   // Each thread gets a share of the memory budget, at least enough for one body.
@@ -59,6 +62,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   const blocks = [metrics, ...memories.map((memory) => new Metrics(metrics.paths, memory))];
   const reporter = createReporter(blocks, {
     ...facts,
+    tls: tls?.state,
     store,
     limits: parts.config,
     checkReady: () => server.checkReady(),
@@ -66,7 +70,8 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   });
   const workers = links.map((link, index) => {
     const metricsMemory = memories[index] as SharedArrayBuffer;
-    return startWorker({ config, metricsMemory, ratesMemory, link }, writeLog, reporter);
+    const setup = { config, metricsMemory, ratesMemory, link, tls: tls?.pair };
+    return startWorker(setup, writeLog, reporter);
   });
   let server: RunningServer;
   try {
@@ -74,7 +79,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     await Promise.all(workers.map((worker) => worker.listening));
     const authenticator = await openAuthenticator(store, config, parts.log);
     const own = { config, store, authenticator, reports: reporter, ratesMemory };
-    server = startServer({ ...parts, ...own });
+    server = startServer({ ...parts, ...own, tls: tls?.pair });
   } catch (error) {
     await Promise.all(workers.map((worker) => worker.stop()));
     throw error;
@@ -82,9 +87,14 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     held.release();
   }
   reporter.start();
+  tls?.watch(async (pair) => {
+    server.replaceTls(pair);
+    await Promise.all(workers.map((worker) => worker.replaceTls(pair)));
+  });
   return {
     ...server,
     stop: async () => {
+      await tls?.close();
       await Promise.all([server, ...workers].map((thread) => thread.stop()));
       reporter.stop();
     },
@@ -118,6 +128,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   });
   return {
     listening,
+    replaceTls: (tls: TlsPair) => thread.ask({ tls }),
     async stop(): Promise<void> {
       isStopping = true;
       await listening.then(() => thread.ask("stop")).catch(() => undefined);
@@ -130,12 +141,13 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
  * Fails if another process has the port. Any process could join a port shared by threads: until they listen, a socket
  * name holds a given port, and a listener one that the system chose.
  */
-export function holdPort({ host, port: wanted, workers }: Config) {
-  const isShared = workers > 1;
+export function holdPort(config: Config) {
+  const { host, port: wanted } = config;
+  const isShared = isPortShared(config);
   const isChosen = isShared && wanted === 0;
-  // In the abstract namespace: unique on the machine, and gone when the process ends. Before the port is tried.
+  // In the abstract namespace of Linux: unique on the machine, and gone when the process ends. Before the port is tried.
   const name =
-    isShared && !isChosen
+    isShared && !isChosen && process.platform === "linux"
       ? Bun.listen({ unix: `\0plantstore/${host}:${wanted}`, socket: { data: () => undefined } })
       : undefined;
   try {

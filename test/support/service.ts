@@ -90,7 +90,7 @@ async function listen<Server>(start: () => Promise<Server>, tries = 5): Promise<
   }
 }
 
-export interface Sent extends Pick<RequestInit, "signal" | "keepalive"> {
+export interface Sent extends Pick<BunFetchRequestInit, "signal" | "keepalive" | "tls"> {
   readonly body?: string | Uint8Array | ReadableStream<Uint8Array>;
   readonly headers?: Readonly<Record<string, string>>;
 }
