@@ -12,6 +12,7 @@ import { toasts } from "./state/toasts.ts";
 import { undo } from "./state/undo.ts";
 import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
+import { listenForScans } from "./view/scanner.ts";
 import { keepFocus, listenForKeys } from "./view/shortcuts.tsx";
 
 effect(() => {
@@ -38,6 +39,7 @@ startFeed();
 startLists();
 resumeWork();
 startStatus();
+listenForScans();
 listenForKeys();
 keepFocus();
 

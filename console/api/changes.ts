@@ -23,7 +23,10 @@ export async function readBack(query: ChangeQuery, signal?: AbortSignal): Promis
 }
 
 /** The newest change of a plant; undefined if the journal does not tell. */
-export async function findLastChange(id: bigint): Promise<Change | undefined> {
-  const found = await readBack({ id, limit: 1 }).catch(() => undefined);
+export async function findLastChange(
+  id: bigint,
+  signal?: AbortSignal,
+): Promise<Change | undefined> {
+  const found = await readBack({ id, limit: 1 }, signal).catch(() => undefined);
   return found?.changes[0];
 }

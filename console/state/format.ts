@@ -59,6 +59,11 @@ const NAME_CHARACTERS_MAX = 60;
 /** A name to use in a sentence. */
 export function formatName({ id, name }: Plant): string {
   if (name.trim() === "") return `plant ${id}`;
-  const shown = name.length > NAME_CHARACTERS_MAX ? `${name.slice(0, NAME_CHARACTERS_MAX)}…` : name;
-  return `“${shown.toWellFormed()}”`;
+  return `“${clipName(name)}”`;
 }
+
+export const clipName = (name: string): string =>
+  (name.length > NAME_CHARACTERS_MAX
+    ? `${name.slice(0, NAME_CHARACTERS_MAX)}…`
+    : name
+  ).toWellFormed();

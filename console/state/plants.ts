@@ -17,6 +17,7 @@ import {
   Taken,
   type Versioned,
 } from "../api/plants.ts";
+import { findLastChange } from "../api/changes.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
@@ -67,6 +68,8 @@ class PlantList {
   readonly searchedId: bigint | undefined;
   /** The plant with the searched id; null if there is none, undefined until it is known. */
   readonly holder = signal<Plant | null | undefined>(undefined);
+  /** The change that removed the plant with the searched id, if the journal has it. */
+  readonly removal = signal<Change | undefined>(undefined);
   /** In the order of the list. The array changes in place; `version` changes with it. */
   readonly plants: Plant[] = [];
   readonly version = signal(0);
@@ -152,6 +155,13 @@ class PlantList {
     const found = await findTaken(this.searchedId, this.left.signal);
     if (found === undefined) this.holder.value = null;
     else this.show(found);
+  }
+
+  /** Who removed the plant with the searched id. The journal has no index on ids, so not at every keystroke. */
+  async findRemoval(): Promise<void> {
+    if (this.searchedId === undefined) return;
+    const change = await findLastChange(this.searchedId, this.left.signal);
+    if (change?.type === "removed") this.removal.value = change;
   }
 
   private async loadRows(until: bigint | undefined): Promise<void> {
@@ -244,7 +254,10 @@ class PlantList {
 
   /** Lists the plant if it matches and belongs to the loaded part. */
   private show(plant: Plant): void {
-    if (plant.id === this.searchedId) this.holder.value = plant;
+    if (plant.id === this.searchedId) {
+      this.holder.value = plant;
+      this.removal.value = undefined;
+    }
     const wasListed = this.remove(plant.id);
     this.note(plant);
     const isLoaded = wasListed || plant.id === this.searchedId || !this.isBeyond(plant.id);

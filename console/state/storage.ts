@@ -59,6 +59,18 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   keep("sessionStorage", DRAFTS, drafts.value);
 }
 
+export const listDrafts = (): Draft[] =>
+  Object.values(drafts.value).filter((draft) => draft !== undefined);
+
+export const peekDrafts = (): Drafts => drafts.peek();
+
+/** As they were before a scan was typed into a form. */
+export function restoreDrafts(earlier: Drafts): void {
+  if (drafts.peek() === earlier) return;
+  drafts.value = earlier;
+  keep("sessionStorage", DRAFTS, earlier);
+}
+
 /** Storage keys: the filter of the list, the scroll position in each list, the last added plant, the bulk action. */
 export const trail = {
   filter: "plantstore.filter",

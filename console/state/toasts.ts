@@ -49,8 +49,10 @@ export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => u
 }
 
 function show(next: Toast): void {
-  // A toast without an action makes room for the next.
-  const kept = toasts.value.filter(({ key, action }) => action !== undefined && key !== next.key);
+  // A toast without an action makes room for the next, and so does one that says the same.
+  const kept = toasts.value.filter(
+    ({ key, action, text }) => action !== undefined && key !== next.key && text !== next.text,
+  );
   const first = kept.find(({ action: offered }) => offered?.isNeeded !== true) ?? kept[0];
   const rest = kept.length < TOASTS_MAX ? kept : kept.filter((each) => each !== first);
   toasts.value = [...rest, next];

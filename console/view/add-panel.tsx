@@ -1,20 +1,23 @@
 /** The form for a new plant. It warns if the id is taken, and asks before it adds a doubtful name. */
 
-import { useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useLayoutEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import { findFaults } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
-import { formatName } from "../state/format.ts";
+import { clipName, formatName } from "../state/format.ts";
 import { addWithUndo, list } from "../state/plants.ts";
-import { linkTo } from "../state/route.ts";
+import { linkTo, openPlant } from "../state/route.ts";
+import { token } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
-import { announce } from "../state/toasts.ts";
+import { announce, toast } from "../state/toasts.ts";
 import { Button, Field, Form, Notice } from "./controls.tsx";
 import {
   FailureNotice,
+  findDoubt,
   focusField,
+  isCode,
   judgeText,
   selectField,
   TagField,
@@ -29,28 +32,38 @@ interface Added {
   readonly tag?: string | undefined;
 }
 
-/** The shortest barcodes of shops have 8 digits. */
-const SCANNED = /^\d{8,}$/;
+/** A code that no plant has, scanned while another new plant has its name already. */
+const scanned = signal<string | undefined>(undefined);
 
-/** Why the name may be a mistake, such as a scan into the wrong field. */
-function findDoubt(id: string, name: string): string | undefined {
-  const text = name.trim();
-  if (text === "") return "The name is empty";
-  if (text === id.trim()) return "The name is the same as the id";
-  return SCANNED.test(text) ? "The name looks like a scanned code" : undefined;
+/** The scanned code is the id of the new plant. A plant that has a name keeps its own id, unless the user says so. */
+export function takeNewId(code: string): void {
+  const draft = findDraft("new") ?? createDraft();
+  if (draft.name.trim() !== "" && draft.id?.trim() !== code) {
+    scanned.value = code;
+    return;
+  }
+  keepDraft("new", { ...draft, id: code });
+  focusField("add-name");
 }
+
+const recallAdded = (): Added | undefined =>
+  recall("sessionStorage", trail.added) as Added | undefined;
+
+/** A new plant has the tag of the one before. */
+const createDraft = (): Draft => ({ name: "", tag: recallAdded()?.tag });
 
 const ID_FAULT = `Enter a whole number from ${INT64_MIN} to ${INT64_MAX}.`;
 
 export function AddPanel(): JSX.Element {
-  const last = recall("sessionStorage", trail.added) as Added | undefined;
-  const draft: Draft = findDraft("new") ?? { name: "", tag: last?.tag };
+  const last = recallAdded();
+  const draft = findDraft("new") ?? createDraft();
   const { name, tag } = draft;
   /** Whether the user is asked about the name. */
   const isAsked = useSignal(false);
   const put = (change: Partial<Draft>): void => {
     keepDraft("new", { ...draft, ...change });
     isAsked.value = false;
+    scanned.value = undefined;
   };
   const lastId = findInt64(last?.id ?? "");
   const free = useLookUp(lastId ?? "none", () => findFreeId(lastId));
@@ -63,8 +76,18 @@ export function AddPanel(): JSX.Element {
   const { isBusy, trouble, run } = useTask();
   const exactId = findInt64(id.trim());
   const faults = findFaults(exactId, name, tag);
-  const takenBy = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
-  const namesake = useLookUp(name || undefined, (signal) => findNamesake(name, signal));
+  const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
+  const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
+  useEffect(
+    () => () => {
+      scanned.value = undefined;
+      const left = findDraft("new");
+      if (left === undefined || left.name.trim() === "" || token.value === undefined) return;
+      const open = { label: "Open", run: () => openPlant("new") };
+      if (!isBusy.value) toast(`“${clipName(left.name)}” isn't added yet.`, open);
+    },
+    [],
+  );
   // Selected, so typing replaces the proposal. An id that was typed already is not selected.
   useLayoutEffect(() => {
     const field = document.activeElement as HTMLInputElement | null;
@@ -150,10 +173,24 @@ export function AddPanel(): JSX.Element {
         />
         <TagField id="add-tag" value={tag} onText={(text) => put({ tag: text })} />
         {error !== undefined && <FailureNotice of="save" error={error} />}
+        {scanned.value !== undefined && (
+          <Notice kind="warning" title={`No plant has the scanned id ${scanned.value}.`}>
+            <div class="form-actions">
+              <Button
+                onClick={() => {
+                  put({ id: scanned.value });
+                  focusField("add-name");
+                }}
+              >
+                Use it as the id
+              </Button>
+            </div>
+          </Notice>
+        )}
         {isAsked.value && doubt !== undefined && (
           <Notice kind="warning" title={`${doubt}. Add the plant anyway?`}>
             <div class="form-actions">
-              {SCANNED.test(name.trim()) && name.trim() !== id.trim() && (
+              {isCode(name) && name.trim() !== id.trim() && (
                 <Button
                   onClick={() => {
                     put({ id: name.trim(), name: "" });

@@ -2,13 +2,15 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { type FilterName, filterNames } from "../../src/domain/filter.ts";
+import type { Change } from "../../client/client.ts";
 import { explain, isStatus } from "../api/service.ts";
-import { formatCount } from "../state/format.ts";
-import { list, SORTED_MAX } from "../state/plants.ts";
+import { formatCount, formatName, formatTime } from "../state/format.ts";
+import { list, restore, SORTED_MAX } from "../state/plants.ts";
 import { everything, isWhole, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
 import { Blank, Button, type IconName } from "./controls.tsx";
+import { toPlant } from "./history.tsx";
 
 interface Status {
   readonly icon?: IconName;
@@ -51,7 +53,7 @@ const missing: Readonly<Record<FilterName, (given: string) => string>> = {
 };
 
 function explainEmptiness(): Status {
-  const { filter, holder, searchedId } = list.value;
+  const { filter, holder, removal, searchedId } = list.value;
   if (isWhole(filter))
     return {
       icon: "plants",
@@ -75,13 +77,17 @@ function explainEmptiness(): Status {
     return given === undefined ? [] : missing[name](given);
   });
   const isUnknown = holder.value === null;
+  const removed = removal.value;
   return {
     icon: "search",
     title: isUnknown ? `No plant has the id ${searchedId}` : "No match",
-    text: `No plant has ${parts.join(" and ")}.`,
+    text: removed === undefined ? `No plant has ${parts.join(" and ")}.` : describeRemoval(removed),
     action: (
       <>
-        {isUnknown && <AddSearched class="button button-main" />}
+        {removed !== undefined && <RestoreSearched change={removed} class="button button-main" />}
+        {isUnknown && (
+          <AddSearched class={removed === undefined ? "button button-main" : "button"} />
+        )}
         <Button onClick={() => refine({ ...everything, order: filter.order, sort: filter.sort })}>
           Show all plants
         </Button>
@@ -96,12 +102,49 @@ function forgetTypedId(): void {
 }
 
 /** The form proposes the searched id, unless another one was typed there. */
-export function AddSearched(props: { readonly class?: string }): JSX.Element | null {
+function AddSearched(props: { readonly class?: string }): JSX.Element | null {
   if (!mayWrite.value) return null;
   return (
     <a class={props.class} href={linkTo("new")} onClick={forgetTypedId}>
       Add a plant with id {String(list.value.searchedId)}
     </a>
+  );
+}
+
+const describeRemoval = (change: Change): string =>
+  `${formatName(toPlant(change, change.before))} had it. ${change.by === undefined ? "It was deleted" : `${change.by} deleted it`}: ${formatTime(change.time)}.`;
+
+interface RestoreProps {
+  readonly change: Change;
+  readonly class?: string;
+}
+
+/** The plant as it was when it was deleted. */
+function RestoreSearched({ change, ...props }: RestoreProps): JSX.Element | null {
+  if (!mayWrite.value) return null;
+  const plant = toPlant(change, change.before);
+  return (
+    <button type="button" {...props} onClick={() => void restore(plant)}>
+      Restore {formatName(plant)}
+    </button>
+  );
+}
+
+/** An id that no plant has: who deleted it, and what can be done. For a list that has other plants. */
+export function Unknown(): JSX.Element | null {
+  const { holder, removal, searchedId } = list.value;
+  if (holder.value !== null) return null;
+  return (
+    <span>
+      No plant has the id {String(searchedId)}.{" "}
+      {removal.value !== undefined && (
+        <>
+          {describeRemoval(removal.value)}{" "}
+          <RestoreSearched change={removal.value} class="button button-small" />{" "}
+        </>
+      )}
+      <AddSearched />
+    </span>
   );
 }
 

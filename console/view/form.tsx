@@ -132,6 +132,17 @@ export const judgeText = (text = ""): Pick<FieldProps, "fault" | "note"> => ({
   note: text.trim() === text ? undefined : "Starts or ends with a space.",
 });
 
+/** The shortest barcodes of shops have 8 digits. */
+export const isCode = (name: string): boolean => /^\d{8,}$/.test(name.trim());
+
+/** Why the name may be a mistake, such as a scan into the wrong field. */
+export function findDoubt(id: string, name: string): string | undefined {
+  const text = name.trim();
+  if (text === "") return "The name is empty";
+  if (text === id.trim()) return "The name is the same as the id";
+  return isCode(text) ? "The name looks like a scanned code" : undefined;
+}
+
 const TAGS_MAX = 1000;
 
 /** Suggests the first 1,000 tags in use, with counts. The browser filters them. */

@@ -19,10 +19,10 @@ import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { openPlant, refine, route } from "../state/route.ts";
 import { formatOther, mayWrite, token } from "../state/session.ts";
-import { findDraft, keepDraft } from "../state/storage.ts";
+import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Field, Form, Notice, Tag, Terms } from "./controls.tsx";
-import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
+import { FailureNotice, findDoubt, judgeText, selectField, TagField, useTask } from "./form.tsx";
 import { History, Version } from "./history.tsx";
 import { closePanel, Panel } from "./panel.tsx";
 
@@ -37,6 +37,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const isStale = useSignal(false);
   /** Who that was, if it is known. */
   const rival = useSignal<string | undefined>(undefined);
+  /** Whether the user is asked about the name. */
+  const isAsked = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const isLeft = useRef(false);
   const news = useNews((change) => change.id === id);
@@ -94,7 +96,12 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const discard = (): void => {
     keepDraft(id, undefined);
     trouble.value = undefined;
-    isStale.value = false;
+    isStale.value = isAsked.value = false;
+  };
+  const put = (change: Partial<Draft>): void => {
+    const edited = findDraft(id);
+    if (edited !== undefined) keepDraft(id, { ...edited, ...change });
+    isAsked.value = false;
   };
   const edit = ({ etag, plant: { name, tag } }: Versioned): void => {
     discard();
@@ -177,16 +184,22 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
   // The draft of a deleted plant is kept until the user discards it.
   const isTouched = isEdited && !isDrafted(known);
+  const doubt =
+    draft === undefined || draft.name === known?.name
+      ? undefined
+      : findDoubt(String(id), draft.name);
+  const submit = (edited: Draft, isSure: boolean): void => {
+    if (!isTouched) return discard();
+    if (Object.keys(findFaults(id, edited.name, edited.tag)).length > 0) return undefined;
+    isAsked.value = doubt !== undefined && !isSure;
+    // Typing replaces the name. Enter does not answer.
+    if (isAsked.value) return selectField(document.querySelector("#edit-name"));
+    return void save({ ...edited, id }, edited.etag ?? "");
+  };
   if (isEdited)
     return (
       <Panel title="Edit plant" id={id}>
-        <Form
-          onSubmit={() => {
-            if (!isTouched) discard();
-            else if (Object.keys(findFaults(id, draft.name, draft.tag)).length === 0)
-              void save({ ...draft, id }, draft.etag ?? "");
-          }}
-        >
+        <Form onSubmit={() => submit(draft, false)}>
           <Field
             id="edit-name"
             label="Name"
@@ -195,15 +208,18 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             // An input would drop line breaks.
             control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}
             value={draft.name}
-            onText={(name) => keepDraft(id, { ...draft, name })}
+            onText={(name) => put({ name })}
             {...judgeText(draft.name)}
           />
-          <TagField
-            id="edit-tag"
-            value={draft.tag}
-            onText={(tag) => keepDraft(id, { ...draft, tag })}
-          />
+          <TagField id="edit-tag" value={draft.tag} onText={(tag) => put({ tag })} />
           {notice}
+          {isAsked.value && doubt !== undefined && (
+            <Notice kind="warning" title={`${doubt}. Save it anyway?`}>
+              <div class="form-actions">
+                <Button onClick={() => submit(draft, true)}>Save anyway</Button>
+              </div>
+            </Notice>
+          )}
           {!isBehind && (
             <div class="form-actions">
               <Button type="submit" kind="main" disabled={isBusy.value}>

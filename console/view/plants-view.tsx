@@ -1,10 +1,9 @@
 /** The plants view: search and filters, the list, the selection bar, and the panel with the open plant. */
 
-import { useSignal } from "@preact/signals";
+import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../src/domain/json.ts";
-import { findTaken } from "../api/plants.ts";
 import { formatCount, formatTotal } from "../state/format.ts";
 import { list, SORTED_MAX, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -20,12 +19,13 @@ import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { BulkQuestion, Progress, TagForm } from "./bulk.tsx";
 import { Button, Icon } from "./controls.tsx";
-import { AddSearched, ListStatus } from "./empty-states.tsx";
+import { ListStatus, Unknown } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
 import { useLater } from "./form.tsx";
 import { isLabelsOpen } from "./labels.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
+import { forgetCode, openCode } from "./scanner.ts";
 import { focusList } from "./shortcuts.tsx";
 import { TagFilter } from "./tag-filter.tsx";
 
@@ -77,16 +77,12 @@ function PlantsList(): JSX.Element {
 }
 
 function CountLine(): JSX.Element {
-  const { plants, holder, searchedId } = list.value;
+  const { plants } = list.value;
   return (
     <p class="count">
       <span>{describeCount()}</span>
       {/* An empty list offers it in its place. */}
-      {holder.value === null && plants.length > 0 && (
-        <span>
-          No plant has the id {String(searchedId)}. <AddSearched />
-        </span>
-      )}
+      {plants.length > 0 && <Unknown />}
     </p>
   );
 }
@@ -165,11 +161,14 @@ function SearchBox(): JSX.Element {
   const given = route.value.filter.q ?? "";
   const text = useSignal(given);
   const applied = useRef(given);
+  /** The text was searched for: the next one replaces it. */
+  const isDone = useRef(true);
   // Take over a filter from a link. A value that this box applied itself may be older than its text.
   useLayoutEffect(() => {
     if (given === applied.current) return;
     applied.current = given;
     text.value = given;
+    isDone.current = true;
   }, [given]);
   const apply = (): void => {
     applied.current = text.value;
@@ -177,14 +176,11 @@ function SearchBox(): JSX.Element {
     if (q !== route.value.filter.q) refine({ q });
   };
   useLater(SEARCH_DELAY_MS, apply, [text.value]);
-  /** Opens the plant with the id. For an unknown id it closes the panel, which shows another plant. */
-  const openExact = async (): Promise<void> => {
-    const asked = text.value;
-    const id = findInt64(asked.trim());
-    if (id === undefined) return;
-    const found = await findTaken(id).catch(() => undefined);
-    // The user may have typed on or moved the focus.
-    if (text.value === asked && document.activeElement?.id === "search") openPlant(found?.id);
+  const finish = (): void => {
+    isDone.current = true;
+    const words = text.value.trim();
+    if (findInt64(words) !== undefined) void openCode(words);
+    else if (words !== "") closeIfEmpty(list.value);
   };
   return (
     <div class="search">
@@ -198,14 +194,24 @@ function SearchBox(): JSX.Element {
         autocomplete="off"
         spellcheck={false}
         value={text.value}
-        onInput={(event) => (text.value = event.currentTarget.value)}
+        onInput={(event) => {
+          text.value = event.currentTarget.value;
+          isDone.current = false;
+          forgetCode();
+        }}
+        onBlur={() => (isDone.current = true)}
+        // The first click selects the text, the next one sets the cursor in it.
+        onClick={({ currentTarget: field }) => {
+          if (isDone.current && field.selectionStart === field.selectionEnd) field.select();
+          isDone.current = false;
+        }}
         onKeyDown={(event) => {
           if (event.isComposing || !["Enter", "ArrowDown", "Escape"].includes(event.key)) return;
           apply();
           if (event.key === "Enter") {
-            // The next text replaces this one: a scanner sends one code after the other.
+            // The next text replaces this one.
             event.currentTarget.select();
-            void openExact();
+            finish();
           } else focusList();
           event.preventDefault();
           event.stopPropagation();
@@ -213,6 +219,17 @@ function SearchBox(): JSX.Element {
       />
     </div>
   );
+}
+
+/** Beside an empty list, a plant that is still open would be taken for the one that was searched for. */
+function closeIfEmpty(searched: typeof list.value): void {
+  const stop = effect(() => {
+    void searched.version.value;
+    const isOther = list.value !== searched || searched.plants.length > 0;
+    if (!isOther && searched.phase.value !== "end") return;
+    queueMicrotask(() => stop());
+    if (!isOther && typeof route.peek().open === "bigint") openPlant(undefined);
+  });
 }
 
 /** Below the list: the number of selected plants, and the actions on them. */

@@ -74,7 +74,7 @@ function press(key: string): boolean {
 }
 
 /** The search box is rendered by then, and the key that was pressed goes into it. */
-const selectSearch = (): void =>
+export const selectSearch = (): void =>
   queueMicrotask(() => selectField(document.querySelector("#search")));
 
 /** A scanner types an id, wherever the focus is. */

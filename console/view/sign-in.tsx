@@ -14,8 +14,11 @@ import {
   signedOut,
   switchSession,
 } from "../state/session.ts";
+import { clipName, formatCount } from "../state/format.ts";
+import { type Draft, listDrafts } from "../state/storage.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
 import { focusField, selectField, useTask } from "./form.tsx";
+import { isScannedEarly } from "./scanner.ts";
 
 const reasons: Readonly<Partial<Record<SignedOut, string>>> = {
   expired: "Your token has expired. Sign in with a new one to continue.",
@@ -61,11 +64,18 @@ export function SignIn(): JSX.Element {
   }, []);
 
   const reason = reasons[signedOut.value];
+  const kept = describeDrafts();
   return (
     <Card title="Sign in">
-      {reason !== undefined && trouble.value === undefined && (
-        <Notice kind="warning" title="You were signed out" text={reason} />
+      {(reason !== undefined || kept !== undefined) && (
+        <Notice
+          kind="warning"
+          title={reason === undefined ? "Not saved yet" : "You were signed out"}
+        >
+          <p>{[reason, kept].filter(Boolean).join(" ")}</p>
+        </Notice>
       )}
+      {isScannedEarly.value && <Notice kind="warning" title="Sign in first, then scan again." />}
       {issuerHost !== undefined && (
         <>
           {atIssuer.trouble.value !== undefined && (
@@ -108,6 +118,17 @@ export function SignIn(): JSX.Element {
     </Card>
   );
 }
+
+/** Undefined if nothing that was typed before waits for its user. */
+function describeDrafts(): string | undefined {
+  const [first, ...others] = listDrafts();
+  if (first === undefined) return undefined;
+  const what = others.length > 0 ? formatCount(others.length + 1, "edit") : formatDraft(first);
+  return `Your ${what} ${others.length > 0 ? "are" : "is"} kept in this tab, and there again when you have signed in.`;
+}
+
+const formatDraft = ({ name }: Draft): string =>
+  name.trim() === "" ? "edit" : `edit “${clipName(name)}”`;
 
 interface CardProps {
   readonly title: string;

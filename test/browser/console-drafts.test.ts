@@ -39,6 +39,11 @@ describeInBrowser("an edit that is not saved", () => {
     await user.edit("Ulmus");
     await visit.revoke("short-lived");
     await user.see({ heading: "Sign in" });
+    const said = { text: ["Your token is no longer accepted", "Your edit “Ulmus” is kept"] };
+    await user.see(said);
+    // The reason stays when the sign-in fails.
+    await user.press("Enter", { text: "Paste a token to sign in." });
+    await user.see(said);
     await user.signIn(TEST_TOKEN);
     expect(await user.field("Name").inputValue()).toBe("Ulmus");
   });

@@ -181,6 +181,22 @@ async function leaveTab({ page }: Tab): Promise<void> {
   await page.goto("about:blank");
 }
 
+/**
+ * Keys are told from a scanner's by their times. Here each comes long after the one before, as from a person, until
+ * `scan` of `User` makes them faster, so no test depends on how fast this machine types.
+ */
+const KEY_CLOCK = `{
+  let nowMs = 0;
+  const times = new WeakMap();
+  window.keyGapMs = 200;
+  Object.defineProperty(Event.prototype, "timeStamp", {
+    get() {
+      if (!times.has(this)) times.set(this, this.type === "keydown" ? (nowMs += window.keyGapMs) : nowMs);
+      return times.get(this);
+    },
+  });
+}`;
+
 export async function openPage({
   url,
   prelude = "",
@@ -196,7 +212,7 @@ export async function openPage({
   const { page, faults, announced } = tab;
   faults.length = announced.length = 0;
   Object.assign(tab, { origins: [new URL(url).origin, ...otherOrigins], isJudgedThroughout });
-  const script = await page.addInitScript(prelude);
+  const script = await page.addInitScript(`${KEY_CLOCK}\n${prelude}`);
   leaving.push(async () => {
     // A test that runs out of time takes every child of this process with it, the browser too.
     if (!browser.isConnected()) return;

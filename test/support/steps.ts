@@ -13,6 +13,9 @@ import { until } from "./until.ts";
 export const STEP_PATIENCE_MS =
   Number(process.env["PLANTSTORE_TEST_PATIENCE_SECONDS"] ?? 8) * 1_000;
 
+const SCANNER_GAP_MS = 10;
+const PERSON_GAP_MS = 200;
+
 type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
 
 const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
@@ -197,9 +200,19 @@ export class User {
   }
 
   /** As a scanner does it, wherever the focus is. */
-  async scan(code: string, seen: Seen = {}): Promise<void> {
+  async scan(code: string, seen: Seen = {}, end = "Enter"): Promise<void> {
+    await this.#pause(SCANNER_GAP_MS);
     await this.page.keyboard.type(code);
-    await this.press("Enter", seen);
+    await this.press(end);
+    await this.#pause(PERSON_GAP_MS);
+    await this.see(seen);
+  }
+
+  /** The next key comes after a pause, and those after it come at this speed. */
+  async #pause(gapMs: number): Promise<void> {
+    await this.page.evaluate(
+      `dispatchEvent(new KeyboardEvent("keydown", { key: "Shift" })); keyGapMs = ${gapMs}`,
+    );
   }
 
   async selectAll(seen: Seen = {}): Promise<void> {
