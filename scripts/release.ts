@@ -13,7 +13,7 @@ import packageJson from "../package.json";
 import { toRecord } from "../src/auth/token.ts";
 import { resolveConfig } from "../src/config.ts";
 import { scopes } from "../src/domain/token.ts";
-import { describeApi } from "../src/http/operations.ts";
+import { describeApi } from "../src/http/description.ts";
 import { openStore } from "../src/store/open.ts";
 import { listStatements, steps } from "../src/store/postgres/schema.ts";
 import { migrations } from "../src/store/sqlite/database.ts";

@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { resolveConfig } from "../src/config.ts";
-import { describeApi } from "../src/http/operations.ts";
+import { describeApi } from "../src/http/description.ts";
 import promised from "./frozen/interface.openapi.json";
 import released from "./frozen/openapi.json";
 

@@ -9,6 +9,7 @@ import type { Answer, Description, Operation } from "../reference/description.ts
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { NDJSON_TYPES } from "../src/http/body.ts";
 import { createRoutes, listOperations } from "../src/http/operations.ts";
+import { writeDescriptions } from "../src/http/prose.ts";
 import frozen from "./frozen/interface.openapi.json";
 import { limits } from "./support/limits.ts";
 import { send, startService, startShared } from "./support/service.ts";
@@ -40,6 +41,11 @@ test("the interface that we must keep is satisfied by what the service answers",
 });
 
 describe("the description", () => {
+  test("has words for operations that exist, and for no others", () => {
+    const ids = Object.values(listOperations(service.config)).flatMap(Object.keys);
+    expect(ids).toEqual(expect.arrayContaining(Object.keys(writeDescriptions(service.config))));
+  });
+
   test("lists every code of the catalogue, where it can be answered", () => {
     const elsewhere = ["path_not_found", "method_not_allowed"];
     const operations = Object.values(description.paths).flatMap((path) => Object.values(path));

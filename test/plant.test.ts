@@ -17,7 +17,7 @@ import {
   type Plant,
 } from "../src/domain/plant.ts";
 import { resolveConfig } from "../src/config.ts";
-import { describeApi } from "../src/http/operations.ts";
+import { describeApi } from "../src/http/description.ts";
 import { measureCpuMs, reasonOf } from "./support/expect.ts";
 import { runsFactor } from "./support/long.ts";
 

@@ -9,7 +9,7 @@ import {
   type SnippetRequest,
 } from "../reference/samples.ts";
 import { resolveConfig } from "../src/config.ts";
-import { describeApi } from "../src/http/operations.ts";
+import { describeApi } from "../src/http/description.ts";
 
 const request = (body?: string): SnippetRequest => ({
   method: body === undefined ? "GET" : "POST",

@@ -1,6 +1,6 @@
 /** An operation with its description, and the parts of the description that operations share. */
 
-import { catalogue, type ErrorName, type FailureName } from "../domain/errors.ts";
+import type { FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
@@ -8,14 +8,7 @@ import type { Exchange } from "./exchange.ts";
 import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
-const failures: Record<string, ErrorName[]> = {};
-for (const name of Object.keys(catalogue) as ErrorName[])
-  for (const failure of catalogue[name].failures) (failures[failure] ??= []).push(name);
-
-const statusOf = ([first]: readonly ErrorName[] = []): number =>
-  catalogue[first as ErrorName].status;
-
-const headers = {
+export const headers = {
   "X-Request-Id":
     "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
   Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
@@ -34,14 +27,13 @@ const headers = {
   "Accept-Encoding": "`identity` if the body was refused for its content encoding (RFC 9110).",
 };
 
-type Header = keyof typeof headers;
+export type Header = keyof typeof headers;
 
-type Responses = Readonly<Record<string, object>>;
+export type Responses = Readonly<Record<string, object>>;
 
 export type Endpoint = Operation & {
   readonly at: `${Method} ${string}`;
   readonly summary: string;
-  readonly description?: string;
   readonly query?: Members;
   readonly headers?: Members;
   readonly takes?: object;
@@ -59,49 +51,6 @@ export const operation = (
   handle: Endpoint["handle"],
   described: Omit<Endpoint, "at" | "scope" | "handle">,
 ): Endpoint => ({ at, scope, handle, ...described });
-
-const bodyFailures = [
-  "BodyTooSlow",
-  "BodyTooLarge",
-  "UnsupportedBody",
-  "ExpectationFailed",
-] as const;
-const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
-
-export function describeOperation(operationId: string, tag: string, endpoint: Endpoint) {
-  const { scope, summary, description, query, headers: sent, takes, answers } = endpoint;
-  const isOpen = scope === undefined;
-  const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = endpoint;
-  const needs = isOpen
-    ? "Needs no token."
-    : scope === "any"
-      ? "Needs a token, of any scope."
-      : `Needs the scope \`${scope}\`.`;
-  const all: readonly FailureName[] = [
-    ...fails,
-    ...(takes === undefined ? [] : bodyFailures),
-    ...(isOpen ? [] : tokenFailures),
-    ...(isOpen || scope === "any" ? [] : (["Forbidden"] as const)),
-    "UrlTooLong",
-    "InternalError",
-  ];
-  const responses: Responses = {
-    ...answers,
-    ...Object.fromEntries(
-      all.map((name) => [statusOf(failures[name]), component("responses", name)]),
-    ),
-  };
-  return {
-    operationId,
-    tags: [tag],
-    summary,
-    parameters: [...describeParameters("query", query), ...describeParameters("header", sent)],
-    requestBody: takes && { required: true, content: takes },
-    description: [description, needs].join(" ").trim(),
-    ...(isOpen && { security: [] }),
-    responses,
-  };
-}
 
 /** OpenAPI puts a parameter's description beside its schema. */
 export const describeParameters = (place: string, parameters: Members = {}, required?: true) =>
@@ -123,7 +72,7 @@ export const answering = (
 
 export const ok = answering.bind(undefined, 200);
 
-const withHeaders = (names: readonly Header[]): object =>
+export const withHeaders = (names: readonly Header[]): object =>
   Object.fromEntries(
     (["X-Request-Id", ...names] as const).map((name) => [name, component("headers", name)]),
   );
@@ -153,44 +102,8 @@ export function jsonAndLines(name: string, examples: readonly unknown[]): Conten
   };
 }
 
-const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
-  401: ["WWW-Authenticate"],
-  403: ["WWW-Authenticate"],
-  415: ["Accept-Post", "Accept-Patch", "Accept-Encoding"],
-  429: ["Retry-After", "RateLimit", "RateLimit-Policy"],
-  503: ["Retry-After"],
-};
-
-export const describeShared = (): object => ({
-  responses: mapValues(failures, describeFailure),
-  headers: mapValues(headers, (description) => ({ description, schema: { type: "string" } })),
-});
-
-function describeFailure(names: readonly ErrorName[]): object {
-  const errors = names.map((name) => ({ name, ...catalogue[name] }));
-  const examples = errors.map(({ name, code, meaning }) => [
-    name,
-    { error: code, message: meaning },
-  ]);
-  return {
-    description: errors
-      .map(({ name, code, meaning }) => `- \`${code} ${name}\`: ${meaning}`)
-      .join("\n"),
-    headers: withHeaders(headersByStatus[statusOf(names)] ?? []),
-    content: jsonWith({ schema: component("schemas", "Error") }, Object.fromEntries(examples)),
-  };
-}
-
-export function describeCatalogue(): string {
-  const rows = Object.entries(catalogue).map(
-    ([name, { code, status, meaning, retry }]) =>
-      `| \`${code} ${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
-  );
-  return ["| error | status | meaning | retry |", "| --- | --- | --- | --- |", ...rows].join("\n");
-}
-
 /** An operation with small JSON bodies: tokens and webhooks. */
-interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "description" | "fails"> {
+interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "fails"> {
   readonly scope: Scope | "any";
   readonly needs?: Scope;
   readonly body?: Shape;

@@ -1,6 +1,5 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
-import type { Config } from "../config.ts";
 import type { Left } from "../domain/bulk.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
 import {
@@ -29,6 +28,7 @@ import {
 import type { Exchange } from "./exchange.ts";
 import { answerText, requireScope } from "./handle.ts";
 import { parseQuery, writeParameters } from "./query.ts";
+import { id, Plant } from "./plant-shapes.ts";
 import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
 /** A string takes up to this many per character. */
@@ -119,44 +119,38 @@ export const revertMembers = {
 const optional = Object.keys(revertMembers);
 const RevertRequest = define("RevertRequest", revertMembers, { optional });
 
-const definePreview = (id: Shape, plant: Shape): Shape =>
-  define("RevertPreview", {
-    plants: integer(2, "Plants that the changes concern."),
-    revertible: integer(1, "Those that would get the state from before."),
-    unchanged: integer(0, "Those that have it already."),
-    changedSince: integer(1, "Those that would be left alone."),
-    sample: list(
-      object(
-        {
-          id,
-          now: {
-            ...explained(plant, "Left out if there is none now."),
-            example: { name: "Monstera" },
-          },
-          before: { ...explained(plant, "Left out if it would be removed."), example: undefined },
+const RevertPreview = define("RevertPreview", {
+  plants: integer(2, "Plants that the changes concern."),
+  revertible: integer(1, "Those that would get the state from before."),
+  unchanged: integer(0, "Those that have it already."),
+  changedSince: integer(1, "Those that would be left alone."),
+  sample: list(
+    object(
+      {
+        id,
+        now: {
+          ...explained(Plant, "Left out if there is none now."),
+          example: { name: "Monstera" },
         },
-        { optional: ["now", "before"] },
-      ),
-      "Up to 20 that are revertible: what they are, and what they would be.",
+        before: { ...explained(Plant, "Left out if it would be removed."), example: undefined },
+      },
+      { optional: ["now", "before"] },
     ),
-  });
+    "Up to 20 that are revertible: what they are, and what they would be.",
+  ),
+});
 
 const REVERT_EXAMPLE =
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
   '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
-export const describeRevert = (config: Config, id: Shape, plant: Shape): Endpoint =>
-  operation("POST /changes/revert", "plants:write", revertChanges, {
+export const revertOperation: Endpoint = operation(
+  "POST /changes/revert",
+  "plants:write",
+  revertChanges,
+  {
     bodyTypes: [JSON_TYPE],
     summary: "Take changes back",
-    description:
-      "Takes back the changes that match everything given. Each plant that they concern gets the state from before them, " +
-      "if it is still in the state that they left. Otherwise it was changed since, and is left alone. " +
-      "Each plant is one write, in the journal by this token. Sent again, it continues. A revert can be reverted. " +
-      `With \`dryRun\` nothing is changed: the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
-      "Without it, each plant that was left alone is a line, with status 412 if it was changed since, else with the error of its write. " +
-      "Lines with counts show progress; `complete` is true in the last one. If the revert was broken off, the last line has `complete: false`, a status and an error. " +
-      "Also needs the scope `plants:read`.",
     query: {
       batch: explained(
         writeParameters.batch,
@@ -165,8 +159,9 @@ export const describeRevert = (config: Config, id: Shape, plant: Shape): Endpoin
     },
     takes: json(RevertRequest),
     answers: ok("What was done, or would be.", {
-      ...json(definePreview(id, plant)),
+      ...json(RevertPreview),
       [BULK_TYPE]: text(REVERT_EXAMPLE),
     }),
     fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
-  });
+  },
+);

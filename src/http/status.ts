@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
-import { PROMETHEUS_TYPE, SAMPLES_MAX } from "../observe/reporter.ts";
+import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
@@ -149,7 +149,6 @@ function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
 export const listStatusOperations = (config: Config): Endpoints => ({
   showActivity: operation("GET /activity", "plants:read", showActivity, {
     summary: "Show what this instance did lately",
-    description: `The last ${(SAMPLES_MAX * config.sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,
     query: activityParameters,
     answers: ok("The samples.", json(ActivityShape)),
   }),
@@ -159,13 +158,10 @@ export const listStatusOperations = (config: Config): Endpoints => ({
   }),
   isAlive: operation("GET /livez", undefined, () => answer(200, '{"status":"alive"}'), {
     summary: "Is the process alive?",
-    description: "Answers as long as the process runs.",
     answers: describeStatus("alive"),
   }),
   isReady: operation("GET /readyz", undefined, showReady, {
     summary: "Is the service ready?",
-    description:
-      "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",
     answers: describeStatus("ready"),
     fails: ["BadRequest", "Unavailable"],
   }),

@@ -106,9 +106,6 @@ export const tokenOperations: Endpoints = {
   }),
   listTokens: operation("GET /tokens", MANAGE, listTokens, {
     summary: "List the tokens",
-    description:
-      "A page of all that were ever made, in the order of their ids; the next page is in the `Link` header, which the " +
-      "last page does not have. Never the token itself.",
     query: tokenParameters,
     answers: ok("The tokens.", json(list(Token)), "Link"),
   }),
@@ -118,11 +115,6 @@ export const tokenOperations: Endpoints = {
     body: GrantShape,
     run: createToken,
     summary: "Create a token",
-    description:
-      "Answers with the token, this once. A token cannot hand out a scope that it lacks, a later end " +
-      "than its own, or a higher rate. Each token has a rate of its own, so a rate does not bound what a token with " +
-      "`tokens:manage` can do through others. " +
-      "If the answer is lost, the name is taken: revoke that token, and create it again.",
     status: 201,
     meaning: "The token works at once.",
     shows: object({ token: text("pst_…"), ...tokenMembers }),
@@ -133,8 +125,6 @@ export const tokenOperations: Endpoints = {
     scope: MANAGE,
     run: revokeToken,
     summary: "Revoke a token",
-    description:
-      "Instances refuse it within 5 seconds. The last token that can manage tokens stays, unless the service has PLANTSTORE_TOKEN.",
     meaning: "The token is revoked.",
     fails: ["TokenNotFound", "LastManager"],
   }),

@@ -1,7 +1,6 @@
 /** Webhooks over HTTP: the operations, their description, and the events that receivers get. */
 
 import { changeTypes } from "../domain/change.ts";
-import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
 import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
 import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
@@ -78,20 +77,18 @@ const manage = (
     ],
   });
 
-const act = (action: Action, summary: string, description: string, shows = Webhook): Endpoint =>
-  manage(action, { at: `POST /webhooks/{name}/${action}`, summary, description, shows });
+const act = (action: Action, summary: string, shows = Webhook): Endpoint =>
+  manage(action, { at: `POST /webhooks/{name}/${action}`, summary, shows });
 
 export const webhookOperations: Endpoints = {
   listWebhooks: manage("list", {
     at: "GET /webhooks",
     summary: "List the webhooks",
-    description: "By name, without their secrets.",
     shows: list(Webhook),
   }),
   addWebhook: manage("add", {
     at: "POST /webhooks",
     summary: "Add a webhook",
-    description: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,
     needs: "plants:read",
     body: NewWebhookShape,
     status: 201,
@@ -101,37 +98,24 @@ export const webhookOperations: Endpoints = {
   readWebhook: manage("show", {
     at: "GET /webhooks/{name}",
     summary: "Show a webhook",
-    description: "Without its secret.",
     shows: Webhook,
   }),
   removeWebhook: manage("remove", {
     at: "DELETE /webhooks/{name}",
     summary: "Remove a webhook",
-    description: "An event in flight may still arrive.",
   }),
-  testWebhook: act("test", "Send a test event", "Its type is `webhook.test`.", AttemptShape),
+  testWebhook: act("test", "Send a test event", AttemptShape),
   replayWebhook: manage("replay", {
     at: "POST /webhooks/{name}/replay",
     summary: "Send changes again",
-    description: "Continues after the change with that number, even if the webhook was paused.",
     body: ReplayShape,
     shows: Webhook,
     fails: ["ChangesGone"],
   }),
-  skipWebhook: act(
-    "skip",
-    "Skip the change that fails",
-    "Skips the change that failed and resumes at once, even if the webhook was paused. Does nothing if none has failed, so it is safe to repeat.",
-    withSkipped,
-  ),
-  pauseWebhook: act("pause", "Pause a webhook", "Nothing is sent until it is resumed."),
-  resumeWebhook: act("resume", "Resume a webhook", "Continues from its cursor at once."),
-  rotateWebhook: act(
-    "rotate",
-    "Replace the secret",
-    "For 24 hours events are signed with both.",
-    withSecret,
-  ),
+  skipWebhook: act("skip", "Skip the change that fails", withSkipped),
+  pauseWebhook: act("pause", "Pause a webhook"),
+  resumeWebhook: act("resume", "Resume a webhook"),
+  rotateWebhook: act("rotate", "Replace the secret", withSecret),
 };
 
 const eventHeaders = {

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import type { ErrorName } from "../../src/domain/errors.ts";
-import { describeApi } from "../../src/http/operations.ts";
+import { describeApi } from "../../src/http/description.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { send, startShared, TEST_TOKEN } from "../support/service.ts";

@@ -4,7 +4,7 @@ import { expect } from "bun:test";
 import { catalogue, type ErrorName, Refusal, StoreOpenError } from "../../src/domain/errors.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { MalformedFile } from "../../src/format/records.ts";
-import { describeApi } from "../../src/http/operations.ts";
+import { describeApi } from "../../src/http/description.ts";
 import { openStore } from "../../src/store/open.ts";
 import { askedOf } from "./service.ts";
 import { readRefusal } from "./plants.ts";
