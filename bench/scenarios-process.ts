@@ -71,6 +71,41 @@ export const jwt: Scenario = {
   },
 };
 
+export const traces: Scenario = {
+  name: "traces",
+  title: "Create with traces",
+  about: `POST /plants into an empty store, ${nameConnections(CONNECTIONS)}, without traces, with one request in 100 traced, and with all. The collector answers at once.`,
+  measure: async (run) => {
+    const collector = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch: async (request) => {
+        await request.arrayBuffer();
+        return Response.json({});
+      },
+    });
+    run.stack.defer(() => collector.stop(true));
+    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: String(collector.url) };
+    const ratio = { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.01" };
+    const cases: [string, Record<string, string>][] = [
+      ["without traces", {}],
+      ["one in 100", { ...endpoint, ...ratio }],
+      ["every request", endpoint],
+    ];
+    const candidates: Candidate[] = [];
+    for (const [name, env] of cases)
+      candidates.push((await startOurs(run, makePath(), { env }))({ kind: "create" }, name));
+    const table = await measureTable(run.isQuick, {
+      name: nameConnections(CONNECTIONS),
+      unit: "creates a second",
+      candidates,
+    });
+    const [without, few] = table.rows;
+    const target = ratioAtLeast("create: one in 100 traced / none", few, without, 0.97);
+    return { tables: [table], targets: [target] };
+  },
+};
+
 const ONE_FILE = `${OURS}, one file`;
 
 export const start: Scenario = {

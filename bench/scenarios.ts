@@ -29,7 +29,7 @@ import {
 import { slowDisk } from "./scenarios-disk.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
 import { change } from "./scenarios-change.ts";
-import { jwt, start, workers } from "./scenarios-process.ts";
+import { jwt, start, traces, workers } from "./scenarios-process.ts";
 import { FASTIFY, servePlants } from "./servers.ts";
 import {
   BULK_ROWS,
@@ -458,5 +458,6 @@ export const scenarios: readonly Scenario[] = [
   ...postgresScenarios,
   workers,
   jwt,
+  traces,
   start,
 ];

@@ -2,6 +2,7 @@
 
 import { familyOf, isBasePath, isHost, isSecureUrl } from "./address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./domain/time.ts";
+import { findAttributes, findHeaders } from "./domain/trace.ts";
 import {
   isBucketUrl,
   maskBucketUrl,
@@ -20,6 +21,8 @@ interface Rule {
   readonly allowed: string;
   readonly secret?: true;
   readonly mask?: (text: string) => string;
+  /** A standard's own variable. Others share it, so it has no flag, and an empty one counts as unset. */
+  readonly env?: string;
 }
 
 const integer = (fallback: string, min: number, max: number) => ({
@@ -30,6 +33,51 @@ const integer = (fallback: string, min: number, max: number) => ({
     return value >= min && value <= max ? value : undefined;
   },
 });
+
+const samplers = {
+  always_on: { isParentBased: false, root: 1 },
+  always_off: { isParentBased: false, root: 0 },
+  traceidratio: { isParentBased: false, root: undefined },
+  parentbased_always_on: { isParentBased: true, root: 1 },
+  parentbased_always_off: { isParentBased: true, root: 0 },
+  parentbased_traceidratio: { isParentBased: true, root: undefined },
+} as const;
+
+/** Of OpenTelemetry: without regard to case. */
+const choice = <Value extends string>(...values: readonly [Value, ...Value[]]) => ({
+  default: values[0],
+  allowed: values.length === 1 ? `only ${values[0]}` : values.join(", "),
+  parse: (text: string): Value | undefined =>
+    text === "" ? values[0] : values.find((value) => value === text.toLowerCase()),
+});
+
+const timeout = (fallback: string) => {
+  const { parse, ...rule } = integer(fallback, 1, 600_000);
+  return { ...rule, parse: (text: string) => (text === "" ? Number(fallback) : parse(text)) };
+};
+
+const endpoint = {
+  default: "",
+  parse: (text: string): string | undefined => {
+    const { protocol = "", username, password } = URL.parse(text) ?? {};
+    if (username || password)
+      throw new TypeError("credentials belong in OTEL_EXPORTER_OTLP_HEADERS");
+    return text === "" || (/^https?:$/.test(protocol) && !/[#\s]/.test(text)) ? text : undefined;
+  },
+  allowed: "an http or https URL, as in http://127.0.0.1:4318",
+  mask: (text: string): string =>
+    text.replace(/\/\/[^/]*@/, "//********@").replace(/\?.*/s, "?********"),
+};
+
+const headers = {
+  default: "",
+  parse: (text: string): string | undefined => (findHeaders(text) ? text : undefined),
+  allowed: "name=value pairs separated by commas, with percent-encoded values",
+  secret: true,
+} as const;
+
+const PROTOCOL = "http/json";
+const protocol = choice(PROTOCOL, "http/protobuf", "grpc");
 
 /** Other systems have SO_REUSEPORT too, but give all connections to one thread. */
 const WORKERS_MAX = process.platform === "linux" ? 64 : 1;
@@ -186,11 +234,96 @@ const rules = {
       "Delay between /readyz turning 503 and closing the listener, so load balancers notice.",
     ...integer("0", 0, 300),
   },
+  otlpEndpoint: {
+    env: "OTEL_EXPORTER_OTLP_ENDPOINT",
+    meaning:
+      "Collector that gets traces, at /v1/traces below this URL; without one there are none.",
+    ...endpoint,
+  },
+  otlpTracesEndpoint: {
+    env: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    meaning: "The whole URL for traces instead.",
+    ...endpoint,
+  },
+  otlpHeaders: {
+    env: "OTEL_EXPORTER_OTLP_HEADERS",
+    meaning: "Headers for the collector, as in authorization=Bearer%20…; a secret.",
+    ...headers,
+  },
+  otlpTracesHeaders: {
+    env: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    meaning: "Headers for traces instead; a secret.",
+    ...headers,
+  },
+  otlpProtocol: {
+    env: "OTEL_EXPORTER_OTLP_PROTOCOL",
+    meaning: "Protocol of the collector. The service speaks no other one for traces.",
+    ...protocol,
+  },
+  otlpTracesProtocol: {
+    env: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    meaning: "The same for traces alone; for where other programs need another one.",
+    ...protocol,
+    default: "",
+    parse: (text) => (text === "" ? "" : protocol.parse(text)),
+  },
+  otlpTimeoutMs: {
+    env: "OTEL_EXPORTER_OTLP_TIMEOUT",
+    meaning: "Milliseconds for the collector to answer.",
+    ...timeout("10000"),
+  },
+  otlpTracesTimeoutMs: {
+    env: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+    meaning: "The same for traces alone.",
+    ...timeout(""),
+  },
+  otelServiceName: {
+    env: "OTEL_SERVICE_NAME",
+    default: "",
+    meaning: "service.name of the traces; plantstore if neither this nor the next one says.",
+    parse: (text) => (/^\P{Cc}{0,255}$/u.test(text) ? text : undefined),
+    allowed: "up to 255 characters without control characters",
+  },
+  otelResourceAttributes: {
+    env: "OTEL_RESOURCE_ATTRIBUTES",
+    default: "",
+    meaning: "More about this instance, as in deployment.environment.name=shop.",
+    parse: (text) => (findAttributes(text) ? text : undefined),
+    allowed: "name=value pairs separated by commas, with percent-encoded values",
+  },
+  tracesSampler: {
+    env: "OTEL_TRACES_SAMPLER",
+    meaning: "Which requests are traced.",
+    ...choice("parentbased_always_on", ...(Object.keys(samplers) as (keyof typeof samplers)[])),
+    allowed: Object.keys(samplers).join(", "),
+  },
+  tracesSamplerArg: {
+    env: "OTEL_TRACES_SAMPLER_ARG",
+    default: "",
+    meaning: "Share of requests that a traceidratio sampler takes, as in 0.01; 1 without it.",
+    parse: (text) => {
+      if (text === "") return 1;
+      const share = /^(\d+\.?\d*|\.\d+)(e-?\d{1,3})?$/i.test(text) ? Number(text) : Number.NaN;
+      return share >= 0 && share <= 1 ? share : undefined;
+    },
+    allowed: "a number from 0 to 1",
+  },
+  tracesExporter: {
+    env: "OTEL_TRACES_EXPORTER",
+    meaning: "none turns traces off.",
+    ...choice("otlp", "none"),
+  },
+  otelDisabled: {
+    env: "OTEL_SDK_DISABLED",
+    meaning: "true turns traces off.",
+    ...choice("false", "true"),
+    allowed: "true or false",
+  },
 } satisfies Record<string, Rule>;
 
 export type SettingName = keyof typeof rules;
 
-/** Secrets have no flag: every user of the machine can read a command line. */
+/** Secrets have no flag, because every user of the machine can read a command line; nor have variables of a standard. */
 type Setting = Rule & Readonly<{ env: string; flag: string | undefined }>;
 
 /** Conventional names, without the prefix PLANTSTORE_. */
@@ -201,8 +334,9 @@ export const settings = Object.fromEntries(
   Object.entries(rules).map(([name, rule]: [string, Rule]) => {
     const words = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
     const variable = words.toUpperCase().replaceAll("-", "_");
-    const env = unprefixed.has(variable) ? variable : `PLANTSTORE_${variable}`;
-    return [name, { ...rule, env, flag: rule.secret ? undefined : `--${words}` }];
+    const own = unprefixed.has(variable) ? variable : `PLANTSTORE_${variable}`;
+    const hasFlag = !rule.secret && rule.env === undefined;
+    return [name, { ...rule, env: rule.env ?? own, flag: hasFlag ? `--${words}` : undefined }];
   }),
 ) as Readonly<Record<SettingName, Setting>>;
 
@@ -245,6 +379,10 @@ export const fixedLimits = {
   jwtRefreshSeconds: limit(300, "Interval of fetches of the issuer's keys."),
   jwtCoolDownSeconds: limit(30, "Minimum time between two fetches of the issuer's keys."),
   jwtFetchSecondsMax: limit(5, "Time for the issuer to answer."),
+  spansMax: limit(2_048, "Spans that wait for the collector, for each HTTP thread."),
+  spanDelayMs: limit(1_000, "Time that spans wait for others to share a request to the collector."),
+  spanRetryMs: limit(1_000, "First backoff of a request to the collector; each is twice as long."),
+  spanFlushMs: limit(1_000, "Time for the last spans when the service stops."),
 };
 
 type Limits = { [Name in keyof typeof fixedLimits]: (typeof fixedLimits)[Name]["value"] };
@@ -301,8 +439,35 @@ export function resolveConfig(
   for (const name of ["jwtAudience", "jwtClientId"] as const)
     if (config.jwtIssuer === "" && config[name])
       faults.push(`${settings[name].env}: has no effect without ${settings.jwtIssuer.env}`);
+  const spoken = config.otlpTracesProtocol ? "otlpTracesProtocol" : "otlpProtocol";
+  if (config[spoken] !== PROTOCOL && faults.length === 0 && findTracing(config) !== undefined)
+    faults.push(
+      `${settings[spoken].env}: traces are sent by ${PROTOCOL} only; set ${settings.otlpTracesProtocol.env}=${PROTOCOL}`,
+    );
+  // A share without its sampler would trace every request.
+  if (environment[settings.tracesSamplerArg.env] && !config.tracesSampler?.endsWith("ratio"))
+    faults.push(
+      `${settings.tracesSamplerArg.env}: has no effect without a ratio in ${settings.tracesSampler.env}, as in parentbased_traceidratio`,
+    );
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
   return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
+}
+
+/** Where traces go, and which requests are traced; undefined if none are. */
+export function findTracing(config: Config) {
+  const { otlpEndpoint, otlpTracesEndpoint, tracesSampler, tracesSamplerArg } = config;
+  const isOff = config.otelDisabled === "true" || config.tracesExporter === "none";
+  if (isOff || (otlpEndpoint === "" && otlpTracesEndpoint === "")) return undefined;
+  const url = new URL(otlpTracesEndpoint || otlpEndpoint);
+  if (otlpTracesEndpoint === "") url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/traces`;
+  const { isParentBased, root = tracesSamplerArg } = samplers[tracesSampler];
+  return {
+    url: url.href,
+    headers: findHeaders(config.otlpTracesHeaders || config.otlpHeaders) ?? new Map(),
+    timeoutMs: config.otlpTracesTimeoutMs || config.otlpTimeoutMs,
+    isParentBased,
+    share: root,
+  };
 }
 
 /** Throws a ConfigError, which never shows a secret. `calledAs` is the flag or variable that holds the text. */
@@ -320,12 +485,18 @@ export function parseSetting(setting: Setting, text: string, calledAs: string | 
   throw new ConfigError(`${calledAs}: ${came} not allowed${reason}; expected ${allowed}`);
 }
 
-/** PLANTSTORE_ variables that are not settings: logged at startup, and listed by `plantstore config`. */
+/** Variables of OpenTelemetry that concern traces, and nothing else. */
+const TRACING = /^OTEL_(EXPORTER_OTLP_(?!METRICS|LOGS)|TRACES_|BSP_|SPAN_|PROPAGATORS$)/;
+
+/** Variables that look like settings and are none: logged at startup, and listed by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
+  const { otlpEndpoint, otlpTracesEndpoint } = settings;
+  const isTraced = environment[otlpEndpoint.env] || environment[otlpTracesEndpoint.env];
   return (
     Object.keys(environment)
-      .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
+      .filter((name) => name.startsWith("PLANTSTORE_") || (isTraced && TRACING.test(name)))
+      .filter((name) => !known.has(name))
       // Kubernetes sets these in every pod if a Service is named plantstore.
       .filter((name) => !/^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name))
       .filter((name) => !/^(tcp|udp):\/\//.test(environment[name] ?? ""))

@@ -1,5 +1,11 @@
 import { describe, expect, test } from "bun:test";
-import { ConfigError, findIgnoredVariables, resolveConfig } from "../src/config.ts";
+import {
+  ConfigError,
+  findIgnoredVariables,
+  findTracing,
+  resolveConfig,
+  settings,
+} from "../src/config.ts";
 
 describe("a setting", () => {
   test("comes from its flag before the environment, from there before the default, and cannot be changed then", () => {
@@ -122,6 +128,40 @@ describe("a setting", () => {
     ["PLANTSTORE_JWT_AUDIENCE", 'a"b', "visible ASCII characters"],
     ["PLANTSTORE_JWT_CLIENT_ID", "console", "has no effect without PLANTSTORE_JWT_ISSUER"],
     ["PLANTSTORE_JWT_CLIENT_ID", "x".repeat(201), "up to 200"],
+    ...["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"].flatMap((name) =>
+      [
+        "collector:4318",
+        "127.0.0.1",
+        "grpc://collector",
+        "http://",
+        "http://a b",
+        "http://a/#b",
+      ].map((value) => [name, value, "an http or https URL, as in http://127.0.0.1:4318"] as const),
+    ),
+    [
+      "OTEL_EXPORTER_OTLP_ENDPOINT",
+      "http://me:secret@collector/?key=secret",
+      '"http://********@collector/?********" is not allowed (credentials belong in OTEL_EXPORTER_OTLP_HEADERS)',
+    ],
+    [
+      "OTEL_EXPORTER_OTLP_HEADERS",
+      "secret",
+      "its 6 characters are not allowed; expected name=value",
+    ],
+    ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=%0a", "its 5 characters are not allowed"],
+    ["OTEL_EXPORTER_OTLP_PROTOCOL", "http", "http/json, http/protobuf, grpc"],
+    ["OTEL_EXPORTER_OTLP_TIMEOUT", "0", "an integer from 1 to 600000"],
+    ["OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "an integer from 1 to 600000"],
+    ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "-1", "an integer from 1 to 600000"],
+    ["OTEL_SERVICE_NAME", "a\nb", "without control characters"],
+    ["OTEL_RESOURCE_ATTRIBUTES", "a", "name=value pairs"],
+    ["OTEL_RESOURCE_ATTRIBUTES", "a=%zz", "name=value pairs"],
+    ["OTEL_TRACES_SAMPLER", "jaeger_remote", "always_on, always_off, traceidratio"],
+    ["OTEL_TRACES_SAMPLER_ARG", "0.1", "has no effect without a ratio in OTEL_TRACES_SAMPLER"],
+    ["OTEL_TRACES_SAMPLER_ARG", "1.1", "a number from 0 to 1"],
+    ["OTEL_TRACES_SAMPLER_ARG", "1%", "a number from 0 to 1"],
+    ["OTEL_TRACES_EXPORTER", "console", "otlp, none"],
+    ["OTEL_SDK_DISABLED", "1", "true or false"],
   ])("%s=%s is refused by name, value and what is allowed", (name, value, says) => {
     const resolve = () => resolveConfig({}, { [name]: value });
     expect(resolve).toThrow(ConfigError);
@@ -148,6 +188,27 @@ describe("a setting", () => {
       if (token !== "") expect(resolve).not.toThrow(token);
     },
   );
+
+  test("of OpenTelemetry counts as unset if it is empty, and has no flag", () => {
+    const names = Object.values(settings).filter(({ env }) => env.startsWith("OTEL_"));
+    const empty = Object.fromEntries(names.map(({ env }) => [env, ""]));
+    expect(resolveConfig({}, empty).config).toEqual(resolveConfig({}, {}).config);
+    expect(names.filter(({ flag }) => flag !== undefined)).toEqual([]);
+  });
+
+  test("of another protocol is refused if traces are sent, and traces may have their own", () => {
+    const grpc = { OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" };
+    expect(findTracing(resolveConfig({}, grpc).config)).toBeUndefined();
+    const given = { ...grpc, OTEL_EXPORTER_OTLP_ENDPOINT: "https://collector.example/otlp/" };
+    expect(() => resolveConfig({}, given)).toThrow(
+      "OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http/json only",
+    );
+    const own = { ...given, OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json" };
+    expect(findTracing(resolveConfig({}, own).config)).toMatchObject({
+      url: "https://collector.example/otlp/v1/traces",
+      timeoutMs: 10_000,
+    });
+  });
 
   test("is named beside others that are wrong, by its flag if it came as one", () => {
     const resolve = () => resolveConfig({ port: "x" }, { HOST: "" });

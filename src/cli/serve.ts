@@ -2,7 +2,7 @@
 
 import packageJson from "../../package.json";
 import { type FirstToken, giveFirstToken } from "../auth/first-token.ts";
-import { type Config, findIgnoredVariables } from "../config.ts";
+import { type Config, findIgnoredVariables, findTracing } from "../config.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
 import { parseStoreUrl } from "../store-url.ts";
 import { DESCRIPTORS_SPARE, listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
@@ -53,15 +53,20 @@ export async function serve(config: Config): Promise<void> {
       : (await import("../backup/schedule.ts")).scheduleBackups(config, log, explain);
   const routes = listRoutes(config);
   const metrics = new Metrics(pathsOf(routes));
+  const tracing = findTracing(config);
+  // On demand: services without traces do not pay for them.
+  const tracer =
+    tracing && (await import("../observe/tracer.ts")).createTracer(tracing, config, metrics, log);
   const served = await openServed(
     config.databaseUrl,
-    { ...config, onCommit: metrics.countCommit },
+    { ...config, onCommit: metrics.countCommit, tracing: tracer },
     config.workers,
     (change) => log.warn("migrating", { warning: describeMigration(change) }),
   );
   const { store } = served;
   // Without a journal there is nothing to send.
-  const sender = config.changesDays > 0 ? createWebhookSender(store, config, log) : undefined;
+  const sender =
+    config.changesDays > 0 ? createWebhookSender(store, config, log, tracer) : undefined;
   const facts = {
     backups: backups?.state,
     countDroppedLines: () => stderr.droppedTotal,
@@ -73,7 +78,8 @@ export async function serve(config: Config): Promise<void> {
     // The port first: if the start failed after making a token, the token would never be shown.
     holdPort(config).release();
     first = await giveFirstToken(store, config, isTerminal("stdout"), log);
-    server = await startHttp({ config, served, routes, metrics, log, writeLog, facts, tls });
+    const parts = { config, served, routes, metrics, log, writeLog, facts, tls, tracer };
+    server = await startHttp(parts);
   } catch (error) {
     await store.close();
     throw explainStart(error as NodeJS.ErrnoException, config);
@@ -87,7 +93,7 @@ export async function serve(config: Config): Promise<void> {
   });
   stopOnSignal(log, stderr, config, store, async () => {
     await Promise.all([server.stop(), sender?.stop()]);
-    await backups?.stop();
+    await Promise.all([backups?.stop(), tracer?.close()]);
   });
   const { workers } = config;
   const started = { url: server.url, store: store.description, workers, tls, ...first };

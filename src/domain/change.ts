@@ -31,6 +31,8 @@ export interface Writer {
   readonly token?: string | undefined;
   /** What the client calls a group of writes, such as an import. */
   readonly batch?: string | undefined;
+  /** The span of the request, by `nameSpan`, if it is sampled. */
+  readonly trace?: string | undefined;
 }
 
 export interface Change {
@@ -42,6 +44,8 @@ export interface Change {
   /** The token of its writer. */
   readonly by: string | undefined;
   readonly batch?: string | undefined;
+  /** The span of the request that made it, if it was sampled. */
+  readonly trace?: string | undefined;
   /** The state after the change; undefined if the plant was removed. */
   readonly plant: Plant | undefined;
   /** The state before the change; undefined if the plant was created. */
@@ -64,7 +68,7 @@ export interface ChangeQuery {
   readonly limit: number;
 }
 
-export interface ListedChange extends Pick<Change, "seq" | "atMs" | "type"> {
+export interface ListedChange extends Pick<Change, "seq" | "atMs" | "type" | "trace"> {
   /** The id is in exact digits. */
   readonly json: string;
 }
@@ -115,12 +119,12 @@ export const nameOfBatch = (batch: string): string =>
 export type Folded = Record<ChangeType, number>;
 
 export function listChange(change: Change, folded?: Folded): ListedChange {
-  const { seq, atMs, type, id, by, batch, plant, before } = change;
+  const { seq, atMs, type, id, by, batch, trace, plant, before } = change;
   let text = `{"seq":${seq},"time":"${new Date(atMs).toISOString()}","type":"${type}","id":${id}`;
   if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
   if (batch !== undefined) text += `,"batch":${JSON.stringify(batch)}`;
   if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
   if (before !== undefined) text += `,"before":${formatPlant(before)}`;
   if (folded !== undefined) text += `,"folded":${JSON.stringify(folded)}`;
-  return { seq, atMs, type, json: `${text}}` };
+  return { seq, atMs, type, json: `${text}}`, ...(trace !== undefined && { trace }) };
 }

@@ -15,6 +15,7 @@ import type {
   TagQuery,
 } from "./page.ts";
 import type { Scope, TokenQuery, TokenRecord } from "./token.ts";
+import type { StoreTracing } from "./trace.ts";
 import type { Webhook } from "./webhook.ts";
 import type { Done, Patch, PlantWrite } from "./write.ts";
 
@@ -158,6 +159,8 @@ export interface StoreLimits {
   readonly diskFreeBytesMin?: number | undefined;
   /** Called after each commit of plants, with its writes and how many of them changed a plant. */
   readonly onCommit?: ((durationMs: number, writes: number, changes: number) => void) | undefined;
+  /** Undefined if requests are not traced. */
+  readonly tracing?: StoreTracing | undefined;
 }
 
 export type ServerLimits = Readonly<

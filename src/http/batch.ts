@@ -46,7 +46,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   report.isMixed = upsert || atomic;
   const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
   const headers = { "content-type": type, ...applied };
-  const writer = { token: token?.name, batch: name };
+  const writer = exchange.nameWriter(name);
   const batch = { exchange, writer, isUpsert: upsert, report };
   if (!isArray && !atomic) {
     requireExpectation(request);
@@ -154,7 +154,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
 
 async function* writeAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: AbortSignal) {
   const { report } = batch;
-  const { service, requestId, token } = batch.exchange;
+  const { service, ids, token } = batch.exchange;
   let lastLine = 0;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
@@ -171,7 +171,7 @@ async function* writeAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: Ab
   } catch (error) {
     const refusal = toRefusal(error);
     const { reason, cause } = refusal;
-    service.log.info("batch_broken_off", { requestId, lastLine, reason, cause });
+    service.log.info("batch_broken_off", { ...ids, lastLine, reason, cause });
     report.breakOff(lastLine + 1, refusal);
   }
   const end = report.end();
@@ -202,7 +202,7 @@ async function holdLines<Result>(
 /** One result per line. The store gets all writes in one call, so they share a commit and keep their order. */
 async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
   const { exchange, writer, isUpsert, report } = batch;
-  const { service, requestId } = exchange;
+  const { service, ids } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line, isUpsert));
   const writes = parsed.filter((write): write is PlantWrite => !(write instanceof Refusal));
@@ -222,7 +222,7 @@ async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
   // One log line per block: a full disk fails every line.
   const [{ reason, cause } = {}] = failed;
   if (reason !== undefined)
-    service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
+    service.log.warn("batch_lines_failed", { ...ids, reason, count: failed.length, cause });
 }
 
 /** Resolves to the results of an atomic batch. Rejects with the refusal of its first line that failed. */

@@ -117,14 +117,15 @@ type Report = { readonly batch: string; complete: boolean };
 
 /** Writes block by block, at the token's rate, and updates the report. Yields the plants that were left alone. */
 export async function* runBulk<Item>(
-  { service, requestId, token }: Exchange,
+  exchange: Exchange,
   report: Report,
   signal: AbortSignal,
   blocks: AsyncIterable<Item[]>,
   write: (block: readonly Item[], writer: Writer) => Promise<readonly Left[]>,
 ): AsyncGenerator<readonly Left[]> {
   const { batch } = report;
-  const writer = { token: token?.name, batch };
+  const { service, token, ids } = exchange;
+  const writer = exchange.nameWriter(batch);
   try {
     for await (const block of service.rates.pace(blocks, token, signal)) {
       signal.throwIfAborted();
@@ -135,7 +136,7 @@ export async function* runBulk<Item>(
   } catch (error) {
     const refusal = toRefusal(error);
     const { reason, cause } = refusal;
-    service.log.info("bulk_broken_off", { requestId, batch, reason, cause });
+    service.log.info("bulk_broken_off", { ...ids, batch, reason, cause });
     Object.assign(report, describeRefusal(refusal));
   }
 }

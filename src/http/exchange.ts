@@ -4,11 +4,13 @@ import type { Authenticator } from "../auth/token.ts";
 import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
+import type { Writer } from "../domain/change.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
+import type { RequestSpan, Tracer } from "../observe/tracer.ts";
 import { type Budget, LARGE_BYTES } from "./budget.ts";
 import type { Feed } from "./feed.ts";
 
@@ -24,6 +26,8 @@ export interface Service {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly reports: Reports;
+  /** Undefined if requests are not traced. */
+  readonly tracer?: Tracer | undefined;
   /** Concurrent requests share one copy: thousands of them must not take the memory of thousands. */
   readonly formatMetrics: () => Promise<Blob>;
   readonly feed: Feed;
@@ -56,6 +60,8 @@ export class Exchange {
   token: TokenRecord | undefined;
   /** The token's rate state, if little is left. */
   rate: RateState | undefined;
+  /** Undefined if it is not sampled. */
+  span: RequestSpan | undefined;
   private id: string | undefined;
 
   constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
@@ -87,6 +93,16 @@ export class Exchange {
     if (isLate && grown < 0) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;
     this.bytesLeaving = bytesLeaving;
+  }
+
+  nameWriter(batch?: string): Writer {
+    return { token: this.token?.name, batch, trace: this.span?.trace };
+  }
+
+  /** What each of its log lines has. */
+  get ids() {
+    const { requestId, span } = this;
+    return { requestId, traceId: span?.traceId, spanId: span?.spanId };
   }
 
   /** The request's id in the log: the client's if it is sane, else ours. */

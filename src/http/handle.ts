@@ -4,6 +4,8 @@ import { challenge } from "../auth/challenge.ts";
 import { RateLimited, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
+import { findTraceParent } from "../domain/trace.ts";
+import { redact } from "../observe/log.ts";
 import { methods, OTHER_PATH } from "../observe/metrics.ts";
 import { flushOverdue, joinTick } from "../tick.ts";
 import { countUnread, findLength, requireOpen } from "./body.ts";
@@ -34,7 +36,7 @@ export interface Route {
 
 /** The handler of a route or, without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined) {
-  const { config, metrics } = service;
+  const { config, metrics, tracer } = service;
   const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
   const GET = operations.get("GET");
   // The runtime sends no body in answer to HEAD.
@@ -59,6 +61,7 @@ export function createHandler(service: Service, route: Route | undefined) {
     if (config.corsOrigins.length > 0) addCorsHeaders(exchange, headers, allow);
     if (service.readiness.isDraining) headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, status, refusal);
+    if (exchange.span !== undefined) describeSpan(exchange, route?.path, status, refusal);
     if (refusal !== undefined)
       service.reports.noteFailure({
         atMs: Date.now(),
@@ -82,6 +85,7 @@ export function createHandler(service: Service, route: Route | undefined) {
     if (method === "GET" && operation?.scope?.startsWith("plants:") && !hasBody(request))
       await joinTick();
     const exchange = new Exchange(service, request, startedAtMs);
+    if (tracer !== undefined) exchange.span = tracer.startRequest(request.headers, startedAtMs);
     try {
       const host = request.headers.get("host");
       // HTTP/1.0 allows a request without Host. The runtime refuses any other one.
@@ -139,17 +143,14 @@ function showPath(path: string, { params }: RoutedRequest): string {
   return id === undefined ? path : path.replace("{id}", id);
 }
 
-/** https://www.w3.org/TR/trace-context/#traceparent-header */
-const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
-
 /** One log line: what, how long, and who. Never a token, a body or a query. */
 function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
-  const { request, requestId, startedAtMs, token, service } = exchange;
+  const { request, startedAtMs, token, service, span } = exchange;
   const { log, config } = service;
   const { headers, method } = request;
   const fields = {
-    requestId,
-    traceId: TRACEPARENT.exec(headers.get("traceparent") ?? "")?.[1],
+    ...exchange.ids,
+    traceId: (span ?? findTraceParent(headers.get("traceparent")))?.traceId,
     method,
     path: pathOf(request.url).slice(0, 200),
     status,
@@ -163,6 +164,37 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   const failed = { ...fields, reason: refusal.reason };
   if (status < 500) return log.info("request", failed);
   log[status === 500 ? "error" : "warn"]("request", { ...failed, cause: refusal.cause });
+}
+
+/** https://opentelemetry.io/docs/specs/semconv/http/http-spans/: no query, and of the headers only the host. */
+function describeSpan(
+  exchange: Exchange,
+  path: string | undefined,
+  status: number,
+  refusal: Refusal | undefined,
+): void {
+  const { request, span, service, isStreamed } = exchange;
+  const { config } = service;
+  const method = methods.find((known) => known === request.method);
+  const route = path === undefined ? undefined : config.basePath + path;
+  const [, host, port] = HOST.exec(request.headers.get("host") ?? "") ?? [];
+  const isError = status >= 500;
+  const attributes = {
+    "http.request.method": method ?? "_OTHER",
+    "http.route": route,
+    "url.path":
+      route === undefined ? redact(pathOf(request.url).slice(0, 200)) : showPath(route, request),
+    "url.scheme": request.url.startsWith("https:") ? "https" : "http",
+    "server.address": host?.slice(0, 255),
+    "server.port": port ? Number(port.slice(1)) || undefined : undefined,
+    "client.address": findClientAddress(request.headers, service.addressOf(request), config),
+    "http.request.body.size": findLength(request),
+    "http.response.status_code": status,
+    "error.type": isError ? (refusal?.reason ?? String(status)) : undefined,
+    "plantstore.reason": refusal?.reason,
+  };
+  span?.describe([method ?? "HTTP", route].filter(Boolean).join(" "), attributes, isError);
+  if (!isStreamed) span?.end();
 }
 
 /** RFC 9112, section 3.2: exactly one valid Host. The runtime joins several with commas. */
@@ -289,7 +321,7 @@ function addRateHeaders(headers: Headers, state: RateState): void {
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const ALLOWED_HEADERS =
-  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, X-Request-Id";
+  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id";
 
 /** Browsers send no credentials to the service on their own, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {

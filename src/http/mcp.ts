@@ -234,7 +234,7 @@ function listTools(token: TokenRecord | undefined, { cursor }: Members): object[
 
 /** A refusal is a result with `isError`, which a model reads and can act on. */
 async function callTool(exchange: Exchange, params: Members): Promise<string> {
-  const { service, token, requestId } = exchange;
+  const { service, token, ids } = exchange;
   const { name, arguments: given = {} } = params;
   const tool = typeof name === "string" && Object.hasOwn(tools, name) ? tools[name] : undefined;
   if (typeof name !== "string" || tool === undefined)
@@ -254,7 +254,7 @@ async function callTool(exchange: Exchange, params: Members): Promise<string> {
     const { code, status } = catalogue[reason];
     // A defect: logged with its cause, and answered with 500.
     if (status === 500) throw error;
-    const fields = { requestId, tool: name, token: token?.name, reason };
+    const fields = { ...ids, tool: name, token: token?.name, reason };
     if (status > 500) service.log.warn("tool_refused", { ...fields, cause });
     else service.log.info("tool_refused", fields);
     const json = JSON.stringify({ error: code, message });

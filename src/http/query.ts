@@ -189,10 +189,11 @@ const changeStreamParameters = {
 };
 
 /** The writer for the journal: the name of the token, and the `batch` parameter. */
-export function nameWriter({ request, token }: Exchange): Writer {
+export function nameWriter(exchange: Exchange): Writer {
+  const { url } = exchange.request;
   // Fast path: most writes have no query.
-  if (!request.url.includes("?")) return { token: token?.name };
-  return { token: token?.name, batch: parseQuery(request.url, writeParameters).batch };
+  if (!url.includes("?")) return exchange.nameWriter();
+  return exchange.nameWriter(parseQuery(url, writeParameters).batch);
 }
 
 /** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */

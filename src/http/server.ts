@@ -20,7 +20,10 @@ import type { TlsPair } from "./tls.ts";
 
 export type RunningServer = ReturnType<typeof startServer>;
 
-interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metrics" | "reports"> {
+interface Parts extends Pick<
+  Service,
+  "config" | "authenticator" | "log" | "metrics" | "reports" | "tracer"
+> {
   readonly store: ServedStore & Pick<Store, "writesWaiting">;
   readonly ratesMemory?: SharedArrayBuffer;
   readonly tls?: TlsPair | undefined;

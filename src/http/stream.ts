@@ -87,7 +87,10 @@ export function toStream(
   let unread: ReturnType<typeof setTimeout> | undefined;
   let madeAhead: ReturnType<typeof makeNext> | undefined;
   exchange.isStreamed = true;
-  const unbegun = setTimeout(() => exchange.hold(0), UNBEGUN_MS_MAX);
+  const unbegun = setTimeout(() => {
+    exchange.hold(0);
+    exchange.span?.end();
+  }, UNBEGUN_MS_MAX);
   const begin = (): void => {
     clearTimeout(unbegun);
     exchange.hold(bytesKept);
@@ -100,10 +103,11 @@ export function toStream(
     };
     unwatch = service.authenticator.watch({ header, onInvalid });
   };
-  const end = (): void => {
+  const end = (failure?: string): void => {
     clearTimeout(unread);
     unwatch?.();
     exchange.hold(0, 0);
+    exchange.span?.end(failure);
   };
   const makeNext = async (): ReturnType<typeof pieces.next> => {
     // No idle timeout while a piece is made. A client that does not take it is cut off, like any other.
@@ -144,11 +148,10 @@ export function toStream(
           return controller.enqueue(bytes);
         }
       } catch (error) {
-        end();
-        const { requestId } = exchange;
         const { reason, cause } = toRefusal(error);
+        end(reason);
         if (reason !== "body_incomplete")
-          service.log.warn("export_broken_off", { requestId, reason, cause });
+          service.log.warn("export_broken_off", { ...exchange.ids, reason, cause });
         // The answer has begun, so it is cut off: a client cannot take it for complete.
         throw error;
       }
@@ -162,7 +165,7 @@ export function toStream(
       const refusal = ending.signal.reason as Refusal | undefined;
       ending.abort(new Refusal("body_incomplete"));
       service.log.info("answer_cut_off", {
-        requestId: exchange.requestId,
+        ...exchange.ids,
         reason: refusal?.reason,
         durationMs: Math.round(performance.now() - exchange.startedAtMs),
       });

@@ -190,8 +190,8 @@ type Written = Plant & { readonly batch?: string | undefined };
 type Changed = Written & { readonly ifMatch?: string | undefined };
 
 async function createPlant(exchange: Exchange, { batch: named, ...plant }: Written) {
-  const { service, token, startedAtMs } = exchange;
-  const outcome = await service.store.createPlant(plant, { token: token?.name, batch: named });
+  const { service, startedAtMs } = exchange;
+  const outcome = await service.store.createPlant(plant, exchange.nameWriter(named));
   if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
   return format({ id: plant.id, replayed: outcome === "replayed" });
 }
@@ -199,19 +199,18 @@ async function createPlant(exchange: Exchange, { batch: named, ...plant }: Writt
 const conditionOf = (etag: string | undefined) => (etag === undefined ? {} : { match: [etag] });
 
 async function replacePlant(exchange: Exchange, asked: Changed): Promise<string> {
-  const { service, token } = exchange;
   const { batch: named, ifMatch: etag, ...plant } = asked;
-  const writer = { token: token?.name, batch: named };
-  await service.store.replacePlant(plant, conditionOf(etag), writer);
+  const writer = exchange.nameWriter(named);
+  await exchange.service.store.replacePlant(plant, conditionOf(etag), writer);
   return format({ id: plant.id, etag: etagOf(plant) });
 }
 
 async function removePlant(
-  { service, token }: Exchange,
+  exchange: Exchange,
   asked: Pick<Changed, "id" | "batch" | "ifMatch">,
 ): Promise<string> {
-  const writer = { token: token?.name, batch: asked.batch };
-  await service.store.removePlant(asked.id, conditionOf(asked.ifMatch), writer);
+  const writer = exchange.nameWriter(asked.batch);
+  await exchange.service.store.removePlant(asked.id, conditionOf(asked.ifMatch), writer);
   return format({ id: asked.id });
 }
 
@@ -314,7 +313,7 @@ async function writePlants(exchange: Exchange, asked: Writing): Promise<string> 
   const { store } = service;
   const writes = parseWrites(asked);
   return runLong(exchange, async (signal) => {
-    const writer = { token: token?.name, batch: asked.batch };
+    const writer = exchange.nameWriter(asked.batch);
     const paid: PlantWrite[] = [];
     const lines = (async function* () {
       yield writes;
@@ -343,8 +342,8 @@ async function patchPlant(
   exchange: Exchange,
   asked: Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch },
 ): Promise<string> {
-  const { service, token } = exchange;
-  const writer = { token: token?.name, batch: asked.batch };
+  const { service } = exchange;
+  const writer = exchange.nameWriter(asked.batch);
   const condition = conditionOf(asked.ifMatch);
   const plant = await service.store.patchPlant(asked.id, asked.patch, condition, writer);
   return format({ ...plant, etag: etagOf(plant) });

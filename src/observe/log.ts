@@ -27,9 +27,12 @@ function formatLine(level: LogLevel, event: string, fields: Fields = {}): string
   const line = JSON.stringify(entry, (_, value: unknown) =>
     value instanceof Error ? describeError(value) : value,
   );
-  // The last line of defence against a token in the log.
-  return `${line.replaceAll(OWN_TOKEN, "pst_[redacted]").replaceAll(JWT, "eyJ[redacted]")}\n`;
+  return `${redact(line)}\n`;
 }
+
+/** The last line of defence against a token in the log, or in a trace. */
+export const redact = (text: string): string =>
+  text.replaceAll(OWN_TOKEN, "pst_[redacted]").replaceAll(JWT, "eyJ[redacted]");
 
 const PENDING_LENGTH_MAX = 1_048_576;
 const FLUSH_MS_MAX = 1_000;

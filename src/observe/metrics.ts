@@ -80,7 +80,15 @@ const placeOf = (status: number): number => Math.max(0, statuses.indexOf(status)
 /** A kind is a path and a method. It has a count for each status, and a histogram of durations. */
 const KIND_LENGTH = statuses.length + HISTOGRAM_LENGTH;
 
-const gauges = ["bytesHeld", "requestsInFlight", "feedReaders", "writesWaiting"] as const;
+/** Each thread sets its own, and the sum of all is reported. */
+const gauges = [
+  "bytesHeld",
+  "requestsInFlight",
+  "feedReaders",
+  "writesWaiting",
+  "spansExported",
+  "spansDropped",
+] as const;
 type Gauge = (typeof gauges)[number];
 
 /** Layout: gauges, changes of plants, commit durations, commit sizes, batch lines, the kinds of each path. */

@@ -2,7 +2,7 @@
 
 import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
-import type { Config } from "../config.ts";
+import { type Config, findTracing } from "../config.ts";
 import { findDescriptorsMax } from "../descriptor.ts";
 import { DAY_MS } from "../domain/time.ts";
 import type { Store } from "../domain/store.ts";
@@ -159,6 +159,10 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
       byResult({ taken, failed }, { webhook: name }),
     );
     const dropped = observed.countDroppedLines?.() ?? 0;
+    const { spansExported, spansDropped } = gauges;
+    const spans = findTracing(limits)
+      ? byResult({ exported: spansExported, dropped: spansDropped })
+      : [];
     const byWebhook = (key: "lagSeconds" | "isPaused"): Series =>
       webhooks.map((webhook) => [{ webhook: webhook.name }, webhook[key]]);
     return formatFamilies({
@@ -224,6 +228,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         backups_total: ["Backups, by result: made or failed.", made],
         backup_proofs_total: ["Proofs of the backups, by result: proven or failed.", proofs],
         log_lines_dropped_total: ["Log lines that were dropped.", dropped],
+        spans_total: ["Spans of traces, by result: exported or dropped.", spans],
         changes_total: ["Journal entries that this instance wrote.", changes],
         webhook_attempts_total: ["Events sent by this instance, by webhook and result.", attempts],
         process_cpu_seconds_total: ["CPU time.", (cpu.user + cpu.system) / 1e6],

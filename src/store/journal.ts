@@ -69,13 +69,15 @@ export class JournalBlock {
   }
 }
 
-/** One string, in which neither part contains a newline; undefined without a writer. */
-const packWriter = ({ token, batch }: Writer = {}): string | undefined =>
-  batch === undefined ? token : `${token ?? ""}\n${batch}`;
+/** One string of parts that contain no newline; undefined without a writer. Earlier versions ignore the third. */
+function packWriter({ token, batch, trace }: Writer = {}): string | undefined {
+  if (trace !== undefined) return `${token ?? ""}\n${batch ?? ""}\n${trace}`;
+  return batch === undefined ? token : `${token ?? ""}\n${batch}`;
+}
 
-function unpackWriter(name: EntryValue | undefined): Pick<Change, "by" | "batch"> {
-  const [by = "", batch] = typeof name === "string" ? name.split("\n") : [];
-  return { by: by === "" ? undefined : by, batch };
+function unpackWriter(name: EntryValue | undefined): Pick<Change, "by" | "batch" | "trace"> {
+  const [by, batch, trace] = typeof name === "string" ? name.split("\n") : [];
+  return { by: by || undefined, batch: batch || undefined, trace };
 }
 
 /** A number, or a string if a double cannot hold it exactly. */
@@ -87,7 +89,7 @@ export function toExact(id: bigint): string | number {
 /** A substring of every block that has a wanted entry; null matches any block. */
 export function partOf({ id, by, batch }: ChangeQuery): string | null {
   if (id !== undefined) return `,${JSON.stringify(toExact(id))},`;
-  if (batch !== undefined) return `${JSON.stringify(`\n${batch}`).slice(1)},`;
+  if (batch !== undefined) return JSON.stringify(`\n${batch}`).slice(1, -1);
   return by === undefined ? null : `,${JSON.stringify(by).slice(0, -1)}`;
 }
 

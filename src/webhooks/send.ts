@@ -15,6 +15,7 @@ export interface Event {
   /** The same in every attempt, so a receiver can dedupe. */
   readonly id: string;
   readonly body: string;
+  readonly traceparent?: string | undefined;
 }
 
 const ANSWER_BYTES_MAX = 4_096;
@@ -47,7 +48,7 @@ function sign(secret: string, head: string, body: string): string {
 /** Never rejects: the attempt has the error, also if the signal aborted it. */
 export async function sendEvent(
   { url, secret, oldSecret }: Pick<Webhook, "url" | "secret" | "oldSecret">,
-  { id, body }: Event,
+  { id, body, traceparent }: Event,
   options: SendOptions,
   signal?: AbortSignal,
 ) {
@@ -62,6 +63,7 @@ export async function sendEvent(
     "webhook-id": id,
     "webhook-timestamp": timestamp,
     "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.`, body)).join(" "),
+    ...(traceparent !== undefined && { traceparent }),
   };
   const end = (rest: Partial<Attempt>, retryAfterMs = 0) => {
     const durationMs = Math.round(performance.now() - startedAtMs);

@@ -5,9 +5,10 @@
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
+import { type Attempt, hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
+import type { Tracer } from "../observe/tracer.ts";
 import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
 
@@ -46,7 +47,12 @@ interface Receiver {
 
 const HOLDER = crypto.randomUUID();
 
-export function createWebhookSender(store: WebhookStore, limits: Limits, log: Log) {
+export function createWebhookSender(
+  store: WebhookStore,
+  limits: Limits,
+  log: Log,
+  tracer?: Tracer,
+) {
   const leaseMs = limits.webhookLeaseSeconds * 1000;
   /** The lease minus the longest that one event can take. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
@@ -158,7 +164,14 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
   async function send(receiver: Receiver, change: ListedChange): Promise<boolean> {
     const { webhook } = receiver;
     const { signal } = ending;
-    const { attempt, retryAfterMs } = await sendEvent(webhook, toEvent(change), limits, signal);
+    const delivery = tracer?.startDelivery(change.trace);
+    const event = { ...toEvent(change), traceparent: delivery?.traceparent };
+    const { attempt, retryAfterMs } = await sendEvent(webhook, event, limits, signal);
+    delivery?.end(
+      `POST ${webhook.name}`,
+      describeDelivery(webhook, change, attempt),
+      !hasSucceeded(attempt),
+    );
     if (signal.aborted && attempt.status === null) return false;
     const attempts = joinAttempts(attempt, ...webhook.attempts);
     const isTaken = hasSucceeded(attempt);
@@ -168,7 +181,9 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     if (isTaken) return true;
     const waitSeconds = limits.webhookRetrySeconds[failures - 1];
     const what = attempt.error ?? `It answered ${attempt.status}.`;
-    log.warn("webhook_failed", { webhook: webhook.name, change: change.seq, failures, what });
+    const { traceId, spanId } = delivery?.context ?? {};
+    const facts = { webhook: webhook.name, change: change.seq, failures, what, traceId, spanId };
+    log.warn("webhook_failed", facts);
     if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more events.");
     else if (waitSeconds === undefined)
       pause(receiver, `${failures} attempts failed. The last one: ${what}`);
@@ -233,6 +248,27 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
           return { name: webhook.name, isPaused, lagSeconds, sent, failed };
         }),
       ),
+  };
+}
+
+/** Without url.full: the path or query of a receiver's URL may have a secret. */
+function describeDelivery(
+  { name, url, failures }: Webhook,
+  { seq }: ListedChange,
+  attempt: Attempt,
+) {
+  const { protocol, hostname, port } = new URL(url);
+  const type = attempt.status === null ? "no_answer" : String(attempt.status);
+  return {
+    "http.request.method": "POST",
+    "http.request.resend_count": failures || undefined,
+    "http.response.status_code": attempt.status ?? undefined,
+    "url.scheme": protocol.slice(0, -1),
+    "server.address": hostname,
+    "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
+    "error.type": hasSucceeded(attempt) ? undefined : type,
+    "plantstore.webhook": name,
+    "plantstore.change": seq,
   };
 }
 

@@ -1,6 +1,7 @@
 /** Another HTTP thread: a whole server, with its own store linked to the store's threads. */
 
 import { openAuthenticator } from "../auth/token.ts";
+import { findTracing } from "../config.ts";
 import { listRoutes, pathsOf, startServer } from "../http/server.ts";
 import type { TlsPair } from "../http/tls.ts";
 import { createLog } from "../observe/log.ts";
@@ -31,15 +32,19 @@ async function start(setup: WorkerSetup) {
   const { config, metricsMemory, ratesMemory, link, tls } = setup;
   const routes = listRoutes(config);
   const metrics = new Metrics(pathsOf(routes), metricsMemory);
-  const limits = { ...config, onCommit: metrics.countCommit };
-  const store = await openStore(config.databaseUrl, limits, undefined, link);
   const log = createLog(config.logLevel, (logLine) => send({ logLine }));
+  const tracing = findTracing(config);
+  const tracer =
+    tracing && (await import("../observe/tracer.ts")).createTracer(tracing, config, metrics, log);
+  const limits = { ...config, onCommit: metrics.countCommit, tracing: tracer };
+  const store = await openStore(config.databaseUrl, limits, undefined, link);
   const server = startServer({
     config,
     store,
     authenticator: await openAuthenticator(store, config, log),
     log,
     metrics,
+    tracer,
     routes,
     reports: {
       readActivity: (sinceMs) => ask("activity", sinceMs),
@@ -51,7 +56,7 @@ async function start(setup: WorkerSetup) {
   });
   const stop = async (): Promise<void> => {
     await server.stop();
-    await store.close();
+    await Promise.all([tracer?.close(), store.close()]);
   };
   return { replaceTls: server.replaceTls, stop };
 }

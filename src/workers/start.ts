@@ -14,6 +14,7 @@ import {
   type ServiceFacts,
 } from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
+import type { Tracer } from "../observe/tracer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { ServedStores } from "../store/open.ts";
 import { type Answer, startThread, toFailed } from "../thread.ts";
@@ -41,6 +42,7 @@ interface Parts {
   readonly log: Log;
   readonly writeLog: (line: string) => void;
   readonly facts?: ServiceFacts | undefined;
+  readonly tracer?: Tracer | undefined;
   readonly routes: readonly Route[];
   readonly tls?: Tls | undefined;
 }

@@ -69,7 +69,7 @@ test("cross-origin requests are allowed from a configured origin and no other; a
     "access-control-allow-origin": origin,
     "access-control-allow-methods": "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
     "access-control-allow-headers":
-      "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, X-Request-Id",
+      "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id",
     "access-control-max-age": "600",
   });
   const refused = await open.create("{}", { headers: { origin } });

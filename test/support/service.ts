@@ -3,12 +3,13 @@
 import { afterAll } from "bun:test";
 import type { Writer } from "../../src/domain/change.ts";
 import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
-import { resolveConfig } from "../../src/config.ts";
+import { findTracing, resolveConfig } from "../../src/config.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
 import { listRoutes, pathsOf } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
+import { createTracer } from "../../src/observe/tracer.ts";
 import { openServed } from "../../src/store/open.ts";
 import { startHttp } from "../../src/workers/start.ts";
 import { readLimits } from "./limits.ts";
@@ -44,17 +45,20 @@ export async function startService(
   const logLines: string[] = [];
   const routes = listRoutes(config, consoleFolder);
   const metrics = new Metrics(pathsOf(routes));
+  const writeLog = (line: string): void => void logLines.push(line);
+  const log = createLog(config.logLevel, writeLog);
+  const tracing = findTracing(config);
+  const tracer = tracing && createTracer(tracing, config, metrics, log);
+  opened.defer(() => tracer?.close());
   const served = await openServed(
     config.databaseUrl,
-    { ...config, onCommit: metrics.countCommit },
+    { ...config, onCommit: metrics.countCommit, tracing: tracer },
     config.workers,
   );
   const { store } = served;
   opened.defer(() => store.close());
-  const writeLog = (line: string): void => void logLines.push(line);
-  const log = createLog(config.logLevel, writeLog);
   const server = await listen(() =>
-    startHttp({ config, served, routes, metrics, log, writeLog, facts }),
+    startHttp({ config, served, routes, metrics, log, writeLog, facts, tracer }),
   );
   opened.defer(() => server.stop());
   const stack = opened.move();
@@ -62,6 +66,7 @@ export async function startService(
     url: server.url,
     config,
     store,
+    tracer,
     database,
     readPlants: database.readPlants,
     findPlant: database.findPlant,

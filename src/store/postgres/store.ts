@@ -8,6 +8,7 @@ import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/s
 import { describeTarget, type Target } from "../../store-url.ts";
 import { formatPage } from "../../format/page.ts";
 import { Queue } from "../queue.ts";
+import { createWriteQueue } from "../traced-queue.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { beginJournal, IS_BEGINNING, numberBlocks, readChanges } from "./changes.ts";
@@ -83,7 +84,7 @@ class PostgresStore extends SqlStore implements Store {
     };
     const health = createProbe(this.writers, accounts.hasJournal);
     this.probe = health.check;
-    this.writes = new Queue<GroupWrite, unknown>(
+    this.writes = createWriteQueue<GroupWrite>(
       async (group, deadlineMs) => {
         const outcomes = await commitWrites(this.writers, group, deadlineMs, accounts);
         health.note(outcomes);

@@ -8,9 +8,10 @@ import type { CountPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
-import { type Commit, Queue } from "../queue.ts";
+import { Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
+import { createWriteQueue, type NotedCommit } from "../traced-queue.ts";
 import { IS_BEGINNING, type measureFiles, START_TIMELINE } from "./database.ts";
 import { type ReadRequest, type RecordRead, SqliteReader } from "./reader.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
@@ -21,7 +22,7 @@ const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
 
 /** Where writes, long reads and records run. Without `read`, reads run on this thread. */
 interface Engine {
-  commit: Commit<Write, unknown>;
+  commit: NotedCommit<Write>;
   readonly read?: (order: ReadRequest) => Promise<unknown>;
   readonly readRecords?: (order: ReadRequest) => Promise<unknown>;
   readonly isMoved?: () => boolean;
@@ -54,8 +55,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const reader = (this.reader = new SqliteReader(path, limits, engine.isMoved));
     const readHere = (order: ReadRequest) => reader.perform(order);
     const { read = readHere, readRecords = readHere } = engine;
-    const commit: Engine["commit"] = (batch, deadlineMs) => engine.commit(batch, deadlineMs);
-    this.writes = new Queue(commit, limits, { onCommit: this.countCommit });
+    const commit: Engine["commit"] = (...given) => engine.commit(...given);
+    this.writes = createWriteQueue(commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Queue((ids) => reader.findPlants(ids), limits);
     this.longReads = new Queue(
       async ([order]) => [await read(order as ReadRequest)],

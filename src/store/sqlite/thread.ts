@@ -20,6 +20,7 @@ import {
 } from "../../thread.ts";
 import { fromShared, shareClock, sharedNow, toShared, within } from "../../tick.ts";
 import { toExact } from "../journal.ts";
+import type { CommitNotes } from "../traced-queue.ts";
 import type { SqliteWriter, Write } from "./writer.ts";
 
 export interface StoreLink {
@@ -54,9 +55,17 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
     createCaller(port),
   ) as [Caller, Caller, Caller];
   return {
-    async commit(batch: readonly Write[], deadlineMs: number): Promise<unknown[]> {
-      const outcomes = await writes.ask(encodeBatch(batch, toShared(deadlineMs)));
-      return (outcomes as unknown[]).map(fromOutcome);
+    async commit(
+      batch: readonly Write[],
+      deadlineMs: number,
+      notes?: CommitNotes,
+    ): Promise<unknown[]> {
+      const isNoted = notes !== undefined;
+      const answered = await writes.ask(encodeBatch(batch, toShared(deadlineMs), isNoted));
+      if (!isNoted) return (answered as unknown[]).map(fromOutcome);
+      const { outcomes, ...known } = answered as Noted;
+      Object.assign(notes, known);
+      return outcomes.map(fromOutcome);
     },
     read: reads.ask,
     readRecords: records.ask,
@@ -77,9 +86,16 @@ const fromOutcome = (outcome: unknown): unknown =>
     ? fromFailed(outcome as Failed)
     : outcome;
 
+/** The answer to a batch that asks for notes. */
+type Noted = CommitNotes & { readonly outcomes: readonly unknown[] };
+
 /** One JSON text, which costs a fraction of a list of objects. The deadline is by `sharedNow`. */
-export const encodeBatch = (writes: readonly Write[], deadlineMs: number): string =>
-  JSON.stringify({ deadlineMs, writes: writes.map(toJson) });
+export const encodeBatch = (
+  writes: readonly Write[],
+  deadlineMs: number,
+  isNoted = false,
+): string =>
+  JSON.stringify({ deadlineMs, writes: writes.map(toJson), isNoted: isNoted || undefined });
 
 /** JSON has no bigint, and one id is enough. */
 function toJson(write: Write) {
@@ -94,9 +110,11 @@ function plantToJson(write: PlantWrite) {
 }
 
 export function decodeBatch(text: string) {
-  type Sent = Readonly<{ deadlineMs: number; writes: readonly ReturnType<typeof toJson>[] }>;
-  const { deadlineMs, writes } = JSON.parse(text) as Sent;
-  return { deadlineMs, writes: writes.map(fromJson) };
+  interface Sent extends Readonly<{ deadlineMs: number; isNoted?: true }> {
+    readonly writes: readonly ReturnType<typeof toJson>[];
+  }
+  const { deadlineMs, isNoted, writes } = JSON.parse(text) as Sent;
+  return { deadlineMs, writes: writes.map(fromJson), ...(isNoted && { isNoted }) };
 }
 
 function fromJson(sent: ReturnType<typeof toJson>): Write {
@@ -143,9 +161,9 @@ function commitTogether(
     if (!("value" in committed)) return committed;
     const outcomes = (committed.value as unknown[]).slice(start, start + batch.writes.length);
     start += batch.writes.length;
-    return {
-      value: outcomes.map((outcome) => (outcome instanceof Error ? toFailed(outcome) : outcome)),
-    };
+    const value = outcomes.map((each) => (each instanceof Error ? toFailed(each) : each));
+    if (!batch.isNoted) return { value };
+    return { value: { outcomes: value, writes: writes.length, syncMs: writer.syncMs } };
   });
 }
 
@@ -165,7 +183,8 @@ export async function startStoreThreads(
     const channels = Array.from({ length }, () => new MessageChannel());
     const ports = channels.map(({ port2 }) => port2);
     // A function cannot be sent to a thread.
-    const setup = { path, limits: { ...limits, onCommit: undefined }, state, ports };
+    const plain = { ...limits, onCommit: undefined, tracing: undefined };
+    const setup = { path, limits: plain, state, ports };
     const thread = startThread(join(import.meta.dir, entry), setup, ports, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };

@@ -124,6 +124,8 @@ export class SqliteWriter {
   private quota: { readonly plantsLeft: number; readonly version: bigint } | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
+  /** How long the last COMMIT took: what it wrote to the WAL, and the sync. */
+  syncMs = 0;
   /** The last look at the disk, and the most that was written since. */
   private disk = { lookedAtMs: Number.NEGATIVE_INFINITY, freeBytes: 0, writtenBytes: 0 };
 
@@ -190,7 +192,9 @@ export class SqliteWriter {
       this.disk.writtenBytes += isJournaled
         ? outcomes.length * WRITE_BYTES + text.length * CHARACTER_BYTES
         : LOOK_BYTES;
+      const syncedAtMs = performance.now();
       commit.run();
+      this.syncMs = performance.now() - syncedAtMs;
       if (room.version !== undefined)
         this.quota = { plantsLeft: room.plantsLeft, version: room.version };
       return outcomes;

@@ -1,0 +1,213 @@
+/**
+ * Sends spans to a collector: OTLP over HTTP, as JSON. A collector that is slow, gone or refuses costs spans, which are
+ * counted, and nothing else: what waits is bounded, and one request is in flight.
+ */
+
+import { hostname } from "node:os";
+import packageJson from "../../package.json";
+import type { Config, findTracing } from "../config.ts";
+import { findAttributes } from "../domain/trace.ts";
+import { within } from "../tick.ts";
+import type { Log } from "./log.ts";
+import type { Metrics } from "./metrics.ts";
+
+export type Attributes = Readonly<Record<string, string | number | undefined>>;
+
+/** Integers are strings in the JSON of Protocol Buffers. */
+export const toAttributes = (values: Attributes): object[] =>
+  Object.entries(values).flatMap(([key, value]) =>
+    value === undefined
+      ? []
+      : [{ key, value: typeof value === "string" ? { stringValue: value } : toInt(value) }],
+  );
+
+const toInt = (value: number): object => ({ intValue: String(Math.round(value)) });
+
+const SPANS_PER_REQUEST = 512;
+const REQUEST_CHARACTERS_MAX = 524_288;
+const ATTEMPTS_MAX = 5;
+const BACKOFF_MS_MAX = 60_000;
+const JITTER = 0.2;
+/** Statuses that the protocol asks to retry. */
+const RETRYABLE = new Set([429, 502, 503, 504]);
+const ANSWER_BYTES_MAX = 65_536;
+
+type Collector = Pick<NonNullable<ReturnType<typeof findTracing>>, "url" | "headers" | "timeoutMs">;
+
+/** `wait` is undefined if the request must not be sent again. */
+type Sent = Readonly<{ rejected: number; problem?: string; wait?: "backoff" | number }>;
+
+export function createExporter(collector: Collector, config: Config, metrics: Metrics, log: Log) {
+  const { spansMax, spanDelayMs, spanRetryMs, spanFlushMs } = config;
+  const resource = JSON.stringify({ attributes: describeResource(config) });
+  const scope = JSON.stringify({ name: "plantstore", version: packageJson.version });
+  const format = (spans: readonly string[]): string =>
+    `{"resourceSpans":[{"resource":${resource},"scopeSpans":[{"scope":${scope},"spans":[${spans.join(",")}]}]}]}`;
+  /** Spans as JSON, oldest first. */
+  let waiting: string[] = [];
+  let exported = 0;
+  let dropped = 0;
+  let isFailing = false;
+  let working: Promise<void> | undefined;
+  /** Ends a pause: a request is full, or the service stops. */
+  let wake: (() => void) | undefined;
+  const stopping = new AbortController();
+  /** Aborts the request in flight. */
+  const ending = new AbortController();
+
+  const count = (more: number, lost: number): void => {
+    exported += more;
+    dropped += lost;
+    metrics.setGauge("spansExported", exported);
+    metrics.setGauge("spansDropped", dropped);
+  };
+
+  const pause = (ms: number): Promise<unknown> => {
+    const woken = Promise.withResolvers<void>();
+    wake = woken.resolve;
+    return within(ms, woken.promise, stopping.signal);
+  };
+
+  function take(): string[] {
+    let characters = 0;
+    let length = 0;
+    while (length < Math.min(waiting.length, SPANS_PER_REQUEST)) {
+      characters += waiting[length]?.length ?? 0;
+      // One span alone is far below the bound.
+      if (characters > REQUEST_CHARACTERS_MAX) break;
+      length++;
+    }
+    return waiting.splice(0, length);
+  }
+
+  async function work(): Promise<void> {
+    while (waiting.length > 0) {
+      if (waiting.length < SPANS_PER_REQUEST && !stopping.signal.aborted) await pause(spanDelayMs);
+      await deliver(take());
+    }
+    working = undefined;
+  }
+
+  async function deliver(spans: readonly string[]): Promise<void> {
+    const body = format(spans);
+    for (let attempt = 1; ; attempt++) {
+      const { rejected, problem, wait } = await post(body, spans.length);
+      if (problem !== undefined && !isFailing) log.warn("traces_not_exported", { problem });
+      isFailing = problem !== undefined;
+      const isLast = wait === undefined || attempt === ATTEMPTS_MAX || stopping.signal.aborted;
+      if (isLast) return count(spans.length - rejected, rejected);
+      const backoffMs = spanRetryMs * 2 ** (attempt - 1) * (1 + JITTER * Math.random());
+      await pause(Math.min(wait === "backoff" ? backoffMs : wait, BACKOFF_MS_MAX));
+    }
+  }
+
+  /** Never rejects. */
+  async function post(body: string, length: number): Promise<Sent> {
+    const attempt = new AbortController();
+    const request = fetch(collector.url, {
+      method: "POST",
+      headers: {
+        "user-agent": `plantstore/${packageJson.version}`,
+        ...Object.fromEntries(collector.headers),
+        "content-type": "application/json",
+      },
+      body,
+      signal: attempt.signal,
+      // The headers are meant for this collector alone.
+      redirect: "manual",
+    }).then((response) => judge(response, length));
+    try {
+      const sent = await within(collector.timeoutMs, request, ending.signal);
+      if (sent !== undefined) return sent;
+      attempt.abort();
+      // It may fail before or after that.
+      request.catch(() => undefined);
+      const problem = `No answer within ${collector.timeoutMs} ms.`;
+      return { rejected: length, problem, wait: "backoff" };
+    } catch (error) {
+      // The message may have the URL, and its query a secret.
+      const { code = "no answer" } = error as NodeJS.ErrnoException;
+      return { rejected: length, problem: `Not reached (${code}).`, wait: "backoff" };
+    }
+  }
+
+  return {
+    /** No more spans are kept. */
+    get isFull(): boolean {
+      return waiting.length >= spansMax;
+    },
+
+    drop: (): void => count(0, 1),
+
+    add(span: string): void {
+      if (stopping.signal.aborted) return count(0, 1);
+      waiting.push(span);
+      if (waiting.length >= SPANS_PER_REQUEST && !isFailing) wake?.();
+      working ??= work();
+    },
+
+    /** Sends what waits, for a moment. */
+    async close(): Promise<void> {
+      stopping.abort();
+      const timer = setTimeout(() => {
+        count(0, waiting.length);
+        waiting = [];
+        ending.abort();
+      }, spanFlushMs);
+      await working;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** A collector may accept a part: `{"partialSuccess":{"rejectedSpans":"1"}}`. */
+async function judge(response: Response, length: number): Promise<Sent> {
+  const { status, headers } = response;
+  if (response.ok) {
+    const text = await readStart(response);
+    const rejected = Math.min(length, findRejected(text));
+    return { rejected, ...(rejected > 0 && { problem: `It rejected ${rejected} spans.` }) };
+  }
+  await response.body?.cancel();
+  const problem = `It answered ${status}.`;
+  if (!RETRYABLE.has(status)) return { rejected: length, problem };
+  return { rejected: length, problem, wait: findRetryAfterMs(headers.get("retry-after")) };
+}
+
+async function readStart({ body }: Response): Promise<string> {
+  const reader = (body as ReadableStream<Uint8Array> | null)?.getReader();
+  if (reader === undefined) return "";
+  const decoder = new TextDecoder();
+  let text = "";
+  for (let bytes = 0; bytes < ANSWER_BYTES_MAX;) {
+    const { value } = await reader.read();
+    if (value === undefined) return text;
+    bytes += value.length;
+    text += decoder.decode(value, { stream: true });
+  }
+  await reader.cancel();
+  return "";
+}
+
+function findRejected(text: string): number {
+  const [, count] = /"rejectedSpans"\s*:\s*"?(\d{1,9})\b/.exec(text) ?? [];
+  return Number(count ?? 0);
+}
+
+/** Seconds or a date, RFC 9110 section 10.2.3. */
+function findRetryAfterMs(header: string | null): "backoff" | number {
+  const text = header ?? "";
+  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
+  return Number.isNaN(ms) ? "backoff" : Math.max(ms, 0);
+}
+
+/** https://opentelemetry.io/docs/specs/semconv/resource/ */
+function describeResource({ otelServiceName, otelResourceAttributes }: Config): object[] {
+  const given = findAttributes(otelResourceAttributes) ?? new Map<string, string>();
+  return toAttributes({
+    "service.version": packageJson.version,
+    "host.name": hostname(),
+    ...Object.fromEntries(given),
+    "service.name": otelServiceName || given.get("service.name") || "plantstore",
+  });
+}

@@ -1,0 +1,236 @@
+/** Spans by OpenTelemetry: which requests and deliveries are sampled, and what is told about them. */
+
+import type { Config, findTracing } from "../config.ts";
+import {
+  type CommitFacts,
+  findNamedSpan,
+  findTraceParent,
+  findTraceState,
+  formatTraceParent,
+  nameSpan,
+  type SpanContext,
+  type StoreTracing,
+} from "../domain/trace.ts";
+import { type Attributes, createExporter, toAttributes } from "./exporter.ts";
+import type { Log } from "./log.ts";
+import type { Metrics } from "./metrics.ts";
+
+type Tracing = NonNullable<ReturnType<typeof findTracing>>;
+export type Tracer = ReturnType<typeof createTracer>;
+export type RequestSpan = NonNullable<ReturnType<Tracer["startRequest"]>>;
+
+/** Numbers of the protocol. */
+const INTERNAL = 1;
+const SERVER = 2;
+const CLIENT = 3;
+const STATUS_ERROR = 2;
+
+/** Children of one request. An import of a million plants has thousands of commits. */
+const CHILDREN_MAX = 64;
+/** The wall clock was set if it differs by more than this. */
+const CLOCK_MS = 50;
+
+interface Ended extends Pick<SpanContext, "traceId" | "spanId"> {
+  readonly parentSpanId?: string | undefined;
+  readonly traceState?: string | undefined;
+  readonly link?: Pick<SpanContext, "traceId" | "spanId"> | undefined;
+  readonly name: string;
+  readonly kind: number;
+  /** By `performance.now()`. */
+  readonly startedAtMs: number;
+  readonly endedAtMs: number;
+  readonly attributes: Attributes;
+  readonly isError: boolean;
+}
+
+export function createTracer(tracing: Tracing, config: Config, metrics: Metrics, log: Log) {
+  const { isParentBased, share } = tracing;
+  const exporter = createExporter(tracing, config, metrics, log);
+  /** Requests that are not finished, by the name that journal entries have. */
+  const open = new Map<string, { childrenLeft: number }>();
+  /** When `performance.now()` was 0. */
+  let originMs = performance.timeOrigin;
+
+  function followClock(): void {
+    const nowMs = Date.now();
+    if (Math.abs(nowMs - originMs - performance.now()) > CLOCK_MS)
+      originMs = nowMs - performance.now();
+  }
+
+  function send({ traceId, spanId, link, attributes, isError, ...span }: Ended): void {
+    if (exporter.isFull) return exporter.drop();
+    const { parentSpanId, traceState, name, kind, startedAtMs, endedAtMs } = span;
+    exporter.add(
+      JSON.stringify({
+        traceId,
+        spanId,
+        traceState,
+        parentSpanId,
+        flags: 1,
+        name,
+        kind,
+        startTimeUnixNano: toNanoseconds(originMs + startedAtMs),
+        endTimeUnixNano: toNanoseconds(originMs + endedAtMs),
+        attributes: toAttributes(attributes),
+        links: link && [{ ...link, flags: 1 }],
+        status: isError ? { code: STATUS_ERROR } : {},
+      }),
+    );
+  }
+
+  /** The context of a new span; undefined if it is not sampled. `parent` may be in another service. */
+  function sample(parent: SpanContext | undefined): SpanContext | undefined {
+    if (parent === undefined) {
+      const draw = Math.random();
+      return draw < share ? toSampled(createTraceId(draw)) : undefined;
+    }
+    const { traceId, isSampled } = parent;
+    const isTaken = isParentBased ? isSampled : isInShare(traceId, share);
+    return isTaken ? toSampled(traceId) : undefined;
+  }
+
+  function noteChild(
+    trace: string,
+    span: Pick<Ended, "name" | "startedAtMs" | "endedAtMs" | "attributes">,
+    failure: unknown,
+  ): void {
+    const request = open.get(trace);
+    const parent = findNamedSpan(trace);
+    if (request === undefined || parent === undefined || request.childrenLeft-- <= 0) return;
+    const { traceId, spanId: parentSpanId } = parent;
+    const ids = { traceId, parentSpanId, spanId: randomHex(8) };
+    const { reason } = (failure ?? {}) as { readonly reason?: string };
+    const isError = failure !== undefined;
+    const type = isError ? (reason ?? "internal") : undefined;
+    const attributes = { ...span.attributes, "error.type": type };
+    send({ ...ids, kind: INTERNAL, isError, ...span, attributes });
+  }
+
+  const storeTracing: StoreTracing = {
+    noteWait: (trace, startedAtMs, endedAtMs, failure) =>
+      noteChild(trace, { name: "queue", startedAtMs, endedAtMs, attributes: {} }, failure),
+
+    noteCommit: (trace, { startedAtMs, endedAtMs, writes, syncMs }: CommitFacts, failure) => {
+      const attributes = {
+        "plantstore.commit.writes": writes,
+        "plantstore.commit.sync_us": syncMs === undefined ? undefined : syncMs * 1000,
+      };
+      noteChild(trace, { name: "commit", startedAtMs, endedAtMs, attributes }, failure);
+    },
+  };
+
+  return {
+    ...storeTracing,
+
+    /** Undefined if the request is not sampled. A header that is not valid is ignored. */
+    startRequest(headers: Headers, startedAtMs: number) {
+      const header = headers.get("traceparent");
+      const parent = header === null ? undefined : findTraceParent(header);
+      const context = sample(parent);
+      if (context === undefined) return undefined;
+      followClock();
+      const trace = nameSpan(context);
+      open.set(trace, { childrenLeft: CHILDREN_MAX });
+      const traceState = parent && findTraceState(headers.get("tracestate"));
+      let described: Pick<Ended, "name" | "attributes" | "isError"> | undefined;
+      return {
+        ...context,
+        /** Names the request in the journal. */
+        trace,
+        describe(name: string, attributes: Attributes, isError: boolean): void {
+          described = { name, attributes, isError };
+        },
+        /** Only the first call has an effect. `failure` is that of an answer that had begun. */
+        end(failure?: string): void {
+          if (described === undefined || !open.delete(trace)) return;
+          const { name, attributes, isError } = described;
+          send({
+            ...context,
+            parentSpanId: parent?.spanId,
+            traceState,
+            name,
+            kind: SERVER,
+            startedAtMs,
+            endedAtMs: performance.now(),
+            attributes:
+              failure === undefined ? attributes : { ...attributes, "error.type": failure },
+            isError: isError || failure !== undefined,
+          });
+        },
+      };
+    },
+
+    /**
+     * An event for a webhook. It starts a trace of its own, which links to the request that made the change. With a
+     * sampler that follows the parent, it is sampled if that request was.
+     */
+    startDelivery(cause: string | undefined) {
+      const link = findNamedSpan(cause);
+      const isFollowing = link !== undefined && isParentBased;
+      const context = isFollowing ? toSampled(createTraceId(Math.random())) : sample(undefined);
+      const startedAtMs = performance.now();
+      const unsampled = { traceId: randomHex(16), spanId: randomHex(8), isSampled: false };
+      if (context !== undefined) followClock();
+      return {
+        context,
+        traceparent: formatTraceParent(context ?? unsampled),
+        end(name: string, attributes: Attributes, isError: boolean): void {
+          if (context === undefined) return;
+          const endedAtMs = performance.now();
+          send({
+            ...context,
+            link,
+            name,
+            kind: CLIENT,
+            startedAtMs,
+            endedAtMs,
+            attributes,
+            isError,
+          });
+        },
+      };
+    },
+
+    close: (): Promise<void> => exporter.close(),
+  };
+}
+
+const toSampled = (traceId: string): SpanContext => ({
+  traceId,
+  spanId: randomHex(8),
+  isSampled: true,
+});
+
+const SHARE_DIGITS = 13;
+const SHARE_START = 16;
+const SHARE_END = SHARE_START + SHARE_DIGITS;
+const SHARE_UNIT = 16 ** SHARE_DIGITS;
+
+/** The same bits, compared in the same way, as in OpenTelemetry's libraries: services with one share agree. */
+const isInShare = (traceId: string, share: number): boolean =>
+  Number.parseInt(traceId.slice(SHARE_START, SHARE_END), 16) < share * SHARE_UNIT;
+
+/** `draw` decided whether it is sampled, so services that draw again by the id decide in the same way. */
+function createTraceId(draw: number): string {
+  const drawn = Math.floor(draw * SHARE_UNIT)
+    .toString(16)
+    .padStart(SHARE_DIGITS, "0");
+  return randomHex(8) + drawn + randomHex(2).slice(1);
+}
+
+const random = Buffer.alloc(1_024);
+let randomUsed = random.length;
+
+function randomHex(bytes: number): string {
+  if (randomUsed + bytes > random.length) {
+    crypto.getRandomValues(random);
+    randomUsed = 0;
+  }
+  return random.toString("hex", randomUsed, (randomUsed += bytes));
+}
+
+/** As text: a double cannot hold it. */
+function toNanoseconds(ms: number): string {
+  const whole = Math.floor(ms);
+  return `${whole}${String(Math.floor((ms - whole) * 1e6)).padStart(6, "0")}`;
+}
