@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { Refusal } from "../../domain/errors.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
-import type { PlantWrite } from "../../domain/write.ts";
+import type { Done, PlantWrite } from "../../domain/write.ts";
 import {
   type Answer,
   createCaller,
@@ -62,10 +62,10 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
     ): Promise<unknown[]> {
       const isNoted = notes !== undefined;
       const answered = await writes.ask(encodeBatch(batch, toShared(deadlineMs), isNoted));
-      if (!isNoted) return (answered as unknown[]).map(fromOutcome);
+      if (!isNoted) return fromOutcomes(answered);
       const { outcomes, ...known } = answered as Noted;
       Object.assign(notes, known);
-      return outcomes.map(fromOutcome);
+      return fromOutcomes(outcomes);
     },
     read: reads.ask,
     readRecords: records.ask,
@@ -80,14 +80,23 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
   };
 }
 
-/** A single write of a commit may have failed. */
-const fromOutcome = (outcome: unknown): unknown =>
-  typeof outcome === "object" && outcome !== null && "failure" in outcome
-    ? fromFailed(outcome as Failed)
-    : outcome;
+/** Their number, if all were created: a list costs more to send. A single write of a commit may have failed. */
+const toOutcomes = (outcomes: readonly unknown[]): unknown =>
+  outcomes.every((outcome) => outcome === "created")
+    ? outcomes.length
+    : outcomes.map((outcome) => (outcome instanceof Error ? toFailed(outcome) : outcome));
+
+const fromOutcomes = (sent: unknown): unknown[] =>
+  typeof sent === "number"
+    ? Array<Done>(sent).fill("created")
+    : (sent as readonly unknown[]).map((outcome) =>
+        typeof outcome === "object" && outcome !== null && "failure" in outcome
+          ? fromFailed(outcome as Failed)
+          : outcome,
+      );
 
 /** The answer to a batch that asks for notes. */
-type Noted = CommitNotes & { readonly outcomes: readonly unknown[] };
+type Noted = CommitNotes & { readonly outcomes: unknown };
 
 /** One JSON text, which costs a fraction of a list of objects. The deadline is by `sharedNow`. */
 export const encodeBatch = (
@@ -161,7 +170,7 @@ function commitTogether(
     if (!("value" in committed)) return committed;
     const outcomes = (committed.value as unknown[]).slice(start, start + batch.writes.length);
     start += batch.writes.length;
-    const value = outcomes.map((each) => (each instanceof Error ? toFailed(each) : each));
+    const value = toOutcomes(outcomes);
     if (!batch.isNoted) return { value };
     return { value: { outcomes: value, writes: writes.length, syncMs: writer.syncMs } };
   });

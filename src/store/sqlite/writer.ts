@@ -48,6 +48,9 @@ export type Write = PlantWrite | AtomicWrite | Task;
 
 const ROWS_TOGETHER = [16, 4] as const;
 
+/** The number of the last of ?1 changes at the time ?2. With a SELECT, SQLite would copy the row to a temporary table. */
+const LAST = `max(min(?2 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + max(?1, 1))`;
+
 function connect(db: Database, path: string) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
   const insertRows = (count: number) =>
@@ -83,9 +86,7 @@ function connect(db: Database, path: string) {
         WHERE last = newest AND entries = '${BREAK_ENTRIES}'`,
     ),
     insertChanges: prepare(
-      `INSERT INTO changes (last, first, at_ms, entries)
-        SELECT last, last - ?1 + 1, ?2, ?3
-        FROM (SELECT max(min(?2 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + max(?1, 1)) AS last)`,
+      `INSERT INTO changes (last, first, at_ms, entries) VALUES (${LAST}, ${LAST} - ?1 + 1, ?2, ?3)`,
     ),
   };
 }
@@ -181,7 +182,7 @@ export class SqliteWriter {
     begin.run();
     try {
       const room = this.findRoom(connection, batch);
-      const outcomes = applyAll({ ...connection, room, entries }, batch);
+      const outcomes = applyAll(Object.assign(connection, { room, entries }), batch);
       const isJournaled = this.limits.changesDays > 0;
       const text = isJournaled ? entries.format() : "";
       if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, Date.now(), text);
