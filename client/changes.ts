@@ -1,7 +1,7 @@
 /** The journal of changes. */
 
 import type { Refused, WriteOptions } from "./batch.ts";
-import { findJson } from "./errors.ts";
+import { findJson, nameOf } from "./errors.ts";
 import { type Content, formatId, formatPairs } from "./plants.ts";
 
 interface ChangeFacts {
@@ -129,6 +129,34 @@ export interface BulkOptions<Counts> extends WriteOptions {
   readonly onLeft?: ((plant: RevertLeft) => void) | undefined;
   /** Called about once a second with the counts so far. */
   readonly onProgress?: ((counts: Counts) => void) | undefined;
+  /**
+   * The service finishes the work, also without this client: an abort ends only the wait for it, and `stopJob` the work.
+   * `onLeft` is called at the end, for at most 100 plants.
+   */
+  readonly respondAsync?: boolean | undefined;
+}
+
+/** Work that the service finishes without its client. */
+export interface Job {
+  /** What the work is called in the journal. */
+  readonly batch: string;
+  readonly kind: "change" | "remove" | "revert";
+  /** The name of the token. */
+  readonly by: string;
+  /** `lost`: the service that ran it ended without a word. Sent again, the work continues. */
+  readonly state: "running" | "stopping" | "ended" | "lost";
+  /** ISO 8601. */
+  readonly started: string;
+  /** Counts as in `Bulk` or `Reverted`. If it ended early, `complete` is false, and there is an error. */
+  readonly report: Partial<Omit<Bulk & Reverted, "plants" | "batch">> & {
+    readonly plants: number;
+    readonly complete: boolean;
+    readonly status?: number;
+    readonly error?: number;
+    readonly message?: string;
+  };
+  /** The first 100 plants that were left alone. */
+  readonly left: readonly RevertLeft[];
 }
 
 interface BulkLine {
@@ -144,6 +172,31 @@ export function findBulkLine(text: string): BulkLine | undefined {
   const line = findJson(quoteIds(text));
   return typeof line === "object" && line !== null ? line : undefined;
 }
+
+/** Undefined if the text is no array of jobs. */
+export function findJobs(json: string): Job[] | undefined {
+  const found = findJson(quoteIds(json)) as
+    (Omit<Job, "left"> & { left: BulkLine[] })[] | undefined;
+  const isJob = (value: unknown): boolean => {
+    const { batch, state, report, left } = (value ?? {}) as Partial<Record<keyof Job, unknown>>;
+    return (
+      typeof batch === "string" &&
+      typeof state === "string" &&
+      typeof (report as Job["report"] | undefined)?.plants === "number" &&
+      Array.isArray(left)
+    );
+  };
+  if (!Array.isArray(found) || !found.every(isJob)) return undefined;
+  return found.map((job) => ({ ...job, left: job.left.map(toLeft) }));
+}
+
+/** Of a line with an id. */
+export const toLeft = ({ id = "", error: code = 0, message = "" }: BulkLine): RevertLeft => ({
+  id: BigInt(id),
+  code,
+  reason: nameOf(code),
+  message,
+});
 
 /** Undefined if the text is no preview. */
 export function findPreview(json: string): RevertPreview | BulkPreview | undefined {

@@ -75,6 +75,7 @@ export type {
   Change,
   ChangePage,
   ChangeQuery,
+  Job,
   Reverted,
   RevertLeft,
   RevertPreview,

@@ -5,15 +5,18 @@ import {
   type BulkPreview,
   type Change,
   findBulkLine,
+  findJobs,
   findPreview,
+  type Job,
   type Reverted,
   type RevertPreview,
   type RevertRange,
+  toLeft,
 } from "./changes.ts";
 import { Connection, findUnsentWaitMs, NDJSON_TYPE } from "./connection.ts";
-import { findJson, findWaitMs, isTransient, nameOf, ServiceError } from "./errors.ts";
+import { findJson, findWaitMs, isTransient, ServiceError } from "./errors.ts";
 import { findNext, formatPairs, formatQuery } from "./plants.ts";
-import { retry, type RetryOptions } from "./retry.ts";
+import { retry, type RetryOptions, sleep } from "./retry.ts";
 
 /** A token without its secret. Times are in ISO 8601. */
 export interface Token {
@@ -98,6 +101,14 @@ type WithSecret = Webhook & { readonly secret: string };
 export const PAGE_LENGTH = 1_000;
 
 export const JSON_BODY = { "content-type": "application/json" };
+
+type BulkRequest = Omit<RequestInit, "headers"> & {
+  readonly headers: Readonly<Record<string, string>> & { readonly accept: string };
+};
+
+/** The service writes progress every second. Short work ends sooner. */
+const FOLLOW_MS_MIN = 100;
+const FOLLOW_MS_MAX = 1_000;
 
 export class Manager extends Connection {
   async listTokenPage(
@@ -223,32 +234,97 @@ export class Manager extends Connection {
   }
 
   /** Resolves to the counts of the last attempt. */
-  protected runBulk<Counts>(
-    path: string,
-    init: RequestInit & { readonly headers: { readonly accept: string } },
-    { onLeft, onProgress, ...options }: BulkOptions<Counts>,
-  ): Promise<Counts> {
+  protected runBulk<Counts>(path: string, init: BulkRequest, options: BulkOptions<Counts>) {
     const given = { ...this.options, ...options };
-    const attempt = async (): Promise<Counts> => {
-      for await (const lines of this.readLines(path, init, given.signal))
-        for (const text of lines) {
-          const line = findBulkLine(text);
-          if (line === undefined) throw this.notAPlantStore();
-          const { id, complete, status = 0, error: code = 0, message = "", ...counts } = line;
-          if (id !== undefined) onLeft?.({ id: BigInt(id), code, reason: nameOf(code), message });
-          else if (complete === true) return counts as Counts;
-          else if (status === 0) onProgress?.(counts as Counts);
-          else
-            throw new ServiceError({
-              message: `${this.url}: ${message}`,
-              status,
-              code,
-              isTransient: isTransient(status, code),
-            });
-        }
-      throw this.explainLoss(new Error("the stream ended"), given.signal);
-    };
+    const attempt = (): Promise<Counts> =>
+      given.respondAsync === true
+        ? this.followBulk(path, init, given)
+        : this.readBulk(path, init, given);
     return retry(attempt, given, findWaitMs);
+  }
+
+  private async readBulk<Counts>(
+    path: string,
+    init: BulkRequest,
+    { onLeft, onProgress, signal }: BulkOptions<Counts>,
+  ): Promise<Counts> {
+    for await (const lines of this.readLines(path, init, signal))
+      for (const text of lines) {
+        const line = findBulkLine(text);
+        if (line === undefined) throw this.notAPlantStore();
+        const { complete, status = 0, error = 0, message = "", ...counts } = line;
+        if (line.id !== undefined) onLeft?.(toLeft(line));
+        else if (complete === true) return counts as Counts;
+        else if (status === 0) onProgress?.(counts as Counts);
+        else throw this.explainEnd(status, error, message);
+      }
+    throw this.explainLoss(new Error("the stream ended"), signal);
+  }
+
+  private async followBulk<Counts>(
+    path: string,
+    { headers, ...init }: BulkRequest,
+    options: BulkOptions<Counts>,
+  ): Promise<Counts> {
+    const { onLeft, onProgress, signal } = options;
+    const asked = {
+      ...init,
+      headers: { ...headers, prefer: "respond-async" },
+      signal: signal ?? null,
+    };
+    const response = await this.request(path, asked);
+    const text = await response.text().catch((error: unknown) => {
+      throw this.explainLoss(error, signal);
+    });
+    let [job] = findJobs(`[${text}]`) ?? [];
+    if (job === undefined) throw this.notAPlantStore();
+    const { batch } = job;
+    for (let waitMs = FOLLOW_MS_MIN; job?.state === "running" || job?.state === "stopping";) {
+      await sleep(waitMs, signal);
+      waitMs = Math.min(2 * waitMs, FOLLOW_MS_MAX);
+      job = await this.findJob(batch, options);
+      if (job !== undefined) onProgress?.({ batch, ...job.report } as Counts);
+    }
+    if (job?.state !== "ended")
+      throw new ServiceError({
+        message: `${this.url}: The service that did the work ended.`,
+        isTransient: true,
+      });
+    const { complete, status = 0, error = 0, message = "", ...counts } = job.report;
+    for (const plant of job.left) onLeft?.(plant);
+    if (complete) return counts as Counts;
+    throw this.explainEnd(status, error, message);
+  }
+
+  private explainEnd(status: number, code: number, message: string): ServiceError {
+    const transient = isTransient(status, code);
+    return new ServiceError({
+      message: `${this.url}: ${message}`,
+      status,
+      code,
+      isTransient: transient,
+    });
+  }
+
+  /** The work that runs, by any token, and what ended before: at most 32, the oldest first. */
+  async listJobs(options?: RetryOptions): Promise<readonly Job[]> {
+    return this.findJobs("/jobs", options);
+  }
+
+  async findJob(batch: string, options?: RetryOptions): Promise<Job | undefined> {
+    return (await this.findJobs(`/jobs${formatPairs({ batch })}`, options))[0];
+  }
+
+  /** The job ends after its commit in flight. Rejects with `job_not_found`. */
+  async stopJob(batch: string, options?: RetryOptions): Promise<void> {
+    const init = { method: "DELETE", keepalive: false };
+    await this.ask(`/jobs${formatPairs({ batch })}`, init, options);
+  }
+
+  private async findJobs(path: string, options: RetryOptions | undefined) {
+    const jobs = findJobs((await this.ask(path, {}, options)).text);
+    if (jobs === undefined) throw this.notAPlantStore();
+    return jobs;
   }
 
   /** A POST is retried only if the service did nothing: a repeat could create a second secret. */

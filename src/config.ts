@@ -368,6 +368,10 @@ export const fixedLimits = {
   trimSeconds: limit(60, "Interval of journal trims."),
   markSeconds: limit(60, "Unit in which the age of changes is counted, while a service runs."),
   commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
+  jobLostSeconds: limit(
+    10,
+    "Time after which a job is lost, if the service that runs it writes no progress.",
+  ),
   sampleSeconds: limit(5, "Interval of samples for `GET /activity`."),
   webhookSecondsMax: limit(15, "Time for a webhook's receiver to answer."),
   webhookRetrySeconds: limit(

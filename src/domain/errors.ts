@@ -20,6 +20,7 @@ const requests = { status: 400, failures: [...queries.failures, "BadRequest"] } 
 const unauthorized = { status: 401, failures: ["Unauthorized"] } as const;
 const taken = { status: 409, failures: ["IdTaken", "BatchConflict"] } as const;
 const webhooks = { status: 409, failures: ["WebhookConflict"] } as const;
+const jobs = { status: 409, failures: ["JobConflict", "RangeTooLarge"] } as const;
 const unsupported = { status: 415, failures: ["UnsupportedBody"] } as const;
 const unavailable = { status: 503, failures: ["Unavailable"] } as const;
 
@@ -53,6 +54,10 @@ const table = {
   webhooks_full: { code: 3011, ...webhooks, meaning: "There are as many webhooks as this service takes; remove one first." },
   range_too_large: { code: 3012, status: 409, failures: ["RangeTooLarge"], meaning: "The changes concern too many plants for a dry run." },
   transaction_too_large: { code: 3013, status: 409, failures: ["BatchConflict"], meaning: "The stored plants that an atomic batch changes are too large for one transaction; nothing was changed." },
+  job_running: { code: 3014, ...jobs, meaning: "Another job runs under the name of this batch; nothing was changed." },
+  jobs_full: { code: 3015, ...jobs, meaning: "As many jobs run as are allowed; wait for one to end, or stop one." },
+  job_not_found: { code: 3016, status: 404, failures: ["JobNotFound"], meaning: "There is no job of this batch." },
+  job_stopped: { code: 3017, status: 409, failures: [], meaning: "The job was stopped on request; what it had changed stays." },
   malformed_request: { code: 4001, ...requests, meaning: "The request's Host header is empty, repeated or not a host." },
   path_not_found: { code: 4002, status: 404, failures: [], meaning: "There is nothing at this path." },
   method_not_allowed: { code: 4003, status: 405, failures: [], meaning: "This path does not take this method; the Allow header lists those it takes." },
@@ -108,6 +113,12 @@ export class Refusal extends Error {
 /** An error that is not a Refusal is a defect. Its message stays in the log. */
 export const toRefusal = (error: unknown): Refusal =>
   error instanceof Refusal ? error : new Refusal("internal", undefined, error);
+
+/** For a line of a stream whose status has been sent, and for a report. */
+export function describeRefusal({ reason, message }: Refusal) {
+  const { status, code } = catalogue[reason];
+  return { status, error: code, message };
+}
 
 /** Error fields that JSON and structured clone would drop. PostgreSQL's own code is in `errno`. */
 export function describeError(error: Error): Readonly<Record<string, unknown>> {

@@ -4,6 +4,7 @@ import type { Filter } from "./filter.ts";
 import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition } from "./entity-tag.ts";
+import type { Job } from "./job.ts";
 import type { Plant } from "./plant.ts";
 import type {
   PageForm,
@@ -87,6 +88,9 @@ export interface ServedStore extends TokenStore {
    * `last`; or, without a `last`, if the name or all places are taken, or another instance stores one at the same time.
    */
   putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
+  listJobs(): Promise<Job[]>;
+  /** As `putWebhook`. */
+  putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean>;
   /** Commits and syncs a write; rejects if that is not possible. */
   probe(): Promise<void>;
 }

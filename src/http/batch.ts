@@ -1,7 +1,7 @@
 /** POST /plants/batch: one result per line. NDJSON is streamed in and out, in constant memory. */
 
 import type { Writer } from "../domain/change.ts";
-import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
+import { catalogue, describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
 import { ElementReader, type Line, LineReader } from "../format/records.ts";
@@ -19,7 +19,7 @@ import {
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange, Reader, Service } from "./exchange.ts";
 import { discard, isClosing } from "./linger.ts";
-import { answer, answerStored, describeRefusal, requireRoomToAnswer } from "./handle.ts";
+import { answer, answerStored, requireRoomToAnswer } from "./handle.ts";
 import { batchParameters, parseQuery, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 

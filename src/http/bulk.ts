@@ -12,15 +12,16 @@ import {
   startBulkCounts,
 } from "../domain/bulk.ts";
 import type { Writer } from "../domain/change.ts";
-import { Refusal, toRefusal } from "../domain/errors.ts";
+import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import { type Patch, parsePatchText } from "../domain/write.ts";
 import { NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerStored, answerText, describeRefusal, requireScope } from "./handle.ts";
+import { answer, answerText, requireScope } from "./handle.ts";
 import { PATCH_TYPES } from "./plants.ts";
-import { bulkParameters, parseQuery, prefersMinimal } from "./query.ts";
+import { answerAccepted } from "./jobs.ts";
+import { bulkParameters, parseQuery, prefersAsync } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const [BULK_TYPE] = NDJSON_TYPES;
@@ -46,7 +47,7 @@ export const removePlants = (exchange: Exchange): Promise<Response> =>
 
 async function changePlants(
   exchange: Exchange,
-  name: string,
+  kind: "change" | "remove",
   readPatch: () => Promise<Patch | undefined>,
 ): Promise<Response> {
   const { request, service, token } = exchange;
@@ -64,14 +65,15 @@ async function changePlants(
     );
     return answerText(exchange, formatJson(preview));
   }
-  const report = startChange(batch ?? nameNow(name));
-  if (prefersMinimal(request.headers.get("prefer"))) {
-    // The answer comes at the end: a page that is closed has no use for progress, and the browser waits for the head.
-    for await (const _ of changeAll(exchange, bulk, report, request.signal));
-    const headers = { "content-type": BULK_TYPE, "preference-applied": "return=minimal" };
-    return answerStored(exchange, formatLine(report), headers);
-  }
-  return answerBulk(exchange, report, (signal) => changeAll(exchange, bulk, report, signal));
+  const report = startChange(batch ?? nameNow(kind));
+  const order = {
+    kind,
+    request: bulk,
+    report,
+    run: (options: BulkOptions) => changeAll(exchange, bulk, report, options),
+  };
+  if (prefersAsync(request.headers.get("prefer"))) return answerAccepted(exchange, order);
+  return answerBulk(exchange, report, (signal) => order.run(bulkOptionsFor(exchange, signal)));
 }
 
 /** Reserves the memory of a block. */
@@ -103,12 +105,11 @@ export function changeAll(
   exchange: Exchange,
   bulk: Bulk,
   report: ReturnType<typeof startChange>,
-  signal: AbortSignal,
+  options: BulkOptions,
 ): AsyncGenerator<readonly Left[]> {
   const { store } = exchange.service;
-  const options = bulkOptionsFor(exchange, signal);
   const blocks = readMatching(store, bulk.filter, options);
-  return runBulk(exchange, report, signal, blocks, (block, writer) =>
+  return runBulk(exchange, report, options.signal, blocks, (block, writer) =>
     changeBlock(store, block, bulk, writer, report, options),
   );
 }

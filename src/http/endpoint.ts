@@ -14,7 +14,8 @@ export const headers = {
   Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
   "Last-Change": "The number of the newest change.",
   "Idempotent-Replayed": "`true` if the plant was in the store already.",
-  "Preference-Applied": "`return=minimal` if the answer is a summary (RFC 7240).",
+  "Preference-Applied":
+    "The preference that was followed: `return=minimal` or `respond-async` (RFC 7240).",
   ETag: "A strong entity tag of the plant.",
   "WWW-Authenticate": "RFC 6750.",
   "Retry-After": "Seconds.",

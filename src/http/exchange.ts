@@ -13,6 +13,7 @@ import type { Reports } from "../observe/reporter.ts";
 import type { RequestSpan, Tracer } from "../observe/tracer.ts";
 import { type Budget, LARGE_BYTES } from "./budget.ts";
 import type { Feed } from "./feed.ts";
+import type { Jobs } from "./job-runner.ts";
 
 export interface Service {
   readonly config: Config;
@@ -31,6 +32,7 @@ export interface Service {
   /** Concurrent requests share one copy: thousands of them must not take the memory of thousands. */
   readonly formatMetrics: () => Promise<Blob>;
   readonly feed: Feed;
+  readonly jobs: Jobs;
   /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;
   readonly addressOf: (request: Request) => string | undefined;

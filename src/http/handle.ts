@@ -286,12 +286,6 @@ export async function requireSendable(exchange: Exchange, characters: number): P
   await requireOpen(exchange.request);
 }
 
-/** For a line of a stream whose status has been sent. */
-export function describeRefusal({ reason, message }: Refusal) {
-  const { status, code } = catalogue[reason];
-  return { status, error: code, message };
-}
-
 function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, operation?: Operation) {
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};

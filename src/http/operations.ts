@@ -51,6 +51,7 @@ import {
   PlantPatch,
   StoredPlant,
 } from "./plant-shapes.ts";
+import { accepted, asyncHeaders, jobOperations } from "./jobs.ts";
 import { revertOperation } from "./revert.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
@@ -94,13 +95,6 @@ const changeConditions = {
 
 const patchBodies = Object.fromEntries(PATCH_TYPES.map((type) => [type, PlantPatch]));
 
-const bulkHeaders = {
-  Prefer: text(
-    undefined,
-    "`return=minimal` answers only the last line (RFC 7240). Other preferences are ignored.",
-  ),
-};
-
 const bulkExample = (name: string, replaced: number, removed: number): string =>
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
   `{"plants":2,"replaced":${replaced},"removed":${removed},"unchanged":0,"changedSince":1,"refused":0,"batch":"${name} 2026-01-02T00:00:00.000Z","complete":true}\n`;
@@ -127,24 +121,29 @@ const plantOperations: Endpoints = {
     summary: "Change all plants that match",
     bodyTypes: PATCH_TYPES,
     query: bulkParameters,
-    headers: bulkHeaders,
+    headers: asyncHeaders,
     takes: patchBodies,
-    answers: ok(
-      "What was done, or would be.",
-      { ...json(BulkPreview), [BULK_TYPE]: text(bulkExample("change", 1, 0)) },
-      "Preference-Applied",
-    ),
-    fails: ["BadPatch"],
+    answers: {
+      ...ok("What was done, or would be.", {
+        ...json(BulkPreview),
+        [BULK_TYPE]: text(bulkExample("change", 1, 0)),
+      }),
+      ...accepted,
+    },
+    fails: ["BadPatch", "JobConflict"],
   }),
   removePlants: operation("DELETE /plants", "plants:write", removePlants, {
     summary: "Remove all plants that match",
     query: bulkParameters,
-    headers: bulkHeaders,
-    answers: ok(
-      "What was done, or would be.",
-      { ...json(BulkPreview), [BULK_TYPE]: text(bulkExample("remove", 0, 1)) },
-      "Preference-Applied",
-    ),
+    headers: asyncHeaders,
+    answers: {
+      ...ok("What was done, or would be.", {
+        ...json(BulkPreview),
+        [BULK_TYPE]: text(bulkExample("remove", 0, 1)),
+      }),
+      ...accepted,
+    },
+    fails: ["BadQuery", "JobConflict"],
   }),
   createPlants: operation("POST /plants/batch", "plants:write", writePlants, {
     summary: "Write many plants",
@@ -240,4 +239,5 @@ const plantOperations: Endpoints = {
     fails: ["BadQuery", "ChangesGone"],
   }),
   revertChanges: revertOperation,
+  ...jobOperations,
 };

@@ -2,6 +2,7 @@
 
 import type { Config } from "../config.ts";
 import { filterNames, filters } from "../domain/filter.ts";
+import { JOBS_MAX, JOBS_RUNNING_MAX } from "../domain/job.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { SAMPLES_MAX } from "../observe/reporter.ts";
@@ -32,7 +33,7 @@ const describeBulk = (count: string): string =>
   `Lines with counts (\`${count}\`, \`unchanged\`, \`changedSince\`, \`refused\`) show progress; \`complete\` is true in the last one. ` +
   "If the work was broken off, the last line has `complete: false`, a status and an error. Sent again, it continues. " +
   "It stops after a commit if the client closes the connection. " +
-  "With `Prefer: return=minimal` only the last line is answered, when the work has ended. " +
+  "With `Prefer: respond-async` the answer is 202, and the service finishes the work without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. " +
   "The batch names these writes in the journal, so `POST /changes/revert` takes them back. Also needs the scope `plants:read`.";
 
 export const writeDescriptions = (config: Config): Readonly<Record<string, string>> => ({
@@ -100,6 +101,15 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     `With \`dryRun\` nothing is changed: the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
     "Without it, each plant that was left alone is a line, with status 412 if it was changed since, else with the error of its write. " +
     "Lines with counts show progress; `complete` is true in the last one. If the revert was broken off, the last line has `complete: false`, a status and an error. " +
+    "With `Prefer: respond-async` it is a job, as for `PATCH /plants`. " +
+    "Also needs the scope `plants:read`.",
+  listJobs:
+    "The work of requests with `Prefer: respond-async`, the oldest first: all that runs, by any token and on any service of this store, and what ended before. " +
+    `At most ${JOBS_RUNNING_MAX} run at a time. ${JOBS_MAX} are kept. ` +
+    `A service that shuts down ends its jobs after a commit. One that is killed leaves them \`lost\` after ${config.jobLostSeconds} seconds. ` +
+    "Send the request again, with the same batch, and the work continues.",
+  stopJob:
+    "The job ends after its commit in flight, within two seconds. What it has changed stays; `POST /changes/revert` takes it back by its batch. " +
     "Also needs the scope `plants:read`.",
   listWebhooks: "By name, without their secrets.",
   addWebhook: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,

@@ -126,6 +126,8 @@ export const bulkParameters = {
   dry_run: trueOrFalse("Change nothing: answer how many plants match, and a sample."),
 };
 
+export const jobParameters = { batch: { ...batch, ...text(undefined, "The job of this batch.") } };
+
 export const changeParameters = {
   after: {
     ...int64(
@@ -303,11 +305,19 @@ export const acceptsGzip = (header: string | null): boolean =>
 
 /** RFC 7240, sections 2 and 4.2: other preferences are ignored, and the first `return` wins. */
 export function prefersMinimal(header: string | null): boolean {
-  // A comma inside quotes is not a separator.
-  const preferences = header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
-  const given = preferences.map((one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1]);
+  const given = listPreferences(header).map(
+    (one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1],
+  );
   return given.find((value) => value !== undefined) === "minimal";
 }
+
+/** RFC 7240, section 4.1. */
+export const prefersAsync = (header: string | null): boolean =>
+  listPreferences(header).some((one) => /^\s*respond-async\s*(;|$)/i.test(one));
+
+/** A comma inside quotes is not a separator. */
+const listPreferences = (header: string | null): readonly string[] =>
+  header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
 
 /** Returns a lookup: the q-value of the first of its names in the header. Pass the most specific name first. */
 function parseWeights(header: string): (...names: readonly string[]) => number {

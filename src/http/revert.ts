@@ -1,6 +1,6 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
-import type { Left } from "../domain/bulk.ts";
+import type { BulkOptions, Left } from "../domain/bulk.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
 import {
   openRange,
@@ -27,7 +27,8 @@ import {
 } from "./bulk.ts";
 import type { Exchange } from "./exchange.ts";
 import { answerText, requireScope } from "./handle.ts";
-import { parseQuery, writeParameters } from "./query.ts";
+import { accepted, answerAccepted, asyncHeaders } from "./jobs.ts";
+import { parseQuery, prefersAsync, writeParameters } from "./query.ts";
 import { id, Plant } from "./plant-shapes.ts";
 import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
@@ -48,7 +49,14 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   if (asked.dryRun === true)
     return answerText(exchange, formatJson(await previewRevert(exchange, range, request.signal)));
   const report = startReport(batch);
-  return answerBulk(exchange, report, (signal) => revertAll(exchange, range, report, signal));
+  const order = {
+    kind: "revert",
+    request: asked,
+    report,
+    run: (options: BulkOptions) => revertAll(exchange, range, report, options),
+  } as const;
+  if (prefersAsync(request.headers.get("prefer"))) return answerAccepted(exchange, order);
+  return answerBulk(exchange, report, (signal) => order.run(bulkOptionsFor(exchange, signal)));
 }
 
 /** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
@@ -63,11 +71,15 @@ export async function openRevert(exchange: Exchange, asked: RevertRequest): Prom
 
 /** Throws a Refusal if the range concerns too many plants. */
 export const previewRevert = (exchange: Exchange, range: Range, signal: AbortSignal) =>
-  previewRange(exchange.service.store, { ...range, dryRun: true }, optionsFor(exchange, signal));
+  previewRange(
+    exchange.service.store,
+    { ...range, dryRun: true },
+    optionsFor(exchange, bulkOptionsFor(exchange, signal)),
+  );
 
-const optionsFor = (exchange: Exchange, signal: AbortSignal): RevertOptions => ({
+const optionsFor = (exchange: Exchange, options: BulkOptions): RevertOptions => ({
   ...exchange.service.config,
-  ...bulkOptionsFor(exchange, signal),
+  ...options,
   reserve: (plants, characters) =>
     exchange.reserve(
       PAGE_BYTES + plants * PLANT_BYTES + characters * CHARACTER_BYTES,
@@ -76,11 +88,11 @@ const optionsFor = (exchange: Exchange, signal: AbortSignal): RevertOptions => (
 });
 
 /** Smaller passes on a small budget. A dry run has one pass, so it has the configured limits. */
-function limitPass(exchange: Exchange, signal: AbortSignal): RevertOptions {
+function limitPass(exchange: Exchange, options: BulkOptions): RevertOptions {
   const { budget, config } = exchange.service;
   const bytes = (budget.bytesMax * PASS_SHARE) / 2;
   return {
-    ...optionsFor(exchange, signal),
+    ...optionsFor(exchange, options),
     revertPlantsMax: Math.min(config.revertPlantsMax, Math.ceil(bytes / PLANT_BYTES)),
     revertCharactersMax: Math.min(config.revertCharactersMax, Math.ceil(bytes / CHARACTER_BYTES)),
   };
@@ -95,13 +107,13 @@ export function revertAll(
   exchange: Exchange,
   range: Range,
   report: Report,
-  signal: AbortSignal,
+  options: BulkOptions,
 ): AsyncGenerator<readonly Left[]> {
   const { store } = exchange.service;
-  const options = limitPass(exchange, signal);
-  const touched = readTouched(store, range, options);
-  return runBulk(exchange, report, signal, touched, (block, writer) =>
-    revertBlock(store, block, writer, report, options),
+  const limits = limitPass(exchange, options);
+  const touched = readTouched(store, range, limits);
+  return runBulk(exchange, report, options.signal, touched, (block, writer) =>
+    revertBlock(store, block, writer, report, limits),
   );
 }
 
@@ -157,11 +169,15 @@ export const revertOperation: Endpoint = operation(
         "Names these writes in the journal; by default `revert` and the time.",
       ),
     },
+    headers: asyncHeaders,
     takes: json(RevertRequest),
-    answers: ok("What was done, or would be.", {
-      ...json(RevertPreview),
-      [BULK_TYPE]: text(REVERT_EXAMPLE),
-    }),
+    answers: {
+      ...ok("What was done, or would be.", {
+        ...json(RevertPreview),
+        [BULK_TYPE]: text(REVERT_EXAMPLE),
+      }),
+      ...accepted,
+    },
     fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
   },
 );

@@ -13,6 +13,7 @@ import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Route } from "./handle.ts";
 import { describeApi } from "./description.ts";
+import { Jobs } from "./job-runner.ts";
 import { createRoutes, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
@@ -68,6 +69,7 @@ export function startServer(given: Parts) {
     formatMetrics: () => (metricsText ??= formatMetrics().finally(() => (metricsText = undefined))),
     rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),
+    jobs: new Jobs(given, config.jobLostSeconds),
     addressOf: (request) => listener.requestIP(request)?.address,
     limitIdle: (request, seconds) => listener.timeout(request, seconds),
   };
@@ -119,7 +121,8 @@ export function startServer(given: Parts) {
       clearInterval(working);
       service.feed.close();
       service.rates.close();
-      await within(config.drainSecondsMax * 1000 * DRAIN_SHARE, drain(listener));
+      const drained = Promise.all([drain(listener), service.jobs.close()]);
+      await within(config.drainSecondsMax * 1000 * DRAIN_SHARE, drained);
       await listener.stop(true);
       authenticator.close();
       await flushUses();

@@ -1,7 +1,7 @@
 /** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
 
 import { type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
-import { Refusal, toRefusal } from "../domain/errors.ts";
+import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
@@ -36,7 +36,6 @@ import {
   writeParameters,
 } from "./query.ts";
 import { bulkOptionsFor, changeAll, describeLeft, nameNow, openBulk, startChange } from "./bulk.ts";
-import { describeRefusal } from "./handle.ts";
 import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
 import { flag, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
 
@@ -258,7 +257,10 @@ async function revertChanges(exchange: Exchange, given: Members): Promise<string
     const preview = await previewRevert(exchange, range, signal);
     if (asked.dryRun === true) return format(preview);
     const report = startReport();
-    return formatReport(report, revertAll(exchange, range, report, signal));
+    return formatReport(
+      report,
+      revertAll(exchange, range, report, bulkOptionsFor(exchange, signal)),
+    );
   });
 }
 
@@ -275,7 +277,10 @@ async function changeMatching(
     const options = bulkOptionsFor(exchange, signal);
     if (isDry) return format(await previewBulk(exchange.service.store, bulk, options));
     const report = startChange(named ?? nameNow(patch === undefined ? "remove" : "change"));
-    return formatReport(report, changeAll(exchange, bulk, report, signal));
+    return formatReport(
+      report,
+      changeAll(exchange, bulk, report, bulkOptionsFor(exchange, signal)),
+    );
   });
 }
 

@@ -1,5 +1,6 @@
-/** Tokens and webhooks: small tables, the same on both engines. */
+/** Tokens, webhooks and jobs: small tables, the same on both engines. */
 
+import { type Job, JOBS_MAX } from "../domain/job.ts";
 import type { TokenStore } from "../domain/store.ts";
 import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
@@ -7,7 +8,12 @@ import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 export type Value = string | number | bigint | boolean | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
 /** Compare-and-set: stores the record and its new version if the stored version is `last`. */
-export type WebhookUpdate = readonly [name: string, last: string, version: string, record: string];
+export type RecordUpdate = readonly [name: string, last: string, version: string, record: string];
+
+/** Tables of JSON records, and how many each may have. */
+const recordsMax = { webhooks: WEBHOOKS_MAX, jobs: JOBS_MAX };
+export type RecordTable = keyof typeof recordsMax;
+type NamedRecord = Readonly<Record<"name" | "version", string>>;
 
 const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
   hash: "hash",
@@ -59,8 +65,8 @@ export interface Dialect {
 }
 
 /** One statement stores any number of tokens: on a server, each statement costs a round trip and a sync. */
-function statementsOf({ prefix, lock, given, turn }: Dialect) {
-  const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
+function statementsOf({ prefix, lock, given }: Dialect) {
+  const tokens = `${prefix}tokens`;
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
     listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash > $1 ORDER BY hash LIMIT CAST($2 AS bigint)`,
@@ -81,27 +87,37 @@ function statementsOf({ prefix, lock, given, turn }: Dialect) {
       )
       UPDATE ${tokens} SET revoked_at_ms = CAST($2 AS bigint) WHERE hash = $1 AND revoked_at_ms IS NULL
         AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
+  };
+}
 
-    listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
+function recordStatementsOf({ prefix, given, turn }: Dialect, name: RecordTable) {
+  const table = `${prefix}${name}`;
+  return {
+    list: `SELECT record FROM ${table} ORDER BY name`,
     // Every write has a unique version. If the row has it, an earlier attempt stored it and its answer was lost. `turn`
     // serializes inserts, so each counts the rows of all before it.
-    insertWebhook: `WITH ${turn} INSERT INTO ${webhooks} (name, version, record)
+    insert: `WITH ${turn} INSERT INTO ${table} (name, version, record)
       SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text) FROM turn
-      WHERE (SELECT count(*) FROM ${webhooks} WHERE name <> $1) < ${WEBHOOKS_MAX}
+      WHERE (SELECT count(*) FROM ${table} WHERE name <> $1) < ${recordsMax[name]}
       ON CONFLICT (name) DO UPDATE SET record = excluded.record
-        WHERE ${webhooks}.version = excluded.version RETURNING name`,
-    updateWebhooks: `UPDATE ${webhooks} SET version = value ->> 2, record = value ->> 3 FROM ${given}
+        WHERE ${table}.version = excluded.version RETURNING name`,
+    update: `UPDATE ${table} SET version = value ->> 2, record = value ->> 3 FROM ${given}
       WHERE name = value ->> 0 AND version IN (value ->> 1, value ->> 2) RETURNING version`,
-    removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2`,
-    findWebhook: `SELECT name FROM ${webhooks} WHERE name = $1`,
+    remove: `DELETE FROM ${table} WHERE name = $1 AND version = $2`,
+    find: `SELECT name FROM ${table} WHERE name = $1`,
   };
 }
 
 export abstract class SqlRecords implements TokenStore {
   private readonly sql: ReturnType<typeof statementsOf>;
+  private readonly records: Readonly<Record<RecordTable, ReturnType<typeof recordStatementsOf>>>;
 
   constructor(dialect: Dialect) {
     this.sql = statementsOf(dialect);
+    this.records = {
+      webhooks: recordStatementsOf(dialect, "webhooks"),
+      jobs: recordStatementsOf(dialect, "jobs"),
+    };
   }
 
   protected abstract readRecords<Row>(statement: Statement): Promise<readonly Row[]>;
@@ -160,30 +176,53 @@ export abstract class SqlRecords implements TokenStore {
     await this.writeRecords([this.sql.mergeTokens, JSON.stringify(known)]);
   }
 
-  async listWebhooks(): Promise<Webhook[]> {
-    const rows = await this.readRecords<{ readonly record: string }>([this.sql.listWebhooks]);
-    return Array.from(rows, ({ record }) => JSON.parse(record) as Webhook);
+  listWebhooks(): Promise<Webhook[]> {
+    return this.listRecords("webhooks");
   }
 
-  async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const { insertWebhook, removeWebhook, findWebhook } = this.sql;
+  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
+    return this.putRecord("webhooks", next, last);
+  }
+
+  listJobs(): Promise<Job[]> {
+    return this.listRecords("jobs");
+  }
+
+  putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean> {
+    return this.putRecord("jobs", next, last);
+  }
+
+  private async listRecords<Named>(table: RecordTable): Promise<Named[]> {
+    const rows = await this.readRecords<{ readonly record: string }>([this.records[table].list]);
+    return Array.from(rows, ({ record }) => JSON.parse(record) as Named);
+  }
+
+  private async putRecord(
+    table: RecordTable,
+    next: NamedRecord | undefined,
+    last: NamedRecord | undefined,
+  ): Promise<boolean> {
+    const { insert, remove, find } = this.records[table];
     if (next === undefined) {
       const { name = "", version = "" } = last ?? {};
-      const left = await this.writeRecords([removeWebhook, name, version], [findWebhook, name]);
+      const left = await this.writeRecords([remove, name, version], [find, name]);
       return left.length === 0;
     }
     const stored = [next.version, JSON.stringify(next)] as const;
-    if (last !== undefined) return this.updateWebhook([last.name, last.version, ...stored]);
-    return (await this.writeRecords([insertWebhook, next.name, ...stored])).length === 1;
+    if (last !== undefined) return this.updateRecord(table, [last.name, last.version, ...stored]);
+    return (await this.writeRecords([insert, next.name, ...stored])).length === 1;
   }
 
-  protected async updateWebhook(update: WebhookUpdate): Promise<boolean> {
-    return (await this.updateWebhooks([update]))[0] === true;
+  protected async updateRecord(table: RecordTable, update: RecordUpdate): Promise<boolean> {
+    return (await this.updateRecords(table, [update]))[0] === true;
   }
 
   /** One statement for all. False for each whose version has changed. */
-  protected async updateWebhooks(updates: readonly WebhookUpdate[]): Promise<boolean[]> {
-    const update: Statement = [this.sql.updateWebhooks, JSON.stringify(updates)];
+  protected async updateRecords(
+    table: RecordTable,
+    updates: readonly RecordUpdate[],
+  ): Promise<boolean[]> {
+    const update: Statement = [this.records[table].update, JSON.stringify(updates)];
     const rows = await this.writeRecords<{ readonly version: string }>(update);
     const stored = new Set(rows.map((row) => row.version));
     return updates.map(([, , version]) => stored.has(version));

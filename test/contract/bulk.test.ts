@@ -54,20 +54,6 @@ const newest = async () => (await service.store.readChanges({ after: 0, limit: 0
 
 const counts = { replaced: 0, removed: 0, unchanged: 0, changedSince: 0, refused: 0 };
 
-test("with return=minimal the answer is the last line, when the work has ended", async () => {
-  const headers = { prefer: "return=minimal" };
-  const changed = await ask("PATCH", "?tag=shrub&batch=b", '{"tag":"x"}', headers);
-  expect(changed.headers.get("preference-applied")).toBe("return=minimal");
-  expect(parseLines(await changed.text())).toEqual([
-    { ...counts, plants: 3, replaced: 3, batch: "b", complete: true },
-  ]);
-  const removed = await ask("DELETE", "?tag=x&batch=c", undefined, headers);
-  expect(parseLines(await removed.text())).toEqual([
-    { ...counts, plants: 3, removed: 3, batch: "c", complete: true },
-  ]);
-  expect(await shown()).toEqual(["2 Tulip bulb", "3 Rosé -"]);
-});
-
 describe("PATCH /plants", () => {
   test("changes the plants that match every filter, and only what the patch has", async () => {
     const before = await newest();

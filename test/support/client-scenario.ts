@@ -85,6 +85,15 @@ export async function useClient(
   const { batch, ...removedAll } = await client.removeMatching({ tag: "wall" });
   check("removeMatching", removedAll, { ...counts, replaced: 0, removed: 1 });
   check("its batch", batch.startsWith("remove 2"), true);
+  const alone = { batch: "alone", respondAsync: true };
+  const none = await client.removeMatching({ tag: "none" }, alone);
+  check("respondAsync", none, { ...counts, plants: 0, replaced: 0, batch: "alone" });
+  const jobs = (await client.listJobs()).map(({ batch: of, kind, state }) => [of, kind, state]);
+  check("listJobs", jobs, [["alone", "remove", "ended"]]);
+  check("findJob", (await client.findJob("alone"))?.report.complete, true);
+  check("findJob of none", await client.findJob("none"), undefined);
+  await client.stopJob("alone");
+  await refuses(client.stopJob("none"), 404, "job_not_found");
   await refuses(client.removeMatching({ tag: undefined }), 400, "invalid_query");
   await refuses(client.get(FIRST), 404, "plant_not_found");
 

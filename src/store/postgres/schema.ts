@@ -75,6 +75,12 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
   change bigint NOT NULL
 )`,
 
+    `CREATE TABLE IF NOT EXISTS plantstore_jobs (
+  name    text COLLATE "C" PRIMARY KEY,
+  version text NOT NULL,
+  record  text NOT NULL
+)`,
+
     // The first number of a database that was made with a clock beyond it: TIME_NUMBER_MAX in src/domain/change.ts.
     `WITH mark AS (
   UPDATE plantstore_marks SET at_ms = 4503599627370495

@@ -9,7 +9,7 @@ import { describeTarget, type Target } from "../../store-url.ts";
 import { formatPage } from "../../format/page.ts";
 import { Queue } from "../queue.ts";
 import { createWriteQueue } from "../traced-queue.ts";
-import type { Statement, WebhookUpdate } from "../records.ts";
+import type { RecordTable, RecordUpdate, Statement } from "../records.ts";
 import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { beginJournal, IS_BEGINNING, numberBlocks, readChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
@@ -55,14 +55,14 @@ class PostgresStore extends SqlStore implements Store {
   readonly probe: Store["probe"];
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
-  /** For writes other than plants: tokens, webhooks, the numbers of the journal. */
-  private readonly records: ConnectionPool;
+  /** For writes other than plants: tokens, webhooks, jobs, the numbers of the journal. */
+  private readonly recordWriters: ConnectionPool;
   protected readonly writes: Queue<GroupWrite, unknown>;
   private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** Numbering costs a sync, so readers of the journal share it, and reads of plants do not wait behind it. */
   private readonly numberings: Queue<undefined, number>;
   /** Batched: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
-  private readonly webhookUpdates: Queue<WebhookUpdate, boolean>;
+  private readonly webhookUpdates: Queue<RecordUpdate, boolean>;
   /** Throttled: many at once would starve other requests of connections and CPU. */
   private readonly longReads: Queue<PlantQuery, PlantPage>;
   /** Pieces of counts, in a queue of their own: a person waits for a search, and counts must not delay it. */
@@ -76,7 +76,7 @@ class PostgresStore extends SqlStore implements Store {
     this.readFigures = async () => ({ ...hosts.figures });
     this.writers = createPool(hosts, limits, limits.writeConnections);
     this.readers = createPool(hosts, limits, limits.readConnections, READERS_PER_CONNECTION);
-    this.records = createPool(hosts, limits);
+    this.recordWriters = createPool(hosts, limits);
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     const accounts: Accounts = {
       hasJournal: limits.changesDays > 0,
@@ -106,13 +106,13 @@ class PostgresStore extends SqlStore implements Store {
     );
     this.numberings = new Queue(
       async (asked, deadlineMs) => {
-        const newest = await this.records.run(numberBlocks, deadlineMs);
+        const newest = await this.recordWriters.run(numberBlocks, deadlineMs);
         return asked.map(() => newest);
       },
       limits,
       { commitMsMin },
     );
-    this.webhookUpdates = new Queue((updates) => super.updateWebhooks(updates), limits);
+    this.webhookUpdates = new Queue((updates) => super.updateRecords("webhooks", updates), limits);
     const readOne = <Page extends object>(
       read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
       inFlightMax: number,
@@ -160,7 +160,7 @@ class PostgresStore extends SqlStore implements Store {
     const { writes, lookUps, numberings, webhookUpdates, longReads, counts } = this;
     const queues = [writes, lookUps, numberings, webhookUpdates, longReads, counts];
     await Promise.all(queues.map((queue) => queue.close()));
-    for (const pool of [this.writers, this.readers, this.records]) pool.close();
+    for (const pool of [this.writers, this.readers, this.recordWriters]) pool.close();
   }
 
   protected countPiece(query: PlantQuery): Promise<CountPage> {
@@ -182,12 +182,13 @@ class PostgresStore extends SqlStore implements Store {
     return this.readers.run((connection) => connection.query<Row>(sql, values));
   }
 
-  protected override updateWebhook(update: WebhookUpdate): Promise<boolean> {
+  protected override updateRecord(table: RecordTable, update: RecordUpdate): Promise<boolean> {
+    if (table !== "webhooks") return super.updateRecord(table, update);
     return this.webhookUpdates.submit(update);
   }
 
   protected writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]> {
-    return this.records.run(async (connection) => {
+    return this.recordWriters.run(async (connection) => {
       let rows: readonly Row[] = [];
       for (const [sql, ...values] of statements) rows = await connection.query<Row>(sql, values);
       return rows;

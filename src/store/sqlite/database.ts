@@ -110,6 +110,12 @@ export const migrations: readonly string[] = [
     UPDATE tokens SET revoked_after = (SELECT max(last) FROM changes) WHERE hash = NEW.hash;
   END;
 
+  CREATE TABLE jobs (
+    name    TEXT PRIMARY KEY,
+    version TEXT NOT NULL,
+    record  TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+
   UPDATE changes SET last = 4503599627370495, first = 4503599627370496
     WHERE last > 4503599627370495 AND (SELECT count(*) FROM changes) = 1;
   `,

@@ -43,7 +43,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   /** One at a time. Each takes a bounded time, so clients take turns. */
   private readonly longReads: Queue<ReadRequest, unknown>;
   /** Those of a tick share a message. */
-  private readonly records: Queue<RecordRead, unknown>;
+  private readonly recordReads: Queue<RecordRead, unknown>;
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
@@ -63,7 +63,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
       { ...limits, commitLengthMax: 1 },
       { commitMsMin: READ_MS_MIN },
     );
-    this.records = new Queue(
+    this.recordReads = new Queue(
       async (reads) => (await readRecords({ kind: "records", reads })) as unknown[],
       limits,
     );
@@ -100,7 +100,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   private async measureFiles() {
-    return (await this.records.submit("files")) as ReturnType<typeof measureFiles>;
+    return (await this.recordReads.submit("files")) as ReturnType<typeof measureFiles>;
   }
 
   readonly backUps: NonNullable<Store["backUps"]> = {
@@ -112,7 +112,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   override async close(): Promise<void> {
     await super.close();
-    for (const queue of [this.writes, this.lookUps, this.longReads, this.records])
+    for (const queue of [this.writes, this.lookUps, this.longReads, this.recordReads])
       await queue.close();
     this.reader.close();
     await this.engine.close();
@@ -135,7 +135,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   protected async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
-    return (await this.records.submit(statement)) as Row[];
+    return (await this.recordReads.submit(statement)) as Row[];
   }
 
   protected writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]> {

@@ -1,0 +1,230 @@
+/** Runs bulk changes to their end without their client. Their state is in the store, for every service on it. */
+
+import { createHash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Authenticator } from "../auth/token.ts";
+import type { BulkOptions, Left } from "../domain/bulk.ts";
+import { catalogue, describeRefusal, Refusal } from "../domain/errors.ts";
+import { type Job, type JobKind, JOBS_MAX, JOBS_RUNNING_MAX, LEFT_MAX } from "../domain/job.ts";
+import { formatJson } from "../domain/json.ts";
+import type { ServedStore } from "../domain/store.ts";
+import type { Log } from "../observe/log.ts";
+
+const BEAT_MS = 1_000;
+/** An outage or a fail-over of the store may take this long. */
+const PATIENCE_MS = 300_000;
+const RETRY_MS = 250;
+/** Compare-and-set attempts: the service that runs a job writes its record every second. */
+const TRIES_MAX = 10;
+
+interface Run {
+  job: Job;
+  readonly id: string;
+  readonly ending: AbortController;
+  readonly report: object;
+  readonly left: string[];
+  saving: Promise<void>;
+}
+
+export interface Order {
+  readonly by: string | undefined;
+  /** The job ends when this is no longer valid. */
+  readonly authorization: string;
+  readonly requestId: string;
+  readonly kind: JobKind;
+  /** What was asked for. The same again is the same job. */
+  readonly request: object;
+  readonly report: { readonly batch: string };
+  /** Must end when the signal aborts. Yields the plants that were left alone. */
+  readonly run: (options: BulkOptions) => AsyncGenerator<readonly Left[]>;
+  readonly onEnd: () => void;
+}
+
+export type ListedJob = Omit<Job, "state"> & { readonly state: Job["state"] | "lost" };
+
+/** A version begins with the id of the run, so a service whose job was replaced notices. */
+const runOf = ({ version }: Pick<Job, "version">): string => version.split("/")[0] as string;
+
+interface Parts {
+  readonly store: ServedStore;
+  readonly authenticator: Pick<Authenticator, "watch">;
+  readonly log: Log;
+}
+
+export class Jobs {
+  private isClosed = false;
+  private readonly store: ServedStore;
+  private readonly authenticator: Pick<Authenticator, "watch">;
+  private readonly log: Log;
+  /** A record that has not changed for this long, as this service saw it, has nobody who writes it. */
+  private readonly lostMs: number;
+  private readonly running = new Map<string, Readonly<{ run: Run; ended: Promise<void> }>>();
+  /** When each version was first seen: the clock of another machine tells nothing. */
+  private seen = new Map<string, Readonly<{ version: string; sinceMs: number }>>();
+
+  constructor({ store, authenticator, log }: Parts, lostSeconds: number) {
+    this.store = store;
+    this.authenticator = authenticator;
+    this.log = log;
+    this.lostMs = lostSeconds * 1000;
+  }
+
+  /** Those of all services on this store, the oldest first. */
+  async list(): Promise<ListedJob[]> {
+    const jobs = await this.store.listJobs();
+    const nowMs = performance.now();
+    const { seen } = this;
+    this.seen = new Map();
+    const listed: ListedJob[] = [];
+    for (const job of jobs.toSorted((one, two) => one.startedAtMs - two.startedAtMs)) {
+      const { name, version, state } = job;
+      const last = seen.get(name);
+      const sinceMs = last?.version === version ? last.sinceMs : nowMs;
+      this.seen.set(name, { version, sinceMs });
+      const isLost = state !== "ended" && !this.running.has(name) && nowMs - sinceMs > this.lostMs;
+      listed.push(isLost ? { ...job, state: "lost" } : job);
+    }
+    return listed;
+  }
+
+  async find(name: string): Promise<ListedJob> {
+    const job = (await this.list()).find((one) => one.name === name);
+    if (job === undefined) throw new Refusal("job_not_found");
+    return job;
+  }
+
+  /**
+   * Resolves when the job is in the store; `isNew` is false if this request had started it before. Throws a Refusal if
+   * another request runs under the name, or too many run.
+   */
+  async start(order: Order): Promise<{ readonly job: ListedJob; readonly isNew: boolean }> {
+    const { by, kind, request, report } = order;
+    const { batch: name } = report;
+    const digest = createHash("sha256")
+      .update(formatJson([by, kind, request]))
+      .digest("hex");
+    const id = crypto.randomUUID();
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      if (this.isClosed) throw new Refusal("shutting_down");
+      const jobs = await this.list();
+      const last = jobs.find((job) => job.name === name);
+      const open = jobs.filter(({ state }) => state === "running" || state === "stopping");
+      if (last !== undefined && open.includes(last)) {
+        if (last.digest === digest && last.state === "running") return { job: last, isNew: false };
+        throw new Refusal("job_running");
+      }
+      if (open.length >= JOBS_RUNNING_MAX) throw new Refusal("jobs_full");
+      const oldest = jobs.find((job) => !open.includes(job));
+      if (last === undefined && jobs.length >= JOBS_MAX) await this.store.putJob(undefined, oldest);
+      const started = {
+        name,
+        kind,
+        by,
+        digest,
+        startedAtMs: Date.now(),
+        state: "running",
+      } as const;
+      const job: Job = { ...started, report: { ...report }, left: [], version: `${id}/0` };
+      if (!(await this.store.putJob(job, last))) continue;
+      const ending = new AbortController();
+      const run = { job, id, ending, report, left: [], saving: Promise.resolve() };
+      const ended = this.runToEnd(run, order).finally(() => this.running.delete(name));
+      this.running.set(name, { run, ended });
+      return { job, isNew: true };
+    }
+    throw new Refusal("store_busy");
+  }
+
+  /** It ends after its commit in flight. One that has ended stays as it is. */
+  async stop(name: string): Promise<ListedJob> {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const job = await this.find(name);
+      if (job.state !== "running") return job;
+      const version = `${runOf(job)}/${crypto.randomUUID()}`;
+      const next = { ...job, state: "stopping", version } as const;
+      if (!(await this.store.putJob(next, job))) continue;
+      this.running.get(name)?.run.ending.abort(new Refusal("job_stopped"));
+      return next;
+    }
+    throw new Refusal("store_busy");
+  }
+
+  /** Ends all after their commits in flight. Resolves when the store has their last state. */
+  async close(): Promise<void> {
+    this.isClosed = true;
+    const jobs = [...this.running.values()];
+    for (const { run } of jobs) run.ending.abort(new Refusal("shutting_down"));
+    await Promise.all(jobs.map(({ ended }) => ended));
+  }
+
+  private async runToEnd(run: Run, order: Order): Promise<void> {
+    const { ending, left, job } = run;
+    const onInvalid = (refusal: Refusal): void => ending.abort(refusal);
+    const unwatch = this.authenticator.watch({ header: order.authorization, onInvalid });
+    // If the store cannot take it now, the next beat may.
+    const beating = setInterval(() => void this.save(run).catch(() => undefined), BEAT_MS);
+    const { signal } = ending;
+    try {
+      const retry: BulkOptions["retry"] = (attempt) => retryPatiently(attempt, signal);
+      for await (const block of order.run({ signal, retry }))
+        for (const { id, refusal } of block.slice(0, LEFT_MAX - left.length))
+          left.push(formatJson({ id, ...describeRefusal(refusal) }));
+    } finally {
+      clearInterval(beating);
+      unwatch();
+      order.onEnd();
+      await this.saveEnd(run).catch((cause: unknown) => {
+        this.log.warn("job_not_recorded", { requestId: order.requestId, batch: job.name, cause });
+      });
+    }
+  }
+
+  private async saveEnd(run: Run): Promise<void> {
+    for (let tries = 1; run.job.state !== "ended"; tries++)
+      try {
+        await this.save(run, "ended");
+      } catch (error) {
+        if (tries === TRIES_MAX) throw error;
+        await Bun.sleep(RETRY_MS);
+      }
+  }
+
+  /** One at a time. If the record was changed meanwhile, it is read, and the next call writes it. */
+  private async save(run: Run, state?: "ended"): Promise<void> {
+    const { saving } = run;
+    const saved = Promise.withResolvers<void>();
+    run.saving = saved.promise;
+    await saving;
+    try {
+      const { job, id, report, left, ending } = run;
+      const version = `${id}/${crypto.randomUUID()}`;
+      const next = { ...job, state: state ?? job.state, report: { ...report }, left, version };
+      if (await this.store.putJob(next, job)) return void (run.job = next);
+      const found = (await this.store.listJobs()).find(({ name }) => name === job.name);
+      const isOwn = found !== undefined && runOf(found) === id;
+      run.job = isOwn ? found : { ...job, state: "ended" };
+      // Another request has its name now, or made room by removing it: that happens only to jobs that seem lost.
+      if (!isOwn || found.state === "stopping") ending.abort(new Refusal("job_stopped"));
+    } finally {
+      saved.resolve();
+    }
+  }
+}
+
+/** Nobody else would send it again. Each write is conditional, so one whose answer was lost is safe to repeat. */
+async function retryPatiently<Result>(
+  attempt: () => Promise<Result>,
+  signal: AbortSignal,
+): Promise<Result> {
+  const deadlineMs = performance.now() + PATIENCE_MS;
+  for (;;)
+    try {
+      return await attempt();
+    } catch (error) {
+      const isOutage = error instanceof Refusal && catalogue[error.reason].status === 503;
+      if (!isOutage || performance.now() > deadlineMs) throw error;
+      signal.throwIfAborted();
+      await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined);
+      signal.throwIfAborted();
+    }
+}

@@ -1,0 +1,316 @@
+/** Prefer: respond-async: the service finishes a bulk change without its client, and any service of the store knows it. */
+
+import { describe, expect, test } from "bun:test";
+import type { Job } from "../../src/domain/job.ts";
+import { catalogue, Refusal } from "../../src/domain/errors.ts";
+import { openStoreAt } from "../support/database.ts";
+import { expectError } from "../support/expect.ts";
+import { limits } from "../support/limits.ts";
+import {
+  bearer,
+  getJson,
+  grantToken,
+  send,
+  startService,
+  storePlants,
+  type TestService,
+} from "../support/service.ts";
+import { until } from "../support/until.ts";
+
+const ASYNC = { prefer: "respond-async" };
+
+interface Shown {
+  readonly batch: string;
+  readonly kind: string;
+  readonly by: string;
+  readonly state: string;
+  readonly report: Readonly<Record<string, unknown>>;
+  readonly left: readonly object[];
+}
+
+const start = (to: TestService, method: string, query: string, headers = {}, body?: string) =>
+  send(to, method, `/plants${query}`, {
+    headers: { ...ASYNC, ...headers },
+    ...(body === undefined ? {} : { body }),
+  });
+
+async function accept(...given: Parameters<typeof start>): Promise<Shown> {
+  const response = await start(...given);
+  expect([response.status, response.headers.get("preference-applied")]).toEqual([
+    202,
+    "respond-async",
+  ]);
+  return (await response.json()) as Shown;
+}
+
+const list = (from: TestService, query = ""): Promise<Shown[]> => getJson(from, `/jobs${query}`);
+const find = async (from: TestService, batch: string): Promise<Shown | undefined> =>
+  (await list(from, `?batch=${encodeURIComponent(batch)}`))[0];
+const stop = (at: TestService, batch: string): Promise<Response> =>
+  send(at, "DELETE", `/jobs?batch=${encodeURIComponent(batch)}`);
+
+async function untilEnded(from: TestService, batch: string): Promise<Shown> {
+  await until(`${batch} has ended`, async () => (await find(from, batch))?.state === "ended");
+  return (await find(from, batch)) as Shown;
+}
+
+/** A rate makes it write a few plants at a time. */
+const grantSlow = async (to: TestService, rate = "100/s") =>
+  bearer(await grantToken(to, ["plants:read", "plants:write"], { rate }));
+
+const countLeft = async ({ store }: TestService): Promise<number> =>
+  (await store.countPlants({ name: "n" })).count;
+
+const untilBegun = (own: TestService): Promise<void> =>
+  until("it has begun", async () => (await own.store.findPlant(0n)) === undefined);
+
+describe("a request with respond-async", () => {
+  test("is answered at once, and finished without its client; the report is that of a stream", async () => {
+    await using own = await startService();
+    await storePlants(own, 250);
+    const slow = await grantSlow(own);
+    const job = await accept(own, "PATCH", "?name=n&batch=b", slow, '{"tag":"t"}');
+    expect(job).toMatchObject({ batch: "b", kind: "change", state: "running", left: [] });
+    expect(job.report).toMatchObject({ batch: "b", complete: false });
+    await until("it has begun", async () => (await own.store.findPlant(0n))?.tag === "t");
+    await own.store.replacePlant({ id: 249n, name: "n, theirs", tag: undefined }, {});
+    const ended = await untilEnded(own, "b");
+    expect(ended.report).toEqual({
+      plants: 250,
+      replaced: 249,
+      removed: 0,
+      unchanged: 0,
+      changedSince: 1,
+      refused: 0,
+      batch: "b",
+      complete: true,
+    });
+    expect(ended.left).toEqual([
+      {
+        id: 249,
+        status: 412,
+        error: catalogue.precondition_failed.code,
+        message: expect.any(String),
+      },
+    ]);
+    expect((await own.store.countPlants({ tag: "t" })).count).toBe(249);
+    const revert = await send(own, "POST", "/changes/revert", {
+      body: '{"batch":"b"}',
+      headers: ASYNC,
+    });
+    expect(revert.status).toBe(202);
+    const { batch } = (await revert.json()) as Shown;
+    expect((await untilEnded(own, batch)).report).toMatchObject({ reverted: 249, complete: true });
+    expect((await own.store.countPlants({ tag: "t" })).count).toBe(0);
+    expect((await list(own)).map(({ kind }) => kind)).toEqual(["change", "revert"]);
+  });
+
+  test("shows progress about every second", async () => {
+    await using own = await startService();
+    await storePlants(own, 400);
+    await accept(own, "DELETE", "?name=n&batch=b", await grantSlow(own));
+    await until("there is progress", async () => {
+      const { removed } = (await find(own, "b"))?.report ?? {};
+      return Number(removed) > 0 && Number(removed) < 400;
+    });
+    expect((await untilEnded(own, "b")).report).toMatchObject({ removed: 400, complete: true });
+  });
+
+  test("sent again while it runs is the same job; another one under its name is refused", async () => {
+    await using own = await startService();
+    await storePlants(own, 300);
+    const slow = await grantSlow(own);
+    await accept(own, "DELETE", "?name=n&batch=b", slow);
+    await untilBegun(own);
+    expect(await accept(own, "DELETE", "?name=n&batch=b", slow)).toMatchObject({
+      state: "running",
+    });
+    await expectError(await start(own, "DELETE", "?tag=n&batch=b", slow), "job_running");
+    await expectError(await start(own, "DELETE", "?name=n&batch=b"), "job_running");
+    const revert = { body: '{"batch":"x"}', headers: ASYNC };
+    await expectError(await send(own, "POST", "/changes/revert?batch=b", revert), "job_running");
+    expect(await list(own)).toHaveLength(1);
+    expect((await untilEnded(own, "b")).report).toMatchObject({ removed: 300, complete: true });
+    // An ended one does not keep its name.
+    await accept(own, "DELETE", "?name=n&batch=b");
+    expect((await untilEnded(own, "b")).report).toMatchObject({ plants: 0, complete: true });
+  });
+
+  test("is refused if four run, and 32 are kept", async () => {
+    await using own = await startService();
+    await storePlants(own, 900);
+    for (let index = 0; index < 30; index++) {
+      await accept(own, "DELETE", `?tag=x&batch=old-${index}`);
+      await untilEnded(own, `old-${index}`);
+    }
+    for (let index = 0; index < 4; index++)
+      await accept(
+        own,
+        "PATCH",
+        `?name=n&batch=new-${index}`,
+        await grantSlow(own),
+        `{"tag":"${index}"}`,
+      );
+    await expectError(await start(own, "DELETE", "?name=n"), "jobs_full");
+    const names = (await list(own)).map(({ batch }) => batch);
+    expect(names).toHaveLength(32);
+    expect(names[0]).toBe("old-2");
+    expect(names.at(-1)).toBe("new-3");
+    // A dry run needs no job.
+    expect((await start(own, "DELETE", "?name=n&dry_run=true")).status).toBe(200);
+  });
+
+  test.each(["return=minimal", 'note="a, respond-async"', "respond-asynchronously", "wait=5"])(
+    "is not one with Prefer: %s",
+    async (prefer) => {
+      await using own = await startService();
+      const response = await send(own, "DELETE", "/plants?name=n", { headers: { prefer } });
+      expect([response.status, await list(own)]).toEqual([200, []]);
+    },
+  );
+
+  test("has its faults answered at once, and is no job then", async () => {
+    await using own = await startService();
+    await storePlants(own, 3);
+    await expectError(await start(own, "DELETE", ""), "invalid_query", "expected a filter");
+    await expectError(await start(own, "PATCH", "?name=n", {}, '{"id":1}'), "invalid_body");
+    const reader = bearer(await grantToken(own, ["plants:read"]));
+    await expectError(await start(own, "DELETE", "?name=n", reader), "insufficient_scope");
+    expect(await list(own)).toEqual([]);
+    expect(await countLeft(own)).toBe(3);
+  });
+});
+
+describe("a job", () => {
+  test("is stopped at a commit, and sent again it does the rest", async () => {
+    await using own = await startService();
+    await storePlants(own, 300);
+    const slow = await grantSlow(own);
+    await accept(own, "DELETE", "?name=n&batch=b", slow);
+    await untilBegun(own);
+    const stopped = await stop(own, "b");
+    expect([stopped.status, (await stopped.json()) as Shown]).toEqual([
+      200,
+      expect.objectContaining({ batch: "b", state: "stopping" }),
+    ]);
+    const { code, status } = catalogue.job_stopped;
+    const ended = await untilEnded(own, "b");
+    expect(ended.report).toMatchObject({ complete: false, error: code, status });
+    const left = await countLeft(own);
+    expect(ended.report["removed"]).toBe(300 - left);
+    expect(left).toBeGreaterThan(0);
+    // Stopping it again changes nothing.
+    expect(await (await stop(own, "b")).json()).toEqual(ended);
+    await accept(own, "DELETE", "?name=n&batch=b");
+    expect((await untilEnded(own, "b")).report).toMatchObject({ removed: left, complete: true });
+  });
+
+  test("that is stopped needs its name, and a token that may write", async () => {
+    await using own = await startService();
+    await accept(own, "DELETE", "?name=n&batch=b");
+    await expectError(await stop(own, "c"), "job_not_found");
+    await expectError(await send(own, "DELETE", "/jobs"), "invalid_query");
+    await expectError(await send(own, "GET", "/jobs?state=ended"), "invalid_query");
+    for (const scope of ["plants:read", "plants:write"] as const) {
+      const headers = bearer(await grantToken(own, [scope]));
+      const refused = await send(own, "DELETE", "/jobs?batch=b", { headers });
+      await expectError(refused, "insufficient_scope");
+    }
+    const headers = bearer(await grantToken(own, ["plants:write"]));
+    await expectError(await send(own, "GET", "/jobs", { headers }), "insufficient_scope");
+  });
+
+  test("is known to, and stopped by, another service on the store", async () => {
+    await using own = await startService();
+    await using other = await startService({ DATABASE_URL: own.database.url });
+    await storePlants(own, 600);
+    await accept(own, "DELETE", "?name=n&batch=b", await grantSlow(own));
+    await untilBegun(own);
+    expect(await find(other, "b")).toMatchObject({ batch: "b", state: "running" });
+    await stop(other, "b");
+    expect((await untilEnded(other, "b")).report).toMatchObject({ complete: false });
+    expect(await countLeft(own)).toBeGreaterThan(0);
+    expect((await untilEnded(own, "b")).report).toMatchObject({ complete: false });
+  });
+
+  test("ends with its token", async () => {
+    await using own = await startService();
+    await storePlants(own, 900);
+    const slow = await grantSlow(own);
+    await accept(own, "DELETE", "?name=n&batch=b", slow);
+    await untilBegun(own);
+    for (const { hash, rate } of await own.store.listTokens({ after: "", limit: 9 }))
+      if (rate !== undefined) await own.store.revokeToken(hash, Date.now());
+    const { code } = catalogue.token_invalid;
+    expect((await untilEnded(own, "b")).report).toMatchObject({ complete: false, error: code });
+    expect(await countLeft(own)).toBeGreaterThan(0);
+  });
+
+  test("ends at a commit when its service shuts down, which is on record", async () => {
+    await using other = await startService();
+    {
+      await using own = await startService({ DATABASE_URL: other.database.url });
+      await storePlants(own, 900);
+      await accept(own, "DELETE", "?name=n&batch=b", await grantSlow(own));
+      await untilBegun(own);
+    }
+    const { code } = catalogue.shutting_down;
+    const job = (await find(other, "b")) as Shown;
+    expect(job).toMatchObject({ state: "ended", report: { complete: false, error: code } });
+    expect(job.report["removed"]).toBe(900 - (await countLeft(other)));
+  });
+
+  test("whose service was killed is lost, and can be sent again", async () => {
+    await using own = await startService(limits({ jobLostSeconds: 0 }));
+    await storePlants(own, 3);
+    const killed: Job = {
+      name: "b",
+      kind: "remove",
+      by: "till",
+      digest: "",
+      startedAtMs: 0,
+      state: "running",
+      report: { plants: 1, batch: "b", complete: false },
+      left: [],
+      version: "run/1",
+    };
+    await own.store.putJob(killed, undefined);
+    await until("it is lost", async () => (await find(own, "b"))?.state === "lost");
+    expect(await (await stop(own, "b")).json()).toMatchObject({ state: "lost" });
+    await accept(own, "DELETE", "?name=n&batch=b");
+    expect((await untilEnded(own, "b")).report).toMatchObject({ removed: 3, complete: true });
+  });
+
+  test("that another one replaced, because it seemed lost, ends", async () => {
+    await using own = await startService();
+    await storePlants(own, 900);
+    await accept(own, "DELETE", "?name=n&batch=b", await grantSlow(own));
+    await untilBegun(own);
+    await using store = await openStoreAt(own.database.url);
+    let job: Job | undefined;
+    do job = (await store.listJobs())[0];
+    while (!(await store.putJob({ ...(job as Job), state: "ended", version: "other/1" }, job)));
+    await until("it is logged", () => own.logLines.join("").includes("bulk_broken_off"));
+    expect(await countLeft(own)).toBeGreaterThan(0);
+    expect((await store.listJobs())[0]?.version).toBe("other/1");
+  });
+
+  test("outlasts an outage of the store, also one in which an answer was lost", async () => {
+    await using own = await startService();
+    await storePlants(own, 30);
+    const { store } = own;
+    const writePlants = store.writePlants.bind(store);
+    const readPlants = store.readPlants.bind(store);
+    let outages = 0;
+    store.writePlants = async (...given) => {
+      const outcomes = await writePlants(...given);
+      return outages++ < 2 ? outcomes.map(() => new Refusal("store_unavailable")) : outcomes;
+    };
+    store.readPlants = (...given) =>
+      outages++ < 1 ? Promise.reject(new Refusal("store_down")) : readPlants(...given);
+    await accept(own, "DELETE", "?name=n&batch=b");
+    const { report, left } = await untilEnded(own, "b");
+    expect(report).toMatchObject({ plants: 30, refused: 0, changedSince: 0, complete: true });
+    expect([left, await countLeft(own)]).toEqual([[], 0]);
+  });
+});
