@@ -7,6 +7,7 @@ import { dropWork, resumeWork } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route, titleOf } from "./state/route.ts";
+import { startSaving, waiting } from "./state/saving.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { undo } from "./state/undo.ts";
@@ -28,6 +29,7 @@ effect(() => {
   untracked(() => {
     dropWork();
     undo.value = undefined;
+    waiting.value = new Map();
     chooseAnother();
     forgetTrail();
     // Drops the previous user's filter.
@@ -37,6 +39,7 @@ effect(() => {
 });
 startFeed();
 startLists();
+startSaving();
 resumeWork();
 startStatus();
 listenForScans();

@@ -1,11 +1,12 @@
 /** The operations on plants that the views need. */
 
-import type { Client, Versioned } from "../../client/client.ts";
+import type { Change, Client, Versioned } from "../../client/client.ts";
 import type { Filter } from "../../src/domain/filter.ts";
 import type { PlantQuery } from "../../src/domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import { formatOther, mayRead } from "../state/session.ts";
+import { mayRead } from "../state/session.ts";
+import { findWriter, noteWrite } from "../state/writes.ts";
 import { findLastChange } from "./changes.ts";
 import { call, Explained, isStatus } from "./service.ts";
 
@@ -40,21 +41,24 @@ export class Taken extends Conflict {
 export class Changed extends Conflict {
   override readonly message: string;
 
-  /** `by` is the token that changed it, if that is known. */
-  constructor(id: bigint, current: Versioned | undefined, by: string | undefined) {
+  /** `change` is the last one, if it is known. */
+  constructor(id: bigint, current: Versioned | undefined, change: Change | undefined) {
     super(id, current);
-    this.message = `${formatOther(by)} ${current === undefined ? "deleted" : "changed"} it.`;
+    const { who, where } = findWriter(id, current?.plant, change);
+    this.message = `${who} ${current === undefined ? "deleted" : "changed"} it${where}.`;
   }
 }
 
 export async function readConflict(id: bigint): Promise<Changed> {
-  return new Changed(id, await findPlant(id), (await findLastChange(id))?.by);
+  return new Changed(id, await findPlant(id), await findLastChange(id));
 }
 
 /** Throws Taken. */
 export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {
   try {
-    return await call((client) => client.create(plant, RETRYING));
+    const outcome = await call((client) => client.create(plant, RETRYING));
+    noteWrite(plant.id, plant);
+    return outcome;
   } catch (error) {
     if (!isStatus(error, 409)) throw error;
     const holder = mayRead.value ? await findPlant(plant.id).catch(() => undefined) : undefined;
@@ -72,12 +76,19 @@ async function orChanged<Result>(id: bigint, operate: (client: Client) => Promis
 }
 
 /** Throws Changed if the plant is no longer as it was read. */
-export const replacePlant = (plant: Plant, etag: string, batch?: string): Promise<Versioned> =>
-  orChanged(plant.id, (client) => client.replace(plant, { ...RETRYING, ifMatch: etag, batch }));
+export async function replacePlant(plant: Plant, etag: string): Promise<Versioned> {
+  const replace = (client: Client): Promise<Versioned> =>
+    client.replace(plant, { ...RETRYING, ifMatch: etag });
+  const saved = await orChanged(plant.id, replace);
+  noteWrite(plant.id, plant);
+  return saved;
+}
 
 /** Throws Changed if the plant is no longer as it was read. */
-export const removePlant = (id: bigint, etag: string, batch?: string): Promise<void> =>
-  orChanged(id, (client) => client.remove(id, { ...RETRYING, ifMatch: etag, batch }));
+export async function removePlant(id: bigint, etag: string): Promise<void> {
+  await orChanged(id, (client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
+  noteWrite(id, undefined);
+}
 
 export async function findPlant(id: bigint, signal?: AbortSignal): Promise<Versioned | undefined> {
   try {

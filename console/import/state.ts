@@ -8,6 +8,7 @@ import { gaps } from "../state/feed.ts";
 import { mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
+import { noteBatch } from "../state/writes.ts";
 import {
   CANCEL,
   type Difference,
@@ -94,6 +95,7 @@ export function startImport(now: Import, updates: readonly Difference[]): void {
   const { file, reading, columns = [], isWhole, missing, batch = nameBatch(file.name) } = now;
   if (reading !== undefined && columns.length > 0)
     keepMapping({ columns, headings: reading.headings });
+  noteBatch(batch);
   start({ file, reading, updates, missing: isWhole ? missing : [], isWhole, batch });
   announce("The import has started.");
 }

@@ -2,11 +2,13 @@
 
 import { effect, signal, untracked } from "@preact/signals";
 import type { JSX } from "preact";
+import { hasHistory } from "../state/feed.ts";
 import { formatCount } from "../state/format.ts";
 import { route } from "../state/route.ts";
 import { identity } from "../state/session.ts";
 import { KEPT_SESSION } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
+import { askUndo } from "../state/undo.ts";
 import { current, isImporting } from "./state.ts";
 
 /** What other tabs are told of an import. */
@@ -56,6 +58,13 @@ const describeEnd = (): string => {
   return `The import of ${file?.name} ${verb}: ${counts.join(", ")}.`;
 };
 
+function findUndo() {
+  const { batch, created = 0, updated = 0, removed = 0 } = current.value ?? {};
+  if (batch === undefined || created + updated + removed === 0 || !hasHistory.value)
+    return undefined;
+  return { label: "Undo", run: () => askUndo(batch) };
+}
+
 function tellOthers(outcome?: string): void {
   const { file, done = 0 } = current.peek() ?? {};
   if (file === undefined) return;
@@ -75,7 +84,7 @@ export function startStatus(): void {
     if (isRunning || hasEnded) tellOthers(hasEnded ? describeEnd() : undefined);
     if (!hasEnded || route.peek().view === "import") return;
     const see = { label: "See", run: () => (location.hash = "#/import") };
-    untracked(() => toast(describeEnd(), see));
+    untracked(() => toast(describeEnd(), findUndo() ?? see, findUndo() && see));
   });
 }
 

@@ -59,7 +59,8 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
       );
       const left = changedSince + refused;
       const others = left === 0 ? "" : ` ${formatCount(left, "plant")} skipped.`;
-      toast(`Undone: ${formatCount(reverted, "plant")}.${others}`);
+      const back = { label: "Undo", run: () => askUndo(batch) };
+      toast(`Undone: ${formatCount(reverted, "plant")}.${others}`, reverted > 0 ? back : undefined);
       if (left === 0) undone.value = new Set([...undone.value, range.batch]);
     });
     if (trouble.value === undefined && undo.value?.batch === batch) close();

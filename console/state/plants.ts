@@ -14,6 +14,7 @@ import {
   type ListFilter,
   readConflict,
   removePlant,
+  replacePlant,
   Taken,
   type Versioned,
 } from "../api/plants.ts";
@@ -23,7 +24,7 @@ import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
 import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
-import { announce, toast, toastDone } from "./toasts.ts";
+import { announce, toast, toastDone, type Verb } from "./toasts.ts";
 
 const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
@@ -389,20 +390,44 @@ export async function removeWithUndo({ plant, etag }: Versioned): Promise<void> 
   toastDone("Deleted", plant, (isOnly) => restore(plant, isOnly));
 }
 
-/** Throws Taken. */
-export async function addWithUndo(plant: Plant): Promise<void> {
+/** Counts plants that were changed outside of their panel. */
+export const rewrites = signal(0);
+
+/** `before` is the plant as it was. */
+export const toastChanged = (verb: Verb, before: Plant, saved: Versioned): void =>
+  toastDone(verb, saved.plant, () =>
+    changeBack(before, saved, verb === "Changed back" ? "Changed" : "Changed back"),
+  );
+
+async function changeBack(before: Plant, now: Versioned, verb: Verb): Promise<void> {
+  try {
+    const saved = await replacePlant(before, now.etag);
+    list.value.put(saved.plant);
+    rewrites.value++;
+    toastChanged(verb, now.plant, saved);
+  } catch (error) {
+    const run = (): void => void changeBack(before, now, verb);
+    const again = { label: "Try again", isNeeded: true, run };
+    const isFinal = error instanceof Changed;
+    const failed = `Couldn't change ${formatName(now.plant)} back. ${explain(error)}`;
+    toast(failed, isFinal ? undefined : again);
+  }
+}
+
+/** `isAgain`: an earlier attempt may have added it. Throws Taken. */
+export async function addWithUndo(plant: Plant, isAgain = false): Promise<void> {
   const outcome = await createPlant(plant);
   list.value.put(plant);
   recountLater();
   const open = { label: "Open", run: () => openPlant(plant.id) };
-  if (outcome === "replayed")
+  if (outcome === "replayed" && !isAgain)
     toast(`${formatName(plant)} was already there.`, mayRead.value ? open : undefined);
   // Without reading it, a change by someone else would be lost.
   else if (!mayRead.value) toast(`Added ${formatName(plant)}.`);
   else toastDone("Added", plant, () => takeBack(plant));
 }
 
-async function takeBack(plant: Plant): Promise<void> {
+export async function takeBack(plant: Plant): Promise<void> {
   try {
     const found = await findPlant(plant.id);
     if (found === undefined) return;

@@ -15,6 +15,7 @@ import { token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
 import { toast } from "./toasts.ts";
 import { askUndo } from "./undo.ts";
+import { noteBatch } from "./writes.ts";
 
 /** Each list has its own selection. */
 export const selection = computed(() => list.value.selection.value);
@@ -177,6 +178,7 @@ export async function runOnSelected(task: Task): Promise<void> {
   const title = describeTask(task, total);
   const order = { task, batch: nameBatch(title), total, filter: isByFilter ? filter : undefined };
   const start = (): void => {
+    noteBatch(order.batch);
     const job = createJob(order);
     for (const plant of plants ?? []) job.open.set(plant.id, plant);
     void runJob(job, plants === undefined ? blocks : undefined);

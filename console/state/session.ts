@@ -29,10 +29,6 @@ export const identity = computed(() => session.value?.identity);
 export const mayRead = computed(() => may("plants:read"));
 export const mayWrite = computed(() => may("plants:write"));
 
-/** A person who is not the user. Several people may use one token. */
-export const formatOther = (by: string | undefined): string =>
-  by === undefined || by === session.value?.identity.name ? "Someone else" : by;
-
 export const may = (scope: Scope): boolean =>
   session.value?.identity.scopes.includes(scope) ?? false;
 

@@ -9,10 +9,12 @@ export interface Toast {
   readonly key: number;
   readonly text: string;
   readonly action: Action | undefined;
+  /** Beside the action. */
+  readonly also?: Action | undefined;
   readonly done?: Done;
 }
 
-type Verb = "Added" | "Deleted" | "Restored";
+export type Verb = "Added" | "Changed" | "Changed back" | "Deleted" | "Restored";
 
 /** What was done, and how it is undone, by the id of the plant. */
 interface Done {
@@ -33,7 +35,8 @@ export const announcement = signal("");
 const TOASTS_MAX = 3;
 let count = 0;
 
-export const toast = (text: string, action?: Action): void => show({ key: ++count, text, action });
+export const toast = (text: string, action?: Action, also?: Action): void =>
+  show({ key: ++count, text, action, also });
 
 /** While the toast is shown, the next plant is counted in it: "Added 5 plants." One undo is for all. */
 export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => unknown): void {
@@ -70,7 +73,7 @@ export function dismiss(key: number): void {
   toasts.value = toasts.value.filter((each) => each.key !== key);
 }
 
-export function act({ key, action }: Toast): void {
+export function act({ key, action }: Pick<Toast, "key" | "action">): void {
   dismiss(key);
   action?.run();
 }

@@ -6,9 +6,11 @@ import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import { findFaults } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
+import { isStatus } from "../api/service.ts";
 import { clipName, formatName } from "../state/format.ts";
 import { addWithUndo, list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
+import { saveLater, waiting } from "../state/saving.ts";
 import { token } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
@@ -23,6 +25,7 @@ import {
   TagField,
   useLookUp,
   useTask,
+  WaitingNotice,
 } from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
@@ -107,14 +110,23 @@ export function AddPanel(): JSX.Element {
     if (isAsked.value) return selectField(document.querySelector("#add-name"));
     const sent = findDraft("new");
     const plant = { id: exactId, name, tag };
-    void run(async () => {
-      await addWithUndo(plant);
+    saveLater("new", undefined);
+    const send = async (isAgain: boolean): Promise<void> => {
+      await addWithUndo(plant, isAgain);
       keep("sessionStorage", trail.added, { id: String(plant.id), tag: plant.tag });
       isJudged.value = false;
       // The user may have started the next plant or a search meanwhile.
       if (findDraft("new") !== sent) return;
       keepDraft("new", undefined);
       if (!document.activeElement?.closest(".plants-list")) focusField("add-id");
+    };
+    void run(async () => {
+      try {
+        await send(false);
+      } catch (error) {
+        if (!isStatus(error, 0)) throw error;
+        saveLater("new", { plant, send: () => send(true) });
+      }
     });
   };
 
@@ -172,6 +184,7 @@ export function AddPanel(): JSX.Element {
           })}
         />
         <TagField id="add-tag" value={tag} onText={(text) => put({ tag: text })} />
+        {waiting.value.has("new") && <WaitingNotice />}
         {error !== undefined && <FailureNotice of="save" error={error} />}
         {scanned.value !== undefined && (
           <Notice kind="warning" title={`No plant has the scanned id ${scanned.value}.`}>

@@ -114,6 +114,15 @@ export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
   return <Notice kind="fault" title={title} text={explain(error)} />;
 }
 
+/** The connection was lost during a save. */
+export const WaitingNotice = (): JSX.Element => (
+  <Notice
+    kind="warning"
+    title="Not saved: no connection"
+    text="It is sent again when the connection is back."
+  />
+);
+
 export function focusField(id: string): void {
   document.querySelector<HTMLInputElement>(`#${id}`)?.focus();
 }

@@ -13,16 +13,33 @@ import {
   Taken,
   type Versioned,
 } from "../api/plants.ts";
-import { explain, isAbort, recoveries } from "../api/service.ts";
+import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
-import { list, removeWithUndo, restore } from "../state/plants.ts";
+import {
+  list,
+  removeWithUndo,
+  restore,
+  rewrites,
+  takeBack,
+  toastChanged,
+} from "../state/plants.ts";
 import { openPlant, refine, route } from "../state/route.ts";
-import { formatOther, mayWrite, token } from "../state/session.ts";
+import { saveLater, waiting } from "../state/saving.ts";
+import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
-import { toast } from "../state/toasts.ts";
+import { toast, toastDone, type Verb } from "../state/toasts.ts";
+import { findWriter, someoneElse, type Writer } from "../state/writes.ts";
 import { Button, Field, Form, Notice, Tag, Terms } from "./controls.tsx";
-import { FailureNotice, findDoubt, judgeText, selectField, TagField, useTask } from "./form.tsx";
+import {
+  FailureNotice,
+  findDoubt,
+  judgeText,
+  selectField,
+  TagField,
+  useTask,
+  WaitingNotice,
+} from "./form.tsx";
 import { History, Version } from "./history.tsx";
 import { closePanel, Panel } from "./panel.tsx";
 
@@ -35,8 +52,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const loaded = useSignal<Loaded>("loading");
   /** Someone else changed the plant after the edit began. */
   const isStale = useSignal(false);
-  /** Who that was, if it is known. */
-  const rival = useSignal<string | undefined>(undefined);
+  const rival = useSignal(someoneElse);
   /** Whether the user is asked about the name. */
   const isAsked = useSignal(false);
   const { isBusy, trouble, run } = useTask();
@@ -59,7 +75,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     loaded.value = now ?? "missing";
     isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now?.plant);
     if (isStale.value && findDraft(id) !== undefined)
-      void findLastChange(id).then((change) => (rival.value = change?.by));
+      void findLastChange(id).then((change) => {
+        rival.value = findWriter(id, now?.plant, change);
+      });
     if (now === undefined) list.value.take(id);
     else list.value.put(now.plant);
   };
@@ -79,7 +97,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       },
     );
     return () => controller.abort();
-  }, [id, recoveries.value, news?.seq]);
+  }, [id, recoveries.value, rewrites.value, news?.seq]);
   useEffect(
     () => () => {
       isLeft.current = true;
@@ -95,6 +113,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const open = { label: "Open", run: () => openPlant(id) };
   const discard = (): void => {
     keepDraft(id, undefined);
+    saveLater(id, undefined);
     trouble.value = undefined;
     isStale.value = isAsked.value = false;
   };
@@ -107,18 +126,19 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     discard();
     keepDraft(id, { name, tag, etag });
   };
-  const save = (edited: Plant, over: string, verb = "Changed"): Promise<void> =>
+  const save = (edited: Plant, over: string, verb: Verb = "Changed"): Promise<void> =>
     run(async () => {
+      const before = versioned?.plant ?? edited;
+      saveLater(id, undefined);
       try {
-        const saved = await replacePlant(edited, over);
-        const kept = findDraft(id);
-        // The user may have edited further meanwhile.
-        const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
-        keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
-        toast(`${verb} ${formatName(saved.plant)}.`);
+        const saved = await saveEdit(before, edited, over, verb);
         // Someone else may have changed it since.
         accept(await findPlant(id).catch(() => saved));
       } catch (error) {
+        if (isStatus(error, 0)) {
+          const send = (): Promise<unknown> => saveEdit(before, edited, over, verb);
+          return saveLater(id, { plant: edited, send });
+        }
         if (error instanceof Changed) accept(error.current);
         const isShown = !isLeft.current && findDraft(id) !== undefined;
         if (!isShown)
@@ -144,7 +164,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         return accept(error.current);
       }
       discard();
-      toast(`Added ${formatName(edited)}.`);
+      toastDone("Added", edited, () => takeBack(edited));
       accept(await findPlant(id));
     });
   const remove = (which: Versioned): Promise<void> =>
@@ -168,7 +188,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     <>
       {isBehind && (
         <ConflictNotice
-          who={formatOther(rival.value)}
+          {...rival.value}
           now={versioned}
           mine={{ ...draft, id }}
           onTake={discard}
@@ -176,6 +196,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           onAdd={() => void addAgain({ ...draft, id })}
         />
       )}
+      {waiting.value.has(id) && <WaitingNotice />}
       {trouble.value !== undefined && (
         <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble.value} />
       )}
@@ -279,6 +300,24 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   );
 }
 
+/** Throws Changed, unless the plant is already as it is meant to be: then an answer was lost. */
+async function saveEdit(before: Plant, edited: Plant, over: string, verb: Verb) {
+  const { id } = edited;
+  const saved = await replacePlant(edited, over).catch((error: unknown) => {
+    const current = error instanceof Changed ? error.current : undefined;
+    if (current === undefined || !isSame(current.plant, edited)) throw error;
+    return current;
+  });
+  const kept = findDraft(id);
+  // The user may have edited further meanwhile.
+  const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
+  keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
+  list.value.put(saved.plant);
+  rewrites.value++;
+  toastChanged(verb, before, saved);
+  return saved;
+}
+
 /** Longer names scroll. */
 const LONG_CHARACTERS = 200;
 
@@ -299,8 +338,7 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
   );
 }
 
-interface ConflictProps {
-  readonly who: string;
+interface ConflictProps extends Writer {
   readonly now: Versioned | undefined;
   readonly mine: Plant;
   /** Discards the edit. */
@@ -313,11 +351,11 @@ interface ConflictProps {
 
 /** Either way loses someone's edit, so neither is recommended. */
 function ConflictNotice(props: ConflictProps): JSX.Element {
-  const { who, now, mine, onTake, onInsist, onAdd } = props;
+  const { who, where, now, mine, onTake, onInsist, onAdd } = props;
   return (
     <Notice
       kind="warning"
-      title={`${who} ${now === undefined ? "deleted" : "changed"} this plant. Your edit isn't saved yet.`}
+      title={`${who} ${now === undefined ? "deleted" : "changed"} this plant${where}. Your edit isn't saved yet.`}
     >
       {now !== undefined && (
         <Terms

@@ -6,8 +6,9 @@ import { isLost } from "../api/service.ts";
 import { ImportStatus } from "../import/status.tsx";
 import { UndoDialog } from "../import/undo.tsx";
 import { ImportView } from "../import/view.tsx";
-import { formatTime } from "../state/format.ts";
+import { formatCount, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route, titleOf } from "../state/route.ts";
+import { waiting } from "../state/saving.ts";
 import { endSession, identity, may, mayRead, mayWrite, offered } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { Progress } from "./bulk.tsx";
@@ -61,7 +62,11 @@ function Inside(): JSX.Element {
       </main>
       <section class="toasts" aria-label="Messages">
         {isLost.value && (
-          <Notice kind="warning" title="No connection to the store. Trying again…" />
+          <Notice
+            kind="warning"
+            title="No connection to the store. Trying again…"
+            text={describeWaiting()}
+          />
         )}
         {toasts.value.map((each) => (
           <ToastNote key={each.key} each={each} />
@@ -76,6 +81,12 @@ function Inside(): JSX.Element {
       </div>
     </div>
   );
+}
+
+function describeWaiting(): string | undefined {
+  const { size } = waiting.value;
+  if (size === 0) return undefined;
+  return `${formatCount(size, "edit")} not saved. ${size === 1 ? "It is" : "They are"} sent when the connection is back.`;
 }
 
 const views = {
@@ -173,7 +184,7 @@ const ACTION_MS = 10_000;
 
 /** Closes after a timeout, but not while it has the pointer or the focus. */
 function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
-  const { key, text, action, done } = each;
+  const { key, text, action, also, done } = each;
   const note = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (action?.isNeeded === true) return;
@@ -190,6 +201,11 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
       {done?.verb === "Added" && other === undefined && (
         <Button kind="plain" onClick={() => openPlant(only)}>
           Open
+        </Button>
+      )}
+      {also !== undefined && (
+        <Button kind="plain" onClick={() => act({ key, action: also })}>
+          {also.label}
         </Button>
       )}
       {action !== undefined && (

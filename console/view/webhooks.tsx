@@ -52,9 +52,14 @@ export function WebhooksView(): JSX.Element {
     ),
   };
 
-  /** Runs an action and shows its result. */
-  const act = async (run: () => Promise<string>): Promise<void> => {
-    toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
+  /** Runs an action and shows its result, with its undo. */
+  const act = async (run: () => Promise<string>, takeBack?: () => unknown): Promise<void> => {
+    try {
+      const said = await run();
+      toast(said, takeBack && { label: "Undo", run: () => void takeBack() });
+    } catch (error) {
+      toast(`That didn't work. ${explain(error)}`);
+    }
     await manager.reload();
   };
   const actions = ({ name, state, failures }: Shown): JSX.Element => {
@@ -64,10 +69,14 @@ export function WebhooksView(): JSX.Element {
     const test = async (): Promise<string> =>
       `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
     const verb = state === "active" ? "Pause" : "Resume";
-    const turn = async (): Promise<string> => {
-      await post(verb.toLowerCase());
-      return `${verb}d “${name}”.`;
-    };
+    const turn = (to: "Pause" | "Resume"): Promise<void> =>
+      act(
+        async () => {
+          await post(to.toLowerCase());
+          return `${to}d “${name}”.`;
+        },
+        () => turn(to === "Pause" ? "Resume" : "Pause"),
+      );
     const skip = async (): Promise<string> => {
       const { skipped } = await post<{ readonly skipped: number | null }>("skip");
       return skipped === null
@@ -106,7 +115,7 @@ export function WebhooksView(): JSX.Element {
     return (
       <Menu aria-label={`Actions for ${name}`} text="Actions">
         <button onClick={() => void act(test)}>Send a test</button>
-        <button onClick={() => void act(turn)}>{verb}</button>
+        <button onClick={() => void turn(verb)}>{verb}</button>
         {failures > 0 && <button onClick={() => void act(skip)}>Skip the failed change</button>}
         <button onClick={replay}>Send changes again</button>
         <button onClick={remove}>Delete</button>

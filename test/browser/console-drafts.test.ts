@@ -1,6 +1,7 @@
 /** What someone typed and did not save: it is still there after Esc, another row, a reload and a lost token. */
 
 import { expect } from "bun:test";
+import type { Page } from "playwright-core";
 import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
@@ -94,6 +95,75 @@ describeInBrowser("an edit that is not saved", () => {
     await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
     expect(await page.getByRole("button", { name: "Save" }).count()).toBe(0);
     expect(await user.field("Name").inputValue()).toBe("Buxus");
+  });
+});
+
+describeInBrowser("a save whose connection is lost", () => {
+  const lose = async (page: Page, isStored: boolean): Promise<() => Promise<void>> => {
+    const url = /\/(plants|changes|livez)/;
+    await page.route(url, async (route) => {
+      if (isStored && route.request().method() === "PUT") await route.fetch();
+      await route.abort("connectionreset");
+    });
+    return () => page.unroute(url);
+  };
+
+  it("is sent once more when it is back, and until then is not called saved", async (visit) => {
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants/1" });
+    announceFailure("/plants/1", "failed");
+    const { name } = (await service.findPlant(1n)) ?? {};
+    for (const isStored of [false, true]) {
+      await user.edit(`Corrected ${isStored}`);
+      const comeBack = await lose(page, isStored);
+      await user.click("Save", { text: "Not saved: no connection" });
+      await user.see({ text: "1 edit not saved. It is sent when the connection is back." });
+      expect(await user.field("Name").inputValue()).toBe(`Corrected ${isStored}`);
+      if (isStored) announceFailure("/plants/1", 412);
+      await comeBack();
+      await user.see({ toast: `Changed “Corrected ${isStored}”`, shown: `Corrected ${isStored}` });
+      expect(await service.findPlant(1n)).toMatchObject({ name: `Corrected ${isStored}` });
+      expect(await page.getByText("isn't saved").count()).toBe(0);
+    }
+    await change(service, 1, { name, tag: "tree" });
+  });
+
+  test("is sent from another plant too, and not over what someone else changed", async (visit) => {
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants/2" });
+    announceFailure("/plants/2", "failed", 412);
+    const before = await service.findPlant(2n);
+    await user.edit("Mine");
+    const comeBack = await lose(page, false);
+    await user.click("Save", { text: "Not saved: no connection" });
+    await user.press("Escape", { text: "1 edit not saved." });
+    await service.store.replacePlant({ id: 2n, name: "Theirs", tag: "tree" }, {});
+    await comeBack();
+    await user.see({ toast: "“Mine” isn't saved. Someone else changed it." });
+    await user.toast("“Mine” isn't saved").getByText("Open").click();
+    await user.see({ text: "Someone else changed this plant." });
+    expect(await user.field("Name").inputValue()).toBe("Mine");
+    expect(await service.findPlant(2n)).toMatchObject({ name: "Theirs" });
+    await user.click("Discard my edit");
+    await change(service, 2, { name: before?.name, tag: "tree" });
+  });
+});
+
+describeInBrowser("a plant that was changed in another tab", () => {
+  test("was changed by the same person, and the page says so", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/plants/3" });
+    await user.edit("Taxus");
+    const session = await page.evaluate<string>(`sessionStorage.getItem("plantstore.session")`);
+    const tab = await user.openTab(service.url);
+    await tab.page.evaluate(
+      `sessionStorage.setItem("plantstore.session", ${JSON.stringify(session)})`,
+    );
+    await tab.goTo("#/plants/3");
+    await tab.reload({ shown: "Yew" });
+    await tab.edit("Yew tree");
+    await tab.click("Save", { toast: "Changed “Yew tree”" });
+    await user.see({ text: "You changed this plant in another tab. Your edit isn't saved yet." });
+    await user.click("Discard my edit");
+    await tab.page.close();
+    await change(service, 3, { name: "Yew", tag: "tree" });
   });
 });
 

@@ -286,6 +286,23 @@ describeInBrowser("messages", () => {
     for (const id of [9201, 9202, 9203]) await change(service, id);
   });
 
+  test("undo a change, and the undo, on the condition that nobody changed the plant since", async (visit) => {
+    const { user, service, announceFailure } = await visit.open({ at: "#/plants/1300" });
+    await user.edit("Corrected");
+    await user.click("Save", { toast: "Changed “Corrected”." });
+    await user.within(user.toast("Changed")).click("Undo", { shown: "Plant 201" });
+    expect(await service.findPlant(1300n)).toMatchObject({ name: "Plant 201", tag: "orchid" });
+    await user
+      .within(user.toast("Changed back “Plant 201”."))
+      .click("Undo", { shown: "Corrected" });
+    announceFailure("/plants/1300", 412);
+    await change(service, 1300, { name: "Theirs", tag: "orchid" });
+    await user.within(user.toast("Changed “Corrected”.")).click("Undo");
+    await user.see({ toast: "Couldn't change “Corrected” back. Someone else changed it." });
+    expect(await service.findPlant(1300n)).toMatchObject({ name: "Theirs" });
+    await change(service, 1300, { name: "Plant 201", tag: "orchid" });
+  });
+
   test("undo no plant that someone else changed since", async (visit) => {
     const { user, service } = await visit.open({ at: "#/plants/new" });
     await user.add("9300", "Mine", { toast: "Added “Mine”" });

@@ -53,7 +53,8 @@ describeInBrowser("somebody in a hurry", () => {
       await user.untilAt(`#/plants/${id + 1}`);
       await user.see({ button: "Edit" });
       await user.press("e");
-      await user.scan(name, { toast: `Changed “${name}”`, button: "Edit" });
+      const toast = id === 0 ? "Changed “Quercus”." : "Changed 2 plants.";
+      await user.scan(name, { toast, button: "Edit" });
       await user.press("ArrowDown");
     }
     await user.untilAt("#/plants/3");

@@ -1,0 +1,50 @@
+/** Saves whose connection was lost: each is sent once more when it is back. */
+
+import { effect, signal, untracked } from "@preact/signals";
+import type { Plant } from "../../src/domain/plant.ts";
+import { explain, recoveries } from "../api/service.ts";
+import { formatName } from "./format.ts";
+import { openPlant } from "./route.ts";
+import { token } from "./session.ts";
+import { toast } from "./toasts.ts";
+
+interface LateSave {
+  readonly plant: Plant;
+  /** Conditional, because the first attempt may have succeeded, and others may have changed the plant since. */
+  readonly send: () => Promise<unknown>;
+}
+
+/** By the id of the plant, or "new". Its draft is kept meanwhile. */
+export const waiting = signal<ReadonlyMap<bigint | "new", LateSave>>(new Map());
+
+/** Undefined gives it up. */
+export function saveLater(of: bigint | "new", save: LateSave | undefined): void {
+  const next = new Map(waiting.peek());
+  if (save === undefined) next.delete(of);
+  else next.set(of, save);
+  waiting.value = next;
+}
+
+async function send(of: bigint | "new", { plant, send: sendAgain }: LateSave): Promise<void> {
+  try {
+    await sendAgain();
+  } catch (error) {
+    if (token.value === undefined) return;
+    const open = { label: "Open", isNeeded: true, run: () => openPlant(of) };
+    toast(`${formatName(plant)} isn't saved. ${explain(error)}`, open);
+  }
+}
+
+export function startSaving(): void {
+  effect(() => {
+    if (recoveries.value === 0) return;
+    untracked(() => {
+      const late = waiting.value;
+      waiting.value = new Map();
+      for (const [of, save] of late) void send(of, save);
+    });
+  });
+  addEventListener("beforeunload", (event) => {
+    if (waiting.value.size > 0) event.preventDefault();
+  });
+}
