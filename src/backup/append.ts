@@ -92,6 +92,8 @@ interface Link {
   isCovered: boolean;
   readonly newest: NewestCopy | undefined;
   segment: OpenSegment | undefined;
+  /** The last segment that was begun, and not only continued. */
+  begun: { readonly after: number; readonly serial: number } | undefined;
   /** Segments that the new one replaces. */
   superseded: readonly string[];
 }
@@ -101,8 +103,12 @@ export class Appender {
   private link: Link | undefined;
   private lease: { text: string; readonly isOwn: boolean; sinceMs: number } | undefined;
 
-  constructor(source: Source) {
+  private readonly open: typeof openPlace;
+
+  /** `open` is the place's own, unless a test lets it fail. */
+  constructor(source: Source, open = openPlace) {
     this.source = source;
+    this.open = open;
   }
 
   /** What was committed before it began is in the place when it resolves. After an error it starts over. */
@@ -128,20 +134,29 @@ export class Appender {
       const { cursor, isCovered, newest } = link;
       return { change: cursor, isCovered, newest };
     } catch (error) {
-      this.disconnect();
-      if (error instanceof StoreOpenError) throw error;
-      // Without what is random in it: a reason is logged once.
-      const why = (error as Error).message.replaceAll(/\.[0-9a-f]{12}\.tmp/g, "");
-      throw new StoreOpenError(`${this.source.to} cannot be written: ${why}`);
+      throw this.giveUp(error);
     }
+  }
+
+  /** What is open is not verified any longer. */
+  private giveUp(error: unknown): StoreOpenError {
+    this.disconnect();
+    if (error instanceof StoreOpenError) return error;
+    // Without what is random in it: a reason is logged once.
+    const why = (error as Error).message.replaceAll(/\.[0-9a-f]{12}\.tmp/g, "");
+    return new StoreOpenError(`${this.source.to} cannot be written: ${why}`);
   }
 
   /** Begins a segment for a copy to build on: the copy has everything in those before. Resolves to its serial. */
   async roll(): Promise<number> {
     const { link } = this;
     if (link === undefined) throw new StoreOpenError(`${this.source.to} is not connected.`);
-    if (link.segment?.after !== link.cursor) await this.begin(link, link.cursor);
-    return link.segment?.serial ?? link.serial;
+    try {
+      if (link.begun?.after !== link.cursor) await this.begin(link, link.cursor);
+      return link.begun?.serial ?? link.serial;
+    } catch (error) {
+      throw this.giveUp(error);
+    }
   }
 
   /** A copy was made: it and the segments from here on lead to every later change. */
@@ -168,7 +183,7 @@ export class Appender {
 
   private async connect(): Promise<Link | Fork> {
     const { from, to, label, instance } = this.source;
-    const place = await openPlace(to, dirname(resolve(from)));
+    const place = await this.open(to, dirname(resolve(from)));
     const journal = openJournal(from);
     try {
       const { history, schema, newest } = journal;
@@ -217,6 +232,7 @@ export class Appender {
         isCovered: plan !== undefined && standing === "known",
         newest: survey.findNewestCopy(history),
         segment: undefined,
+        begun: undefined,
         superseded: [],
       };
       link.superseded = survey.segments
@@ -239,6 +255,7 @@ export class Appender {
     this.closeSegment(link);
     link.cursor = cursor;
     const { place } = link;
+    link.begun = { after: cursor, serial: link.serial };
     if (place.grow === undefined) return this.put(link, [], cursor);
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
@@ -363,26 +380,25 @@ function openJournal(from: string) {
     const { change } = readPoint(db);
     if (cursor === undefined) return { lines: [], newest: change, hasMore: false };
     if (db.query("SELECT 1 FROM changes WHERE last = ?").get(cursor) === null) return undefined;
-    const lines: string[] = [];
+    const blocks: string[] = [];
     let newest = cursor;
     let characters = 0;
-    const addRecords = (records: readonly Omit<TableRecord, "at" | "change">[]): void => {
-      for (const record of records)
-        lines.push(JSON.stringify({ at: Date.now(), change: newest, ...record }));
-    };
-    // A token knows after which change it was made, so a restore leaves out what is too new. A webhook does not.
-    addRecords(readTokens(db, logged));
     const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
     for (const row of rows.iterate(cursor)) {
       // A break: changes were made that the journal does not have.
       if (row.first > row.last) return undefined;
       const json = `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`;
-      lines.push(json);
+      blocks.push(json);
       newest = Number(row.last);
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    addRecords(compare("webhooks", db, logged));
+    const format = (at: number, records: readonly Omit<TableRecord, "at" | "change">[]): string[] =>
+      records.map((record) => JSON.stringify({ at: Date.now(), change: at, ...record }));
+    // A token knows after which change it was made, so a restore leaves out what is too new. A webhook does not.
+    const tokens = format(cursor, readTokens(db, logged));
+    const webhooks = format(newest, compare("webhooks", db, logged));
+    const lines = [...tokens, ...blocks, ...webhooks];
     return { lines, newest, hasMore: newest < change };
   });
 

@@ -8,12 +8,14 @@ import { copyStore, digestRows } from "./copy.ts";
 import type { BackUpOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
 import {
   type AnyPiece,
+  type Copy,
   findPiece,
   isProof,
   nameCopy,
   nameSegment,
   prefixOfStaged,
   sealOf,
+  type Timeline,
 } from "./piece.ts";
 import { digestFile, openPlace, type Place } from "./place.ts";
 import { compareCopies, isOnHistory, type KnownCopy, type KnownSegment } from "./plan.ts";
@@ -30,9 +32,9 @@ export interface Made {
 }
 
 /** The copy appears, verified, with a name that tells what it holds and what its bytes are. */
-export async function backUp(order: BackUpOrder): Promise<Made> {
+export async function backUp(order: BackUpOrder, open = openPlace): Promise<Made> {
   const { from, to, label, instance, serial, isAlone } = order;
-  const place = await openPlace(to, dirname(resolve(from)));
+  const place = await open(to, dirname(resolve(from)));
   const owner = { label, store: readIdentity(from) };
   const staged = place.stage(`${prefixOfStaged(owner)}.${instance}`);
   try {
@@ -84,13 +86,13 @@ export async function prove(order: ProveOrder) {
 }
 
 /**
- * Keeps the newest copies, and the segments after the oldest of them. Older is what comes before by timeline and
- * change. The oldest is whole and of the newest history: everything after it can still be reached, also if a newer copy
- * is damaged. Removes nothing of another store, and no file that it does not know.
+ * Keeps copies of the newest states of the newest history, and the segments after the oldest of them. Older is what
+ * comes before by timeline and change. The oldest is whole: everything after it can still be reached, also if a newer
+ * copy is damaged. Removes nothing of another store, and no file that it does not know.
  */
-export async function prune(order: Omit<PruneOrder, "kind">): Promise<void> {
+export async function prune(order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> {
   const { from, to, label, instance, keep } = order;
-  const place = await openPlace(to, dirname(resolve(from)));
+  const place = await open(to, dirname(resolve(from)));
   try {
     const owner = { label, store: readIdentity(from) };
     const pieces = (await place.list())
@@ -110,7 +112,7 @@ export async function prune(order: Omit<PruneOrder, "kind">): Promise<void> {
   }
 }
 
-/** This many segments become one of at most this size. */
+/** At least this many segments become one of at most this size. */
 const COMPACT_LENGTH = 64;
 const COMPACT_BYTES_MAX = 8_388_608;
 
@@ -118,7 +120,12 @@ const COMPACT_BYTES_MAX = 8_388_608;
  * Joins small segments, so that the list of a bucket stays short. They are removed after the joined one was read back.
  * Never across the segment with which a copy begins: a restore tells by it which rows of tables are newer than the copy.
  */
-export async function compact(place: Place, survey: Survey, prefix: string): Promise<void> {
+export async function compact(
+  place: Place,
+  survey: Survey,
+  prefix: string,
+  lengthMin = COMPACT_LENGTH,
+): Promise<void> {
   const starts = new Set(survey.copies.map(({ timeline, serial }) => `${timeline} ${serial}`));
   const closed = survey
     .know()
@@ -136,7 +143,7 @@ export async function compact(place: Place, survey: Survey, prefix: string): Pro
       bytes <= COMPACT_BYTES_MAX &&
       !starts.has(`${segment.timeline} ${segment.serial}`);
     if (!isNext) {
-      if (group.length >= COMPACT_LENGTH) await join(place, survey, group, prefix);
+      if (group.length >= lengthMin) await join(place, survey, group, prefix);
       group = [];
     }
     if (segment !== undefined) group.push(segment);
@@ -176,33 +183,40 @@ async function join(
 
 async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {
   await survey.readUnnamed();
+  const { history } = await survey.findHistory();
   const newestFirst = survey.know().copies.toSorted(compareCopies).toReversed();
-  const count = await countKept(survey, newestFirst, keep);
-  const oldest = newestFirst[count - 1];
-  if (oldest === undefined) return [];
-  const isBefore = (timeline: number, change: number): boolean =>
-    timeline < oldest.timeline || (timeline === oldest.timeline && change <= oldest.change);
-  return [
-    ...newestFirst.slice(count),
-    ...survey.know().segments.filter(
-      // From this serial on, a segment may have rows of tables that are newer than the copy, or may be growing.
-      ({ timeline, end, serial }) => serial < oldest.serial && isBefore(timeline, end),
-    ),
-  ];
+  /** The newest copy of each state. A store that nobody changes is copied too, and must not push out older states. */
+  const states = new Map<string, KnownCopy>();
+  const repeated: KnownCopy[] = [];
+  for (const [index, copy] of newestFirst.entries()) {
+    if (!isOnHistory(history, copy)) continue;
+    const state = `${copy.timeline} ${copy.change}`;
+    const newer = states.get(state);
+    if (newer !== undefined && (await isUsable(survey, history, newer))) repeated.push(copy);
+    else states.set(state, copy);
+    if (states.size < keep || !(await isUsable(survey, history, copy))) continue;
+    // The oldest first: whatever is left when it is interrupted, everything after the oldest copy can be reached.
+    const older = newestFirst.slice(index + 1).toReversed();
+    return [...older, ...listSegmentsBefore(survey, copy), ...repeated];
+  }
+  return repeated;
 }
 
-/** At least `keep`, and as many as it takes until the oldest is whole and of the newest history. */
-async function countKept(
+/** Reads the copy: something is removed because of it. */
+async function isUsable(
   survey: Survey,
-  newestFirst: readonly KnownCopy[],
-  keep: number,
-): Promise<number> {
-  const { history } = await survey.findHistory();
-  for (const [index, { name }] of newestFirst.entries()) {
-    if (index + 1 < keep) continue;
-    await survey.readCopy(newestFirst[index] as KnownCopy);
-    const copy = survey.know().copies.find((one) => one.name === name) as KnownCopy;
-    if (copy.fault === undefined && isOnHistory(history, copy)) return index + 1;
-  }
-  return newestFirst.length + 1;
+  history: readonly Timeline[],
+  { name }: KnownCopy,
+): Promise<boolean> {
+  await survey.readCopy(survey.copies.find((one) => one.name === name) as Copy);
+  const copy = survey.know().copies.find((one) => one.name === name) as KnownCopy;
+  return copy.fault === undefined && isOnHistory(history, copy);
 }
+
+const listSegmentsBefore = (survey: Survey, oldest: KnownCopy): readonly AnyPiece[] =>
+  survey.know().segments.filter(
+    ({ timeline, end, serial }) =>
+      // From this serial on, a segment may have rows of tables that are newer than the copy, or may be growing.
+      serial < oldest.serial &&
+      (timeline < oldest.timeline || (timeline === oldest.timeline && end <= oldest.change)),
+  );

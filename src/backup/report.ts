@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
-import { digestStore, verifyStore } from "./copy.ts";
+import { verifyStore } from "./copy.ts";
 import type { ListOrder } from "./order.ts";
 import { openPlace, type Place } from "./place.ts";
 import { NEWEST, type Run } from "./plan.ts";
-import { chooseStore, describeMissing, describePiece, rebuild } from "./restore.ts";
+import { chooseStore, describeMissing, describePiece, rebuildTwice } from "./restore.ts";
 import {
   type Damage,
   type FoundStore,
@@ -149,31 +149,16 @@ async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
     await survey.readAll();
     const { history } = await survey.findHistory();
     const to = join(folder, "restored.db");
-    const built = await rebuild(place, survey, history, NEWEST, to);
-    const facts = verifyStore(to, "The restored store");
-    const { copy } = built.plan;
-    // Replaying from the copy before must give the same plants.
-    const older = new Survey(
-      place,
-      found.pieces.filter(({ name }) => name !== copy.name),
-    );
-    const target = built.reached.change;
-    if ((await older.plan(history, target))?.reached === target) {
-      const again = join(folder, "again.db");
-      await rebuild(place, older, history, target, again);
-      if (digestStore(again, "plants") !== digestStore(to, "plants"))
-        throw new StoreOpenError(
-          `${describePiece(place, copy)} has other plants than the copy before it with its changes.`,
-        );
-    }
+    const inspect = () => verifyStore(to, "The restored store");
+    const built = await rebuildTwice(place, survey, history, NEWEST, to, inspect);
     return {
-      ...facts,
-      copy: describePiece(place, copy),
+      ...built.facts,
+      copy: describePiece(place, built.plan.copy),
       reached: built.reached,
       changes: built.changes,
       pieces: found.pieces.length,
       missing: await describeMissing(survey, history, NEWEST, built.plan),
-      damage: survey.listDamage(),
+      damage: built.damage,
     };
   } finally {
     place.close();

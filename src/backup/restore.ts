@@ -4,7 +4,7 @@ import { chmodSync, copyFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { changeStore, createStore, digestStore, startTimeline, verifyStore } from "./copy.ts";
-import type { RestoreOrder } from "./order.ts";
+import type { Digest, RestoreOrder } from "./order.ts";
 import { isOld, type Timeline } from "./piece.ts";
 import { openPlace, type Place } from "./place.ts";
 import { compareCopies, NEWEST, type Plan } from "./plan.ts";
@@ -133,6 +133,12 @@ async function findTarget(
   return firstLater === NEWEST ? NEWEST : firstLater - 1;
 }
 
+interface Rebuilt {
+  readonly plan: Plan;
+  readonly changes: number;
+  readonly reached: Point;
+}
+
 /** Copies and replays. A segment that does not fit is left out, and the next best plan is tried. */
 export async function rebuild(
   place: Place,
@@ -141,7 +147,7 @@ export async function rebuild(
   target: number,
   to: string,
   untilMs = Number.POSITIVE_INFINITY,
-): Promise<{ plan: Plan; changes: number; reached: Point }> {
+): Promise<Rebuilt> {
   for (;;) {
     const plan = await survey.plan(history, target);
     if (plan === undefined) throw noneOldEnough(place, survey, history, target);
@@ -209,15 +215,21 @@ export async function describeMissing(
   else if (target !== NEWEST && furthest < target)
     missing.push(`The backups end at change ${furthest}, before change ${target}.`);
   else if (target === NEWEST) {
-    const unknown = await survey.findUnknownEnd(history);
+    const unknown = await survey.findUnknownEnd(history, copy);
     if (unknown !== undefined)
       missing.push(`What stood at the end of ${unknown.name}, after change ${reached}.`);
     else if (!survey.isFollowed(copy) && copy.digest !== undefined)
       missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
   }
-  for (const { segment } of steps)
-    if (survey.knownSegments.get(segment.name)?.faults.length !== 0)
-      missing.push(`Changes of tokens or webhooks that stood where ${segment.name} is damaged.`);
+  let damaged: string[] = [];
+  for (const { segment } of steps) {
+    const { faults = [], tablesAt = NEWEST } = survey.knownSegments.get(segment.name) ?? {};
+    if (segment.serial < copy.serial) continue;
+    if (tablesAt <= reached) damaged = [];
+    else if (faults.length > 0) damaged.push(segment.name);
+  }
+  for (const name of damaged)
+    missing.push(`Changes of tokens or webhooks that stood where ${name} is damaged.`);
   return missing;
 }
 
@@ -232,45 +244,68 @@ export interface Proof {
 export async function proveBackups(
   placeUrl: string,
   store: string,
-  { change, digest }: { readonly change: number; readonly digest: string },
+  { change, digest }: Digest,
   scratch: string,
 ): Promise<Proof> {
   const place = await openPlace(placeUrl, resolve(scratch, ".."));
   try {
     const pieces = (await listStores(place)).find((one) => one.store === store)?.pieces ?? [];
-    const newest = new Survey(place, pieces);
-    const { history } = await newest.findHistory();
-    const compare = async (survey: Survey): Promise<Plan> => {
-      const { plan, reached } = await rebuild(place, survey, history, change, scratch);
-      if (reached.change !== change)
-        throw new StoreOpenError(
-          `${place.url} can be restored up to change ${reached.change} only, not to ${change}.`,
-        );
-      if (digestStore(scratch, "plants") !== digest)
-        throw new StoreOpenError(
-          `${describePiece(place, plan.copy)}, restored to change ${change}, has other plants than the store had.`,
-        );
-      return plan;
-    };
-    const { copy } = await compare(newest);
-    // The copy before the newest, with the segments between them, must lead to the same plants.
-    const older = new Survey(
+    const survey = new Survey(place, pieces);
+    const { history } = await survey.findHistory();
+    const { plan, damage } = await rebuildTwice(
       place,
-      pieces.filter(({ name }) => name !== copy.name),
+      survey,
+      history,
+      change,
+      scratch,
+      (built) => {
+        if (built.reached.change !== change)
+          throw new StoreOpenError(
+            `${place.url} can be restored up to change ${built.reached.change} only, not to ${change}.`,
+          );
+        if (built.digest !== digest)
+          throw new StoreOpenError(
+            `${describePiece(place, built.plan.copy)}, restored to change ${change}, has other plants than the store had.`,
+          );
+      },
     );
-    if ((await older.plan(history, change))?.reached === change) await compare(older);
-    const found = new Map(
-      [...newest.listDamage(), ...older.listDamage()].map((one) => [one.name, one]),
-    );
-    const { copies } = newest.know();
+    const { copies } = survey.know();
     const [oldest] = copies.filter(({ fault }) => fault === undefined).toSorted(compareCopies);
-    return {
-      damage: [...found.values()],
-      copies: copies.length,
-      oldestAtMs: oldest?.atMs ?? copy.atMs,
-    };
+    return { damage, copies: copies.length, oldestAtMs: oldest?.atMs ?? plan.copy.atMs };
   } finally {
     place.close();
     rmSync(scratch, { force: true });
   }
+}
+
+/** Restores, and then again without the copy that it began with, if another leads there: the plants must be the same. */
+export async function rebuildTwice<Facts>(
+  place: Place,
+  survey: Survey,
+  history: readonly Timeline[],
+  target: number,
+  scratch: string,
+  inspect: (built: Rebuilt & { readonly digest: string }) => Facts,
+) {
+  const built = await rebuild(place, survey, history, target, scratch);
+  const digest = digestStore(scratch, "plants");
+  const facts = inspect({ ...built, digest });
+  // Two copies of a bucket need not be on the disk at once, beside what was restored.
+  place.release();
+  const { copy } = built.plan;
+  const older = new Survey(
+    place,
+    [...survey.copies, ...survey.segments].filter(({ name }) => name !== copy.name),
+  );
+  const { change } = built.reached;
+  if ((await older.plan(history, change))?.reached === change) {
+    await rebuild(place, older, history, change, scratch);
+    if (digestStore(scratch, "plants") !== digest)
+      throw new StoreOpenError(
+        `${describePiece(place, copy)} has other plants than the copy before it with its changes.`,
+      );
+  }
+  const damage = [...survey.listDamage(), ...older.listDamage()];
+  const byName = new Map(damage.map((one) => [one.name, one]));
+  return { ...built, facts, damage: [...byName.values()] };
 }

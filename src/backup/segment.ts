@@ -120,6 +120,8 @@ export interface InspectedSegment {
   readonly runs: readonly Run[];
   /** It has whole tables, and no change after them. */
   readonly isBare: boolean;
+  /** The change from which on it has every table as a whole, undamaged: what was lost before does not matter. */
+  readonly tablesAt: number | undefined;
   /** The last change in it, or what its end says. */
   readonly end: number;
   /** What is damaged, in words. */
@@ -142,21 +144,28 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, true];
   let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
+  const tables = new Map<TableName, number>();
   for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
     isEndUnknown = line === undefined;
     isBare &&= line === undefined || !("entries" in line || "gone" in line);
     if (line === undefined) {
       if (isCut) isTorn = true;
       else faults.push(`damaged ${offset} bytes from its start`);
+      tables.clear();
       lost++;
       continue;
     }
     const n = line.n ?? count;
-    if (n > count + lost) faults.push(`records are missing ${offset} bytes from its start`);
+    if (n > count + lost) {
+      faults.push(`records are missing ${offset} bytes from its start`);
+      tables.clear();
+    }
     [count, lost] = [n + 1, 0];
     if ("segment" in line) header = line;
     else if ("end" in line) isEnded = true;
-    else if ("entries" in line) {
+    else if ("table" in line) {
+      if (line.gone === undefined) tables.set(line.table, line.change ?? 0);
+    } else if ("entries" in line) {
       const run = runs.at(-1);
       if (run?.last === line.after) run.last = line.last;
       else if (run === undefined || line.after >= run.last)
@@ -172,7 +181,9 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   }
   end = Math.max(end ?? header?.after ?? 0, last ?? 0);
   if (last !== undefined && !isEnded) faults.push("its end is missing");
-  return { header, runs, isBare, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
+  const hasTables = tables.size === Object.keys(tableKeys).length;
+  const tablesAt = hasTables ? Math.max(...tables.values()) : undefined;
+  return { header, runs, isBare, tablesAt, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
 }
 
 /** A block as the journal has it. */

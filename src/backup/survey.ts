@@ -308,14 +308,24 @@ export class Survey {
     });
   }
 
-  /** The segment that was written last, if it ends in damage: what stood there is unknown. */
-  async findUnknownEnd(history: readonly Timeline[]): Promise<Segment | undefined> {
+  /**
+   * The segment that was written last, if it ends in damage: what stood there is unknown. A later one proves that it was
+   * written again if it has any record. A copy has everything in the segments before its own.
+   */
+  async findUnknownEnd(
+    history: readonly Timeline[],
+    { serial }: Copy,
+  ): Promise<Segment | undefined> {
     const timeline = history.at(-1)?.number;
-    const last = this.segments
-      .filter((segment) => segment.timeline === timeline)
-      .toSorted((one, other) => other.serial - one.serial)[0];
-    if (last === undefined) return undefined;
-    return (await this.readSegment(last)).isEndUnknown ? last : undefined;
+    const newestFirst = this.segments
+      .filter((segment) => segment.timeline === timeline && segment.serial >= serial)
+      .toSorted((one, other) => other.serial - one.serial);
+    for (const segment of newestFirst) {
+      const { isEndUnknown, tablesAt, runs } = await this.readSegment(segment);
+      if (isEndUnknown) return segment;
+      if (tablesAt !== undefined || runs.length > 0) return undefined;
+    }
+    return undefined;
   }
 
   /** Whether the segment is there that was begun before the copy was made, or a later one. */

@@ -729,6 +729,59 @@ describe("what is missing is said:", () => {
     expect(missing).toEqual([expect.stringContaining("What stood at the end of")]);
   });
 
+  test("the end of a segment, also if the next one was only begun", async () => {
+    const { create, append, appender, list, restore } = await makeScene();
+    await create(2n);
+    await append();
+    const [torn = ""] = list("open.changes");
+    appender.disconnect();
+    truncateSync(torn, statSync(torn).size - 3);
+    const left = readFileSync(torn);
+    await append();
+    // Killed before the first record, and so before it removed what it replaces.
+    const [begun = ""] = list("open.changes");
+    const written = readFileSync(begun);
+    truncateSync(begun, written.indexOf("\n") + 1);
+    writeFileSync(torn, left);
+    const { ids, missing } = await restore();
+    expect(ids).toEqual([1n]);
+    expect(missing).toEqual([expect.stringContaining("What stood at the end of")]);
+    writeFileSync(begun, written);
+    expect(await restore()).toMatchObject({ ids: [1n, 2n], missing: [] });
+  });
+
+  test("changes of tokens and webhooks, until they are written again", async () => {
+    const { store, create, append, appender, list, restore } = await makeScene();
+    await store.createToken(toRecord(mintToken(), { name: "till", scopes, createdAtMs: 1 }));
+    await append();
+    await create(2n);
+    await append();
+    flip(list("open.changes")[0] ?? "", '"till"');
+    const missing = [expect.stringContaining("Changes of tokens or webhooks")];
+    expect(await restore()).toMatchObject({ ids: [1n, 2n], tokens: 0n, missing });
+    appender.disconnect();
+    await append();
+    expect(await restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
+  });
+
+  test("nothing, if the copy of a bucket is the newest that happened", async () => {
+    const at = makePlace();
+    const { create, source } = await openBacked(at);
+    // A bucket is a place without files that grow.
+    const appender = new Appender(source, async (...of) => {
+      const { grow: _, ...place } = await openPlace(...of);
+      return place;
+    });
+    await create(1n);
+    await appender.append();
+    const serial = await appender.roll();
+    await backUp({ ...source, kind: "backUp", serial, isAlone: false });
+    expect(await at.restore()).toMatchObject({ ids: [1n], missing: [] });
+    const segments = at.list(".changes").length;
+    expect(await appender.roll()).toBe(serial);
+    expect(at.list(".changes")).toHaveLength(segments);
+  });
+
   test("and a copy that has more than its segments is complete", async () => {
     const scene = await makeScene();
     const serial = await scene.appender.roll();
@@ -749,6 +802,31 @@ describe("prune", () => {
     for (const file of scene.list(".db").slice(1)) flip(file, "plant 2");
     await prune({ ...scene.source, keep: 2 });
     expect(await scene.restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+  });
+
+  test("counts states: copies of a store that nobody changes push out no older ones", async () => {
+    const scene = await makeScene();
+    for (const id of [2n, 3n]) {
+      await scene.create(id);
+      await scene.append();
+      await scene.copy();
+    }
+    const [newest = ""] = scene.list(".db").slice(-1);
+    for (let year = 2030; year < 2040; year++)
+      copyFileSync(newest, newest.replace(/\d{4}(?=\d{4}T\d{6}Z)/, String(year)));
+    await prune({ ...scene.source, keep: 3 });
+    expect(scene.list(".db")).toHaveLength(3);
+    const changes = await scene.readChanges();
+    for (const [index, { seq }] of changes.entries())
+      expect((await scene.restore({ change: seq })).ids).toHaveLength(index + 1);
+    await prune({ ...scene.source, keep: 2 });
+    expect(scene.list(".db")).toHaveLength(2);
+    // Not because of a copy that is damaged.
+    const [kept = ""] = scene.list(".db").slice(-1);
+    copyFileSync(kept, kept.replace(/\d{4}(?=\d{4}T\d{6}Z)/, "2050"));
+    flip(scene.list(".db").at(-1) ?? "", "plant 3");
+    await prune({ ...scene.source, keep: 2 });
+    expect(scene.list(".db")).toHaveLength(3);
   });
 
   test("keeps what the newest timeline came from, although another has newer copies", async () => {

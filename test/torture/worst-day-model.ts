@@ -20,6 +20,10 @@ export interface Moment {
   readonly plants: string[];
   /** At the change, and then until the next. */
   readonly tokens: string[];
+  /** The same; they do not know after which change they were made. */
+  readonly webhooks: string[];
+  /** An append ended while it was the newest. */
+  isAppended: boolean;
   readonly atMs: number;
 }
 
@@ -45,8 +49,8 @@ export interface Evidence {
   /** Whole ones. */
   readonly copies: readonly Piece[];
   readonly links: readonly Link[];
-  /** Of any state. */
-  readonly present: readonly { readonly piece: Piece; readonly isCutClean: boolean }[];
+  /** Of any state, with what it is known to have held. */
+  readonly present: readonly { readonly piece: Piece; readonly held: ReadonlySet<Moment> }[];
   /** The numbers of timelines that have a piece, and of those that have one with a readable history. */
   readonly numbers: ReadonlySet<number>;
   readonly readable: ReadonlySet<number>;
@@ -76,7 +80,7 @@ const isWholeLine = (line: string, name: string): boolean => {
   return crc.toString(16).padStart(8, "0") === line.slice(0, HASHED_AT - 1);
 };
 
-function* ancestors(moment: Moment | undefined): Generator<Moment> {
+export function* ancestors(moment: Moment | undefined): Generator<Moment> {
   for (let one = moment; one !== undefined; one = one.parent) yield one;
 }
 
@@ -131,35 +135,45 @@ export class Timelines {
   /** Reads what was written since the last time, by a store that is at this moment. */
   noteSegments(history: readonly Timeline[], tip: Moment): void {
     const timeline = history.at(-1)?.id ?? "";
-    const byChange = new Map([...ancestors(tip)].map((moment) => [moment.change, moment]));
     for (const name of readdirSync(this.place)) {
       if (!name.endsWith(".changes") || nameParts(name)?.store !== this.store) continue;
       const bytes = readFileSync(join(this.place, name));
       if (this.sizes.get(name) === bytes.length) continue;
       this.sizes.set(name, bytes.length);
       const key = this.keyOf(name);
+      const lines = bytes.toString("utf8").split("\n");
       const piece = this.pieces.get(key) ?? {
-        timeline,
+        // Segments that are joined may be of an older timeline.
+        timeline: this.findOwner(lines, name) ?? timeline,
         serial: nameParts(name)?.serial ?? 0,
         moments: new Set(),
       };
       this.pieces.set(key, piece);
-      for (const line of bytes.toString("utf8").split("\n")) {
+      const newest = piece.timeline === timeline ? tip : this.tips.get(piece.timeline);
+      const byChange = new Map([...ancestors(newest)].map((one) => [one.change, one]));
+      for (const line of lines) {
         const id = `${piece.timeline} ${line}`;
         if (this.links.has(id) || this.headers.has(id) || !isWholeLine(line, name)) continue;
         const record = JSON.parse(line.slice(HASHED_AT)) as Record<string, unknown>;
         if ("segment" in record) this.headers.set(id, piece.timeline);
         const after = byChange.get(Number(record["after"]));
         if (after !== undefined && !this.tips.has(timeline)) this.extend(timeline, after);
-        if (!("entries" in record) || after === undefined || piece.timeline !== timeline) continue;
+        if (!("entries" in record) || after === undefined) continue;
         const last = byChange.get(Number(record["last"]));
         const moments = [...ancestors(last)].filter(({ change }) => change > after.change);
         this.links.set(id, { piece, after, moments: moments.toReversed() });
         for (const moment of moments) piece.moments.add(moment);
-        if (last !== undefined && last.change > (this.tips.get(timeline)?.change ?? 0))
-          this.extend(timeline, last);
+        if (last !== undefined && last.change > (this.tips.get(piece.timeline)?.change ?? 0))
+          this.extend(piece.timeline, last);
       }
     }
+  }
+
+  /** The id of the timeline that the header names. */
+  private findOwner([line = ""]: readonly string[], name: string): string | undefined {
+    if (!isWholeLine(line, name)) return undefined;
+    const header = JSON.parse(line.slice(HASHED_AT)) as { timelines?: readonly Timeline[] };
+    return header.timelines?.at(-1)?.id;
   }
 
   /** The files were changed by hand: what is in them now was not written by the store. */
@@ -172,7 +186,7 @@ export class Timelines {
   examine(): Evidence {
     const copies: Piece[] = [];
     const links: Link[] = [];
-    const present: { piece: Piece; isCutClean: boolean }[] = [];
+    const present: { piece: Piece; held: ReadonlySet<Moment> }[] = [];
     const [numbers, readable] = [new Set<number>(), new Set<number>()];
     for (const name of readdirSync(this.place)) {
       const parts = nameParts(name);
@@ -182,24 +196,27 @@ export class Timelines {
       if (piece === undefined) continue;
       const bytes = readFileSync(join(this.place, name));
       if (piece.hash !== undefined) {
-        present.push({ piece, isCutClean: false });
+        present.push({ piece, held: piece.moments });
         if (Bun.hash(bytes) !== piece.hash) continue;
         readable.add(parts.number);
         copies.push(piece);
         continue;
       }
       const lines = bytes.toString("utf8").split("\n");
-      const found = lines.map((line) => this.links.get(`${piece.timeline} ${line}`));
-      links.push(...found.flatMap((link) => (link?.piece === piece ? [link] : [])));
+      const found = lines
+        .map((line) => this.links.get(`${piece.timeline} ${line}`))
+        .flatMap((link) => (link?.piece === piece ? [link] : []));
+      links.push(...found);
       if (lines.some((line) => this.headers.has(`${piece.timeline} ${line}`)))
         readable.add(parts.number);
-      // A file that grows, cut between two records, looks as if it had never had more.
+      // A file that grows, cut between two records, looks as if it had never had more than what is left.
       const isCutClean =
         parts.rest === "open" &&
         bytes.length > 0 &&
         lines.at(-1) === "" &&
         lines.slice(0, -1).every((line) => isWholeLine(line, name));
-      present.push({ piece, isCutClean });
+      const left = new Set(found.flatMap(({ moments }) => moments));
+      present.push({ piece, held: isCutClean ? left : piece.moments });
     }
     return { copies, links, present, numbers, readable };
   }
@@ -252,10 +269,9 @@ export class Timelines {
     const history = this.histories.get(timeline) ?? [];
     const onChain = new Set(this.chainOf(timeline));
     let furthest = 0;
-    for (const { piece, isCutClean } of present) {
-      if (isCutClean) continue;
+    for (const { piece, held } of present) {
       const end = Math.min(target, this.findEnd(history, piece));
-      for (const moment of piece.moments)
+      for (const moment of held)
         if (onChain.has(moment) && moment.change <= end)
           furthest = Math.max(furthest, moment.change);
     }

@@ -23,9 +23,11 @@ import { basename, join } from "node:path";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender } from "../../src/backup/append.ts";
 import { restoreFile } from "../../src/backup/copy.ts";
-import { backUp, digestNow, prune } from "../../src/backup/keep.ts";
+import { backUp, compact, digestNow, prune } from "../../src/backup/keep.ts";
 import type { RestoreOrder } from "../../src/backup/order.ts";
+import { findPiece } from "../../src/backup/piece.ts";
 import { proveBackups, type Restored, restoreFromPlace } from "../../src/backup/restore.ts";
+import { Survey } from "../../src/backup/survey.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { scopes } from "../../src/domain/token.ts";
@@ -41,7 +43,8 @@ import {
   runEach,
   type Scenario,
 } from "./scenario.ts";
-import { type Moment, nameParts, type Timeline, Timelines } from "./worst-day-model.ts";
+import { Trouble } from "./faulty-place.ts";
+import { ancestors, type Moment, nameParts, type Timeline, Timelines } from "./worst-day-model.ts";
 
 const IDS = [-(2n ** 63n), 1n, 2n, 3n, 9_007_199_254_740_993n];
 const STEPS_MIN = 4;
@@ -49,7 +52,6 @@ const STEPS = 18;
 const DAY_MS = 86_400_000;
 /** After the beginning of the journal, which has the time of the machine. */
 const START_MS = Date.UTC(2035, 0, 1);
-const INSTANCE = "0123456789ab";
 const FAULTS_MAX = 20;
 
 type Restore = (order: RestoreOrder) => Promise<Restored>;
@@ -62,6 +64,11 @@ interface Running {
   readonly store: Store;
   readonly db: Database;
   readonly appender: Appender;
+  /** Random, of this run of the service. */
+  readonly instance: string;
+  /** Of the two threads that touch the folder. */
+  readonly appending: Trouble;
+  readonly copying: Trouble;
 }
 
 interface Snapshot {
@@ -87,16 +94,18 @@ class Day {
     parent: undefined,
     plants: [],
     tokens: [],
+    webhooks: [],
+    isAppended: false,
     atMs: 0,
   };
   private readonly snapshots: Snapshot[] = [];
+  /** Names of copies, and what was made of them. */
+  private readonly written = new Set<string>();
   private readonly strangers = new Map<string, string>();
   private isUnharmed = true;
-  /** Two files have each other's name, of which a proof may complain for good. */
-  private isSwapped = false;
+  /** The place has whole objects only. */
+  private readonly isBucket: boolean;
   private isCovered = false;
-  /** Whether the last restore failed because no piece tells the history of its timeline. */
-  private isUnreadable = false;
   private files = 0;
   private names = 0;
 
@@ -107,6 +116,7 @@ class Day {
     this.random = random;
     this.restore = restore;
     this.findings = findings;
+    this.isBucket = random.chance(25);
     this.timelines = new Timelines(this.place);
   }
 
@@ -123,6 +133,8 @@ class Day {
         parent: undefined,
         plants: [this.readPlants()],
         tokens: [this.readTokens()],
+        webhooks: [this.readWebhooks()],
+        isAppended: false,
         atMs: 0,
       };
       await this.write();
@@ -151,8 +163,12 @@ class Day {
   private async open(changesDays = 30): Promise<void> {
     const store = await openStoreAt(`sqlite:${this.from}`, { changesDays });
     const db = new Database(this.from, { readonly: true, safeIntegers: true });
-    const source = { from: this.from, to: this.place, label: "plants", instance: INSTANCE };
-    this.running = { store, db, appender: new Appender(source) };
+    const instance = String(++this.files).padStart(12, "0");
+    const appending = new Trouble(this.random, this.isBucket);
+    const copying = new Trouble(this.random, this.isBucket);
+    const source = { from: this.from, to: this.place, label: "plants", instance };
+    const appender = new Appender(source, appending.open);
+    this.running = { store, db, appender, instance, appending, copying };
     this.timelines.histories.set(this.history.at(-1)?.id ?? "", this.history);
   }
 
@@ -180,26 +196,29 @@ class Day {
         .map(toTexts),
     );
 
+  private readWebhooks = (db = this.current.db): string =>
+    JSON.stringify(db.query("SELECT name, record ->> 'url' FROM webhooks ORDER BY name").values());
+
   private readNewest() {
     const row = this.current.db.query("SELECT first, last FROM changes ORDER BY last DESC LIMIT 1");
     const { first, last } = row.safeIntegers(false).get() as { first: number; last: number };
     return { first, change: last };
   }
 
-  private note(...tokens: string[]): void {
+  private note(): void {
     const { change } = this.readNewest();
-    const plants = [this.readPlants()];
-    if (change === this.moment.change) {
-      if (!this.moment.plants.includes(plants[0] as string)) this.moment.plants.push(...plants);
-      if (tokens.length > 0) this.moment.tokens.push(...tokens);
-      return;
-    }
-    this.add(change, plants);
+    const plants = this.readPlants();
+    const { moment } = this;
+    if (change !== moment.change) return this.add(change, [plants]);
+    if (!moment.plants.includes(plants)) moment.plants.push(plants);
+    moment.tokens.push(this.readTokens());
+    moment.webhooks.push(this.readWebhooks());
   }
 
   private add(change: number, plants: string[]): void {
     const [parent, atMs] = [this.moment, this.nowMs];
-    this.moment = { change, parent, plants, tokens: [this.readTokens()], atMs };
+    const [tokens, webhooks] = [[this.readTokens()], [this.readWebhooks()]];
+    this.moment = { change, parent, plants, tokens, webhooks, isAppended: false, atMs };
   }
 
   private tick(): void {
@@ -253,7 +272,18 @@ class Day {
       const name = `token ${++this.names}`;
       await store.createToken(toRecord(mintToken(), { name, scopes, createdAtMs: this.nowMs }));
     }
-    this.note(this.readTokens());
+    this.note();
+  }
+
+  private async changeWebhook(): Promise<void> {
+    const { store } = this.current;
+    const name = this.random.pick(["shop", "office"]);
+    const known = (await store.listWebhooks()).find((one) => one.name === name);
+    const text = String(++this.names);
+    const next = { name, version: text, url: text, attempts: [], failures: 0, nextAttemptAtMs: 0 };
+    const isRemoved = known !== undefined && this.random.chance(30);
+    await store.putWebhook(isRemoved ? undefined : (next as never), known);
+    this.note();
   }
 
   private setClock(): void {
@@ -310,6 +340,7 @@ class Day {
     if (!moment.plants.includes(plants))
       this.fault(`the store has other plants than ${moment.change}`);
     moment.tokens.push(this.readTokens());
+    moment.webhooks.push(this.readWebhooks());
   }
 
   private async rollBack(): Promise<void> {
@@ -322,12 +353,14 @@ class Day {
   // The backups.
 
   private get source() {
-    return { from: this.from, to: this.place, label: "plants", instance: INSTANCE };
+    const { instance } = this.current;
+    return { from: this.from, to: this.place, label: "plants", instance };
   }
 
   /** Undefined if it failed, which is fine if the folder was harmed. */
   private async append(): Promise<number | undefined> {
-    const { appender, store } = this.current;
+    const { appender, store, appending } = this.current;
+    const begun = this.moment;
     try {
       for (let tries = 0; tries < 3; tries++) {
         const done = await appender.append();
@@ -339,8 +372,11 @@ class Day {
         }
         this.isCovered = done.isCovered;
         this.timelines.noteSegments(this.history, this.moment);
-        if (done.change !== this.moment.change)
-          this.fault(`an append reached ${done.change}, and the store is at ${this.moment.change}`);
+        // A change that is made while it hangs may be in it or not.
+        const reached = ancestors(this.moment).find(({ change }) => change === done.change);
+        if (reached === undefined || reached.change < begun.change)
+          this.fault(`an append reached ${done.change}, and began at ${begun.change}`);
+        else reached.isAppended = true;
         return done.change;
       }
       this.fault("an append starts one timeline after the other");
@@ -349,13 +385,22 @@ class Day {
       this.say(`the append failed: ${(error as Error).message}`);
       if (statSync(this.place, { throwIfNoEntry: false })?.isDirectory())
         this.timelines.noteSegments(this.history, this.moment);
+      if (appending.hasTorn) this.isUnharmed = false;
     }
     return undefined;
   }
 
-  private expectSentence(error: unknown): void {
+  /** The service puts an error of the disk into words. */
+  private expectSentence(error: unknown, trouble?: Trouble): void {
+    const { code } = error as NodeJS.ErrnoException;
+    if (trouble !== undefined && (trouble.isDead || code === "ENOSPC")) return;
     if (!(error instanceof StoreOpenError) || !/\S \S.*[.:]/s.test(error.message))
       this.fault(`an error that is no sentence: ${Bun.inspect(error)}`);
+  }
+
+  private noteCopy(name: string, moment: Moment): void {
+    this.written.add(name);
+    this.timelines.noteCopy(name, this.history, moment);
   }
 
   /** As the service does it: appends continue while a copy is made. */
@@ -366,17 +411,35 @@ class Day {
       if (this.random.chance(30)) await this.write();
       if (this.random.chance(30)) await this.append();
       if (this.random.chance(20)) await this.changeToken();
-      const made = await backUp({ ...this.source, kind: "backUp", serial, isAlone: false });
+      const begun = this.moment;
+      const order = { ...this.source, kind: "backUp", serial, isAlone: false } as const;
+      const made = await backUp(order, this.current.copying.open);
       this.say(`made ${made.name}`);
-      if (made.change !== this.moment.change) this.fault(`the copy has change ${made.change}`);
-      this.timelines.noteCopy(made.name, this.history, this.moment);
+      const moment = ancestors(this.moment).find(({ change }) => change === made.change);
+      if (moment === undefined || moment.change < begun.change)
+        return this.fault(`the copy has change ${made.change}`);
+      this.noteCopy(made.name, moment);
       this.current.appender.cover();
       this.findings.count("copies made");
       return true;
     } catch (error) {
-      this.expectSentence(error);
+      this.expectSentence(error, this.current.copying);
       this.say(`the copy failed: ${(error as Error).message}`);
+      // Also after a kill it may have its name.
+      this.noteUnknownCopies();
       return false;
+    }
+  }
+
+  /** A copy that got its name when the service was killed. */
+  private noteUnknownCopies(): void {
+    if (!statSync(this.place, { throwIfNoEntry: false })?.isDirectory()) return;
+    for (const name of this.listPieces()) {
+      const parts = nameParts(name);
+      if (parts?.ending !== "db" || this.written.has(name)) continue;
+      const moment = ancestors(this.moment).find(({ change }) => change === parts.change);
+      if (moment !== undefined && parts.number === this.history.at(-1)?.number)
+        this.noteCopy(name, moment);
     }
   }
 
@@ -405,18 +468,59 @@ class Day {
     const keep = 1 + this.random.below(4);
     const timeline = this.history.at(-1)?.id ?? "";
     const before = this.timelines.findProvable(timeline, this.timelines.examine());
-    await prune({ ...this.source, keep });
+    const states = this.countStates();
+    const isWhole = await this.pruneTo(keep);
     this.say(`pruned to ${keep}`);
     const after = new Set(this.timelines.findProvable(timeline, this.timelines.examine()));
     const newest = before.at(-1);
     if (newest !== undefined && !after.has(newest))
       this.fault(`prune made the newest change unreachable, ${newest.change}`);
-    const kept = readdirSync(this.place).filter((name) => name.endsWith(".db"));
-    for (const moment of kept.flatMap((name) =>
-      Array.from(this.timelines.findPiece(name)?.moments ?? []),
-    ))
-      if (before.includes(moment) && !after.has(moment))
-        this.fault(`prune made change ${moment.change} unreachable, and kept its copy`);
+    // The oldest that is kept, and all after it; a copy of an abandoned timeline may be kept alone.
+    const oldest = before.find((moment) => after.has(moment));
+    for (const moment of before)
+      if (moment.change > (oldest?.change ?? 0) && !after.has(moment))
+        this.fault(`prune made change ${moment.change} unreachable, and kept ${oldest?.change}`);
+    if (!isWhole) return;
+    const left = this.countStates();
+    if (left < Math.min(keep, states))
+      this.fault(`prune kept ${left} states of ${states}, and not ${keep}`);
+  }
+
+  /** By the names of copies: a damaged one is read only if something is to be removed because of it. */
+  private countStates(): number {
+    const { history } = this;
+    const names = this.listPieces().flatMap((name) => nameParts(name) ?? []);
+    const states = names
+      .filter(({ ending }) => ending === "db")
+      .filter(({ number, change }) => {
+        const index = history.findIndex((one) => one.number === number);
+        return index !== -1 && history.slice(index + 1).every(({ after }) => change <= after);
+      })
+      .map(({ number, change }) => `${number} ${change}`);
+    return new Set(states).size;
+  }
+
+  /** False if it failed on the way. */
+  private async pruneTo(keep: number): Promise<boolean> {
+    const { copying } = this.current;
+    try {
+      await prune({ ...this.source, keep }, copying.open);
+      if (!this.isBucket || this.random.chance(50)) return true;
+      const place = await copying.open(this.place, this.folder);
+      const pieces = (await place.list())
+        .flatMap((file) => findPiece(file) ?? [])
+        .filter((piece) => piece.store === this.timelines.store);
+      const prefix = `plants-${this.timelines.store}.${this.current.instance}`;
+      await compact(place, new Survey(place, pieces), prefix, 2);
+      this.findings.count("compactions");
+      return true;
+    } catch (error) {
+      this.expectSentence(error, copying);
+      this.say(`prune failed: ${(error as Error).message}`);
+      return false;
+    } finally {
+      this.timelines.noteSegments(this.history, this.moment);
+    }
   }
 
   // What goes wrong.
@@ -451,7 +555,6 @@ class Day {
     if (kind === "lose") rmSync(path);
     else if (kind === "cut") truncateSync(path, at);
     else if (kind === "swap") {
-      this.isSwapped = true;
       const other = join(this.place, this.random.pick(pieces));
       const aside = join(this.folder, "aside");
       renameSync(path, aside);
@@ -461,6 +564,7 @@ class Day {
       const double = this.nameDouble(name);
       copyFileSync(path, join(this.place, double));
       this.timelines.noteDouble(name, double);
+      this.written.add(double);
     } else if (bytes.length > 0) {
       if (kind === "hole")
         bytes.fill(0, at, Math.min(bytes.length, at + 1 + this.random.below(200)));
@@ -490,6 +594,66 @@ class Day {
     truncateSync(path, bytes - this.random.below(Math.min(bytes, 100)));
     this.timelines.noteDamage();
     this.say(`torn ${open}`);
+  }
+
+  /** At one of the next operations in the folder. */
+  private async strike(kind: "kill" | "full"): Promise<void> {
+    const { appending, copying } = this.current;
+    const trouble = this.random.pick([appending, appending, copying]);
+    trouble.arm(kind);
+    if (trouble === copying) await this.maintain(true);
+    else
+      for (let tries = 0; tries < 3; tries++) {
+        await this.write();
+        if ((await this.append()) !== undefined && this.random.chance(30)) await this.copy();
+      }
+    this.findings.count(trouble.last === "" ? "operations that were spared" : trouble.last);
+    this.say(trouble.last);
+    await this.endTrouble();
+  }
+
+  /** The disk has room again, or a killed service starts again. */
+  private async endTrouble(): Promise<void> {
+    const { appending, copying } = this.current;
+    const isDead = appending.isDead || copying.isDead;
+    for (const trouble of [appending, copying]) {
+      trouble.disarm();
+      if (isDead) trouble.leaveStaged();
+      if (trouble.hasTorn) this.isUnharmed = false;
+    }
+    if (!isDead) return;
+    this.noteUnknownCopies();
+    await this.close();
+    await this.open();
+  }
+
+  /** Clients write on while an operation hangs; then it ends, or the service is killed. */
+  private async hang(): Promise<void> {
+    const { appending, copying, appender } = this.current;
+    const trouble = this.random.pick([appending, copying]);
+    if (trouble === appending) appender.disconnect();
+    trouble.arm("hang");
+    const working = trouble === appending ? this.append() : this.maintain(true);
+    const isHanging = await Promise.race([
+      trouble.whenHung.then(() => true),
+      working.then(() => false),
+    ]);
+    if (isHanging) {
+      this.findings.count(trouble.last);
+      this.say(trouble.last);
+      for (let count = this.random.below(4); count >= 0; count--)
+        await this.random.pick([
+          () => this.write(),
+          () => this.writeTogether(),
+          () => this.changeToken(),
+          () => this.changeWebhook(),
+          () => (trouble === copying ? this.append() : this.write()),
+        ])();
+      if (this.random.chance(20)) for (const one of [appending, copying]) one.isDead = true;
+    }
+    trouble.disarm();
+    await working;
+    await this.endTrouble();
   }
 
   private async stop(): Promise<void> {
@@ -548,8 +712,9 @@ class Day {
     this.log.push(line);
   }
 
-  private fault(text: string): void {
+  private fault(text: string): false {
     this.faults.push(text);
+    return false;
   }
 
   private async tryRestore(wanted: Wanted) {
@@ -570,12 +735,11 @@ class Day {
       this.say(
         `restored ${JSON.stringify(wanted)}: ${restored.reached.change} on ${restored.timeline} by ${basename(restored.copy)}; missing ${restored.missing.join(" ")}`,
       );
-      return { ...restored, to, plants: this.readPlants(db), tokens: this.readTokens(db) };
+      const [plants, tokens] = [this.readPlants(db), this.readTokens(db)];
+      return { ...restored, to, plants, tokens, webhooks: this.readWebhooks(db) };
     } catch (error) {
       this.expectSentence(error);
-      const { message } = error as Error;
-      this.say(`restore ${JSON.stringify(wanted)} failed: ${message}`);
-      this.isUnreadable = message.includes("cannot be restored: where it left");
+      this.say(`restore ${JSON.stringify(wanted)} failed: ${(error as Error).message}`);
       return undefined;
     }
   }
@@ -621,7 +785,7 @@ class Day {
     const due = wanted.atMs === undefined ? provable.findLast(isIn) : undefined;
     if (restored === undefined) {
       // What a timeline shares with another cannot be known without its history.
-      const isExcused = wanted.timeline !== undefined && this.isUnreadable;
+      const isExcused = wanted.timeline !== undefined && !evidence.readable.has(wanted.timeline);
       if (due !== undefined && !isExcused)
         faults.push(`restore ${JSON.stringify(wanted)} failed, and ${due.change} is provable`);
       return { faults, moment: undefined };
@@ -650,6 +814,11 @@ class Day {
       if (!allowed.includes(restored.tokens))
         faults.push(
           `restored ${isBounded ? "to" : "as"} ${change} are the tokens ${restored.tokens}, and not ${allowed.join(" or ")}`,
+        );
+      const hooks = listWebhooks(moment);
+      if (!hooks.includes(restored.webhooks))
+        faults.push(
+          `restored as ${change} are the webhooks ${restored.webhooks}, and not ${hooks.join(" or ")}`,
         );
     }
     return { faults, moment };
@@ -694,7 +863,8 @@ class Day {
   }
 
   /** Whatever happened: after a new connection, an append, and a copy if one is asked for, nothing is missing. */
-  private async heal(): Promise<void> {
+  private async heal(): Promise<unknown> {
+    await this.endTrouble();
     this.current.appender.disconnect();
     this.say("heal");
     if ((await this.append()) === undefined) return this.fault("an append to what is left fails");
@@ -705,14 +875,20 @@ class Day {
     }
     if (!this.isCovered) this.fault("copies are made, and do not count");
     const restored = await this.judge({});
-    const missing = restored?.missing.filter((text) => !text.includes("tokens or webhooks")) ?? [];
+    const missing = restored?.missing ?? [];
     if (restored?.plants !== this.readPlants()) this.fault("healed, and other plants are restored");
     if (restored?.tokens !== this.readTokens()) this.fault("healed, and other tokens are restored");
+    if (restored?.webhooks !== this.readWebhooks())
+      this.fault("healed, and other webhooks are restored");
     if (missing.length > 0) this.fault(`healed, and yet missing: ${missing.join(" ")}`);
-    if (this.faults.length === 0 && !(await this.maintain(false)) && !this.isSwapped)
+    if (this.faults.length === 0 && !(await this.maintain(false)))
       this.fault("healed, and the proof fails");
     if (this.faults.length === 0) await this.judge({});
-    this.findings.count("healed");
+    const left = readdirSync(this.place).filter(
+      (name) => name.startsWith(`plants-${this.timelines.store}`) && name.endsWith(".tmp"),
+    );
+    if (left.length > 0) this.fault(`healed, and left behind: ${left.join(", ")}`);
+    return this.findings.count("healed");
   }
 
   private async step(): Promise<void> {
@@ -720,12 +896,16 @@ class Day {
       [20, "write", () => this.write()],
       [4, "write several", () => this.writeTogether()],
       [6, "change a token", () => this.changeToken()],
+      [3, "change a webhook", () => this.changeWebhook()],
       [16, "append", () => this.append()],
       [5, "copy", async () => (await this.append()) !== undefined && (await this.copy())],
       [5, "maintain", () => this.maintain(this.random.chance(50))],
       [4, "set the clock", () => this.setClock()],
       [4, "kill", () => this.kill()],
       [4, "stop", () => this.stop()],
+      [5, "kill in between", () => this.strike("kill")],
+      [4, "fill the disk", () => this.strike("full")],
+      [4, "hang", () => this.hang()],
       [10, "harm", () => this.harm()],
       [2, "lose the folder", () => this.loseFolder()],
       [1, "add a stranger's file", () => this.addStrangers()],
@@ -747,6 +927,16 @@ class Day {
     this.findings.count("steps");
     await step();
   }
+}
+
+/** Those since the last append before, until the next change: they do not know after which change they were made. */
+function listWebhooks(moment: Moment): string[] {
+  const found: string[] = [];
+  for (const one of ancestors(moment)) {
+    found.push(...one.webhooks);
+    if (one !== moment && one.isAppended) break;
+  }
+  return found;
 }
 
 const toTexts = (row: readonly unknown[]): unknown[] =>
