@@ -13,7 +13,7 @@ const stored = (id: bigint, name = "a", tag: string | null = null) => ({ id, nam
 const ANY_CASE = { "content-type": 'Application/JSON; Charset="UTF-8"; profile=x;' };
 const ODD = '🌵 "quoted" \\ \u0001 \u2028 é';
 
-/** test/plant.test.ts and test/json.test.ts have more bodies, and contract/property.test.ts makes them up. */
+/** test/domain/plant.test.ts and test/domain/json.test.ts have more bodies, and contract/property.test.ts makes them up. */
 test.each<[what: string, body: string, stores: StoredPlant, headers?: Record<string, string>]>([
   ["a plant with a tag", '{"id":1,"name":"Fern","tag":"shade"}', stored(1n, "Fern", "shade")],
   ["empty strings", '{"id":3,"name":"","tag":""}', stored(3n, "", "")],

@@ -181,7 +181,7 @@ test("a manager hands out no later end and no higher rate than its own, and no e
   }
   for (const [name, end] of Object.entries({ same: expires, earlier: "1d" }))
     expect((await ask({ name, ...read, expires: end }, token)).status).toBe(201);
-  // test/grant.test.ts has all rates.
+  // test/auth/grant.test.ts has all rates.
   const limited = await make({ name: "limited", scopes, rate: "100/s" });
   const refused = await ask({ name: "fast", ...read, rate: "101/s" }, limited.token);
   await expectError(refused, "insufficient_scope", "rate: at most 100/s");

@@ -1,0 +1,181 @@
+/** From a header to its bearer: what is remembered, and for how long. */
+
+import { describe, expect, test } from "bun:test";
+import { Authenticator, hashToken, mintToken, toRecord } from "../../src/auth/token.ts";
+import { type ErrorName, Refusal } from "../../src/domain/errors.ts";
+import type { TokenStore } from "../../src/domain/store.ts";
+import { scopes, type TokenRecord } from "../../src/domain/token.ts";
+import { reasonOf, rejectionOf } from "../support/expect.ts";
+
+const ENVIRONMENT_TOKEN = "environment-token-0123456789";
+
+/** With a clock that stands still until it is set. */
+function makeAuthenticator() {
+  const token = mintToken();
+  const stored: { record: TokenRecord | undefined; failure: Refusal | undefined } = {
+    failure: undefined,
+    record: toRecord(token, { name: "till", scopes, createdAtMs: 0 }),
+  };
+  let asked = 0;
+  const clock = { nowMs: 0 };
+  const touched: (readonly [string, number])[] = [];
+  const store = {
+    findToken: async (hash: string) => {
+      asked++;
+      if (stored.failure !== undefined) throw stored.failure;
+      return stored.record && { ...stored.record, hash };
+    },
+    touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
+      if (stored.failure !== undefined) throw stored.failure;
+      touched.push(...usedAtMs);
+    },
+  } as unknown as TokenStore;
+  const readMs = (): number => clock.nowMs;
+  const clocks = { nowMs: readMs, monotonicMs: readMs };
+  const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, clocks);
+  const authenticate = async (bearer = token, ageMsMax?: number) =>
+    authenticator.authenticate(`Bearer ${bearer}`, ageMsMax);
+  return { authenticator, authenticate, token, stored, clock, touched, timesAsked: () => asked };
+}
+
+const till = expect.objectContaining({ name: "till" });
+
+/** How many headers it would recognise without a look at their token. */
+const countRemembered = (authenticator: Authenticator): number =>
+  (authenticator as unknown as { cache: Map<string, unknown> }).cache.size;
+
+describe("a header that was good", () => {
+  test("is looked up again after two seconds, and refused when its token is revoked", async () => {
+    const { authenticator, authenticate, stored, clock, timesAsked } = makeAuthenticator();
+    for (let count = 0; count < 5; count++) expect(await authenticate()).toEqual(till);
+    expect(timesAsked()).toBe(1);
+    stored.record = undefined;
+    clock.nowMs = 1_999;
+    expect(await authenticate()).toEqual(till);
+    clock.nowMs = 2_000;
+    expect(await rejectionOf(authenticate())).toMatchObject({ reason: "token_invalid" });
+    expect([timesAsked(), countRemembered(authenticator)]).toEqual([2, 0]);
+  });
+
+  test("is looked up once for all who ask in the same tick", async () => {
+    const { authenticate, timesAsked } = makeAuthenticator();
+    const asking = Array.from({ length: 5 }, () => authenticate());
+    for (const found of asking) expect(await found).toEqual(till);
+    expect(timesAsked()).toBe(1);
+  });
+
+  test("is looked up again where it matters, also beside a look-up that began before its token was revoked", async () => {
+    const { authenticate, token, stored, timesAsked } = makeAuthenticator();
+    const before = authenticate();
+    while (timesAsked() === 0) await Promise.resolve();
+    stored.record = { ...(stored.record as TokenRecord), revokedAtMs: 1 };
+    const refusal = await rejectionOf(authenticate(token, 0));
+    expect(refusal).toMatchObject({ reason: "token_invalid" });
+    expect(await before).toEqual(till);
+  });
+
+  test("is refused at once when its token expires", async () => {
+    const { authenticator, authenticate, token, stored, clock } = makeAuthenticator();
+    stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 1_000 };
+    for (let count = 0; count < 2; count++) expect(await authenticate()).toEqual(till);
+    clock.nowMs = 1_000;
+    expect(() => authenticator.authenticate(`Bearer ${token}`)).toThrow(Refusal);
+  });
+});
+
+test.each<[string | null, ErrorName | undefined]>([
+  ...[null, "", "Basic abc", "xBearer abc", "Bearerx abc", "Bearer", "bearer  "].map(
+    (header): [string | null, ErrorName] => [header, "token_missing"],
+  ),
+  ["Bearer abc", "token_invalid"],
+  ["Bearer a b", "token_invalid"],
+  // A JWT, where there is no issuer.
+  ["Bearer eyJhbGciOiJub25lIn0.e30.c2ln", "token_invalid"],
+  ["Bearer a, Bearer b", "token_invalid"],
+  ["Bearer a bearer ", "token_invalid"],
+  [`Bearer=${ENVIRONMENT_TOKEN}`, "token_invalid"],
+  [`Bearer x${ENVIRONMENT_TOKEN}`, "token_invalid"],
+  [`Bearer ${ENVIRONMENT_TOKEN}`, undefined],
+  [`bEARER   ${ENVIRONMENT_TOKEN}  `, undefined],
+])("the header %j is refused as %p", (header, reason) => {
+  const { authenticator } = makeAuthenticator();
+  expect(reasonOf(() => authenticator.authenticate(header))).toBe(reason);
+});
+
+test("what is remembered ends at headers of 256 characters, and at 10,000 of them", () => {
+  const { authenticator } = makeAuthenticator();
+  const space = (length: number): string => " ".repeat(length - 6 - ENVIRONMENT_TOKEN.length);
+  for (const length of [256, 257])
+    void authenticator.authenticate(`Bearer${space(length)}${ENVIRONMENT_TOKEN}`);
+  expect(countRemembered(authenticator)).toBe(1);
+  let most = 0;
+  for (let spelling = 0; spelling < 64; spelling++) {
+    const scheme = Array.from("bearer", (letter, bit) =>
+      (spelling >> bit) % 2 === 0 ? letter : letter.toUpperCase(),
+    ).join("");
+    for (let length = 40; length < 200; length++)
+      void authenticator.authenticate(`${scheme}${space(length)}${ENVIRONMENT_TOKEN}`);
+    most = Math.max(most, countRemembered(authenticator));
+  }
+  expect(most).toBeWithin(9_000, 10_001);
+  expect(countRemembered(authenticator)).toBeLessThan(9_000);
+});
+
+test("uses are stored once, not those of the environment; if they could not be, the latest of each token and of at most 10,000 are kept", async () => {
+  const { authenticator, authenticate, stored, clock, touched } = makeAuthenticator();
+  const flushInVain = async (): Promise<void> => {
+    stored.failure = new Refusal("store_unavailable");
+    expect(await rejectionOf(authenticator.flushUses())).toBe(stored.failure);
+    stored.failure = undefined;
+  };
+  const [one, other] = [mintToken(), mintToken()];
+  clock.nowMs = 1;
+  for (const token of [one, other, ENVIRONMENT_TOKEN]) await authenticate(token);
+  await flushInVain();
+  clock.nowMs = 5;
+  await authenticate(one);
+  await flushInVain();
+  await authenticator.flushUses();
+  await authenticator.flushUses();
+  expect(Object.fromEntries(touched)).toEqual({ [hashToken(one)]: 5, [hashToken(other)]: 1 });
+  expect(touched).toHaveLength(2);
+
+  touched.length = 0;
+  for (let count = 0; count < 10_010; count++) {
+    clock.nowMs++;
+    await authenticate(mintToken());
+  }
+  await flushInVain();
+  await authenticator.flushUses();
+  expect(touched).toHaveLength(10_000);
+  const times = touched.map(([, atMs]) => atMs);
+  expect([Math.min(...times), Math.max(...times)]).toEqual([clock.nowMs - 9_999, clock.nowMs]);
+});
+
+test("a stream that is watched is told of a token that is no longer good, and not of a store that fails", async () => {
+  const { authenticator, token, stored, timesAsked } = makeAuthenticator();
+  const refusals: ErrorName[] = [];
+  const told = Promise.withResolvers<void>();
+  stored.failure = new Refusal("store_unavailable");
+  const onInvalid = ({ reason }: Refusal): void => {
+    refusals.push(reason);
+    told.resolve();
+  };
+  const end = authenticator.watch({ header: `Bearer ${token}`, onInvalid });
+  // One that leaves does not end it for the others.
+  authenticator.watch({ header: `Bearer ${token}`, onInvalid: () => undefined })();
+  while (timesAsked() < 2) await Bun.sleep(5);
+  expect(refusals).toEqual([]);
+  stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 0 };
+  stored.failure = undefined;
+  await told.promise;
+  expect(refusals).toEqual(["token_expired"]);
+  end();
+  const asked = timesAsked();
+  // Another one starts the timer again; the first is told no more.
+  const { promise: again, resolve } = Promise.withResolvers<unknown>();
+  const endOther = authenticator.watch({ header: `Bearer ${token}`, onInvalid: resolve });
+  await again;
+  expect([refusals.length, timesAsked()]).toEqual([1, asked]);
+  endOther();
+});

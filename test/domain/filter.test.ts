@@ -1,0 +1,44 @@
+/** One table of filters: the service, the client and the commands have the same ones. */
+
+import { expect, test } from "bun:test";
+import type { Filter as ClientFilter } from "../../client/client.ts";
+import {
+  createFilter,
+  type FilterName,
+  filterNames,
+  filters,
+  needsScan,
+} from "../../src/domain/filter.ts";
+import { filterParameters } from "../../src/http/query.ts";
+
+/** A filter that the client lacks does not compile. */
+const inClient: { readonly [Name in FilterName]: Name & keyof ClientFilter } = {
+  tag: "tag",
+  name: "name",
+  q: "q",
+};
+
+test("every filter is a parameter, and one of the client", () => {
+  expect(Object.keys(filterParameters)).toEqual([...filterNames]);
+  expect(Object.keys(inClient)).toEqual([...filterNames]);
+});
+
+test.each(filterNames)("%s is in the documents, and where it needs a scan", async (name) => {
+  const read = (page: string): Promise<string> =>
+    Bun.file(`${import.meta.dir}/../../docs/${page}.md`).text();
+  const [api, client] = [await read("api"), await read("client")];
+  const sentence = (start: string): string => api.slice(api.indexOf(start)).split("\n")[0] ?? "";
+  expect(api).toContain(`\n- \`${name}\`: `);
+  expect(sentence("`GET /plants/count` takes").split(";")[0]).toContain(`\`${name}\``);
+  if (!filters[name].isIndexed)
+    expect(sentence("**A page may be shorter")).toContain(`\`${name}\``);
+  for (const [, members] of client.matchAll(/(?:listPage|countPlants)\(\{([^}]*q[^}]*)\}/g))
+    expect(members?.match(/\w+/g)).toContain(name);
+});
+
+test.each(filterNames)("%s: what it lets through is judged by itself", (name) => {
+  const plant = { id: 1n, name: "Rose", tag: "Rose" };
+  expect(createFilter({ [name]: "Rose" })(plant)).toBe(true);
+  expect(createFilter({ [name]: "Fern" })(plant)).toBe(false);
+  expect(needsScan({ [name]: "Rose" })).toBe(!filters[name].isIndexed);
+});

@@ -1,0 +1,195 @@
+/** The catalogue, the description and the service say the same. */
+
+import { describe, expect, test } from "bun:test";
+import { createConfig, lintFromString } from "@redocly/openapi-core";
+import { Spectral } from "@stoplight/spectral-core";
+import { oas } from "@stoplight/spectral-rulesets";
+import { Compile } from "typebox/schema";
+import type { Answer, Description, Operation } from "../../reference/description.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { NDJSON_TYPES } from "../../src/http/body.ts";
+import { createRoutes, listOperations } from "../../src/http/operations.ts";
+import { writeDescriptions } from "../../src/http/prose.ts";
+import frozen from "../frozen/interface.openapi.json";
+import { limits } from "../support/limits.ts";
+import { send, startService, startShared } from "../support/service.ts";
+
+const service = await startShared(limits({ bodyBytesMax: 2048 }));
+
+interface Document extends Description {
+  readonly servers: readonly { readonly url: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+}
+
+const description = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
+const create = description.paths["/plants"]?.["post"] as Operation;
+/** A response, or the shared one that it refers to. */
+const resolve = (response: Answer | undefined): Answer | undefined =>
+  response?.$ref === undefined
+    ? response
+    : description.components.responses[response.$ref.replace("#/components/responses/", "")];
+
+test("the interface that we must keep is satisfied by what the service answers", async () => {
+  const { Plant, Error: ErrorShape } = frozen.components.schemas;
+  const good = await service.create('{"id":1,"name":"a","tag":"b"}');
+  const plant: unknown = await good.json();
+  expect([good.status, Compile(Plant).Check(plant)]).toEqual([200, true]);
+  expect(Object.keys(plant as object).toSorted()).toEqual(["name", "tag"]);
+  const bad = await service.create("{}");
+  const error: unknown = await bad.json();
+  expect([bad.status, Compile(ErrorShape).Check(error)]).toEqual([400, true]);
+});
+
+describe("the description", () => {
+  test("has words for operations that exist, and for no others", () => {
+    const ids = Object.values(listOperations(service.config)).flatMap(Object.keys);
+    expect(ids).toEqual(expect.arrayContaining(Object.keys(writeDescriptions(service.config))));
+  });
+
+  test("lists every code of the catalogue, where it can be answered", () => {
+    const elsewhere = ["path_not_found", "method_not_allowed", "job_stopped"];
+    const operations = Object.values(description.paths).flatMap((path) => Object.values(path));
+    const listed = operations.flatMap((operation) =>
+      Object.entries(operation.responses ?? {}).flatMap(([status, response]) =>
+        Object.entries(resolve(response)?.content?.["application/json"]?.examples ?? {}).map(
+          ([name, { value }]) => ({ name, status: Number(status), value }),
+        ),
+      ),
+    );
+    for (const { name, status, value } of listed) {
+      const { status: due, code, meaning } = catalogue[name as ErrorName];
+      expect([status, value]).toEqual([due, { error: code, message: meaning }]);
+    }
+    expect([...new Set([...listed.map(({ name }) => name), ...elsewhere])].toSorted()).toEqual(
+      Object.keys(catalogue).toSorted(),
+    );
+    for (const [name, { code }] of Object.entries(catalogue))
+      expect(description.info.description).toContain(`${code} ${name}`);
+  });
+
+  test("has every route and every method of the service, the create operation first", () => {
+    const described = Object.entries(description.paths).map(([path, operations]) => [
+      path,
+      Object.keys(operations)
+        .filter((key) => key !== "parameters")
+        .toSorted(),
+    ]);
+    const served = createRoutes(listOperations(service.config)).map(({ path, operations }) => [
+      path,
+      Object.keys(operations)
+        .flatMap((method) => (method === "GET" ? ["get", "head"] : [method.toLowerCase()]))
+        .toSorted(),
+    ]);
+    expect(described).toEqual(served);
+    expect(Object.keys(description.paths["/plants"] ?? {})[0]).toBe("post");
+  });
+
+  test("states the limits in force and gives examples that are accepted", async () => {
+    expect(create.description).toContain("body 2048 bytes");
+    expect(description.paths["/plants/{id}"]?.["put"]?.description).toContain("at most 2048 bytes");
+    const { examples: given = {} } = create.requestBody?.content["application/json"] ?? {};
+    const examples = Object.values(given);
+    expect(examples.length).toBeGreaterThan(0);
+    for (const { value } of examples)
+      expect((await service.create(JSON.stringify(value))).status).toBeOneOf([200, 409]);
+  });
+
+  test("gives batches that are accepted, and results in the same form", async () => {
+    await using fresh = await startService();
+    const batch = description.paths["/plants/batch"]?.["post"];
+    const { content = {} } = batch?.requestBody ?? {};
+    expect(Object.keys(content)).toEqual(["application/json", ...NDJSON_TYPES]);
+    expect(Object.keys(batch?.responses?.["200"]?.content ?? {})).toEqual(
+      expect.arrayContaining([...NDJSON_TYPES]),
+    );
+    for (const [type, { example }] of Object.entries(content)) {
+      const body = typeof example === "string" ? example : JSON.stringify(example);
+      const headers = { "content-type": type };
+      const response = await send(fresh, "POST", "/plants/batch", { headers, body });
+      expect([response.status, response.headers.get("content-type")]).toEqual([200, type]);
+      const text = await response.text();
+      const results: unknown = JSON.parse(
+        type === "application/json" ? text : `[${text.trim().split("\n").join(",")}]`,
+      );
+      expect(results).toMatchObject([
+        { line: 1, status: 200 },
+        { line: 2, status: 200 },
+      ]);
+    }
+  });
+
+  test("has no fault by the default rules of Spectral and Redocly", async () => {
+    const spectral = new Spectral();
+    spectral.setRuleset(oas as Parameters<typeof spectral.setRuleset>[0]);
+    const found = await spectral.run(JSON.stringify(description));
+    expect(found.map(({ code, path, message }) => [code, path.join("."), message])).toEqual([]);
+    const problems = await lintFromString({
+      source: JSON.stringify(description),
+      absoluteRef: "/openapi.json",
+      config: await createConfig({ extends: ["recommended-strict"] }),
+    });
+    expect(problems.map(({ ruleId, message }) => [ruleId, message])).toEqual([]);
+  });
+
+  test.each([
+    ["docs/changes.md", "Change"],
+    ["docs/api.md", "Error"],
+  ])("has a schema for the JSON that %s shows: %s", async (page, name) => {
+    const text = await Bun.file(`${import.meta.dir}/../../${page}`).text();
+    const shown = [...text.matchAll(/^```json\n([^]*?)^```$/gm)].map(([, json = ""]) => json);
+    expect(shown).not.toHaveLength(0);
+    const { components } = description;
+    const schema = Compile({ $ref: `#/components/schemas/${name}`, components } as object);
+    for (const json of shown) expect([json, schema.Check(JSON.parse(json))]).toEqual([json, true]);
+    expect(schema.Check({})).toBe(false);
+  });
+
+  test.each(["", "/shop/eu"])(
+    "names its own folder as its server, with the base path %j and behind any other",
+    async (basePath) => {
+      await using shop = await startService({ PLANTSTORE_BASE_PATH: basePath });
+      const document = (await (await fetch(`${shop.url}/openapi.json`)).json()) as Document;
+      for (const taken of ["", "/taken/away"]) {
+        const folder = `https://proxy.example${taken}${basePath}/`;
+        const found = document.servers.map(({ url }) => new URL(url, `${folder}openapi.json`).href);
+        expect(found).toEqual([folder]);
+      }
+    },
+  );
+
+  test("names the headers of a refused body, and every name of NDJSON that is answered", async () => {
+    expect(Object.keys(resolve(create.responses?.["415"])?.headers ?? {})).toEqual(
+      expect.arrayContaining(["Accept-Post", "Accept-Encoding"]),
+    );
+    for (const path of ["/plants", "/changes"])
+      for (const type of NDJSON_TYPES) {
+        const answer = await send(service, "GET", path, { headers: { accept: type } });
+        expect(answer.headers.get("content-type")).toBe(type);
+        const described = description.paths[path]?.["get"]?.responses?.["200"];
+        expect(Object.keys(described?.content ?? {})).toContain(type);
+      }
+  });
+});
+
+test("the catalogue has never renumbered or dropped a code, and lists a new one here; those of the service begin at 5000", () => {
+  /** By the first of their codes, which follow each other. */
+  const released = {
+    1001: "invalid_utf8 invalid_json invalid_plant invalid_id invalid_query invalid_precondition invalid_body",
+    2001: "token_missing token_invalid token_expired insufficient_scope",
+    3001: "id_taken plant_not_found precondition_failed changes_gone token_not_found token_name_taken",
+    3007: "last_manager webhook_not_found webhook_name_taken store_full webhooks_full range_too_large transaction_too_large",
+    3014: "job_running jobs_full job_not_found job_stopped",
+    4001: "malformed_request path_not_found method_not_allowed url_too_long unsupported_media_type",
+    4006: "unsupported_encoding body_too_large body_too_slow body_incomplete rate_limited expectation_failed",
+    5001: "internal overloaded store_unavailable store_busy shutting_down disk_low issuer_unavailable",
+    5008: "store_down store_refused",
+  };
+  const codes = Object.entries(released).flatMap(([first, names]) =>
+    names.split(" ").map((name, index) => [name, Number(first) + index]),
+  );
+  const entries = Object.entries(catalogue);
+  expect(Object.fromEntries(entries.map(([name, { code }]) => [name, code]))).toEqual(
+    Object.fromEntries(codes),
+  );
+  for (const [, { code, status }] of entries) expect(code >= 5000).toBe(status >= 500);
+});

@@ -1,0 +1,110 @@
+/** Blocks of the journal and the pages that are cut from them, without an engine. */
+
+import { expect, test } from "bun:test";
+import type { ChangeQuery } from "../../src/domain/change.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import { type BlockRow, createChangePage, JournalBlock } from "../../src/store/journal.ts";
+import { reasonOf } from "../support/expect.ts";
+
+const plant = (id: bigint, name = "n", tag?: string): Plant => ({ id, name, tag });
+const all: ChangeQuery = { after: 0, limit: 5, id: undefined, types: undefined };
+
+/** Of creates, with numbers from the first one on. */
+function block(first: number, ...ids: number[]): BlockRow {
+  const entries = new JournalBlock();
+  for (const id of ids) entries.add(BigInt(id), undefined, plant(BigInt(id)));
+  const last = BigInt(first + ids.length - 1);
+  return { first: BigInt(first), last, at_ms: 1n, entries: entries.format() };
+}
+
+/** Before it, changes were made that the journal does not have. */
+const breakAt = (last: number): BlockRow => block(last + 1);
+
+test("a block has all entries as one text, and a name only where it is another than before", () => {
+  const entries = new JournalBlock();
+  const [fern, moss] = [plant(1n, "fern", "x"), plant(2n ** 53n, "moss")];
+  entries.add(fern.id, { token: "till" }, fern);
+  entries.add(moss.id, { token: "till" }, moss, plant(moss.id, "tree", ""));
+  entries.add(fern.id, undefined, undefined, fern);
+  entries.add(-1n, { token: "office" }, plant(-1n));
+  expect([entries.count, entries.isFull]).toEqual([4, false]);
+  expect(entries.format()).toBe(
+    '["c","till",1,"fern","x","r","","9007199254740992","moss",null,"tree","","d",null,1,"fern","x","c","office",-1,"n",null]',
+  );
+});
+
+test("a block is full with 1 MiB of text", () => {
+  const entries = new JournalBlock();
+  entries.add(1n, undefined, plant(1n, "x".repeat(1_048_570), "12345"));
+  expect(entries.isFull).toBe(false);
+  entries.add(2n, undefined, undefined, plant(2n, "x"));
+  expect(entries.isFull).toBe(true);
+});
+
+test("a block shows those of its entries that took effect, numbered without gaps", () => {
+  const page = createChangePage(all, 11);
+  page.add({ ...block(10, 1, 2, -3), last: 11n, kept: "[1,-3]" });
+  const { changes } = page.finish();
+  expect(changes.map(({ seq, json }) => `${seq} ${/"id":-?\d+/.exec(json)?.[0]}`)).toEqual([
+    '10 "id":1',
+    '11 "id":-3',
+  ]);
+});
+
+const rows = [block(10, 1, 2), block(12, 3)];
+
+test.each<[string, Partial<ChangeQuery>, BlockRow[], seqs: number[], rest: object]>([
+  ["the oldest", {}, rows, [10, 11, 12], { last: 12, hasMore: false, newest: 12 }],
+  ["a change inside a block", { after: 10 }, rows, [11, 12], { last: 12 }],
+  ["the place before a block", { after: 9 }, rows, [10, 11, 12], { last: 12 }],
+  ["the limit", { limit: 2 }, rows, [10, 11], { last: 11, hasMore: true, newest: 12 }],
+  ["the last break", {}, [block(5, 1), breakAt(8), block(9, 2)], [9], { last: 9 }],
+  ["an old break", { after: 10 }, [breakAt(10), block(11, 1)], [11], { last: 11 }],
+  ["a plant", { id: 3n }, rows, [12], { last: 12 }],
+  ["none that is wanted", { id: 9n }, [{ ...block(10, 1), entries: null }], [], { last: 10 }],
+  ["no change at all", { after: 10, limit: 0 }, rows, [], { last: 10, hasMore: true }],
+  ["nothing", {}, [], [], { last: 0, hasMore: true, newest: 12 }],
+  ["blocks since", {}, [...rows, block(13, 4)], [10, 11, 12, 13], { last: 13, newest: 13 }],
+])("a page of %s", (_name, asked, given, seqs, rest) => {
+  const page = createChangePage({ ...all, ...asked }, 12, 1e9);
+  for (const row of given) if (!page.add(row)) break;
+  const { changes, ...ends } = page.finish();
+  expect(changes.map(({ seq }) => seq)).toEqual(seqs);
+  expect(ends).toMatchObject(rest);
+  expect(page.last).toBe(ends.last);
+});
+
+test.each<[string, number, BlockRow[], string]>([
+  ["a gap", 8, rows, "changes_gone"],
+  ["a break", 9, [block(10, 1), breakAt(12)], "changes_gone"],
+  ["no block", 7, [], "changes_gone"],
+  ["no block yet", 2 ** 53 - 1, [], "changes_gone"],
+])("a page behind which there is %s is refused", (_name, after, given, reason) => {
+  const read = (): unknown => {
+    const page = createChangePage({ ...all, after }, 12);
+    for (const row of given) page.add(row);
+    return page.finish();
+  };
+  expect(reasonOf(read)).toBe(reason as never);
+});
+
+test("a page with limit 0 tells by its first block whether the journal continues", () => {
+  const page = createChangePage({ ...all, after: 11, limit: 0 }, 12);
+  expect([page.add(rows[0] as BlockRow), page.add(rows[1] as BlockRow)]).toEqual([true, false]);
+  expect(createChangePage({ ...all, limit: 1 }, 12).add(rows[0] as BlockRow)).toBe(false);
+});
+
+test("a page ends after 512 KiB of text, or with a filter after its time, but gets further", () => {
+  const long = (length: number): BlockRow => {
+    const text = `["c",null,1,"${"x".repeat(length - '["c",null,1,"",null]'.length)}",null]`;
+    return { ...block(10, 1), entries: text };
+  };
+  const add = (row: BlockRow, msMax?: number, asked: Partial<ChangeQuery> = {}): boolean =>
+    createChangePage({ ...all, ...asked }, 12, msMax).add(row);
+  expect([add(long(524_287)), add(long(524_288))]).toEqual([true, false]);
+  expect([add(block(10, 1), -1), add(block(10, 1), 1e9, { id: 1n })]).toEqual([true, true]);
+  expect(add(block(10, 1), -1, { id: 1n })).toBe(false);
+  expect(add(block(10, 1), -1, { types: ["created"] })).toBe(false);
+  expect(add({ ...block(10, 1), last: 10n, entries: "[]" }, -1, { after: 10, id: 1n })).toBe(true);
+  expect(add(breakAt(10), -1, { id: 1n })).toBe(true);
+});
