@@ -324,8 +324,8 @@ describe("a collector that", () => {
 test("a delivery to a webhook is sampled by the share alone if the sampler does not follow the parent", async () => {
   const settings = { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" };
   const tracer = openTracer(settings);
-  expect(tracer.startDelivery(`${TRACE}-${SPAN}`).context).toBeUndefined();
-  expect(tracer.startDelivery(undefined).traceparent).toMatch(/-00$/);
+  expect(tracer.startDelivery({ cause: `${TRACE}-${SPAN}` }).context).toBeUndefined();
+  expect(tracer.startDelivery({}).headers["traceparent"]).toMatch(/-00$/);
   await tracer.close();
 });
 

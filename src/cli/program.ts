@@ -129,7 +129,10 @@ const load =
 function addServiceCommands(program: Command): void {
   addSettings(program.command("serve"))
     .description("Run the service.")
-    .addHelpText("after", "\nPLANTSTORE_TOKEN, in the environment, is a token with all scopes.")
+    .addHelpText(
+      "after",
+      "\nIn the environment alone: PLANTSTORE_TOKEN, a token with all scopes, and OTEL_… for traces (docs/operations.md).",
+    )
     .action(load(async () => (await import("./serve.ts")).serve));
   addSettings(program.command("config"))
     .description("Print the settings in effect, with secrets masked.")

@@ -5,6 +5,7 @@ export interface SpanContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly isSampled: boolean;
+  readonly traceState?: string | undefined;
 }
 
 const PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/s;
@@ -47,6 +48,18 @@ export function findTraceState(header: string | null): string | undefined {
   while (join().length > STATE_CHARACTERS_MAX) kept.pop();
   return join() || undefined;
 }
+
+/** The caller's span, for requests that this one sends. */
+export function findParent(headers: Headers): SpanContext | undefined {
+  const parent = findTraceParent(headers.get("traceparent"));
+  return parent && { ...parent, traceState: findTraceState(headers.get("tracestate")) };
+}
+
+/** The headers of a request that the span sends. */
+export const toTraceHeaders = (span: SpanContext): Readonly<Record<string, string>> => ({
+  traceparent: formatTraceParent(span),
+  ...(span.traceState !== undefined && { tracestate: span.traceState }),
+});
 
 /** How a journal entry names the sampled request that made it. */
 export const nameSpan = ({ traceId, spanId }: Pick<SpanContext, "traceId" | "spanId">): string =>

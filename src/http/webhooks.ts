@@ -1,6 +1,7 @@
 /** Webhooks over HTTP: the operations, their description, and the events that receivers get. */
 
 import { changeTypes } from "../domain/change.ts";
+import { findParent } from "../domain/trace.ts";
 import { webhookActions } from "../webhooks/manage.ts";
 import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
 import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
@@ -66,10 +67,13 @@ const manage = (
   toEndpoint({
     ...operation,
     scope: "webhooks:manage",
-    run: ({ request, service }, given) => {
+    run: ({ request, service, span }, given) => {
       // A test waits for its receiver, and the runtime's timer may fire early.
       service.limitIdle(request, 2 * service.config.webhookSecondsMax);
-      return webhookActions[action](service, request.params?.["name"] ?? "", given);
+      const { store, config, tracer } = service;
+      const parent = span ?? (tracer && findParent(request.headers));
+      const context = { store, config, tracer, parent };
+      return webhookActions[action](context, request.params?.["name"] ?? "", given);
     },
     fails: [
       ...(operation.at.includes("{name}") ? (["WebhookNotFound"] as const) : []),

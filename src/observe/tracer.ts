@@ -6,10 +6,10 @@ import {
   findNamedSpan,
   findTraceParent,
   findTraceState,
-  formatTraceParent,
   nameSpan,
   type SpanContext,
   type StoreTracing,
+  toTraceHeaders,
 } from "../domain/trace.ts";
 import { type Attributes, createExporter, toAttributes } from "./exporter.ts";
 import type { Log } from "./log.ts";
@@ -29,6 +29,12 @@ const STATUS_ERROR = 2;
 const CHILDREN_MAX = 64;
 /** The wall clock was set if it differs by more than this. */
 const CLOCK_MS = 50;
+
+/** The journal entry of the change names a sampled request; `parent` is the request that sends the event itself. */
+interface DeliveryOrigin {
+  readonly cause?: string | undefined;
+  readonly parent?: SpanContext | undefined;
+}
 
 interface Ended extends Pick<SpanContext, "traceId" | "spanId"> {
   readonly parentSpanId?: string | undefined;
@@ -135,6 +141,7 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
       let described: Pick<Ended, "name" | "attributes" | "isError"> | undefined;
       return {
         ...context,
+        traceState,
         /** Names the request in the journal. */
         trace,
         describe(name: string, attributes: Attributes, isError: boolean): void {
@@ -161,32 +168,26 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
     },
 
     /**
-     * An event for a webhook. It starts a trace of its own, which links to the request that made the change. With a
-     * sampler that follows the parent, it is sampled if that request was.
+     * An event for a webhook, as part of the request that sends it. Without one it starts a trace of its own, which
+     * links to the request that made the change, and with a sampler that follows parents is sampled if that one was.
      */
-    startDelivery(cause: string | undefined) {
+    startDelivery({ cause, parent }: DeliveryOrigin) {
       const link = findNamedSpan(cause);
       const isFollowing = link !== undefined && isParentBased;
-      const context = isFollowing ? toSampled(createTraceId(Math.random())) : sample(undefined);
+      const context = isFollowing ? toSampled(createTraceId(Math.random())) : sample(parent);
       const startedAtMs = performance.now();
-      const unsampled = { traceId: randomHex(16), spanId: randomHex(8), isSampled: false };
+      const traceId = parent?.traceId ?? randomHex(16);
+      const sent = context ?? { traceId, spanId: randomHex(8), isSampled: false };
+      const { traceState, spanId: parentSpanId } = parent ?? {};
       if (context !== undefined) followClock();
       return {
         context,
-        traceparent: formatTraceParent(context ?? unsampled),
+        headers: toTraceHeaders({ ...sent, traceState }),
         end(name: string, attributes: Attributes, isError: boolean): void {
           if (context === undefined) return;
-          const endedAtMs = performance.now();
-          send({
-            ...context,
-            link,
-            name,
-            kind: CLIENT,
-            startedAtMs,
-            endedAtMs,
-            attributes,
-            isError,
-          });
+          const times = { startedAtMs, endedAtMs: performance.now() };
+          const ids = { ...context, parentSpanId, traceState, link };
+          send({ ...ids, ...times, name, kind: CLIENT, attributes, isError });
         },
       };
     },

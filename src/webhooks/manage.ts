@@ -5,14 +5,16 @@ import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { ServedStore } from "../domain/store.ts";
+import type { SpanContext } from "../domain/trace.ts";
 import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import type { Tracer } from "../observe/tracer.ts";
 import {
   createSecret,
   createTestEvent,
+  deliver,
   explainPrivate,
   findLiteral,
   isPrivate,
-  sendEvent,
   type SendOptions,
 } from "./send.ts";
 
@@ -41,6 +43,9 @@ export type ShownSkip = ShownWebhook & { readonly skipped: number | null };
 interface Context {
   readonly store: WebhookStore;
   readonly config: SendOptions;
+  readonly tracer?: Tracer | undefined;
+  /** The request's own span, or its caller's. */
+  readonly parent?: SpanContext | undefined;
 }
 
 type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
@@ -88,7 +93,8 @@ export const webhookActions = {
 
   test: async (context, name): Promise<Attempt> => {
     const webhook = await find(context, name);
-    const { attempt } = await sendEvent(webhook, createTestEvent(), context.config);
+    const { config, tracer, parent } = context;
+    const { attempt } = await deliver(tracer, { parent }, webhook, createTestEvent(), config);
     await change(context, name, (last) => ({
       ...last,
       attempts: joinAttempts(attempt, ...last.attempts),

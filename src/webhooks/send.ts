@@ -2,7 +2,8 @@
 
 import { familyOf, isIn } from "../address.ts";
 import type { ListedChange } from "../domain/change.ts";
-import type { Attempt, Webhook } from "../domain/webhook.ts";
+import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
+import type { Tracer } from "../observe/tracer.ts";
 import { within } from "../tick.ts";
 
 export interface SendOptions {
@@ -15,7 +16,7 @@ export interface Event {
   /** The same in every attempt, so a receiver can dedupe. */
   readonly id: string;
   readonly body: string;
-  readonly traceparent?: string | undefined;
+  readonly traceHeaders?: Readonly<Record<string, string>> | undefined;
 }
 
 const ANSWER_BYTES_MAX = 4_096;
@@ -45,10 +46,49 @@ function sign(secret: string, head: string, body: string): string {
   return `v1,${new Bun.CryptoHasher("sha256", key).update(head).update(body).digest("base64")}`;
 }
 
+/** As `sendEvent`, with a span if deliveries are traced. */
+export async function deliver(
+  tracer: Tracer | undefined,
+  origin: Parameters<Tracer["startDelivery"]>[0],
+  webhook: Pick<Webhook, "name" | "url" | "secret" | "oldSecret" | "failures">,
+  event: Event,
+  options: SendOptions,
+  signal?: AbortSignal,
+) {
+  const span = tracer?.startDelivery(origin);
+  const traced = { ...event, traceHeaders: span?.headers };
+  const sent = await sendEvent(webhook, traced, options, signal);
+  const isError = !hasSucceeded(sent.attempt);
+  span?.end(`POST ${webhook.name}`, describeDelivery(webhook, sent.attempt), isError);
+  const { traceId, spanId } = span?.context ?? {};
+  return { ...sent, ids: { traceId, spanId } };
+}
+
+/** Without url.full: the path or query of a receiver's URL may have a secret. */
+function describeDelivery(
+  { name, url, failures }: Pick<Webhook, "name" | "url" | "failures">,
+  attempt: Attempt,
+) {
+  const { protocol, hostname, port } = new URL(url);
+  const type = attempt.status === null ? "no_answer" : String(attempt.status);
+  const [, change] = /^msg_(\d+)$/.exec(attempt.event) ?? [];
+  return {
+    "http.request.method": "POST",
+    "http.request.resend_count": failures || undefined,
+    "http.response.status_code": attempt.status ?? undefined,
+    "url.scheme": protocol.slice(0, -1),
+    "server.address": hostname,
+    "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
+    "error.type": hasSucceeded(attempt) ? undefined : type,
+    "plantstore.webhook": name,
+    "plantstore.change": change === undefined ? undefined : Number(change),
+  };
+}
+
 /** Never rejects: the attempt has the error, also if the signal aborted it. */
 export async function sendEvent(
   { url, secret, oldSecret }: Pick<Webhook, "url" | "secret" | "oldSecret">,
-  { id, body, traceparent }: Event,
+  { id, body, traceHeaders }: Event,
   options: SendOptions,
   signal?: AbortSignal,
 ) {
@@ -63,7 +103,7 @@ export async function sendEvent(
     "webhook-id": id,
     "webhook-timestamp": timestamp,
     "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.`, body)).join(" "),
-    ...(traceparent !== undefined && { traceparent }),
+    ...traceHeaders,
   };
   const end = (rest: Partial<Attempt>, retryAfterMs = 0) => {
     const durationMs = Math.round(performance.now() - startedAtMs);
@@ -73,7 +113,7 @@ export async function sendEvent(
     return { attempt, retryAfterMs };
   };
   const ending = new AbortController();
-  const deliver = async (): Promise<Response> => {
+  const post = async (): Promise<Response> => {
     const target = new URL(url);
     const { host, hostname } = target;
     const isLiteral = findLiteral(target) !== undefined;
@@ -93,7 +133,7 @@ export async function sendEvent(
     } as unknown as BunFetchRequestInit);
   };
   const msMax = options.webhookSecondsMax * 1000;
-  const response = await within(msMax, deliver(), signal).catch(explain);
+  const response = await within(msMax, post(), signal).catch(explain);
   if (response === undefined) {
     ending.abort();
     return end({ error: `No answer within ${options.webhookSecondsMax} s.` });

@@ -5,12 +5,12 @@
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { type Attempt, hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
+import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { Tracer } from "../observe/tracer.ts";
 import type { WebhookStore } from "./manage.ts";
-import { sendEvent, type SendOptions, toEvent } from "./send.ts";
+import { deliver, type SendOptions, toEvent } from "./send.ts";
 
 interface Limits extends SendOptions {
   readonly webhookRetrySeconds: readonly number[];
@@ -164,14 +164,9 @@ export function createWebhookSender(
   async function send(receiver: Receiver, change: ListedChange): Promise<boolean> {
     const { webhook } = receiver;
     const { signal } = ending;
-    const delivery = tracer?.startDelivery(change.trace);
-    const event = { ...toEvent(change), traceparent: delivery?.traceparent };
-    const { attempt, retryAfterMs } = await sendEvent(webhook, event, limits, signal);
-    delivery?.end(
-      `POST ${webhook.name}`,
-      describeDelivery(webhook, change, attempt),
-      !hasSucceeded(attempt),
-    );
+    const origin = { cause: change.trace };
+    const sent = await deliver(tracer, origin, webhook, toEvent(change), limits, signal);
+    const { attempt, retryAfterMs, ids } = sent;
     if (signal.aborted && attempt.status === null) return false;
     const attempts = joinAttempts(attempt, ...webhook.attempts);
     const isTaken = hasSucceeded(attempt);
@@ -181,8 +176,7 @@ export function createWebhookSender(
     if (isTaken) return true;
     const waitSeconds = limits.webhookRetrySeconds[failures - 1];
     const what = attempt.error ?? `It answered ${attempt.status}.`;
-    const { traceId, spanId } = delivery?.context ?? {};
-    const facts = { webhook: webhook.name, change: change.seq, failures, what, traceId, spanId };
+    const facts = { webhook: webhook.name, change: change.seq, failures, what, ...ids };
     log.warn("webhook_failed", facts);
     if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more events.");
     else if (waitSeconds === undefined)
@@ -248,27 +242,6 @@ export function createWebhookSender(
           return { name: webhook.name, isPaused, lagSeconds, sent, failed };
         }),
       ),
-  };
-}
-
-/** Without url.full: the path or query of a receiver's URL may have a secret. */
-function describeDelivery(
-  { name, url, failures }: Webhook,
-  { seq }: ListedChange,
-  attempt: Attempt,
-) {
-  const { protocol, hostname, port } = new URL(url);
-  const type = attempt.status === null ? "no_answer" : String(attempt.status);
-  return {
-    "http.request.method": "POST",
-    "http.request.resend_count": failures || undefined,
-    "http.response.status_code": attempt.status ?? undefined,
-    "url.scheme": protocol.slice(0, -1),
-    "server.address": hostname,
-    "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
-    "error.type": hasSucceeded(attempt) ? undefined : type,
-    "plantstore.webhook": name,
-    "plantstore.change": seq,
   };
 }
 

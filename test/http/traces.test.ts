@@ -286,6 +286,56 @@ describe("a delivery to a webhook", () => {
   });
 });
 
+test("a test event is a child of the request that sends it, and carries the caller's trace on", async () => {
+  using collector = startCollector();
+  using receiver = startReceiver();
+  await using service = await startTraced(collector.url, { PLANTSTORE_WEBHOOKS_PRIVATE: "true" });
+  await service.store.putWebhook(makeWebhook("hook", { url: receiver.url }), undefined);
+  const path = "/webhooks/hook/test";
+  const tracestate = "vendor=1";
+  await send(service, "POST", path, { headers: { traceparent: SAMPLED, tracestate } });
+  const request = await collector.find(isRequest);
+  const sent = await collector.find(({ kind }) => kind === 3);
+  expect(request).toMatchObject({ name: "POST /webhooks/{name}/test", parentSpanId: PARENT });
+  expect(request.attributes["url.path"]).toBe("/webhooks/{name}/test");
+  expect(sent).toMatchObject({ traceId: TRACE, parentSpanId: request.spanId, links: [] });
+  expect(sent.attributes).not.toHaveProperty("plantstore.change");
+  const traceparent = `00-${TRACE}-${sent.spanId}-01`;
+  expect(receiver.received[0]?.headers).toMatchObject({ traceparent, tracestate });
+  const unsampled = { traceparent: SAMPLED.replace(/1$/, "0"), tracestate };
+  await send(service, "POST", path, { headers: unsampled });
+  expect(receiver.received[1]?.headers).toMatchObject({
+    traceparent: expect.stringMatching(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-00$`)),
+    tracestate,
+  });
+});
+
+test("a traced change is found by its batch and by its token, and has neither more nor less than another", async () => {
+  using collector = startCollector();
+  await using service = await startTraced(collector.url, {
+    OTEL_TRACES_SAMPLER: "parentbased_always_off",
+  });
+  const create = (id: number, batch: string, traceparent = "") =>
+    send(service, "POST", `/plants?batch=${batch}`, {
+      body: `{"id":${id},"name":"a"}`,
+      headers: { traceparent },
+    });
+  await create(1, "spring", SAMPLED);
+  await create(2, "spring");
+  await create(3, "spring-2", SAMPLED);
+  await service.create('{"id":4,"name":"a"}', { headers: { traceparent: SAMPLED } });
+  type Listed = Readonly<Record<string, unknown>>;
+  const list = async (query: string): Promise<Listed[]> =>
+    JSON.parse(await getText(service, `/changes?${query}`)) as Listed[];
+  const spring = await list("batch=spring");
+  expect(spring.map(({ id }) => id)).toEqual([1, 2]);
+  expect(Object.keys(spring[0] ?? {})).toEqual(Object.keys(spring[1] ?? {}));
+  expect((await list("batch=spring-2")).map(({ id }) => id)).toEqual([3]);
+  const all = await list("by=PLANTSTORE_TOKEN");
+  expect(all.map(({ id }) => id)).toEqual([1, 2, 3, 4]);
+  expect(all[3]).not.toHaveProperty("batch");
+});
+
 describe("without a collector", () => {
   test.each([
     ["no endpoint", {}],
