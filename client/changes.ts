@@ -54,7 +54,7 @@ export interface ChangeQuery {
   readonly batch?: string | undefined;
 }
 
-/** Which changes to take back: those that match everything given. Both ends belong to the range. */
+/** Which changes to undo: those that match everything given. Both ends belong to the range. */
 export interface RevertRange {
   /** The number of a change, or a time in ISO 8601 with its zone. */
   readonly from?: number | string | undefined;

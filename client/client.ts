@@ -476,7 +476,7 @@ export class Client extends Manager {
 
   /**
    * Changes all plants that match; without a filter it is refused. A plant that others change meanwhile is left alone.
-   * If it is broken off, it is sent again, and continues: the counts are those of the last attempt.
+   * If it is interrupted, it is sent again, and continues: the counts are those of the last attempt.
    */
   patchMatching(
     filter: Filter,

@@ -1,4 +1,4 @@
-/** Tokens, webhooks, and changes taken back, for programs that manage a service. */
+/** Tokens, webhooks, and undoing changes, for programs that manage a service. */
 
 import {
   type BulkOptions,
@@ -221,7 +221,7 @@ export class Manager extends Connection {
   }
 
   /**
-   * Takes changes back. Calls `onLeft` for each plant that was not reverted. A revert that is broken off is sent again,
+   * Undoes changes. Calls `onLeft` for each plant that was not reverted. A revert that is interrupted is sent again,
    * and continues: `unchanged` then counts what was reverted before, and a plant may be left a second time.
    */
   async revert(

@@ -155,7 +155,7 @@ export const guides = {
     "A create that had already succeeded answers 200 with `Idempotent-Replayed: true`." +
     "\n\nA read returns an `ETag`. Send it as `If-Match` with a replacement or a removal: if someone else has changed the plant, the answer is 412 and nothing is overwritten.",
   Batches:
-    "`POST /plants/batch` takes an array, or any number of lines of JSON. Each plant succeeds or fails alone, and gets its own result, in order. " +
+    "`POST /plants/batch` accepts an array, or any number of lines of JSON. Each plant succeeds or fails alone, and gets its own result, in order. " +
     "A whole batch is safe to retry.",
   Errors:
     "Every failure answers `{error, message}`: a stable error code, and a text for people. " +

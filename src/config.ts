@@ -164,7 +164,7 @@ const rules = {
   trustedProxies: {
     default: "",
     meaning:
-      "Proxies that are believed: Forwarded or X-Forwarded-For for the log, X-Forwarded-Prefix for links.",
+      "Trusted proxies: Forwarded or X-Forwarded-For for the log, X-Forwarded-Prefix for links.",
     parse: (text) => parseList(text, isNetwork),
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
   },

@@ -3,7 +3,7 @@ import { failOutput } from "./cli/terminal.ts";
 
 const args = process.argv.slice(2);
 
-// The service avoids the runtime's streams: loading them takes 1/8 of the time to its first answer.
+// The service avoids the runtime's streams: loading them delays its first answer.
 const isHelp = args.includes("--help") || args.includes("-h");
 if (args[0] !== "serve" || isHelp) process.stdout.on("error", failOutput);
 

@@ -37,7 +37,7 @@ const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
   sslkey: [/^/, ""],
   application_name: [/^/, ""],
   connect_timeout: [/^0*([1-9]|[1-5]\d|60)$/, "is not a number of seconds from 1 to 60"],
-  // Only a server that takes writes is ever used.
+  // Only a server that accepts writes is ever used.
   target_session_attrs: [/^(read-write|primary)$/, "is neither read-write nor primary"],
   prepare: [/^(true|false)$/, "is neither true nor false"],
 };
@@ -55,7 +55,7 @@ export function parsePostgresUrl(url: string): Target {
     // The name is not shown: it may be the rest of a password with a bare ? in it.
     if (allowed === undefined)
       throw new TypeError(`a parameter is none of ${Object.keys(parameters).join(", ")}`);
-    if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} comes twice`);
+    if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} is given twice`);
     if (!allowed.test(value)) throw new TypeError(`${name} ${otherwise}`);
   }
   if (query.has("sslcert") !== query.has("sslkey"))

@@ -92,7 +92,7 @@ export function toAnswer(work: () => unknown): Answer {
 }
 
 export function* takeAll(port: MessagePort): Generator {
-  // On demand: few threads need it, and loading it takes half as long as starting a thread.
+  // On demand: few threads need it, and loading it is slow.
   const { receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
   for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
     yield came.message;

@@ -11,7 +11,7 @@ import { toast } from "../state/toasts.ts";
 import { askUndo } from "../state/undo.ts";
 import { current, isImporting } from "./state.ts";
 
-/** What other tabs are told of an import. */
+/** What other tabs learn of an import. */
 interface Status {
   /** The name of the token: other people's tabs show nothing. */
   readonly by: string | undefined;
@@ -24,7 +24,7 @@ interface Status {
 /** The import of another tab. */
 const elsewhere = signal<Status | undefined>(undefined);
 
-/** A tab that is silent for this long has crashed: a closed one says so. On a busy machine one was silent for 10 s. */
+/** A tab that is silent for this long has crashed: a closed one says so. A busy machine delays a live one. */
 const SILENT_MS = 60_000;
 let silence: ReturnType<typeof setTimeout> | undefined;
 

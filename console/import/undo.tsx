@@ -99,7 +99,7 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
 }
 
 const explainUndo = (error: unknown): string =>
-  isStatus(error, 410) ? "The store keeps no record of this change any more." : explain(error);
+  isStatus(error, 410) ? "The store no longer has a record of this change." : explain(error);
 
 const tell = (plant: Content | undefined): string =>
   plant === undefined ? "–" : [plant.name, plant.tag].filter(Boolean).join(" · ");

@@ -351,7 +351,7 @@ function finish(job: Job, failure: unknown): void {
   const left = rest > 0 ? ` ${formatCount(rest)} skipped.` : "";
   const why = reasons[0] === undefined ? "" : ` ${reasons[0]}`;
   const done = `${outcomes[task.kind]} ${formatCount(changed, "plant")}`;
-  // Of a job that was broken off, the last counts are up to a second old.
+  // After an interrupted job the last counts are up to a second old.
   const isLeast = isBroken && filter !== undefined;
   toast(
     `${isLeast ? `Stopped. ${done} or more` : done}.${left}${why}`,

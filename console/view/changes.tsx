@@ -181,7 +181,7 @@ const none = {
   title: "No changes yet",
   text: "Every plant that is added, changed or deleted is listed here.",
 };
-const noMatch = { title: "No match", text: "No change that is kept matches these filters." };
+const noMatch = { title: "No match", text: "No change in the journal matches these filters." };
 
 function Lines({ filter, people }: LinesProps): JSX.Element {
   const lines = useSignal<readonly Line[]>([]);

@@ -94,7 +94,7 @@ export function WebhooksView(): JSX.Element {
         },
         content: (
           <>
-            <p>0 sends all changes that are kept. Leave it empty to skip to the newest.</p>
+            <p>0 sends all changes in the journal. Leave it empty to skip to the newest.</p>
             <Field id="webhook-from" label="After change number" defaultValue="0" />
           </>
         ),

@@ -61,7 +61,7 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     if (json !== keysJson) {
       keys = createLocalJWKSet({ keys: fetched as never });
       keysJson = json;
-      // A key that the issuer withdrew verifies nothing any more.
+      // A key that the issuer withdrew verifies nothing.
       forgetAll();
     }
     if (outcome !== "fetched") log.info("issuer_keys_fetched", { keys: fetched.length });
@@ -103,10 +103,7 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     await refresh();
     // The issuer may have published the key since, so the token is not known to be invalid.
     if (outcome === "unanswered" || outcome === "unusable")
-      throw new Refusal(
-        "issuer_unavailable",
-        `The key of the JWT is unknown, and ${faults[outcome]}`,
-      );
+      throw new Refusal("issuer_unavailable", `The JWT's key is unknown, and ${faults[outcome]}`);
     return keys(...asked);
   };
 

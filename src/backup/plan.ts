@@ -116,7 +116,7 @@ const hasSchema = (segment: KnownSegment, { schema }: KnownCopy): boolean =>
   segment.schema === undefined || schema === undefined || segment.schema === schema;
 
 /**
- * The plan that gets furthest without passing the target, and of those the one with the fewest changes to replay.
+ * The plan that gets furthest without passing the target, and among equals the one with the fewest changes to replay.
  * Undefined if every whole copy is newer. For a target that is the last change of a copy, an older copy is preferred:
  * the copy may have tokens that were made after that change.
  */

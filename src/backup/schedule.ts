@@ -87,8 +87,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const noteAppend = (reason: string | undefined): void => {
     if (isEnded) return;
     if (reason !== undefined && reason !== appendFailure) {
-      if (!hasAppended)
-        log.warn("no_backups", { warning: `No backups are made in ${to} yet: ${reason}` });
+      if (!hasAppended) log.warn("no_backups", { warning: `No backups in ${to} yet: ${reason}` });
       log.error("change_log_failed", { to, reason });
     }
     hasAppended ||= reason === undefined;
@@ -101,7 +100,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   /** What was committed before an append began is in the place when it resolves. Never rejects. */
   const append = async (): Promise<Appended | undefined> => {
     const [atMs, sinceMs, changes] = [Date.now(), performance.now(), state.countChanges()];
-    const late = setTimeout(() => noteAppend("it takes more than 10 s"), APPEND_MS_MAX).unref();
+    const late = setTimeout(() => noteAppend("it has taken more than 10 s"), APPEND_MS_MAX).unref();
     try {
       const done = await appending.ask<Appended>({ ...source, kind: "append" });
       if ("forkAbove" in done) {

@@ -164,8 +164,8 @@ export class Survey {
   }
 
   /**
-   * The history of this timeline, or of the newest that can be read, and the numbers of those that cannot. A segment
-   * tells it at less cost than a copy.
+   * The history of the wanted timeline, or of the newest readable one, and the numbers of unreadable timelines. Tries
+   * segments first, because a segment is cheaper to read than a copy.
    */
   async findHistory(
     wanted?: number,
@@ -192,7 +192,7 @@ export class Survey {
     }
     if (wanted !== undefined)
       throw new StoreOpenError(
-        `Timeline ${wanted} cannot be restored: where it left the one before it is in none of its pieces that can be read.`,
+        `Timeline ${wanted} cannot be restored: none of its readable pieces says where it left the timeline before it.`,
       );
     return { history: OLD_HISTORY, unreadable };
   }

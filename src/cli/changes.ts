@@ -99,7 +99,7 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
   const { by, batch } = flags;
   const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch };
   if (Object.values(range).every((part) => part === undefined))
-    throw new UsageError("give --from, --to, --by or --batch, or several of them");
+    throw new UsageError("give at least one of --from, --to, --by and --batch");
   requireFlags(() => parseRevert(range), undefined);
   if (!flags.dryRun && !flags.yes && !isatty(STANDARD_INPUT))
     throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
@@ -162,7 +162,7 @@ function reverterOf(target: Target, range: RevertRange, config: Config, signal: 
 function allowLarge(error: unknown): undefined {
   const isKnown = error instanceof Refusal || error instanceof ServiceError;
   if (!isKnown || error.reason !== "range_too_large") throw error;
-  printError("There is no preview: the changes concern too many plants for it.");
+  printError("No preview: the changes concern too many plants.");
 }
 
 export const show = (plant: Content | undefined): string =>

@@ -509,7 +509,7 @@ function parseFormat(path: string, flags: Flags): FileFormat {
     throw new UsageError(
       path === "-"
         ? "--format is needed to read standard input: ndjson, json or csv"
-        : `${path}: the name does not tell the format; give --format ndjson, json, csv or xlsx`,
+        : `${path}: cannot tell the format from the file name; give --format ndjson, json, csv or xlsx`,
     );
   const misplaced = [
     sheet !== undefined && kind !== "xlsx" && "--sheet: only with a workbook (.xlsx)",
@@ -543,7 +543,7 @@ function parseMap(text: string): Headings {
 const quoteWord = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 export const adviseRevert = (what: string, batch: string): void =>
-  printError(`to take this ${what} back: plantstore revert --batch ${quoteWord(batch)}`);
+  printError(`to undo this ${what}: plantstore revert --batch ${quoteWord(batch)}`);
 
 async function summarize(
   tally: Tally,

@@ -67,8 +67,8 @@ const summaryOf = (command: Command): string =>
 const EXIT_CODES = `
 Exit codes:
   0    done
-  1    failed; the message says how far it came
-  2    not understood
+  1    failed; the message says how far it got
+  2    usage error
   3    finished, but records were refused or stores differ
   130  interrupted by Ctrl-C; 143 by SIGTERM`;
 
@@ -139,8 +139,8 @@ function addServiceCommands(program: Command): void {
     .option("--json", "as JSON")
     .action((options) => printConfig(resolveOptions(options), options.json));
   addSettings(program.command("health"), ["host", "port", "tlsCert", "tlsKey", "basePath"])
-    .description("Ask a running service whether it is ready. Exits with 1 if it is not.")
-    .option("--wait <seconds>", "how long to wait until it is", "0")
+    .description("Ask a running service whether it is ready. Exits with 1 if not.")
+    .option("--wait <seconds>", "how long to wait for it", "0")
     .option(...CA_OPTION)
     .action(load(async () => (await import("./check.ts")).checkHealth));
   program
@@ -208,12 +208,12 @@ function addTransferCommands(program: Command): void {
     .action(load(async () => (await import("./bulk.ts")).removeMatching));
   addTarget(program.command("changes"))
     .description("Print what was created, replaced and removed, in the order of the commits.")
-    .option("--after <number>", "only changes after this number; 0 for all that are kept", "0")
+    .option("--after <number>", "only changes after this number; 0 for all in the journal", "0")
     .option("--follow", "keep printing changes as they are committed")
     .option("--json", "as JSON, one change on each line")
     .action(load(async () => (await import("./changes.ts")).printChanges));
   addTarget(program.command("revert"))
-    .description("Take changes back. Plants that were changed since are left alone.")
+    .description("Undo changes. Plants that were changed since are left alone.")
     .option("--from <number|time>", "the first change, or a time as in 2026-11-15T10:00:00Z")
     .option("--to <number|time>", "the last change, or a time")
     .option("--by <token>", "only changes by the token of this name")
@@ -252,7 +252,7 @@ const addBulk = (command: Command, verb: string): Command =>
 
 const BULK_HELP = `
 Plants that others change meanwhile are left alone and listed. After an interruption run it again: it
-continues. plantstore revert takes it back, by the batch that is printed.
+continues. plantstore revert undoes it, by the batch that is printed.
 ${EXIT_CODES}
 
 Examples:
@@ -264,7 +264,7 @@ A bad record is refused alone, and the import continues. Fix the records in the 
 import that file. After an interruption or a failure, run the import again: plants that are stored
 already are counted as replayed. docs/operations.md describes the formats.
 
-With --remove-missing the file is the whole truth: the store has its plants afterwards, and no others.
+With --remove-missing the store has exactly the plants of the file afterwards.
 Nothing is changed if a record of it is refused.
 ${EXIT_CODES}
 
@@ -283,7 +283,7 @@ ${EXIT_CODES}`;
 
 function addTokenCommands(token: Command): void {
   addTarget(token.command("create"))
-    .description("Create a token and print it, this once.")
+    .description("Create a token and print it. It is shown only once.")
     .requiredOption("--name <name>", "its name, unique among the tokens in use")
     .option("--scopes <scopes>", `out of ${scopes.join(",")}`, plantScopes.join(","))
     .option("--expires <time>", "a time as in 90d, or a date as in 2030-01-31 (default: never)")
@@ -301,20 +301,20 @@ function addTokenCommands(token: Command): void {
 }
 
 const webhookActions = {
-  add: "Send every change from now on to a URL. Prints the secret that signs, this once.",
+  add: "Send every change from now on to a URL. Prints the signing secret, which is shown only once.",
   list: "List the webhooks, and how their last attempts went.",
   show: "Show a webhook, and its last attempts with the answers.",
-  remove: "Remove a webhook. What it has not been sent is not sent any more.",
+  remove: "Remove a webhook. Undelivered changes are dropped.",
   test: "Send one event to a webhook now, and show the answer. Exits with 1 if it is not 2xx.",
   pause: "Send nothing until the webhook is resumed.",
-  resume: "Go on where the webhook was, at once.",
-  skip: "Skip the change that was not taken, and resume. Exits with 1 if none has failed.",
+  resume: "Continue from its cursor, at once.",
+  skip: "Skip the change that failed, and resume. Exits with 1 if none has failed.",
   replay: "Send the changes after a number again, in order.",
   rotate: "Give a webhook a new secret and print it. For 24 hours the old one signs too.",
 } satisfies Record<WebhookAction, string>;
 
 function addWebhookCommands(webhook: Command): void {
-  const from = "the last change that it needs no more; 0 for all that are kept, newest for none";
+  const from = "resume after this change; 0 for all in the journal, newest for none";
   for (const [name, description] of Object.entries(webhookActions)) {
     const action = name as WebhookAction;
     const command = addTarget(webhook.command(action).description(description))

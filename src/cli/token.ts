@@ -27,7 +27,9 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
   const made = await withTarget(config, flags, create, { isMade: true });
   await printSecret(flags.json ? JSON.stringify(made) : made.token);
   if (process.stdout.isTTY)
-    process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
+    process.stderr.write(
+      "Keep the token: the store has only its hash, so it cannot be shown again.\n",
+    );
 }
 
 const list = async (target: Target): Promise<readonly TokenSummary[]> =>

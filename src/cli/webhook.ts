@@ -57,7 +57,7 @@ export const manageWebhook =
       if (flags.json) printJson(result);
       else await printLine(describeAttempt(result as Attempt));
       if (hasSucceeded(result as Attempt)) return;
-      throw new CommandError(`${name} did not take the event.`);
+      throw new CommandError(`${name} did not accept the event.`);
     }
     if (flags.json) printJson(result ?? null);
     if (action === "skip" && (result as ShownSkip).skipped === null)

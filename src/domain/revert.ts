@@ -79,7 +79,7 @@ export function parseRevert(given: unknown): RevertRequest {
   const request = parseMembers<RevertRequest>(given, rules);
   const { from, to, by, batch } = request;
   if ([from, to, by, batch].every((part) => part === undefined))
-    throw new Refusal("invalid_body", "body: expected from, to, by or batch, or several of them");
+    throw new Refusal("invalid_body", "body: expected at least one of from, to, by and batch");
   if (from !== undefined && from.unit === to?.unit && from.value > to.value)
     throw new Refusal("invalid_body", "from: expected a moment that is not after to");
   return request;
@@ -98,7 +98,7 @@ export async function openRange(store: ServedStore, request: RevertRequest) {
   if (from === undefined) {
     const isEarlier = first !== undefined && to !== undefined && first[to.unit] > to.value;
     if (isEarlier && (await store.findChangeBefore(1)) === undefined)
-      throw new Refusal("changes_gone", `The oldest change that is kept is ${first.seq}.`);
+      throw new Refusal("changes_gone", `The oldest change in the journal is ${first.seq}.`);
     return { ...request, after: first === undefined ? newest : first.seq - 1, newest };
   }
   const isNumber = from.unit === "seq";

@@ -13,13 +13,13 @@ export const LINGERING_SHARE = 0.125;
 const UNVERIFIED_SHARE = 0.25;
 
 export const LARGE_BYTES = 262_144;
-/** A GC takes about 10 ms. Collecting twice as often saved no memory; a quarter as often took 60 MB more. */
+/** Garbage per collection, as a share of the budget: less costs CPU and saves no memory, more costs memory. */
 const COLLECT_SHARE = 0.0625;
-/** With thousands of connections a GC takes up to 60 ms. It waits this many times as long, up to a larger share. */
+/** With many connections a GC is slow. The next one waits this many times its duration, up to a larger share. */
 const COLLECT_PAUSE = 3;
 const COLLECT_SHARE_MAX = 0.25;
 
-/** Above this share, garbage is noted: 500 batches of 512 lines took 143 MB, not 286. */
+/** Above this share of the budget, small garbage counts too. */
 const BESIDE_SHARE = 0.25;
 
 /** The memory budget for request bodies and large unsent answers. */
@@ -55,8 +55,7 @@ export class Budget {
   }
 
   /**
-   * On a busy machine GC is late for large strings: without this, unread pages took 270 to 333 MB, and 500 bodies of
-   * 250 kB 423 MB.
+   * On a busy machine the runtime collects large strings late, and memory grows beyond the budget.
    */
   noteDropped(bytes: number): void {
     this.bytesDropped += bytes;

@@ -23,8 +23,8 @@ export const headers = {
     'What the token has left, as in `"token";r=7;t=1`: units, and seconds until it has all again (IETF draft).',
   "RateLimit-Policy":
     'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
-  "Accept-Post": "The media types that a POST takes (W3C Linked Data Platform).",
-  "Accept-Patch": "The media types that a PATCH takes (RFC 5789).",
+  "Accept-Post": "The media types that a POST accepts (W3C Linked Data Platform).",
+  "Accept-Patch": "The media types that a PATCH accepts (RFC 5789).",
   "Accept-Encoding": "`identity` if the body was refused for its content encoding (RFC 9110).",
 };
 
@@ -92,7 +92,7 @@ export function jsonAndLines(name: string, examples: readonly unknown[]): Conten
   // OpenAPI 3.1 has no schema for NDJSON: to validators and generators it is text.
   const lines = text(
     examples.map((line) => `${JSON.stringify(line)}\n`).join(""),
-    `One ${name} a line, as JSON.`,
+    `One ${name} per line, as JSON.`,
   );
   return {
     ...json({

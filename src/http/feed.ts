@@ -56,8 +56,7 @@ export class Feed {
   }
 
   /**
-   * One reader per tick, so other requests are served in between. Without turns, a thousand readers raised the p99 of
-   * creates to 200 ms.
+   * One reader per tick, so other requests are served in between: otherwise readers delay creates.
    */
   takeTurn(): Promise<void> {
     return (this.turn = this.turn.then(endOfTick));

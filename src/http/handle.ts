@@ -17,12 +17,12 @@ import { parseQuery, pathOf } from "./query.ts";
 import { toStream } from "./stream.ts";
 
 export interface Operation {
-  /** The scope that a token needs; `any` takes every valid token. Undefined: open to all, as it shows no plant. */
+  /** The scope that a token needs; `any` accepts every valid token. Undefined: open to all, as it shows no plant. */
   readonly scope: Scope | "any" | undefined;
   readonly handle: (exchange: Exchange) => Response | Promise<Response>;
   /** The operation parses the query itself. Otherwise, with a token, any parameter is refused. */
   readonly hasQuery?: boolean;
-  /** The media types that it takes, for the 415 answer. */
+  /** The media types that it accepts, for the 415 answer. */
   readonly bodyTypes?: readonly string[] | undefined;
 }
 

@@ -69,7 +69,10 @@ export const listOperations = (
     ...listStatusOperations(config),
     describeApi: operation("GET /openapi.json", undefined, () => respond(200, description), {
       summary: "This document",
-      answers: ok("Yes.", json({ schema: { type: "object" }, example: { openapi: "3.1.0" } })),
+      answers: ok(
+        "The OpenAPI document.",
+        json({ schema: { type: "object" }, example: { openapi: "3.1.0" } }),
+      ),
     }),
   },
 });
@@ -124,7 +127,7 @@ const plantOperations: Endpoints = {
     headers: asyncHeaders,
     takes: patchBodies,
     answers: {
-      ...ok("What was done, or would be.", {
+      ...ok("The result, or the preview of a dry run.", {
         ...json(BulkPreview),
         [BULK_TYPE]: text(bulkExample("change", 1, 0)),
       }),
@@ -137,7 +140,7 @@ const plantOperations: Endpoints = {
     query: bulkParameters,
     headers: asyncHeaders,
     answers: {
-      ...ok("What was done, or would be.", {
+      ...ok("The result, or the preview of a dry run.", {
         ...json(BulkPreview),
         [BULK_TYPE]: text(bulkExample("remove", 0, 1)),
       }),
@@ -221,9 +224,13 @@ const plantOperations: Endpoints = {
     summary: "List or follow the changes",
     query: changeParameters,
     headers: {
-      "Last-Event-ID": int64(undefined, "For event streams: the same as `after`, and stronger.", {
-        minimum: 0,
-      }),
+      "Last-Event-ID": int64(
+        undefined,
+        "For event streams: the same as `after`, and overrides it.",
+        {
+          minimum: 0,
+        },
+      ),
     },
     answers: ok(
       "The changes.",

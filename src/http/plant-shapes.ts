@@ -106,11 +106,11 @@ export const Change = define(
     time: time("2026-01-01T00:00:05.000Z"),
     type: text("replaced", undefined, { enum: changeTypes }),
     id,
-    by: text("office", "The name of the token. Left out if a command changed the store itself."),
-    batch: text(undefined, "What the client called the writes that belong together."),
-    plant: explained(Plant, "The plant since this change. Left out if it was removed."),
+    by: text("office", "The name of the token. Absent if a command changed the store directly."),
+    batch: text(undefined, "The client's name for a group of writes, such as an import."),
+    plant: explained(Plant, "The plant after this change. Absent if it was removed."),
     before: {
-      ...explained(Plant, "The plant until this change. Left out if it was created."),
+      ...explained(Plant, "The plant before this change. Absent if it was created."),
       example: created.plant,
     },
     folded: explained(
@@ -150,12 +150,12 @@ export const BulkPreview = define("BulkPreview", {
         id,
         now: { ...explained(Plant, "The plant as it is."), example: { name: "Monstera" } },
         after: {
-          ...explained(Plant, "What it would be. Left out if it would be removed."),
+          ...explained(Plant, "The plant as it would be. Absent if it would be removed."),
           example: { name: "Monstera", tag: "tropical" },
         },
       },
       { optional: ["after"] },
     ),
-    "Up to 20 that would be changed.",
+    "Up to 20 plants that would be changed.",
   ),
 });

@@ -19,7 +19,7 @@ export function findClientAddress(
   return address;
 }
 
-/** The path prefix that proxies have stripped, the outermost first. Only trusted proxies are believed. */
+/** The path prefix that proxies have stripped, the outermost first. Headers of other clients are ignored. */
 export function findForwardedPrefix(
   headers: Headers,
   findPeer: () => string | undefined,

@@ -132,7 +132,7 @@ export const changeParameters = {
   after: {
     ...int64(
       undefined,
-      "The number of the last change seen. 0, or nothing: begin with the oldest that is kept, or with the newest.",
+      "The number of the last change seen. 0 or absent: begin with the oldest in the journal, or with the newest if `order` is `desc`.",
       { minimum: 0, default: 0 },
     ),
     expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`,

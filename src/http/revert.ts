@@ -133,22 +133,25 @@ const RevertRequest = define("RevertRequest", revertMembers, { optional });
 
 const RevertPreview = define("RevertPreview", {
   plants: integer(2, "Plants that the changes concern."),
-  revertible: integer(1, "Those that would get the state from before."),
-  unchanged: integer(0, "Those that have it already."),
-  changedSince: integer(1, "Those that would be left alone."),
+  revertible: integer(1, "Plants that would return to their earlier state."),
+  unchanged: integer(0, "Plants that are in that state already."),
+  changedSince: integer(1, "Plants changed since, which would be left alone."),
   sample: list(
     object(
       {
         id,
         now: {
-          ...explained(Plant, "Left out if there is none now."),
+          ...explained(Plant, "Absent if there is no such plant now."),
           example: { name: "Monstera" },
         },
-        before: { ...explained(Plant, "Left out if it would be removed."), example: undefined },
+        before: {
+          ...explained(Plant, "Absent if the plant would be removed."),
+          example: undefined,
+        },
       },
       { optional: ["now", "before"] },
     ),
-    "Up to 20 that are revertible: what they are, and what they would be.",
+    "Up to 20 revertible plants: their state now, and after the revert.",
   ),
 });
 
@@ -162,7 +165,7 @@ export const revertOperation: Endpoint = operation(
   revertChanges,
   {
     bodyTypes: [JSON_TYPE],
-    summary: "Take changes back",
+    summary: "Undo changes (revert)",
     query: {
       batch: explained(
         writeParameters.batch,
@@ -172,7 +175,7 @@ export const revertOperation: Endpoint = operation(
     headers: asyncHeaders,
     takes: json(RevertRequest),
     answers: {
-      ...ok("What was done, or would be.", {
+      ...ok("The result, or the preview of a dry run.", {
         ...json(RevertPreview),
         [BULK_TYPE]: text(REVERT_EXAMPLE),
       }),

@@ -59,11 +59,11 @@ const SampleShape = object({
   durableP50Ms: maybe(
     number(1.2, "Half of the plants were on disk within this time; null if none was created."),
   ),
-  durableP99Ms: maybe(number(4.5, "The same for 99 of 100.")),
+  durableP99Ms: maybe(number(4.5, "The same for 99 %.")),
   readP50Ms: maybe(number(0.4, "Half of the reads of plants and tags took this time at most.")),
-  readP99Ms: maybe(number(2.1, "The same for 99 of 100.")),
+  readP99Ms: maybe(number(2.1, "The same for 99 %.")),
   writeP50Ms: maybe(number(1.2, "Half of all changes of plants took this time at most.")),
-  writeP99Ms: maybe(number(4.5, "The same for 99 of 100.")),
+  writeP99Ms: maybe(number(4.5, "The same for 99 %.")),
   waiting: integer(0, "Writes that waited for a commit when the interval ended."),
   storeBytes: maybe(integer(4_096_000, "Size of the store; null if it was not measured.")),
 });
@@ -77,7 +77,7 @@ const BackupsShape = object({
   loggedAtMs: maybe(
     integer(
       1_767_225_600_000,
-      "What was committed before is in the backups; null without a journal.",
+      "Changes committed before this time are in the backups; null without a journal.",
     ),
   ),
   lagChanges: maybe(integer(0, "Changes of this instance that may not be in the backups.")),
@@ -94,7 +94,7 @@ const BackupsShape = object({
   ),
   proofs: integer(1),
   proofsFailed: integer(0),
-  problem: maybe(text("The folder /mnt/backups does not exist.", "Why nothing arrives there now.")),
+  problem: maybe(text("The folder /mnt/backups does not exist.", "Why backups fail at present.")),
 });
 
 const FailureShape = object({
@@ -117,15 +117,15 @@ const ActivityShape = object({
     FailureShape,
     "The last 20 answers of status 4xx and the last 20 of 5xx, newest first.",
   ),
-  version: text("1.0.0", "Of the program."),
+  version: text("1.0.0", "The version of the program."),
   startedAtMs: integer(1_767_225_000_000),
 });
 
 const METRICS_EXAMPLE =
   'plantstore_requests_total{method="POST",path="/plants",status="200"} 12\nplantstore_writes_waiting 0\n';
 
-const describeStatus = (value: string) =>
-  ok("Yes.", json(object({ status: text(value, undefined, { enum: [value] }) })));
+const describeStatus = (meaning: string, value: string) =>
+  ok(meaning, json(object({ status: text(value, undefined, { enum: [value] }) })));
 
 /** RFC 9728, for clients that ask the issuer for a token. */
 function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
@@ -140,7 +140,7 @@ function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
   const body = JSON.stringify(metadata.example);
   return {
     describeResource: operation(`GET ${METADATA_PATH}`, undefined, () => answer(200, body), {
-      summary: "Whose JWTs does the service accept?",
+      summary: "Show whose JWTs the service accepts",
       answers: ok("Protected resource metadata (RFC 9728).", json(metadata)),
     }),
   };
@@ -148,7 +148,7 @@ function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
 
 export const listStatusOperations = (config: Config): Endpoints => ({
   showActivity: operation("GET /activity", "plants:read", showActivity, {
-    summary: "Show what this instance did lately",
+    summary: "Show the recent activity of this instance",
     query: activityParameters,
     answers: ok("The samples.", json(ActivityShape)),
   }),
@@ -157,12 +157,12 @@ export const listStatusOperations = (config: Config): Endpoints => ({
     answers: ok("Prometheus text format 0.0.4.", { "text/plain": text(METRICS_EXAMPLE) }),
   }),
   isAlive: operation("GET /livez", undefined, () => answer(200, '{"status":"alive"}'), {
-    summary: "Is the process alive?",
-    answers: describeStatus("alive"),
+    summary: "Check liveness",
+    answers: describeStatus("The process runs.", "alive"),
   }),
   isReady: operation("GET /readyz", undefined, showReady, {
-    summary: "Is the service ready?",
-    answers: describeStatus("ready"),
+    summary: "Check readiness",
+    answers: describeStatus("The service is ready.", "ready"),
     fails: ["BadRequest", "Unavailable"],
   }),
   ...describeResource(config),

@@ -69,7 +69,7 @@ const CUT_SECONDS = 1;
  * Streams these pieces with backpressure: the next is made when the last has left for the client. The generator ends
  * when the client disconnects or its token becomes invalid; the exchange holds its memory until then. With `isFeed`,
  * the last piece has left long before the next is made. With `onUnread`, the generator does not stall on a client that
- * stops reading: it is told, and makes one last piece.
+ * stops reading: the generator learns of it, and makes one last piece.
  */
 export function toStream(
   exchange: Exchange,

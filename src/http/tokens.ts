@@ -74,7 +74,7 @@ const OwnShape = object(
     name: text("till", "`PLANTSTORE_TOKEN` for the token from the service's environment."),
     prefix: text("pst_Ab12Cd", "Its first characters."),
     scopes: scopesShown,
-    expires: time(undefined, "Left out if it does not expire."),
+    expires: time(undefined, "Absent if the token does not expire."),
   },
   { optional: ["prefix", "expires"] },
 );

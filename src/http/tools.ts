@@ -112,7 +112,7 @@ const name: Argument<string> = {
 };
 const tag: Argument<string | undefined> = {
   ...name,
-  ...text(undefined, "The type of the plant. Leave it out for a plant without one."),
+  ...text(undefined, "The type of the plant. Omit it for a plant without a tag."),
   optional: true,
 };
 const batch = toArgument(writeParameters.batch);
@@ -217,7 +217,7 @@ const LEFT_MAX = 20;
 
 /** A client waits for an answer for a minute or so. */
 const BULK_MS_MAX = 45_000;
-const TIME_OVER = "The time of one call is over; call it again to continue.";
+const TIME_OVER = "The call reached its time limit; call again to continue.";
 
 /** Runs long work, which ends if the client leaves, its token becomes invalid, or the time is over. */
 async function runLong(
@@ -407,7 +407,7 @@ const changingMany: Kind = { ...changing, scopes: plantScopes };
 const DRY_RUN =
   "A dry run, unless `dryRun` is false: show its counts and its sample to the user first.";
 const REPORT =
-  "Plants that others change meanwhile are left alone, and listed in `left`. If `complete` is false, `message` says why; call it again to continue. revert_changes with its `batch` takes it back.";
+  "Plants that others change meanwhile are left alone, and listed in `left`. If `complete` is false, `message` says why; call it again to continue. revert_changes with its `batch` undoes it.";
 
 const NEXT =
   "`next` is the `after` of the next page. A page may be short, or empty, and still have one.";
@@ -437,7 +437,7 @@ export const tools: Readonly<Record<string, Tool>> = {
   count_plants: tool<Filter>(
     reading,
     "Count plants",
-    "How many plants match every filter given. If `exact` is false, there are at least that many.",
+    "How many plants match every filter given. If `exact` is false, `count` is a lower bound.",
     filterArguments,
     async ({ service }, filter) => format(await service.store.countPlants(filter)),
   ),
@@ -484,7 +484,7 @@ export const tools: Readonly<Record<string, Tool>> = {
     changingMany,
     "Write many plants",
     "Creates plants and, with `removed: true`, removes them; with `upsert`, plants whose id is taken are replaced. Each succeeds or fails alone, or with `atomic` all together or none. " +
-      "The outcome of each is created, replaced, removed or replayed (nothing to do). A dry run, unless `dryRun` is false: it tells what each would do.",
+      "The outcome of each is created, replaced, removed or replayed (nothing to do). A dry run, unless `dryRun` is false: it reports what each would do.",
     {
       writes,
       upsert: truth("A plant whose id is taken replaces the stored one.", false),
@@ -511,9 +511,9 @@ export const tools: Readonly<Record<string, Tool>> = {
   revert_changes: {
     scopes: plantScopes,
     listed: {
-      title: "Take changes back",
+      title: "Undo changes",
       description:
-        "Each plant that the selected changes concern gets its state from before them, if it is still in the state that they left. " +
+        "Each plant that the selected changes concern returns to its state before them, unless it was changed since. " +
         "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
         "If `complete` is false, `message` says why; call it again to continue.",
       annotations: changing.annotations,

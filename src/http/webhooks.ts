@@ -7,10 +7,10 @@ import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } f
 import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
 
 const AttemptShape = object({
-  event: text("msg_1767225600000001", "The `webhook-id`. That of a test begins with `msg_test_`."),
+  event: text("msg_1767225600000001", "The `webhook-id`. For a test it begins with `msg_test_`."),
   time: time("2026-01-01T00:00:01.000Z"),
   durationMs: integer(12),
-  status: maybe(integer(503, "Of the answer; 2xx is success.")),
+  status: maybe(integer(503, "The status of the answer; 2xx is success.")),
   error: maybe(text(null, "Why there was no answer.")),
   answer: maybe(text("try later", "The beginning of the answer's body.")),
 });
@@ -24,14 +24,14 @@ const webhookMembers = {
   types: { ...types, example: changeTypes },
   state: text("active", undefined, { enum: ["active", "paused"] }),
   reason: maybe(text(null, "Why it is paused.")),
-  lastChange: int64(1_767_225_600_000_001, "The number of the last change that it needs no more."),
+  lastChange: int64(1_767_225_600_000_001, "The cursor: sending resumes after this change."),
   failures: integer(1, "Failed attempts since the last success."),
-  nextAttempt: maybe(time("2026-01-01T00:00:06.000Z", "Of a failed event.")),
+  nextAttempt: maybe(time("2026-01-01T00:00:06.000Z", "When a failed event is sent again.")),
   created: time(CREATED),
-  attempts: list(AttemptShape, "The last ones, newest first, with those of tests."),
+  attempts: list(AttemptShape, "The last attempts, newest first, tests included."),
 };
 const Webhook = define("Webhook", webhookMembers);
-const withSecret = object({ ...webhookMembers, secret: text("whsec_…", "Shown this once.") });
+const withSecret = object({ ...webhookMembers, secret: text("whsec_…", "Shown only once.") });
 
 const skipped = int64(1_767_225_600_000_001, "The number of the change; null if none had failed.");
 const withSkipped = object({ ...webhookMembers, skipped: maybe(skipped) });
@@ -48,7 +48,7 @@ const NewWebhookShape = object(
 const ReplayShape = object({
   from: {
     schema: {
-      description: "The number of a change, 0 for the oldest that is kept, or `newest`.",
+      description: "The number of a change, 0 for the oldest in the journal, or `newest`.",
       oneOf: [
         { type: "integer", format: "int64", minimum: 0 },
         { type: "string", enum: ["newest"] },
@@ -153,7 +153,7 @@ export function describeEvents(example: object): object {
       requestBody: { required: true, content: json(event) },
       responses: {
         "2XX": { description: "Taken." },
-        "4XX": { description: "Not taken. 410: send no more." },
+        "4XX": { description: "Refused. 410 pauses the webhook." },
       },
     };
     return [type, { post }] as const;

@@ -157,8 +157,8 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
 
   const gone = (row?: BlockRow): Refusal => {
     const fault = row?.is_beginning
-      ? `The journal of this store begins with ${row.first}, and ${after} is a number of another store.`
-      : `The changes after ${after} are not kept any more.`;
+      ? `The journal of this store begins with ${row.first}, and ${after} belongs to another store.`
+      : `The changes after ${after} have been deleted.`;
     const advice = `Read the plants again, then the changes after ${newest}.`;
     return new Refusal("changes_gone", `${fault} ${advice}`);
   };

@@ -28,7 +28,7 @@ export interface PlantRow<Id = bigint> {
 
 const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && refusePlant(plant);
 
-/** Rows are selected by column, so one with a tag is a plant. Copying it takes a tenth of the time of a page. */
+/** Rows are selected by column, so one with a tag is a plant. Copying it would slow pages down. */
 export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
   row.tag === null ? { ...row, tag: undefined } : (row as Plant<Id>);
 
@@ -45,7 +45,7 @@ export const SMALL_PAGE_LENGTH = 100;
 /** A long read gets at least this long, even if it was queued almost until its deadline. */
 export const READ_MS_MIN = 1_000;
 
-/** `Task` is what the queue takes besides writes of plants. */
+/** `Task` is what the queue accepts besides writes of plants. */
 export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
   protected abstract readonly writes: Queue<PlantWrite | AtomicWrite | Task, unknown>;
   readonly countPlants: ReturnType<typeof createCounter>;
@@ -138,7 +138,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     if (this.limits.changesDays > 0) return this.readJournal(query);
     throw new Refusal(
       "changes_gone",
-      "This service keeps no changes: its PLANTSTORE_CHANGES_DAYS is 0, or its database cannot tell their order.",
+      "This service keeps no changes: PLANTSTORE_CHANGES_DAYS is 0, or the database cannot order them.",
     );
   }
 

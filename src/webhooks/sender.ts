@@ -175,10 +175,10 @@ export function createWebhookSender(
     receiver[isTaken ? "sent" : "failed"]++;
     if (isTaken) return true;
     const waitSeconds = limits.webhookRetrySeconds[failures - 1];
-    const what = attempt.error ?? `It answered ${attempt.status}.`;
+    const what = attempt.error ?? `The receiver answered ${attempt.status}.`;
     const facts = { webhook: webhook.name, change: change.seq, failures, what, ...ids };
     log.warn("webhook_failed", facts);
-    if (attempt.status === 410) pause(receiver, "It answered 410: it wants no more events.");
+    if (attempt.status === 410) pause(receiver, "The receiver answered 410 Gone.");
     else if (waitSeconds === undefined)
       pause(receiver, `${failures} attempts failed. The last one: ${what}`);
     else {
@@ -323,5 +323,5 @@ async function measureLag(store: WebhookStore, { cursor, types }: Webhook, ages:
 }
 
 const explainGone = ({ name, cursor }: Webhook): string =>
-  `The changes after ${cursor} are not kept any more, so some were not sent. ` +
+  `The changes after ${cursor} have been deleted, so some were not sent. ` +
   `Sync the receiver with the plants, then run: plantstore webhook replay ${name} --from newest`;

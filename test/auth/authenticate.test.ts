@@ -152,7 +152,7 @@ test("uses are stored once, not those of the environment; if they could not be, 
   expect([Math.min(...times), Math.max(...times)]).toEqual([clock.nowMs - 9_999, clock.nowMs]);
 });
 
-test("a stream that is watched is told of a token that is no longer good, and not of a store that fails", async () => {
+test("a watched stream learns that its token is no longer good, and not that a store fails", async () => {
   const { authenticator, token, stored, timesAsked } = makeAuthenticator();
   const refusals: ErrorName[] = [];
   const told = Promise.withResolvers<void>();
@@ -172,7 +172,7 @@ test("a stream that is watched is told of a token that is no longer good, and no
   expect(refusals).toEqual(["token_expired"]);
   end();
   const asked = timesAsked();
-  // Another one starts the timer again; the first is told no more.
+  // Another one starts the timer again; the first hears nothing more.
   const { promise: again, resolve } = Promise.withResolvers<unknown>();
   const endOther = authenticator.watch({ header: `Bearer ${token}`, onInvalid: resolve });
   await again;

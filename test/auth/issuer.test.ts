@@ -94,7 +94,7 @@ describe("an issuer that is down", () => {
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
     expect(await refused.json()).toEqual({
       error: catalogue.issuer_unavailable.code,
-      message: "The key of the JWT is unknown, and the issuer does not answer.",
+      message: "The JWT's key is unknown, and the issuer does not answer.",
     });
     await using again = await startIssuer(Number(port));
     const token = await again.sign();
@@ -102,7 +102,7 @@ describe("an issuer that is down", () => {
     await untilLogged(service, "issuer_keys_fetched");
   });
 
-  test("later does not end its tokens, old or new; the log and a metric tell the age of its keys", async () => {
+  test("later does not end its tokens, old or new; the log and a metric show the age of its keys", async () => {
     await using issuer = await startIssuer();
     await using service = await startService({ ...issuer.settings, ...eager });
     expect(await statusOf(service, await issuer.sign())).toBe(200);
@@ -197,7 +197,7 @@ describe("an issuer that lies", () => {
       { keys: new Response(nested) },
     ],
     ["with a private key", /has no key/, publish([{ ...key.publicJwk, d: "AQAB" }, null, 7])],
-  ])("%s is not believed", async (_what, says, lie) => {
+  ])("%s is refused", async (_what, says, lie) => {
     await untilLogged(sharedService, "issuer_keys_fetched");
     sharedService.logLines.length = 0;
     Object.assign(documents, lie);

@@ -211,7 +211,7 @@ const openVerifier = () =>
   createJwtVerifier(service.config, { info: () => undefined, warn: () => undefined });
 
 describe("a stream", () => {
-  test("is told when its JWT expires, though it was verified before", async () => {
+  test("learns when its JWT expires, though it was verified before", async () => {
     const jwts = openVerifier();
     const clock = { nowMs: Date.now() };
     const clocks = { nowMs: () => clock.nowMs, monotonicMs: () => performance.now() };

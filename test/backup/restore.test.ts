@@ -895,7 +895,7 @@ describe("the appender", () => {
     expect(await append()).toMatchObject({ isCovered: false });
   });
 
-  test("a copied store file is told apart from its original: one of them writes", async () => {
+  test("a copied store file is distinguished from its original: one of them writes", async () => {
     const scene = await makeScene();
     for (const part of ["", "-wal"]) cpSync(scene.from + part, `${scene.folder}/twin.db${part}`);
     const twin = await openBacked(scene, "twin.db");

@@ -155,7 +155,7 @@ describe("serve --backup-to", () => {
     renameSync(`${scene.backups}.away`, scene.backups);
     await until("a backup is made", async () => (await count(service)) >= 1);
     const log = await stop(service);
-    expect(log).toContain(`"warning":"No backups are made in ${scene.backups} yet: ${problem}"`);
+    expect(log).toContain(`"warning":"No backups in ${scene.backups} yet: ${problem}"`);
     expect(log).toContain(`"event":"change_log_failed","to":"${scene.backups}"`);
     expect(readPlants(scene.newest())).toHaveLength(11);
   });

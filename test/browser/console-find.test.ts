@@ -66,7 +66,7 @@ describeInBrowser("a scanner", () => {
     await user.untilAt(`#/plants/${OTHER_CODE}?q=${OTHER_CODE}`);
   });
 
-  it("is told of an unknown code: the open plant closes, and one can be added", async (visit) => {
+  it("who scans an unknown code sees it: the open plant closes, and one can be added", async (visit) => {
     const { page, user, service } = await visit.open({ at: `#/plants/${CODE}` });
     await page.locator(".shown-name").waitFor();
     await user.scan(UNKNOWN_CODE);

@@ -1,4 +1,4 @@
-/** The console while the service is away: it says so, loses nothing, and goes on by itself. */
+/** The console while the service is away: it says so, loses nothing, and recovers by itself. */
 
 import { expect, test } from "bun:test";
 import { describeInBrowser, looks, openConsole, startConsole } from "../support/browser.ts";

@@ -30,7 +30,7 @@ describe("plantstore changes", () => {
     expect(people.stdout).toMatch(/^\d+ \S+Z removed  1 was "plant 1" by PLANTSTORE_TOKEN\n$/);
   });
 
-  test("goes on with --follow until Ctrl-C", async () => {
+  test("keeps printing with --follow until Ctrl-C", async () => {
     const child = Bun.spawn([launcher, "changes", "--follow"], { env: { ...process.env, ...env } });
     const reader = child.stdout.getReader();
     let text = "";
@@ -51,7 +51,7 @@ describe("plantstore changes", () => {
     for (const more of [[], ["--url", url]]) {
       const gone = await run("1767225600000001", ...more);
       expect(gone.exitCode).toBe(1);
-      expect(gone.stderr).toContain("1767225600000001 is a number of another store");
+      expect(gone.stderr).toContain("1767225600000001 belongs to another store");
       expect((await run(String(Number.MAX_SAFE_INTEGER), ...more)).exitCode).toBe(1);
     }
     const missing = await runCommand(["changes"], { DATABASE_URL: "sqlite:./nowhere.db" });

@@ -266,7 +266,7 @@ describe("tokens", () => {
   });
 });
 
-test("a copy that is interrupted says how far it came, and the next one continues it, also after a kill", async () => {
+test("a copy that is interrupted says how far it got, and the next one continues it, also after a kill", async () => {
   using at = makePair(many(30_000));
   const interrupted = startCommand([...at.args, "--json"]);
   await until("a plant is copied", () => countCopied(at.to) > 0);

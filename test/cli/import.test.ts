@@ -336,12 +336,12 @@ describe("plantstore import", () => {
       exitCode: 0,
       stdout: "created 6, replayed 0, refused 0\n",
       stderr: expect.stringMatching(
-        /^(The request timed out in the queue; nothing was stored\. Trying again in \d\.\d s\.\n)+plantstore: to take this import back: [^\n]+\n$/,
+        /^(The request timed out in the queue; nothing was stored\. Trying again in \d\.\d s\.\n)+plantstore: to undo this import: [^\n]+\n$/,
       ),
     });
   });
 
-  test("on SIGTERM prints how far it came, exits 143, and simply runs again", async () => {
+  test("on SIGTERM prints how far it got, exits 143, and simply runs again", async () => {
     using at = makeWorkplace({ "plants.ndjson": lines(1, 20) });
     await at.run("import", "plants.ndjson");
     const command = startCommand(["import", "-", "--format", "ndjson"], at.env);
@@ -382,6 +382,6 @@ test("progress is on the terminal while it lasts, and gone at the end", async ()
   const drawn = screen.split(CLEAR_LINE);
   expect(drawn[1]).toMatch(/^\d+%  [\d,]+ plants  [\d,]+\/s/);
   expect(drawn.at(-1)).toMatch(
-    /^created 60000, replayed 0, refused 0\r\nplantstore: to take this import back: [^\n]+\n$/,
+    /^created 60000, replayed 0, refused 0\r\nplantstore: to undo this import: [^\n]+\n$/,
   );
 });

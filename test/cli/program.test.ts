@@ -226,7 +226,7 @@ test.each([
   [["serve", "--host", "192.0.2.1"], undefined, notHere("192.0.2.1")],
   [["serve"], `sqlite:${import.meta.dir}`, import.meta.dir],
   [["check"], `${me}plants.invalid/a`, " cannot be opened: there is no host plants.invalid"],
-  [["check"], `${me}127.0.0.1:1/a`, " cannot be opened: 127.0.0.1:1 does not take connections"],
+  [["check"], `${me}127.0.0.1:1/a`, " cannot be opened: 127.0.0.1:1 does not accept connections"],
   [["check"], `${me}/a?host=/at`, " cannot be opened: there is no socket /at/.s.PGSQL.5432"],
 ])("%j with %j fails, in one line that says why", async (args, url, says) => {
   using at = makeWorkplace();

@@ -155,25 +155,28 @@ describe.skipIf(isRoot && Bun.which("setpriv") === null)("a user without the per
     ],
   ];
 
-  test.each(cases)("%s is told which path and which permission", async (_what, spoil, says) => {
-    using at = makeWorkplace({ "plants.ndjson": '{"id":7,"name":"a"}\n' });
-    chmodSync(at.path, 0o755);
-    spoil(at.path);
-    const before = readdirSync(at.path, { recursive: true });
-    const env = { DATABASE_URL: `sqlite:${at.path}/data/plants.db`, PORT: "0" };
-    const why = `user ${uid} ${says.replace("FOLDER", at.path)}.`;
-    const run = async (...args: readonly string[]): Promise<void> => {
-      const finished = await runCommand(args, env, { wrapper: asUser });
-      expect(finished).toEqual(failure(1, why));
-      expect(finished.stderr).toStartWith(`plantstore: ${at.path}/data/plants.db cannot be `);
-    };
-    await run("serve");
-    expect(readdirSync(at.path, { recursive: true })).toEqual(before);
-    await run("import", at.file("plants.ndjson"));
-    chmodSync(at.path, 0o755);
-  });
+  test.each(cases)(
+    "%s: the error names the path and the permission",
+    async (_what, spoil, says) => {
+      using at = makeWorkplace({ "plants.ndjson": '{"id":7,"name":"a"}\n' });
+      chmodSync(at.path, 0o755);
+      spoil(at.path);
+      const before = readdirSync(at.path, { recursive: true });
+      const env = { DATABASE_URL: `sqlite:${at.path}/data/plants.db`, PORT: "0" };
+      const why = `user ${uid} ${says.replace("FOLDER", at.path)}.`;
+      const run = async (...args: readonly string[]): Promise<void> => {
+        const finished = await runCommand(args, env, { wrapper: asUser });
+        expect(finished).toEqual(failure(1, why));
+        expect(finished.stderr).toStartWith(`plantstore: ${at.path}/data/plants.db cannot be `);
+      };
+      await run("serve");
+      expect(readdirSync(at.path, { recursive: true })).toEqual(before);
+      await run("import", at.file("plants.ndjson"));
+      chmodSync(at.path, 0o755);
+    },
+  );
 
-  test("for a file of a command is told which", async () => {
+  test("for a command's file: the error names the file", async () => {
     using at = makeWorkplace({ "plants.csv": "id,name\n1,a\n" });
     makeStore(at.store, 1);
     chmodSync(at.file("plants.csv"), 0o200);

@@ -60,10 +60,10 @@ describe.each([
     expect(receiver.received[1]?.type).toBe("webhook.test");
     receiver.answers = [1, 2].map(() => new Response("\u001b[2J", { status: 500 }));
     expect(await fail("test", "shop", "--json")).toMatch(
-      /^1 plantstore: shop did not take .*"status": 500/s,
+      /^1 plantstore: shop did not accept .*"status": 500/s,
     );
     expect(await fail("test", "shop")).toMatch(
-      /^1 plantstore: shop did not take the event.*500 in \d+ ms "\\u001b\[2J"/s,
+      /^1 plantstore: shop did not accept the event.*500 in \d+ ms "\\u001b\[2J"/s,
     );
     expect(await run("show", "shop")).toMatch(
       /\nTIME .*\n\S+ +msg_test_\w+ +500 +\d+ +"\\u001b\[2J"\n.*\n\S+ +msg_test_\w+ +204 .*\n\S+ +msg_\d+ +204 /,

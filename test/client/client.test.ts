@@ -28,7 +28,7 @@ describe("the client", () => {
       expect([code, isTransient(status, code)]).toEqual([code, mayPass]);
   });
 
-  test("get does not take 304 for an answer where no etag was sent", async () => {
+  test("get refuses a 304 where no etag was sent", async () => {
     using other = Bun.serve({ port: 0, fetch: () => new Response(null, { status: 304 }) });
     const client = new Client(other.url.href, "x");
     expect(await rejectionOf(client.get(1n))).toMatchObject({ status: 304 });

@@ -186,7 +186,7 @@ describe("a lost answer", () => {
     expect((failure as Error).message).toEndWith("does not answer as a plant store does.");
   });
 
-  test("to a quiet feed: it goes on after what the service has looked through, however often that happens", async () => {
+  test("to a quiet feed: it resumes after what the service has scanned, however often that happens", async () => {
     const headers = { "content-type": "text/event-stream" };
     const quiet: Answer = () => new Response("retry: 2000\n\n:\nid: 77\n\nid: 80\n", { headers });
     const change =
@@ -218,7 +218,7 @@ describe("a lost answer", () => {
     expect(waits[1]).toBeWithin(10, 21);
   });
 
-  test("Retry-After of more than half a minute is told, and not asked before", async () => {
+  test("Retry-After of more than half a minute is reported, and nothing is sent before", async () => {
     const later = refuse(503, "", { "retry-after": "3600" });
     using proxy = startProxy(later, later);
     const failure = await rejectionOf(proxy.client.get(1n));

@@ -1,4 +1,4 @@
-/** Tokens over HTTP: who gets in, who does not, and what they are told. */
+/** Tokens over HTTP: who gets in, who does not, and with which answer. */
 
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
@@ -22,7 +22,7 @@ async function expectChallenge(authorization: string, reason: ErrorName): Promis
 }
 
 describe("a token", () => {
-  test("is told its name, prefix and scopes, and no more of its secret", async () => {
+  test("can read its name, prefix and scopes, and no more of its secret", async () => {
     const told = { name: "writer", scopes: ["plants:write"] as const };
     const token = await grantToken(service, told.scopes, told);
     const text = await (await ask(`Bearer ${token}`)).text();
@@ -30,11 +30,11 @@ describe("a token", () => {
     expect(text).not.toContain(token.slice(0, 11));
   });
 
-  test("of the environment is told that it is", async () => {
+  test("of the environment can read that it is", async () => {
     expect(await show(TEST_TOKEN)).toEqual({ name: "PLANTSTORE_TOKEN", scopes });
   });
 
-  test("is told when it expires, and that it has expired", async () => {
+  test("can read when it expires, and gets an error when it has expired", async () => {
     const token = await grantToken(service, scopes, { expiresAtMs: Date.UTC(2999, 0, 1) });
     expect(await show(token)).toMatchObject({ expires: "2999-01-01T00:00:00.000Z" });
     const old = await grantToken(service, scopes, { expiresAtMs: Date.now() - 1 });

@@ -153,7 +153,7 @@ describe("a batch with Prefer: return=minimal", () => {
 
   const minimalHead = batchHead().replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
 
-  test("that stops sending is told where, and that it is not complete", async () => {
+  test("that stops sending learns where, and that it is not complete", async () => {
     const connection = await connectRaw(service.url);
     connection.send(minimalHead + chunk('{"id":71,"name":"a"}\n{"id":72'));
     const received = await connection.receive(/"complete".*\n/);

@@ -187,7 +187,7 @@ describe("GET /changes", () => {
   });
 
   test.each(["plants", "changes"])(
-    "a stream of %s that cannot be read to its end is broken off, and the log says why, by the request's id",
+    "a stream of %s that cannot be read to its end is cut, and the log says why, by the request's id",
     async (of) => {
       await using doomed = await startService();
       await storePlants(doomed, 3_000, "x".repeat(5_000));

@@ -10,7 +10,7 @@ import { limits } from "../support/limits.ts";
 const SIMULTANEOUS = 200;
 
 describe("POST /plants, many at once", () => {
-  test("of different plants under one id one is stored, and all the others are told that it is taken", async () => {
+  test("of different plants under one id one is stored, and all others get 409", async () => {
     await using service = await startService();
     const plants = makePlants(SIMULTANEOUS, (index) => ({
       id: 7n,

@@ -50,7 +50,7 @@ describe("the journal", () => {
     expect(page).toMatchObject({ last: page.newest, hasMore: false });
   });
 
-  test("goes on behind a transaction that is larger than a page", async () => {
+  test("continues after a transaction that is larger than a page", async () => {
     await using store = await openTestStore();
     const large = [1n, 2n, 3n].map((id) => plant(id, "x".repeat(300_000)));
     await store.createPlants(large);

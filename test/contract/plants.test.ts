@@ -227,7 +227,7 @@ describe("preconditions of a change", () => {
       expect((await change("DELETE", { "if-match": `${header}y` })).status).toBe(400);
   });
 
-  test("of two editors who saw the same plant, one goes through and the other is told", async () => {
+  test("of two editors who saw the same plant, one succeeds and the other gets 412", async () => {
     const etag = await etagOf("1");
     const replace = (_: unknown, editor: number): Promise<Response> => {
       const body = `{"name":"by editor ${editor}"}`;

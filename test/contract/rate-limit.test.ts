@@ -32,7 +32,7 @@ async function countUntilRefused(service: TestService, token: string): Promise<n
 }
 
 describe("PLANTSTORE_RATE_LIMIT", () => {
-  test("a token that has used up its rate is told so and when to go on; others are not affected", async () => {
+  test("a token that has used up its rate gets 429 and when to retry; others are not affected", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "20/h" });
     const other = await grantToken(service);
     const sinceMs = performance.now();

@@ -232,7 +232,7 @@ describe("POST /changes/revert", () => {
     await expectError(await revert({ by: "x" }, {}, service), "changes_gone");
   });
 
-  test("has as many passes as it needs, is broken off with its token, and says so in its last line", async () => {
+  test("has as many passes as it needs, ends with its token, and says so in its last line", async () => {
     await using service = await startService(limits({ revertPlantsMax: 1 }));
     const own = clientOf(service);
     const scopes = ["plants:read", "plants:write"];

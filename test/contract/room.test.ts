@@ -1,4 +1,4 @@
-/** New plants are refused if the quota is used up, or the disk nearly full. Everything else goes on. */
+/** New plants are refused if the quota is used up, or the disk nearly full. Everything else works. */
 
 import { expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";

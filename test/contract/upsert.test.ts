@@ -137,7 +137,7 @@ describe("a batch with upsert", () => {
     expect(await service.readPlants()).toEqual([]);
   });
 
-  test("takes an array too, and many more lines than one commit", async () => {
+  test("accepts an array too, and many more lines than one commit", async () => {
     const response = await send(service, "POST", "/plants/batch?upsert=true", {
       body: `[{"id":1,"name":"Tulip"},{"id":2,"removed":true},{"id":2,"removed":false}]`,
     });

@@ -142,11 +142,11 @@ describe("a webhook", () => {
     expect(attempts[3]?.answer).toBe("no");
   });
 
-  test("that goes on failing is paused with the reason, and resumed where it was", async () => {
+  test("that keeps failing is paused with the reason, and resumed where it was", async () => {
     using receiver = await startShop(failAll(503, "x".repeat(9_999)));
     const one = await create();
     const { reason, attempts } = await untilShop(({ state }) => state === "paused");
-    expect(reason).toBe("4 attempts failed. The last one: It answered 503.");
+    expect(reason).toBe("4 attempts failed. The last one: The receiver answered 503.");
     expect(attempts[0]?.answer).toHaveLength(200);
     expect(service.logLines.join("")).toContain("webhook_paused");
     const two = await create();
@@ -155,7 +155,7 @@ describe("a webhook", () => {
     expect(plantsOf(receiver.received).slice(4)).toEqual([one, two]);
   });
 
-  test("skips the change that was not taken, once, and goes on with the next", async () => {
+  test("skips the change that failed, once, and continues with the next", async () => {
     using receiver = await startShop(failAll(422), { types: ["created", "removed"] });
     expect((await call("POST", "/shop/skip")).skipped).toBeNull();
     const [one, two] = [await create(), await create()];
@@ -280,12 +280,12 @@ describe("a webhook", () => {
     expect(plantsOf(receiver.received)[6]).toBe(String(oldest.id));
   });
 
-  test("that has missed changes because they are not kept any more is paused and says so", async () => {
+  test("that has missed changes because they have been deleted is paused and says so", async () => {
     using receiver = await startShop();
     const cursor = 1_767_225_600_000_001;
     await rewrite({ cursor });
     const { reason } = await untilShop(({ state }) => state === "paused");
-    expect(reason).toContain(`The changes after ${cursor} are not kept any more, so some were not`);
+    expect(reason).toContain(`The changes after ${cursor} have been deleted, so some were not`);
     expect(reason).toContain("plantstore webhook replay shop --from newest");
     await call("POST", "/shop/replay", { from: "newest" });
     const id = await create();

@@ -29,7 +29,7 @@ test.each(filterNames)("%s is in the documents, and where it needs a scan", asyn
   const [api, client] = [await read("api"), await read("client")];
   const sentence = (start: string): string => api.slice(api.indexOf(start)).split("\n")[0] ?? "";
   expect(api).toContain(`\n- \`${name}\`: `);
-  expect(sentence("`GET /plants/count` takes").split(";")[0]).toContain(`\`${name}\``);
+  expect(sentence("`GET /plants/count` accepts").split(";")[0]).toContain(`\`${name}\``);
   if (!filters[name].isIndexed)
     expect(sentence("**A page may be shorter")).toContain(`\`${name}\``);
   for (const [, members] of client.matchAll(/(?:listPage|countPlants)\(\{([^}]*q[^}]*)\}/g))

@@ -23,7 +23,7 @@ const finds = (name: string, part: string): boolean =>
   takePage(toPlants([name]), { ...query, name: part }, 1).plants.length === 1;
 
 describe("a search", () => {
-  test("ends its page when its time is over, and goes on behind the last plant that it looked at", () => {
+  test("ends its page when its time is over, and continues after the last plant that it scanned", () => {
     const plants = toPlants(["rose", "fern", "rose", "fern", "rose"]);
     let now = 0;
     const tick = (): number => (now += 20);
@@ -148,7 +148,7 @@ describe("a page", () => {
     ["E\u0301clair", "Lune", ["lune ECLAIR"], ["eclair rose"]],
     ["Straße 100%", "a_b\\c", ["STRASSE", "0%", "a_b\\", "_"], ["eclair strasse"]],
     ["Ёлка", "дерево", ["елка", "Ёлка ДЕРЕВО"], ["_"]],
-    // Thai tells words apart by their marks.
+    // Marks distinguish words in Thai.
     ["แอปเปิ้ล", undefined, ["แอปเปิ้ล"], ["แอปเปล"]],
   ])("%s, %s has the words %j in its name or tag, and not %j", (name, tag, found, missed) => {
     const hasWords = (q: string, more = {}): boolean =>

@@ -108,7 +108,7 @@ test("a large event is not broken by comments, however late its pieces are", asy
   process.off("warning", note);
 });
 
-test("a reader inside a large event goes on if the feed has to begin again", async () => {
+test("a reader inside a large event continues if the feed has to restart", async () => {
   await using service = await startService(limits({ commentSeconds: 0.001 }));
   const { store, url, logLines } = service;
   const name = "x".repeat(12_000_000);

@@ -332,7 +332,7 @@ describe.each([
   ["auto", "auto", MODERN],
   ["legacy", "legacy", "2025-11-25"],
 ] as const)("the official client, %s", (_, mode, version) => {
-  test("agrees on a revision, learns the tools, calls them, and is told what it did wrong", async () => {
+  test("agrees on a revision, learns the tools, calls them, and learns what it did wrong", async () => {
     await using own = await startService();
     await using agent = await connect(own, mode);
     const { client, call } = agent;

@@ -39,7 +39,7 @@ test("a line says who and what, and has neither token, body nor query", async ()
   expect(service.logLines.join("")).not.toMatch(/ecret|Bearer/);
 });
 
-test("without the setting, a success is logged at debug alone, and no header is believed", async () => {
+test("without the setting, a success is logged at debug alone, and no header is trusted", async () => {
   await using service = await startService({ PLANTSTORE_LOG_LEVEL: "info" });
   const headers = { "x-forwarded-for": "192.0.2.7", traceparent: `00-${"0".repeat(32)}-1-1` };
   await fetch(`${service.url}/livez`, { headers });

@@ -71,7 +71,7 @@ describe.concurrent("a stream", () => {
       expect(await countLines(stored, (line) => line.endsWith('"status":200}'))).toBe(PLANTS);
       expect(readRssMbMax(service)).toBeLessThan(RSS_MB_MAX);
 
-      // A reader that takes nothing: the service stops making, and goes on answering others.
+      // A reader that reads nothing: the service stops producing, and still answers others.
       const slow = sendDeaf(url, getHead("/plants", "Accept: application/x-ndjson"));
       let next = -1;
       const get = (path: string, accept: string): Promise<Response> =>
@@ -99,7 +99,7 @@ describe.concurrent("a stream", () => {
     deaf.on("data", (bytes: Buffer) => {
       tail = (tail + bytes.toString("latin1")).slice(-7);
     });
-    // Until it is told to, a paused socket does not notice an end without an error.
+    // Until it is resumed, a paused socket does not notice an end without an error.
     deaf.resume();
     await cutOff;
     expect(tail).not.toEndWith("0\r\n\r\n");

@@ -32,7 +32,7 @@ const readIds = async (store: Store, after = 0): Promise<bigint[]> =>
 
 const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
-/** What the service's own statement does, in a transaction that goes on. */
+/** What the service's own statement does, in a transaction that stays open. */
 const insert = (id: number): string => `INSERT INTO plants (id, name) VALUES (${id}, 'late')`;
 const entry = (id: number): string => `INSERT INTO plantstore_changes (length, lsn, at_us, entries)
   VALUES (1, ${LSN}, 0, '["c",null,${id},"late",null]')`;
@@ -92,7 +92,7 @@ test("instances that read at once give the same numbers, while others write", as
   for (const other of others) expect(other).toEqual(one as string[]);
 });
 
-test("a database from another server goes on: its newest blocks are shown, and no number comes again", async () => {
+test("a database from another server continues: its newest blocks are shown, and no number is reused", async () => {
   await using scene = await makeScene();
   const dumped = await scene.open();
   await create(dumped, 1n);
@@ -117,7 +117,7 @@ const readWatched = (
     readChanges(watched, query, await numberBlocks(connection)),
   );
 
-test("whether the journal goes on is asked without reading changes", async () => {
+test("whether the journal continues is asked without reading changes", async () => {
   await using scene = await makeScene();
   const store = await scene.open();
   const { newest: start } = await store.readChanges(all);

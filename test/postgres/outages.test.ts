@@ -125,7 +125,7 @@ describe("a server that lets nobody in", () => {
     await expectRefusedUntil(() => (disturbed.proxy.isRefusing = false));
   });
 
-  test("but takes no writes any more: refused for now, until it does", async () => {
+  test("but no longer accepts writes: writes are refused until it does", async () => {
     const alter = `ALTER DATABASE ${disturbed.database}`;
     await server.run(`${alter} SET default_transaction_read_only TO on`);
     // Reads too: what it has may be old, and another server takes the writes.

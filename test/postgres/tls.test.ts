@@ -1,4 +1,4 @@
-/** Who is believed to be the server, and who the server believes us to be. */
+/** How the service verifies the server, and the server the service. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFileSync } from "node:fs";

@@ -22,7 +22,7 @@ async function addWebhook(service: string, name: string, url: string): Promise<v
   expect(status).toBe(201);
 }
 
-test("each event is sent by one of two instances, and the other goes on if it is killed", async () => {
+test("each event is sent by one of two instances, and the other takes over if it is killed", async () => {
   await using database = await createTestDatabase();
   using receiver = startReceiver();
   const env = {
@@ -93,7 +93,7 @@ test("on a server with slow syncs, 32 busy webhooks delay neither health checks 
   })();
   await receiver.until(32);
   for (let round = 0; round < 3; round++) {
-    // A probe is believed for a second.
+    // The result of a probe counts for a second.
     if (round > 0) await Bun.sleep(1_000);
     for (let count = 0; count < 20; count++)
       readMs.push(await measure(() => send({ url }, "GET", "/plants/1")));

@@ -96,7 +96,7 @@ const settingsFor = (path: string) => ({
   PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
 });
 
-/** One plant is stored; the sync of the next one fails, and goes on failing until it is told to stop. */
+/** One plant is stored; the sync of the next one fails, and keeps failing until the test stops it. */
 async function failOneSync({ sender, startFailing }: UnsyncedService): Promise<void> {
   await sender.sendNew(1);
   startFailing();
@@ -147,7 +147,7 @@ async function fillAndRecover(
 }
 
 describe("a full disk: creates answer 503 and store nothing, until there is room again", () => {
-  test.skipIf(Bun.which("prlimit") === null)("where a file may not grow any more", async () => {
+  test.skipIf(Bun.which("prlimit") === null)("where a file may not grow", async () => {
     using at = makeWorkplace();
     // 1024 blocks of 512 bytes. Without the trap the signal would end the process.
     const limited = ["sh", "-c", 'trap "" XFSZ; ulimit -S -f 1024; exec "$@"', "sh"];

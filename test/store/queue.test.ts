@@ -273,7 +273,7 @@ describe("several commits at one time", () => {
     expect(commits).toEqual(["1 2", "3", "11"]);
   });
 
-  test("keep the order of a write with several keys that waits, and of those after it", async () => {
+  test("keep the order of a waiting write with several keys, and of the writes after it", async () => {
     const keysOf = (write: number): number[] => String(write).split("").map(Number);
     const { commits, queue, begun, end } = holdCommits(
       {},

@@ -15,11 +15,11 @@ export interface Surroundings {
   readonly untilQuiet?: () => Promise<void>;
   /** Creates alone: nothing is replaced, removed or read. */
   readonly createsOnly?: boolean;
-  /** Now and then so many new plants are sent together. */
+  /** Now and then this many new plants are sent together. */
   readonly batchLengthMax?: number;
   readonly nameLengthMax?: number;
   readonly firstId?: bigint;
-  /** Each client keeps at most so many plants, and now and then exports them all. */
+  /** Each client keeps at most this many plants, and now and then exports them all. */
   readonly plantsMax?: number;
   /**
    * The URL leads to several services. If a reused connection closes, fetch itself repeats a PUT or DELETE (RFC 9110,
@@ -35,7 +35,7 @@ export interface Surroundings {
 const RETRY_MS = 20;
 /** Far beyond what the service promises: a client that waits this long would wait for ever. */
 const ANSWER_MS_MAX = 120_000;
-/** Plants that a client goes on changing, unless it keeps them all. */
+/** Plants that a client keeps changing, unless it keeps them all. */
 const KNOWN_MAX = 50;
 /** With these the service says that nothing was stored. */
 const NOTHING_STORED: readonly (ErrorName | number)[] = ["overloaded", "store_busy", "store_down"];

@@ -56,7 +56,7 @@ export interface TestDatabase extends AsyncDisposable {
   readonly holdWrites: () => Promise<HeldWrites>;
 }
 
-/** Until the release no other connection can write. Reading goes on. */
+/** Until the release no other connection can write. Reads still work. */
 interface HeldWrites extends AsyncDisposable {
   /** Resolves when others can write again. A second time it does nothing. */
   readonly release: () => Promise<void>;

@@ -116,10 +116,9 @@ export async function expectError(
   expect(catalogue[reason].failures as readonly string[], `${method} ${path}`).toContain(named);
   return message;
 }
-/** What an import that has created plants prints: `before`, how to take it back, and `after`. */
+/** What an import that has created plants prints: `before`, how to undo it, and `after`. */
 export const importPrints = (before: string, after = "") => {
   const [start, end] = [before, after].map((text) => text.replaceAll(/[^\w ]/g, String.raw`\$&`));
-  const hint =
-    "plantstore: to take this import back: plantstore revert --batch '[^\n]+ [-T:.Z0-9]+'\n";
+  const hint = "plantstore: to undo this import: plantstore revert --batch '[^\n]+ [-T:.Z0-9]+'\n";
   return expect.stringMatching(new RegExp(`^${start}${hint}${end}$`));
 };

@@ -126,7 +126,7 @@ export function endProcesses(folder: string): void {
     );
   const pidsOf = (processes: readonly Process[]): number[] => processes.map(({ pid }) => pid);
   end(pidsOf(find(false)), "SIGKILL");
-  // A server that is told to quit gives its shared memory back; one that is killed does not.
+  // A server that quits returns its shared memory; one that is killed does not.
   end(pidsOf(find(true).flatMap(({ pid }) => listTree(pid))), "SIGQUIT");
 }
 

@@ -14,7 +14,7 @@ type Link = ReturnType<typeof join>;
 /** A connection on which one direction is held back: a whole statement, or the whole answer to it. */
 interface Caught extends Pick<Link, "cut" | "cutClient" | "served"> {
   readonly bytes: () => number;
-  /** Delivers what was held back, even where the client is gone meanwhile, and goes on. */
+  /** Delivers what was held back, even where the client is gone meanwhile, and continues. */
   readonly release: () => void;
 }
 

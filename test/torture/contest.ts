@@ -17,7 +17,7 @@ const CLIENTS = 24;
 const READERS = 6;
 const RECONNECTIONS_MIN = 3;
 const MISHAP_MS_MAX = 1_000;
-/** One that is told to stop ends its streams, and one that is killed does not. */
+/** A service that is stopped ends its streams; one that is killed does not. */
 const SIGNALS = ["SIGKILL", "SIGKILL", "SIGTERM"] as const;
 /** Histories with one wrong answer. Each has to be noticed. */
 const FALSIFIED_MAX = 300;

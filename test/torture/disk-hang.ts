@@ -34,7 +34,7 @@ type Hang = "sync" | "reads";
 
 const troubles: Readonly<Record<Hang, Trouble>> = { sync: { hangs: 1 }, reads: { readsHang: 1 } };
 
-/** Whether the hang passes, or the service is told to stop during it. */
+/** Whether the hang passes, or the service is stopped during it. */
 type Ending = "passes" | "stop";
 
 /** A setup that cannot keep a promise. */
@@ -94,7 +94,7 @@ class DiskHangs extends Findings {
       await this.#time("SIGTERM ended it", PROMISED_MS.stop, service.exited);
     } else {
       await this.#look(url, ledger);
-      // Of the writes that come now, each that is refused has its answer before the disk goes on.
+      // Of the writes that come now, each that is refused has its answer before the disk recovers.
       await until(
         "every client was refused twice",
         () => writers.refusals.every((count) => count > 1) || cheat !== undefined,

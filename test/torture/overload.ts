@@ -28,7 +28,7 @@ const CLIENTS = 128;
 const kinds = ["crowd", "slow store"];
 
 export const overload: Scenario = {
-  title: "under ten times its load the service goes on, refuses properly, and recovers",
+  title: "under ten times its load the service keeps working, refuses properly, and recovers",
   missing: missingFigures,
   run: (budget) => runEach(kinds, budget, overloadOnce),
 };

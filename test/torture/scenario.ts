@@ -59,7 +59,7 @@ export function* deal<Kind>(
   }
 }
 
-/** Whether so many seconds have passed since the call. */
+/** Whether this many seconds have passed since the call. */
 export function endsAfter(seconds: number): () => boolean {
   const endsAtMs = performance.now() + seconds * 1_000;
   return () => performance.now() > endsAtMs;

@@ -56,7 +56,7 @@ export class ShimmedDisk implements Disposable {
     for (const record of readDiskLog(this.#log)) model.apply(record);
   }
 
-  /** Everything that the shim has not seen, or the model has understood wrongly: none, or nothing can be believed. */
+  /** Everything that the shim has not seen, or the model has understood wrongly: none, or no result counts. */
   compare(model: Disk): string[] {
     const [shown, files] = [model.show(), this.readFiles()];
     return [...new Set([...shown.keys(), ...files.keys()])]

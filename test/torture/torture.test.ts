@@ -1,4 +1,4 @@
-/** Every scenario for a few seconds, and proof that something happened in it: `npm run torture` goes on for longer. */
+/** Every scenario for a few seconds, and proof that something happened in it: `npm run torture` runs longer. */
 
 import { expect, test } from "bun:test";
 import { isLong } from "../support/long.ts";

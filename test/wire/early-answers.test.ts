@@ -177,7 +177,7 @@ test.skipIf(Bun.which("node") === null)("they reach the fetch of Node.js", async
   await expectAnswers(fetchInNode, groups);
 });
 
-test("the last result of a batch that is broken off reaches a client that keeps sending and closes", async () => {
+test("the last result of a batch that is interrupted reaches a client that keeps sending and closes", async () => {
   await using hasty = await targets.hasty();
   const connection = await connectRaw(hasty.url);
   connection.send(batchHead("Connection: close") + chunk('{"id":1,"name":"a"}\n'));

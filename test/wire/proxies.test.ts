@@ -141,7 +141,7 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       expect(results.match(/"status":200/g)).toHaveLength(2);
       batch.abort();
 
-      // An event arrives when it happens, over a stream that goes on.
+      // An event arrives when it happens, over a stream that stays open.
       const stream = await proxy.ask("/changes", "GET", "text/event-stream");
       await using events = new EventReader(stream);
       expect(await events.take(2)).toMatchObject([{ event: "created" }, { event: "created" }]);

@@ -297,7 +297,7 @@ export class Connection {
   private async greet(): Promise<void> {
     const { session } = this;
     const [greeting] = await this.query<Greeting>(GREET);
-    if (greeting === undefined) throw new TransientError("the server said nothing");
+    if (greeting === undefined) throw new TransientError("empty reply from the server");
     this.isPooled = session !== undefined && greeting["plantstore.session"] !== session;
     if (this.isPooled) throw new TransientError("a pooler has another session");
     const place = describeHost(this.host);
@@ -305,7 +305,7 @@ export class Connection {
     // for longer than we wait for it.
     this.clockOffsetMs = Number(greeting.now_ms) - performance.now();
     if (greeting.transaction_read_only !== "off")
-      throw new TransientError(`${place} takes no writes`);
+      throw new TransientError(`${place} accepts no writes`);
     if (greeting.server_encoding !== "UTF8")
       throw new StoreOpenError(
         `The database at ${place} is encoded in ${greeting.server_encoding}, which cannot hold every name. Create one with the encoding UTF8.`,
@@ -354,7 +354,7 @@ export async function explainFailure(target: Target, failure: Error): Promise<st
     const known = path === undefined && (await Bun.dns.lookup(host.name).catch(() => undefined));
     if (known === undefined) return `there is no host ${host.name}`;
     if (isRefused)
-      return `${describeHost(host)} does not take connections: the server is not running, or this is not its port`;
+      return `${describeHost(host)} does not accept connections: the server is not running, or this is not its port`;
     return (await isForeign(host))
       ? `${describeHost(host)} answers, but not as a PostgreSQL server: this is not its port`
       : failure.message;

@@ -1,4 +1,4 @@
-/** A bounded number of connections to the server that takes writes, and the only place that retries. */
+/** A bounded number of connections to the server that accepts writes, and the only place that retries. */
 
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
@@ -201,7 +201,7 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
       doubted = host;
     },
 
-    /** A connection to the first server that says it takes writes. Rejects if none does in time. */
+    /** A connection to the first server that says it accepts writes. Rejects if none does in time. */
     async connect(deadlineMs: number): Promise<Connection> {
       let isWon = false;
       const attempt = async (host: Host): Promise<Connection> => {

@@ -42,7 +42,7 @@ const SPILL = `SELECT ${setLocal("work_mem", "64kB")}, ${setLocal("temp_tablespa
 const TRIAL_ID = "-9223372036854775808";
 const YEAR_9999 = "253370764800";
 
-/** Runs on the connections of the writers: if those are open, writes work, even if the server takes no more. */
+/** Runs on the connections of the writers: if those are open, writes work, even if the server accepts no more connections. */
 export function createProbe(writers: ConnectionPool, hasJournal: boolean) {
   // Past its deadline the statement changes nothing, but needs the same tables, columns, privileges and locks.
   const expired = insertOne(hasJournal, ["0", TRIAL_ID, "", null, "[]"]);

@@ -171,7 +171,7 @@ export interface Accounts {
   readonly quota: ReturnType<typeof createQuota> | undefined;
 }
 
-/** Counting a million plants takes about 100 ms. */
+/** Counting every plant is slow, so the count is repeated only this often. */
 const QUOTA_CHECK_MS = 10_000;
 const QUOTA_COUNT_MS_MAX = 30_000;
 

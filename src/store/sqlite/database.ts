@@ -456,7 +456,7 @@ export const isOfEnvironment = (error: unknown): boolean =>
 
 const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
-/** What the client is told. Errors that neither the disk nor a lock caused stay as they are. */
+/** The error for the client. Errors that neither the disk nor a lock caused stay as they are. */
 export function translate(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
