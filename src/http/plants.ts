@@ -3,6 +3,7 @@
 import { Refusal } from "../domain/errors.ts";
 import { entityTagOf } from "../domain/entity-tag.ts";
 import { findPlainInt64 } from "../domain/json.ts";
+import type { TagPage } from "../domain/page.ts";
 import {
   formatPlant,
   formatStoredPlant,
@@ -14,7 +15,7 @@ import { parsePatchText } from "../domain/write.ts";
 import { CSV_HEAD } from "../format/csv.ts";
 import { JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Service } from "./exchange.ts";
 import {
   answer,
   answerJson,
@@ -161,14 +162,22 @@ export const answerTags =
   async (exchange: Exchange): Promise<Response> => {
     const { request, service } = exchange;
     const { limit, ...query } = parseQuery(request.url, tagParameters);
-    const { tags, next } = await service.store.listTags({ ...query, limit });
-    if (!hasCounts) return answerJson(exchange, tags, linkNext(exchange, limit, next));
-    const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
-    const counted: { readonly tag: string }[] = [];
-    for (const tag of tags) {
-      if (counted.length > 0 && performance.now() > endsAtMs) break;
-      counted.push({ tag, ...(await service.store.countPlants({ tag })) });
-    }
-    const rest = counted.length < tags.length ? counted.at(-1)?.tag : next;
-    return answerJson(exchange, counted, linkNext(exchange, limit, rest));
+    const page = await service.store.listTags({ ...query, limit });
+    const { tags, next } = hasCounts ? await countTags(service.store, page) : page;
+    return answerJson(exchange, tags, linkNext(exchange, limit, next));
   };
+
+/** At least one tag is counted, so every page gets further. */
+export async function countTags(
+  store: Pick<Service["store"], "countPlants">,
+  { tags, next }: TagPage,
+  nowMs = () => performance.now(),
+) {
+  const endsAtMs = nowMs() + TAG_COUNTS_MS_MAX;
+  const counted: { readonly tag: string }[] = [];
+  for (const tag of tags) {
+    if (counted.length > 0 && nowMs() > endsAtMs) break;
+    counted.push({ tag, ...(await store.countPlants({ tag })) });
+  }
+  return { tags: counted, next: counted.length < tags.length ? counted.at(-1)?.tag : next };
+}

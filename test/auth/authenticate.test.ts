@@ -12,8 +12,13 @@ const ENVIRONMENT_TOKEN = "environment-token-0123456789";
 /** With a clock that stands still until it is set. */
 function makeAuthenticator() {
   const token = mintToken();
-  const stored: { record: TokenRecord | undefined; failure: Refusal | undefined } = {
+  const stored: {
+    record: TokenRecord | undefined;
+    failure: Refusal | undefined;
+    onFind: () => unknown;
+  } = {
     failure: undefined,
+    onFind: () => undefined,
     record: toRecord(token, { name: "till", scopes, createdAtMs: 0 }),
   };
   let asked = 0;
@@ -22,6 +27,7 @@ function makeAuthenticator() {
   const store = {
     findToken: async (hash: string) => {
       asked++;
+      stored.onFind();
       if (stored.failure !== undefined) throw stored.failure;
       return stored.record && { ...stored.record, hash };
     },
@@ -55,6 +61,18 @@ describe("a header that was good", () => {
     clock.nowMs = 2_000;
     expect(await rejectionOf(authenticate())).toMatchObject({ reason: "token_invalid" });
     expect([timesAsked(), countRemembered(authenticator)]).toEqual([2, 0]);
+  });
+
+  test("is as old as the start of its look-up, for its token may be revoked while that lasts", async () => {
+    const { authenticate, clock, stored, timesAsked } = makeAuthenticator();
+    stored.onFind = () => (clock.nowMs += 1_500);
+    expect(await authenticate()).toEqual(till);
+    clock.nowMs = 1_999;
+    expect(await authenticate()).toEqual(till);
+    expect(timesAsked()).toBe(1);
+    clock.nowMs = 2_000;
+    expect(await authenticate()).toEqual(till);
+    expect(timesAsked()).toBe(2);
   });
 
   test("is looked up once for all who ask in the same tick", async () => {

@@ -1,6 +1,7 @@
 /** GET /tags: pages in order, prefixes, and every bad parameter. */
 
 import { beforeAll, describe, expect, test } from "bun:test";
+import { countTags } from "../../src/http/plants.ts";
 import { openTestStore } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
 import { toExact } from "../support/plants.ts";
@@ -108,6 +109,21 @@ describe("a prefix", () => {
     const [cacti, before] = ["🌵🌵", "\uffee"].map(encodeURIComponent);
     expect(await tagsOf(`?prefix=${cacti}&after=${before}`)).toEqual(["🌵🌵"]);
   });
+});
+
+test("a page of counts that takes longer than a second ends early, after one tag at least, and links to the rest", async () => {
+  let nowMs = 0;
+  const store = {
+    countPlants: async () => {
+      nowMs += 600;
+      return { count: 1, exact: true };
+    },
+  };
+  const count = (next?: string, ...tags: string[]) => countTags(store, { tags, next }, () => nowMs);
+  const [a, b, c] = ["a", "b", "c"].map((tag) => ({ tag, count: 1, exact: true }));
+  expect(await count("c", "a", "b", "c")).toEqual({ tags: [a, b], next: "b" } as never);
+  expect(await count("b", "a", "b")).toEqual({ tags: [a, b], next: "b" } as never);
+  expect(await count(undefined, "c")).toEqual({ tags: [c], next: undefined } as never);
 });
 
 describe("long tags", () => {

@@ -4,11 +4,13 @@ import { SQL } from "bun";
 import { expect, test } from "bun:test";
 import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
+import type { Connection } from "../../src/store/postgres/connection.ts";
 import { numberBlocks, readChanges } from "../../src/store/postgres/changes.ts";
 import { onWatched, openStoreAt } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { changesIn } from "../support/plants.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
+import { until } from "../support/until.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
@@ -64,6 +66,35 @@ test("a change comes after what it depends on, even if its transaction began bef
   // Without a filter: a page with one may end early.
   const changes = changesIn(await store.readChanges(all)).filter(({ id }) => id === 5n);
   expect(changes.map(({ type }) => type)).toEqual(["created", "removed", "created"]);
+});
+
+test("a reader whose turn another one took looks again, so no block that was committed before is missed", async () => {
+  const results = [
+    { ready: 2n, given: 0n, newest: 5n },
+    { ready: 0n, given: 0n, newest: 7n },
+  ];
+  const connection = { query: async () => [results.shift()] } as unknown as Connection;
+  expect(await numberBlocks(connection)).toBe(7);
+  expect(results).toEqual([]);
+});
+
+test("a replay waits for the lock of another transaction on its plant", async () => {
+  await using scene = await makeScene();
+  const store = await scene.open();
+  await create(store, 1n);
+  const [other, watcher] = [scene.connect(), scene.connect()];
+  await other.unsafe("BEGIN; SELECT id FROM plants WHERE id = 1 FOR UPDATE");
+  let isAnswered = false;
+  const replay = create(store, 1n).finally(() => (isAnswered = true));
+  await until("the replay waits", async () => {
+    expect(isAnswered).toBe(false);
+    const waiting = await watcher.unsafe(
+      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    );
+    return waiting.length > 0;
+  });
+  await other.unsafe("COMMIT");
+  expect(await replay).toBe("replayed");
 });
 
 test("instances that read at once give the same numbers, while others write", async () => {

@@ -1,7 +1,7 @@
 /** The SQLite engine alone: its file, its schema, its threads and its neighbours. */
 
 import { Database } from "bun:sqlite";
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Config, resolveConfig } from "../../src/config.ts";
@@ -23,10 +23,10 @@ import {
 import { openAlone } from "../../src/store/sqlite/store.ts";
 import { decodeBatch, encodeBatch, startStoreThreads } from "../../src/store/sqlite/thread.ts";
 import { createCaller } from "../../src/thread.ts";
-import type { Write } from "../../src/store/sqlite/writer.ts";
+import { SqliteWriter, type Write } from "../../src/store/sqlite/writer.ts";
 import { sharedNow } from "../../src/tick.ts";
 import { runCommand } from "../support/command.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { reasonOf, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { send, startService } from "../support/service.ts";
 import { changesIn, everything } from "../support/plants.ts";
@@ -41,6 +41,25 @@ function openStore(path: string, limits: Partial<Config> = {}) {
   const store = openAlone(path, { ...config, countSecondsMax: 60, ...limits });
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }
+
+test("a write whose wait for a lock ends past its deadline is refused, although the lock is free by then", () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/plants.db`;
+  const writer = new SqliteWriter(path, config);
+  using other = new Database(path);
+  other.run("BEGIN IMMEDIATE");
+  let nowMs = 0;
+  using clock = spyOn(performance, "now").mockImplementation(() => nowMs);
+  using sleep = spyOn(Bun, "sleepSync").mockImplementation(() => {
+    other.run("ROLLBACK");
+    nowMs = 100;
+  });
+  const write = { kind: "create", id: 1n, plant } as const;
+  expect(reasonOf(() => writer.commit([write], 100))).toBe("store_busy");
+  writer.close();
+  expect(readPlants(path)).toEqual([]);
+  expect([clock.mock.calls.length > 0, sleep.mock.calls.length]).toEqual([true, 1]);
+});
 
 describe("opening a store", () => {
   test("makes the folder and the file, readable by the owner alone, and keeps what is there", async () => {
