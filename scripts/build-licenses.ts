@@ -7,11 +7,13 @@ import { Glob } from "bun";
 export const bundled: readonly string[] = [
   "@preact/signals",
   "@preact/signals-core",
+  "@zxing/library",
   "commander",
   "fflate",
   "hucre",
   "jose",
   "preact",
+  "ts-custom-error",
   "uqr",
 ];
 

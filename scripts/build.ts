@@ -9,6 +9,7 @@ const source = `${root}/console`;
 const docsSource = `${root}/reference`;
 /** Scripts that the console loads on demand, by their paths. */
 export const onDemand: Readonly<Record<string, string>> = {
+  "console/camera.js": `${source}/camera.ts`,
   "console/import.js": `${source}/import/worker.ts`,
   "console/labels.js": `${source}/labels.ts`,
   "console/workbook.js": `${source}/workbook.ts`,

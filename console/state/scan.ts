@@ -29,6 +29,9 @@ const END_MS_MAX = 150;
 /** Before the digits, some scanners send the kind of the code (AIM, as in "]E0") or up to three other characters. */
 const SCAN = /^(?:\][A-Za-z]\d|[^\d-]{1,3})?(-?\d+)$/;
 
+/** Whether the text of a code may be an id, as the camera reads it. */
+export const isScan = (text: string): boolean => /^-?\d+$/.test(text);
+
 const isHeld = (key: string): boolean =>
   ["Shift", "Control", "Alt", "AltGraph", "Meta", "CapsLock", "NumLock"].includes(key);
 

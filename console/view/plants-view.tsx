@@ -18,6 +18,7 @@ import {
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { BulkQuestion, Progress, TagForm } from "./bulk.tsx";
+import { CameraButton } from "./camera.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { ListStatus, Unknown } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
@@ -217,6 +218,7 @@ function SearchBox(): JSX.Element {
           event.stopPropagation();
         }}
       />
+      <CameraButton />
     </div>
   );
 }

@@ -12,6 +12,7 @@ import { waiting } from "../state/saving.ts";
 import { endSession, identity, may, mayRead, mayWrite, offered } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { Progress } from "./bulk.tsx";
+import { CameraDialog } from "./camera.tsx";
 import { ChangesView } from "./changes.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
 import { HealthView } from "./health.tsx";
@@ -73,6 +74,7 @@ function Inside(): JSX.Element {
         ))}
       </section>
       <Shortcuts />
+      <CameraDialog />
       <LabelsDialog />
       <UndoDialog />
       <ShownOnce />

@@ -15,6 +15,7 @@ import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { readTokens, type TokenGrant } from "../../src/auth/token.ts";
 import { buildConsole } from "../../scripts/build.ts";
 import { findFaults } from "./accessibility.ts";
+import { cameraFlags } from "./camera.ts";
 import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import { isLong } from "./long.ts";
@@ -78,7 +79,7 @@ export function describeInBrowser(name: string, declareTests: () => void): void 
 /** One for all tests of this process. Chromium ends with the pipe to it; the guard then removes its profile. */
 async function launchBrowser(): Promise<Browser> {
   const executablePath = findChromium() ?? "";
-  const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  const args = [...cameraFlags, ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])];
   const headless = process.env["PLANTSTORE_TEST_VISIBLE"] !== "true";
   const { path: artifactsDir } = makeTemporaryFolder();
   guardFolder(artifactsDir);
@@ -119,7 +120,7 @@ async function openTab(browser: Browser, options: BrowserContextOptions): Promis
     ...options,
     locale: "en-GB",
     timezoneId: "UTC",
-    permissions: ["clipboard-read", "clipboard-write"],
+    permissions: ["camera", "clipboard-read", "clipboard-write"],
   });
   context.setDefaultTimeout(STEP_PATIENCE_MS);
   context.setDefaultNavigationTimeout(PATIENCE_MS);
@@ -283,15 +284,15 @@ async function toSession(url: string, token: string): Promise<string> {
 
 export async function openConsole(
   service: TestService,
-  { at = "", as, token = TEST_TOKEN, ...options }: ConsoleOptions = {},
+  { at = "", as, token = TEST_TOKEN, prelude: own = "", ...options }: ConsoleOptions = {},
 ): Promise<TestPage> {
   const { url } = service;
-  if (token === null) return openPage({ url: `${url}/${at}`, ...options });
-  const prelude = await toSession(
+  if (token === null) return openPage({ url: `${url}/${at}`, prelude: own, ...options });
+  const session = await toSession(
     url,
     as === undefined ? token : await grantToken(service, as.scopes, as),
   );
-  const view = await openPage({ url: `${url}/${at}`, prelude, ...options });
+  const view = await openPage({ url: `${url}/${at}`, prelude: `${session}\n${own}`, ...options });
   await view.page.getByRole("navigation").waitFor();
   // The list was read: it has rows, or says why it has none. On a phone, an open plant covers it.
   const read = view.page.locator("#plants [role=row][id], .blank, .single");
