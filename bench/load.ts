@@ -4,14 +4,7 @@ import { join } from "node:path";
 import { readCpuSeconds, waitUntilIdle } from "./processes.ts";
 import type { Sample } from "./results.ts";
 import { ask, checkPlant, headers, plant, type Server, WrongAnswer } from "./servers.ts";
-import {
-  ANSWER_SECONDS_MAX,
-  BULK_ROWS,
-  CONNECTIONS,
-  LOAD_CORE,
-  STORED,
-  TOKEN,
-} from "./settings.ts";
+import { ANSWER_SECONDS_MAX, BULK_ROWS, CONNECTIONS, LOAD_CORE, STORED } from "./settings.ts";
 
 export interface Load {
   readonly kind: "create" | "create-tagged" | "create-random" | "get" | "list";
@@ -86,13 +79,13 @@ export async function load(
 }
 
 async function runWrk(
-  { url }: Server,
+  { url, api }: Server,
   about: Load,
   first: number,
   seconds: number,
 ): Promise<Counted & { readonly loadUs: number }> {
   const { kind, connections = CONNECTIONS, threads = 1, isShared } = about;
-  const { listPath = "/plants?limit=100", stored = STORED, token = TOKEN } = about;
+  const { listPath = api.page, stored = STORED, token = api.token } = about;
   const child = Bun.spawn(
     [
       ...(isShared ? [] : ["taskset", "-c", LOAD_CORE]),
@@ -113,6 +106,8 @@ async function runWrk(
         BENCH_IDS_A_THREAD: String(idsPerThread(threads)),
         BENCH_STORED: String(stored),
         BENCH_LIST_PATH: listPath,
+        BENCH_PATH: api.plants,
+        BENCH_ID: api.isIdText === true ? '"%d"' : "%d",
       },
       stdout: "pipe",
     },
@@ -172,14 +167,14 @@ const READ_BACK = 20;
  * that are found must be as they were sent. Counting all rows detects a lost plant.
  */
 async function readBack(
-  { url }: Pick<Server, "url">,
+  { url, api }: Pick<Server, "url" | "api">,
   ids: readonly number[],
   kind: Load["kind"],
 ): Promise<void> {
   let found = 0;
   for (let trial = 0; trial < READ_BACK; trial++) {
     const id = ids[Math.floor(Math.random() * ids.length)] ?? Number.NaN;
-    const response = await ask(`${url}/plants/${id}`);
+    const response = await ask(`${url}${api.plants}/${id}`, {}, api.token);
     const answer: unknown = await response.json();
     if (response.status === 404) continue;
     if (!response.ok) throw new WrongAnswer(`GET of plant ${id} answers ${response.status}`);

@@ -68,7 +68,7 @@ process.exit(measured.every(isGood) ? 0 : 1);
 
 /** A failure is recorded as the result, and the run continues. */
 async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
-  const { name, title, about, measure, profile } = scenario;
+  const { measure, profile, isQuick: _isQuick, ...described } = scenario;
   const startedMs = performance.now();
   const measuredAt = new Date().toISOString();
   const stack = new AsyncDisposableStack();
@@ -89,9 +89,7 @@ async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
   await stack.disposeAsync();
   removeTemporaryPaths();
   return {
-    name,
-    title,
-    about,
+    ...described,
     measuredAt,
     commit: readCommit(import.meta.dir),
     architecture: process.arch,

@@ -5,6 +5,7 @@
 
 import { join } from "node:path";
 import { type Load, load } from "./load.ts";
+import { POCKETBASE, servePocketBase } from "./pocketbase.ts";
 import { watchOthers } from "./processes.ts";
 import {
   type Role,
@@ -49,7 +50,7 @@ export interface Run {
   readonly baseline?: string;
 }
 
-export interface Scenario extends Pick<ScenarioResult, "name" | "title" | "about"> {
+export interface Scenario extends Pick<ScenarioResult, "name" | "title" | "about" | "user"> {
   /** Included in --quick. */
   readonly isQuick?: boolean;
   readonly measure: (run: Run) => Promise<Pick<ScenarioResult, "tables" | "targets">>;
@@ -250,15 +251,20 @@ export async function startPeers(
   { isFilled = false } = {},
 ): Promise<Maker<Candidate[]>> {
   const makers: Maker<Candidate>[] = [];
-  for (const { name, program } of peers) {
+  const services = peers.map(({ name, program }) => ({
+    name,
+    serve: async () => {
+      const path = isFilled ? copyFilledStore(STORED, "plain") : makePath();
+      return { server: await servePeer(program, path), countRows: () => countRows(path) };
+    },
+  }));
+  const pocketBase = { name: POCKETBASE, serve: () => servePocketBase(isFilled ? STORED : 0) };
+  for (const { name, serve } of [...services, pocketBase]) {
     if (isQuick && name !== FASTIFY) continue;
-    const path = isFilled ? copyFilledStore(STORED, "plain") : makePath();
     try {
-      const server = await servePeer(program, path);
+      const { server, countRows: count } = await serve();
       stack.defer(server.stop);
-      makers.push((about) =>
-        loaded({ name, role: "peer", server, load: about, countRows: () => countRows(path) }),
-      );
+      makers.push((about) => loaded({ name, role: "peer", server, load: about, countRows: count }));
     } catch (error) {
       makers.push(() => ({ name, role: "peer", measure: () => Promise.reject(error) }));
     }

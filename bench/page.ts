@@ -13,6 +13,7 @@ import {
   type ScenarioResult,
   type Table,
 } from "./results.ts";
+import { findPocketBaseVersion } from "./pocketbase.ts";
 import { FOREIGN_CORES_MAX, REPEATS_MAX, WARM_UP_SECONDS } from "./settings.ts";
 import { getFolder } from "./stores.ts";
 
@@ -53,10 +54,11 @@ export function makePage(results: Results): string {
 
 /** All targets in one table, with reasons for those that were missed. */
 export function formatTargets(scenarios: readonly ScenarioResult[]): string {
-  const rows = scenarios.flatMap(({ name, targets, failure }) => [
-    ...(failure === undefined ? [] : [[name, failure, "", "", "**FAILED**"]]),
+  const rows = scenarios.flatMap(({ name, user = "", targets, failure }) => [
+    ...(failure === undefined ? [] : [[name, user, failure, "", "", "**FAILED**"]]),
     ...targets.map(({ what, value, comparison, bound, isMet }) => [
       name,
+      user,
       what,
       value?.toFixed(2) ?? "not measured",
       `${comparison} ${bound}`,
@@ -72,7 +74,7 @@ export function formatTargets(scenarios: readonly ScenarioResult[]): string {
       : [`- ${name}, by a profile of the main thread in one more round: ${profile}`]),
   ]);
   return [
-    tableOf(["scenario", "what", "measured", "target", ""], rows),
+    tableOf(["scenario", "who would notice", "what", "measured", "target", ""], rows),
     ...(reasons.length === 0 ? [] : ["Why targets were missed:", reasons.join("\n")]),
   ].join("\n\n");
 }
@@ -156,7 +158,7 @@ function tableOf(head: readonly string[], rows: readonly (readonly string[])[]):
   const widths = head.map((_, column) =>
     Math.max(3, ...[head, ...rows].map((cells) => cells[column]?.length ?? 0)),
   );
-  const isFigure = (column: number): boolean => column > 0 && head.length > 5;
+  const isFigure = (column: number): boolean => column > 0 && head.includes("median");
   const pad = (cell: string, column: number): string =>
     isFigure(column) ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0);
   const rule = widths.map(
@@ -178,6 +180,7 @@ export function readMachine(): Results["machine"] {
     Express: dependencies.express,
     Fastify: dependencies.fastify,
     "better-sqlite3": dependencies["better-sqlite3"],
+    PocketBase: findPocketBaseVersion() ?? "not there",
   };
   const processor = /^Model name:\s*(.+)$/m.exec(output("lscpu"))?.[1] ?? "unknown";
   return {

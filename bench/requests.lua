@@ -4,6 +4,8 @@ local first = tonumber(os.getenv("BENCH_FIRST"))
 local stored = tonumber(os.getenv("BENCH_STORED"))
 local ids_a_thread = tonumber(os.getenv("BENCH_IDS_A_THREAD"))
 local list_path = os.getenv("BENCH_LIST_PATH")
+local path = os.getenv("BENCH_PATH")
+local plant = '{"id":' .. os.getenv("BENCH_ID") .. ',"name":"Monstera deliciosa","tag":"%s"}'
 
 local threads = {}
 created = 0
@@ -16,8 +18,7 @@ end
 
 local function create(id, tag)
   created = created + 1
-  local body = string.format('{"id":%d,"name":"Monstera deliciosa","tag":"%s"}', id, tag)
-  return wrk.format("POST", "/plants", nil, body)
+  return wrk.format("POST", path, nil, string.format(plant, id, tag))
 end
 
 local function next_id() return first + offset + created end
@@ -31,7 +32,7 @@ local make = ({
   create = function() return create(next_id(), "tropical") end,
   ["create-tagged"] = function() return create(next_id(), "tag " .. math.random(1, 50)) end,
   ["create-random"] = function() return create(scatter(next_id()), "tropical") end,
-  get = function() return wrk.format("GET", "/plants/" .. math.random(0, stored - 1)) end,
+  get = function() return wrk.format("GET", path .. "/" .. math.random(0, stored - 1)) end,
   list = function() return wrk.format("GET", list_path) end,
 })[kind]
 

@@ -62,6 +62,8 @@ export interface ScenarioResult {
   readonly name: string;
   readonly title: string;
   readonly about: string;
+  /** Who would notice a missed target. Absent without targets. */
+  readonly user?: string;
   readonly measuredAt: string;
   readonly commit: string;
   readonly architecture: string;

@@ -7,6 +7,7 @@ import {
   checkStored,
   measureTable,
   nameConnections,
+  ONE_THREAD,
   OURS,
   type Run,
   type Scenario,
@@ -60,12 +61,7 @@ const reasons = {
     "The bare runtime neither stores the plant nor checks the URL and most headers. It does not check that the body is UTF-8 and that the id is exact. The row with a group commit shows what storing adds on one thread.",
   shared:
     "The load and both threads of the service share two cores, and each batch wakes one thread and then the other. In return a sync delays no read, and a hanging disk does not stop the service (see slow-disk).",
-  get: "The bare runtime looks nothing up. The last row of the table shows it with a look-up in SQLite.",
-  random:
-    "Ascending ids fill one page of the table after another. Each random id changes its own page, which SQLite reads, writes to the WAL in full (4 kB for one plant), and later checkpoints.",
-  import:
-    "SQLite alone neither receives nor parses lines, answers none of them, and writes no journal.",
-  export: "SQLite alone neither formats rows nor sends them.",
+  get: "The bare runtime checks neither the URL nor most headers, and sends no entity tag.",
   single:
     "A create writes three pages (the plant, the index on tags, the journal), Fastify's one. It also passes from one thread to another and back, so that a slow sync delays no read. A lone client shares neither with others.",
   readers:
@@ -79,7 +75,8 @@ const create: Scenario = {
   name: "create",
   title: "Create a plant",
   about:
-    "POST /plants, ascending ids, into an empty store. The peers commit each plant separately, as is usual. The bare runtime compares the token, parses the JSON, answers JSON, and stores nothing, or stores with a group commit on the same thread.",
+    "POST /plants, ascending ids, into an empty store. Express and Fastify commit each plant separately, as is usual. PocketBase has its own settings and a text as id, and its user is a superuser. The bare runtime compares the token, parses the JSON, answers JSON, and stores nothing, or stores with a group commit on the same thread.",
+  user: "clients that create plants: one that waits for each answer, or many at once",
   isQuick: true,
   measure: async (run) => {
     const ours = await startOurs(run, makePath());
@@ -122,25 +119,25 @@ async function besideBaseline(run: Run, folder: string): Promise<Table> {
 }
 
 const baselineTarget = ({ rows: [ours, baseline] }: Table): Target =>
-  ratioAtLeast("create, on all cores / baseline", ours, baseline, 1.15, reasons.shared);
+  ratioAtLeast("create, on all cores / baseline", ours, baseline, 1.1, reasons.shared);
 
 const p99Of = (row: Row | undefined): number => row?.figures?.p99Ms ?? Number.NaN;
-
-const tailOf = (row: Row | undefined): number => p99Of(row) / (row?.figures?.p50Ms ?? Number.NaN);
 
 function singleTargets(table: Table): Target[] {
   const ours = rowOf(table, OURS);
   const fastify = rowOf(table, FASTIFY);
+  const storing = rowOf(table, ONE_THREAD);
   const what = `create, ${nameConnections(1)}`;
   return [
-    ratioAtLeast(`${what} / ${FASTIFY}`, ours, fastify, 1, reasons.single),
-    atMost(`${what}: p99 / p99 of ${FASTIFY}`, p99Of(ours) / p99Of(fastify), 1, reasons.single),
+    ratioAtLeast(`${what} / ${ONE_THREAD}`, ours, storing, 0.7, reasons.single),
+    ratioAtLeast(`${what} / ${FASTIFY}`, ours, fastify, 0.85, reasons.single),
+    atMost(`${what}: p99 / p99 of ${FASTIFY}`, p99Of(ours) / p99Of(fastify), 2, reasons.single),
   ];
 }
 
 /** The cost of the work around a request differs by architecture. */
-const createBounds: Readonly<Record<string, number>> = { arm64: 0.88, x64: 0.72 };
-const createBound = createBounds[process.arch] ?? 0.88;
+const createBounds: Readonly<Record<string, number>> = { arm64: 0.83, x64: 0.72 };
+const createBound = createBounds[process.arch] ?? 0.83;
 const createBoundsText = Object.entries(createBounds)
   .map(([architecture, bound]) => `${bound} on ${architecture}`)
   .join(", ");
@@ -157,8 +154,8 @@ function createTargets(table: Table): Target[] {
       createBound,
       reasons.create,
     ),
-    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5),
-    atMost("create: p99 / p50", tailOf(ours), 2, reasons.tail),
+    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 5),
+    atMost("create: p99 / p99 of the best peer", p99Of(ours) / p99Of(peer), 0.1, reasons.tail),
     atMost("create: memory, MB", ours?.figures?.rssMb ?? Number.NaN, 90, reasons.memory),
   ];
 }
@@ -167,10 +164,13 @@ function createTargets(table: Table): Target[] {
 const profileFilled = (use: Parameters<typeof profile>[1]): Promise<string> =>
   profile(`sqlite:${copyFilledStore(STORED)}`, use);
 
+const LOOKING = "bare runtime, with the look-up";
+
 const get: Scenario = {
   name: "get",
   title: "Read a plant",
   about: `GET /plants/{id}, one of a million plants at random, ${atUsual}. The bare runtime compares the token and answers a fixed plant, or with the look-up the stored one.`,
+  user: "clients that look plants up, many at once",
   isQuick: true,
   measure: async (run) => {
     const load: Load = { kind: "get" };
@@ -181,15 +181,11 @@ const get: Scenario = {
     const table = await measureTable(run.isQuick, {
       name: atUsual,
       unit: "reads a second",
-      candidates: [
-        ours(load),
-        ...makePeers(load),
-        bare(load),
-        looking(load, "bare runtime, with the look-up"),
-      ],
+      candidates: [ours(load), ...makePeers(load), bare(load), looking(load, LOOKING)],
     });
     const [read] = table.rows;
-    const target = ratioAtLeast("get / bare runtime", read, rowOf(table, BARE), 0.9, reasons.get);
+    const other = rowOf(table, LOOKING);
+    const target = ratioAtLeast(`get / ${LOOKING}`, read, other, 0.94, reasons.get);
     return { tables: [table], targets: [target] };
   },
   profile: () => profileFilled({ kind: "get" }),
@@ -200,7 +196,8 @@ const DEEP_PAGE = "plantstore, deep page";
 const list: Scenario = {
   name: "list",
   title: "List plants",
-  about: `The first page of 100 out of a million plants, unless named otherwise, ${atUsual}.`,
+  about: `The first page of 100 out of a million plants, unless named otherwise, ${atUsual}. PocketBase is asked not to count all plants with each page, as none of the others does.`,
+  user: "clients that page through a large store",
   isQuick: true,
   measure: async (run) => {
     const load: Load = { kind: "list" };
@@ -255,6 +252,7 @@ const size: Scenario = {
   name: "size",
   title: "Create in a large store",
   about: "POST /plants with ascending ids, 64 connections.",
+  user: "stores that grow",
   measure: compareStores(
     () => [
       ["0 plants before", makePath(), "create"],
@@ -270,49 +268,30 @@ const tagIndex: Scenario = {
   title: "The cost of the index on tags",
   about:
     "POST /plants with one of fifty tags at random, 64 connections. Every commit touches many pages of the index.",
-  measure: compareStores(
-    () => {
-      const path = makeStore();
-      withDatabase(path, (db) => db.run("DROP INDEX plants_tag"));
-      return [
-        ["with the index", makePath(), "create-tagged"],
-        ["without the index", path, "create-tagged"],
-      ];
-    },
-    ({ rows: [indexed, plain] }) =>
-      ratioAtLeast("create: with / without the index on tags", indexed, plain, 0.85),
-  ),
-  profile: () => profile(`sqlite:${makePath()}`, { kind: "create-tagged" }),
+  measure: compareStores(() => {
+    const path = makeStore();
+    withDatabase(path, (db) => db.run("DROP INDEX plants_tag"));
+    return [
+      ["with the index", makePath(), "create-tagged"],
+      ["without the index", path, "create-tagged"],
+    ];
+  }),
 };
 
 const random: Scenario = {
   name: "random",
   title: "Create with random ids",
-  about: "POST /plants into a million plants, 64 connections.",
-  measure: compareStores(
-    () => [
-      ["ascending ids", copyFilledStore(STORED), "create"],
-      ["random ids", copyFilledStore(STORED), "create-random"],
-    ],
-    ({ rows: [ascending, scattered] }) =>
-      ratioAtLeast("create: random / ascending ids", scattered, ascending, 0.8, reasons.random),
-  ),
-  profile: () => profileFilled({ kind: "create-random" }),
+  about:
+    "POST /plants into a million plants, 64 connections. Ascending ids fill one page of the table after another. Each random id changes its own page, which SQLite reads, writes to the WAL in full (4 kB for one plant), and later checkpoints.",
+  measure: compareStores(() => [
+    ["ascending ids", copyFilledStore(STORED), "create"],
+    ["random ids", copyFilledStore(STORED), "create-random"],
+  ]),
 };
 
-/** Compares one request of ours with SQLite alone. */
-async function compareBulk(
-  { isQuick }: Run,
-  what: string,
-  bound: number,
-  reason: string,
-  candidates: readonly Candidate[],
-): ReturnType<Scenario["measure"]> {
-  const unit = "plants a second";
-  const table = await measureTable(isQuick, { name: "one request", unit, candidates });
-  const [ours, alone] = table.rows;
-  return { tables: [table], targets: [ratioAtLeast(what, ours, alone, bound, reason)] };
-}
+/** One request with many plants. */
+const measureBulk = ({ isQuick }: Run, candidates: readonly Candidate[]): Promise<Table> =>
+  measureTable(isQuick, { name: "one request", unit: "plants a second", candidates });
 
 const importing = (name: string, env: Environment = {}, query = ""): Candidate => ({
   name,
@@ -337,10 +316,10 @@ const importing = (name: string, env: Environment = {}, query = ""): Candidate =
 const bulkImport: Scenario = {
   name: "import",
   title: "Import plants",
-  about: `POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, after a warm-up of as many. SQLite alone runs the same INSERT in a loop, with the same index, into an empty store.`,
+  about: `POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, after a warm-up of as many. SQLite alone runs the same INSERT in a loop, with the same index, into an empty store; it neither receives nor parses lines, answers none of them, and writes no journal.`,
   isQuick: true,
-  measure: (run) =>
-    compareBulk(run, "import / SQLite alone", 0.65, reasons.import, [
+  measure: async (run) => {
+    const table = await measureBulk(run, [
       importing(OURS),
       {
         name: "SQLite alone, 512 rows a commit",
@@ -348,14 +327,16 @@ const bulkImport: Scenario = {
         durability,
         measure: () => runSqliteAlone("insert", makeStore(), BULK_ROWS),
       },
-    ]),
-  profile: () => profile(`sqlite:${makePath()}`, (server) => importInto(server, makeLines())),
+    ]);
+    return { tables: [table], targets: [] };
+  },
 };
 
 const journal: Scenario = {
   name: "journal",
   title: "The cost of the journal of changes",
   about: `POST /plants at 64 connections, and POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, with the journal and with PLANTSTORE_CHANGES_DAYS=0. A named batch can be undone as a whole.`,
+  user: "everyone: the journal is on by default",
   measure: async (run) => {
     const [kept, none] = ["with the journal", "without the journal"] as const;
     const env = { PLANTSTORE_CHANGES_DAYS: "0" };
@@ -372,13 +353,10 @@ const journal: Scenario = {
       importing(none, env),
       importing("with the journal, named", {}, "?batch=spring.csv%202026-04-01"),
     ];
-    const imports = await compareBulk(run, "import: with / without journal", 0.9, "", candidates);
-    const [unnamed, , named] = imports.tables[0]?.rows ?? [];
-    const naming = ratioAtLeast("import: named / not named", named, unnamed, 0.98);
-    return {
-      tables: [...creates.tables, ...imports.tables],
-      targets: [...creates.targets, ...imports.targets, naming],
-    };
+    const imports = await measureBulk(run, candidates);
+    const [journaled, plain] = imports.rows;
+    const target = ratioAtLeast("import: with / without journal", journaled, plain, 0.9);
+    return { tables: [...creates.tables, imports], targets: [...creates.targets, target] };
   },
 };
 
@@ -386,13 +364,14 @@ const readers: Scenario = {
   name: "readers",
   title: "Create while clients follow the changes",
   about: `POST /plants into an empty store, ${atUsual}, while clients read GET /changes as events.`,
+  user: "clients that create plants while others follow them live",
   measure: compareStores(
     () => [
       ["without readers", makePath(), "create"],
       [`${READERS} readers`, makePath(), "create", {}, READERS],
     ],
     ({ rows: [none, many] }) =>
-      ratioAtLeast(`create: ${READERS} readers / none`, many, none, 0.9, reasons.readers),
+      ratioAtLeast(`create: ${READERS} readers / none`, many, none, 0.85, reasons.readers),
   ),
 };
 
@@ -406,6 +385,7 @@ const backup: Scenario = {
   title: "Create while backups are made",
   about:
     "POST /plants into a million plants, 64 connections: without backups, with a copy and the change log that follows it, and with one copy after the other.",
+  user: "clients that create plants while backups are made",
   measure: compareStores(
     () => [
       ["without backups", copyFilledStore(STORED), "create"],
@@ -423,13 +403,13 @@ const bulkExport: Scenario = {
   name: "export",
   title: "Export plants",
   about:
-    "GET /plants as NDJSON: a million plants in one stream. SQLite alone selects all rows and does not format them.",
+    "GET /plants as NDJSON: a million plants in one stream. SQLite alone selects all rows, and neither formats nor sends them.",
   isQuick: true,
   measure: async (run) => {
     const path = copyFilledStore(STORED);
     const server = await servePlants(`sqlite:${path}`);
     run.stack.defer(server.stop);
-    return compareBulk(run, "export / SQLite alone", 0.5, reasons.export, [
+    const table = await measureBulk(run, [
       { name: OURS, role: "ours", measure: () => exportFrom(server, STORED + 1) },
       {
         name: "SQLite alone, all rows",
@@ -437,8 +417,8 @@ const bulkExport: Scenario = {
         measure: () => runSqliteAlone("select", path),
       },
     ]);
+    return { tables: [table], targets: [] };
   },
-  profile: () => profileFilled((server) => exportFrom(server, STORED + 1)),
 };
 
 export const scenarios: readonly Scenario[] = [

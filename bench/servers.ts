@@ -8,8 +8,21 @@ import { readRssMb } from "./processes.ts";
 import { ANSWER_SECONDS_MAX, SERVER_CORE, TOKEN } from "./settings.ts";
 import { makePath, makeSchema, plantstore } from "./stores.ts";
 
+/** How a server is asked for plants. */
+export interface Api {
+  /** The path of the plants. */
+  readonly plants: string;
+  /** The first page of 100. */
+  readonly page: string;
+  readonly token: string;
+  readonly isIdText?: boolean;
+}
+
+const ownApi: Api = { plants: "/plants", page: "/plants?limit=100", token: TOKEN };
+
 export interface Server {
   readonly url: string;
+  readonly api: Api;
   /** From the start of the process to its first correct answer to a create. */
   readonly startMs: number;
   /** The server and its database. */
@@ -26,6 +39,10 @@ interface ServerOptions {
   /** The server, the database and the load share all cores. Otherwise the server has its own core. */
   readonly isShared?: boolean;
   readonly databasePid?: number;
+  /** If its API is not that of the plant store. */
+  readonly signIn?: (url: string) => Promise<Api>;
+  /** If it does not print its durability. */
+  readonly durability?: string;
 }
 
 const START_MS_MAX = 60_000;
@@ -38,8 +55,8 @@ process.on("exit", () => {
 });
 
 /** Resolves when the server has answered a create correctly. */
-async function startServer(options: ServerOptions): Promise<Server> {
-  const { command, env = {}, isShared = false, databasePid } = options;
+export async function startServer(options: ServerOptions): Promise<Server> {
+  const { command, env = {}, isShared = false, databasePid, signIn } = options;
   const port = findFreePort();
   const outputPath = makePath("output.txt");
   const errorsPath = makePath("errors.txt");
@@ -57,14 +74,15 @@ async function startServer(options: ServerOptions): Promise<Server> {
     running.delete(child);
   };
   try {
-    await answerCreate(url, child);
+    const api = await answerCreate(url, child, signIn);
     const startMs = performance.now() - startedMs;
     return {
       url,
+      api,
       startMs,
       pids: [child.pid, databasePid ?? []].flat(),
       rssMb: (kind) => readRssMb([child.pid], kind),
-      durability: await readDurability(outputPath),
+      durability: options.durability ?? (await readDurability(outputPath)),
       stop,
     };
   } catch (error) {
@@ -78,18 +96,27 @@ async function startServer(options: ServerOptions): Promise<Server> {
 
 let trials = 0;
 
-async function answerCreate(url: string, child: Bun.Subprocess): Promise<void> {
+async function answerCreate(
+  url: string,
+  child: Bun.Subprocess,
+  signIn?: ServerOptions["signIn"],
+): Promise<Api> {
   // Far above the ids of the rounds.
-  const body = JSON.stringify({ id: 5_000_000_000_000_000 + trials++, ...plant });
+  const id = 5_000_000_000_000_000 + trials++;
   const startedMs = performance.now();
   let last = "nothing";
   while (performance.now() - startedMs < START_MS_MAX) {
     if (child.exitCode !== null || child.signalCode !== null)
       throw new Error(`ended with ${child.exitCode ?? child.signalCode} before it answered`);
     try {
-      const response = await ask(`${url}/plants`, { method: "POST", body });
+      const api = (await signIn?.(url)) ?? ownApi;
+      const body = JSON.stringify({ id: api.isIdText === true ? String(id) : id, ...plant });
+      const response = await ask(url + api.plants, { method: "POST", body }, api.token);
       const text = await response.text();
-      if (response.ok) return checkPlant(JSON.parse(text), plant.tag);
+      if (response.ok) {
+        checkPlant(JSON.parse(text), plant.tag);
+        return api;
+      }
       last = `${response.status} ${text.slice(0, 200)}`;
     } catch (error) {
       // Connections are refused until the server listens. An accepted request without an answer is an error.
@@ -117,8 +144,12 @@ async function readDurability(path: string): Promise<string> {
   throw new Error("printed nothing");
 }
 
-export const ask = (url: string, init: RequestInit = {}): Promise<Response> =>
-  fetch(url, { ...init, headers, signal: AbortSignal.timeout(ANSWER_SECONDS_MAX * 1000) });
+export const ask = (url: string, init: RequestInit = {}, token = TOKEN): Promise<Response> =>
+  fetch(url, {
+    ...init,
+    headers: { ...headers, authorization: `Bearer ${token}` },
+    signal: AbortSignal.timeout(ANSWER_SECONDS_MAX * 1000),
+  });
 
 export class WrongAnswer extends Error {}
 
@@ -129,7 +160,7 @@ export function checkPlant(answer: unknown, expectedTag: string | undefined): vo
   if (!isRight) throw new WrongAnswer(`a plant came back as ${JSON.stringify(answer)}`);
 }
 
-type Options = Omit<ServerOptions, "command">;
+export type Options = Omit<ServerOptions, "command">;
 
 /** Our service. */
 export const servePlants = (

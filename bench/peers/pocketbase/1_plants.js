@@ -1,0 +1,20 @@
+/** The schema of the plants, and the user whose token the load sends. PocketBase runs it before the first start. */
+
+migrate((app) => {
+  const id = { name: "id", type: "text", primaryKey: true, required: true };
+  const plants = {
+    type: "base",
+    name: "plants",
+    fields: [
+      // Ids are texts, of 15 characters unless the schema says otherwise.
+      { ...id, min: 1, max: 19, pattern: "^[0-9]+$", autogeneratePattern: "" },
+      { name: "name", type: "text", required: true },
+      { name: "tag", type: "text" },
+    ],
+  };
+  app.save(new Collection(plants));
+  const user = new Record(app.findCollectionByNameOrId("_superusers"));
+  user.set("email", $os.getenv("BENCH_EMAIL"));
+  user.set("password", $os.getenv("BENCH_TOKEN"));
+  app.save(user);
+});
