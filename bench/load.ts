@@ -232,7 +232,7 @@ export const changeTag = (
 export const exportFrom = (server: Server, count: number): Promise<Sample> =>
   timeBulk(server, count, async () => {
     const response = await fetch(`${server.url}/plants`, {
-      headers: { ...headers, accept: "application/x-ndjson" },
+      headers: { ...headers, accept: "application/x-ndjson", "accept-encoding": "identity" },
     });
     const chunks = await Array.fromAsync(response.body as ReadableStream<Uint8Array>);
     return () => {

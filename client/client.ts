@@ -8,6 +8,7 @@ import {
   formatUpsert,
   isSummary,
   type Outcome,
+  packBody,
   type Settle,
   type Settled,
   Upload,
@@ -524,7 +525,10 @@ export class Client extends Manager {
               yield block;
             }
           } catch (error) {
-            await backoff.wait(error);
+            // An older service, which has read nothing of it.
+            const isRefused = (error as ServiceError).reason === "unsupported_encoding";
+            if (isRefused && this.isCompressing) this.isCompressing = false;
+            else await backoff.wait(error);
           }
           left = [...unsettled.values()];
         }
@@ -540,8 +544,9 @@ export class Client extends Manager {
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<Settled<Given, Success>[], void> {
-    const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE };
-    const body = Array.from(unsettled.values(), ({ line }) => line).join("");
+    const text = Array.from(unsettled.values(), ({ line }) => line).join("");
+    const { body, encoding } = this.isCompressing ? await packBody(text) : { body: text };
+    const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE, ...encoding };
     const init = { method: "POST", headers, body };
     let failure: FailureFacts = { message: `${this.url} did not answer for every plant.` };
     const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);

@@ -15,6 +15,9 @@ export const NDJSON_TYPE = "application/x-ndjson";
 /** No user, query or fragment: fetch would reject or drop them. */
 const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
 
+/** To the same machine, packing takes longer than sending. */
+const LOOPBACK = /^https?:\/\/(localhost|127\.[\d.]+|\[::1\])(?=[:/]|$)/i;
+
 /** For operations that are not idempotent: undefined if the attempt may have taken effect. */
 export const findUnsentWaitMs = (error: unknown): number | undefined =>
   mayBeDone(error as ServiceError) ? undefined : findWaitMs(error);
@@ -29,6 +32,11 @@ interface Answer {
 export interface ClientOptions extends RetryOptions {
   /** Replaces the platform's `fetch`, for a proxy, a certificate or a test. */
   readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
+  /**
+   * Whether batches are sent in gzip, and answers are asked for in a coding. By default only to other machines; a
+   * browser always asks. A service that does not take gzip gets batches as they are.
+   */
+  readonly compress?: boolean | undefined;
   /** Sent with every request, for example for a proxy. They cannot override the token. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
@@ -40,12 +48,19 @@ export class Connection {
   private readonly fetch: NonNullable<ClientOptions["fetch"]>;
   private readonly headers: Readonly<Record<string, string>>;
   private wasReached = false;
+  protected isCompressing: boolean;
+  private readonly wantsPlain: boolean;
 
   /** `url` is the address of the service, with its base path. */
   constructor(
     url: string,
     token: string,
-    { fetch: given = (...asked) => fetch(...asked), headers = {}, ...options }: ClientOptions = {},
+    {
+      fetch: given = (...asked) => fetch(...asked),
+      headers = {},
+      compress,
+      ...options
+    }: ClientOptions = {},
   ) {
     if (!URL_PATTERN.test(url))
       throw new TypeError("url: expected the address of a service, as in http://127.0.0.1:8080");
@@ -54,6 +69,8 @@ export class Connection {
     this.options = options;
     this.fetch = given;
     this.headers = headers;
+    this.isCompressing = compress ?? !LOOPBACK.test(url);
+    this.wantsPlain = !this.isCompressing;
   }
 
   /**
@@ -64,6 +81,7 @@ export class Connection {
     const headers = new Headers(this.headers);
     new Headers(init.headers).forEach((value, name) => headers.set(name, value));
     headers.set("authorization", `Bearer ${this.token}`);
+    if (this.wantsPlain) headers.set("accept-encoding", "identity");
     let response: Response;
     try {
       response = await this.fetch(`${this.url}${path}`, {

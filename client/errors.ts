@@ -9,6 +9,7 @@ export const errorNames = {
   1005: "invalid_query",
   1006: "invalid_precondition",
   1007: "invalid_body",
+  1008: "invalid_encoding",
   2001: "token_missing",
   2002: "token_invalid",
   2003: "token_expired",
@@ -103,7 +104,8 @@ export const mayBeDone = ({ status, code }: ServiceError): boolean =>
   [0, 500, 502, 504].includes(status) || code === STORE_UNAVAILABLE;
 
 /** Node.js and Bun set these codes. A browser reports only that there was no answer. */
-const TRANSIENT_LOSSES = /^(ECONNRESET|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_.*)$/;
+const TRANSIENT_LOSSES =
+  /^(ECONNRESET|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_.*|Z_.*|Z(LIB|STD).*|ShortRead)$/i;
 
 const UNTRUSTED = /CERT|SIGNATURE|ALTNAME/;
 

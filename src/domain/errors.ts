@@ -37,6 +37,7 @@ const table = {
   invalid_query: { code: 1005, ...queries, meaning: "A query parameter is unknown, repeated or out of range; the message names every one." },
   invalid_precondition: { code: 1006, ...conditions, meaning: "If-Match or If-None-Match is neither * nor a list of entity tags." },
   invalid_body: { code: 1007, status: 400, failures: ["BadBody", "BadPatch"], meaning: "The body is JSON but not what this operation accepts; the message names every fault." },
+  invalid_encoding: { code: 1008, status: 400, failures: ["BadPlant"], meaning: "The body does not unpack as its Content-Encoding says: it is damaged or incomplete." },
   token_missing: { code: 2001, ...unauthorized, meaning: "No bearer token was sent." },
   token_invalid: { code: 2002, ...unauthorized, meaning: "The bearer token is malformed, unknown or revoked." },
   token_expired: { code: 2003, ...unauthorized, meaning: "The bearer token has expired." },

@@ -7,23 +7,28 @@ import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/wr
 import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {
   countUnread,
+  findCoding,
   JSON_TYPE,
   NDJSON_TYPES,
   nextTick,
   readChunks,
+  readPacked,
   readText,
   requireExpectation,
   requireOpen,
-  requireType,
+  requireMediaType,
 } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
+import { unpack } from "./unpack.ts";
 import type { Exchange, Reader, Service } from "./exchange.ts";
 import { discard, isClosing } from "./linger.ts";
 import { answer, answerStored, requireRoomToAnswer } from "./handle.ts";
-import { batchParameters, parseQuery, prefersMinimal } from "./query.ts";
+import { batchParameters, type Coding, parseQuery, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
+
+export const BATCH_CODINGS = "zstd, gzip, identity";
 
 /** Plants of one request in flight in the store: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
@@ -39,7 +44,8 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   service.rates.requireBatch(token);
   const { batch: name, upsert, atomic } = parseQuery(request.url, batchParameters);
-  const type = requireType(request.headers, ...BATCH_TYPES);
+  const type = requireMediaType(request.headers, ...BATCH_TYPES);
+  const coding = findCoding(request.headers);
   const isArray = type === JSON_TYPE;
   const report = isArray ? createReport("[", ",", "]") : createReport("", "", "");
   report.isMinimal = !isArray && prefersMinimal(request.headers.get("prefer"));
@@ -47,7 +53,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
   const headers = { "content-type": type, ...applied };
   const writer = exchange.nameWriter(name);
-  const batch = { exchange, writer, isUpsert: upsert, report };
+  const batch = { exchange, writer, isUpsert: upsert, report, coding };
   if (!isArray && !atomic) {
     requireExpectation(request);
     const unread = countUnread(exchange);
@@ -58,7 +64,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
     const results = toStream(exchange, (signal) => writeLines(batch, signal), { onUnread });
     return answer(200, results, headers);
   }
-  const text = await readText(exchange);
+  const text = await (coding === undefined ? readText(exchange) : readPacked(exchange, coding));
   requireRoomToAnswer(exchange, text.length);
   exchange.reserve(TEXT_COPIES * text.length);
   if (isArray) requireArray(text);
@@ -130,10 +136,11 @@ interface Batch {
   readonly writer: Writer;
   readonly isUpsert: boolean;
   readonly report: ReturnType<typeof createReport>;
+  readonly coding: Coding | undefined;
 }
 
 async function* writeLines(batch: Batch, signal: AbortSignal) {
-  const { exchange, report } = batch;
+  const { exchange, report, coding } = batch;
   const { request, service } = exchange;
   const reader = request.body?.getReader();
   if (reader === undefined) {
@@ -141,7 +148,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
     return;
   }
   try {
-    const chunks = reserveChunks(reader, exchange, signal);
+    const chunks = reserveChunks(reader, exchange, coding, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* writeAll(batch, blocks, signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
@@ -302,11 +309,18 @@ const NEWLINE = 10;
 const BUFFER_GROWTH = 3;
 
 /** Reserves memory for the unfinished line and for what the runtime may buffer of the body. */
-async function* reserveChunks(reader: Reader, exchange: Exchange, signal: AbortSignal) {
+async function* reserveChunks(
+  reader: Reader,
+  exchange: Exchange,
+  coding: Coding | undefined,
+  signal: AbortSignal,
+) {
   const { config } = exchange.service;
+  const sent = readChunks(reader, () => config.readSecondsMax * 1000, signal);
+  const chunks = coding === undefined ? sent : unpack(coding, sent, exchange.service);
   const unread = countUnread(exchange);
   let unfinished = 0;
-  for await (const chunk of readChunks(reader, () => config.readSecondsMax * 1000, signal)) {
+  for await (const chunk of chunks) {
     const newline = chunk.lastIndexOf(NEWLINE);
     const grown = newline === -1 ? unfinished + chunk.length : chunk.length - newline - 1;
     // A line over the limit is not buffered.

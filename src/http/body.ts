@@ -3,7 +3,9 @@
 import { Refusal } from "../domain/errors.ts";
 import { Bytes, decodeUtf8 } from "../format/records.ts";
 import { endOfTick, within } from "../tick.ts";
+import { unpack } from "./unpack.ts";
 import type { Exchange, Reader } from "./exchange.ts";
+import type { Coding } from "./query.ts";
 
 export const JSON_TYPE = "application/json";
 /** One format with three names; the client gets the name it asked for. */
@@ -13,8 +15,30 @@ export const NDJSON_TYPES = [
   "application/jsonl",
 ] as const;
 
-/** Returns the body's media type. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
+/** Returns the body's media type. Throws a Refusal unless it is one of these, in UTF-8 and without a coding. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
+  const type = requireMediaType(headers, ...allowed);
+  if (encodingOf(headers) !== IDENTITY) throw new Refusal("unsupported_encoding");
+  return type;
+}
+
+const IDENTITY = "identity";
+const encodingOf = (headers: Headers): string =>
+  headers.get("content-encoding")?.trim().toLowerCase() ?? IDENTITY;
+
+const codings: Readonly<Record<string, Coding>> = { zstd: "zstd", gzip: "gzip", "x-gzip": "gzip" };
+
+/** The coding of a body, if it has one. Throws a Refusal if it is unknown, or there are several. */
+export function findCoding(headers: Headers): Coding | undefined {
+  const encoding = encodingOf(headers);
+  if (encoding === IDENTITY) return undefined;
+  const coding = codings[encoding];
+  if (coding !== undefined) return coding;
+  const message = "The body must be sent in zstd or gzip, or without a content encoding.";
+  throw new Refusal("unsupported_encoding", message);
+}
+
+export function requireMediaType(headers: Headers, ...allowed: readonly string[]): string {
   const contentType = headers.get("content-type") ?? "";
   const type = contentType === allowed[0] ? contentType : findUtf8Type(contentType, allowed);
   if (type === undefined)
@@ -22,9 +46,6 @@ export function requireType(headers: Headers, ...allowed: readonly string[]): st
       "unsupported_media_type",
       `The body must be declared as ${allowed.join(" or ")}, in UTF-8.`,
     );
-  const encoding = headers.get("content-encoding");
-  if (encoding !== null && encoding.trim().toLowerCase() !== "identity")
-    throw new Refusal("unsupported_encoding");
   return type;
 }
 
@@ -180,6 +201,23 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
   exchange.rest = undefined;
   if (request.signal.aborted) throw new Refusal("body_incomplete");
   return bytes.take();
+}
+
+/** The text of a packed body. Both its sizes are bounded. */
+export async function readPacked(exchange: Exchange, coding: Coding): Promise<string> {
+  const length = findLength(exchange.request);
+  requireLength(length ?? 0, exchange);
+  const packed = await readLarge(exchange, length).catch(explainAbort);
+  const bytes = new Bytes();
+  const chunks = async function* (): AsyncGenerator<Uint8Array> {
+    yield packed;
+  };
+  for await (const piece of unpack(coding, chunks(), exchange.service)) {
+    requireLength(bytes.length + piece.length, exchange);
+    bytes.add(piece);
+    exchange.reserve(packed.length + BUFFER_GROWTH * bytes.length);
+  }
+  return takeText(exchange, bytes.take());
 }
 
 /** The chunks of a body. Throws a Refusal on a timeout. */

@@ -6,6 +6,8 @@ import { Refusal } from "../domain/errors.ts";
 export const ANSWERS_SHARE = 0.5;
 /** For batch lines in flight to the store, in a budget of their own: unread answers do not delay them. */
 export const LINES_SHARE = 0.25;
+/** For packing and unpacking bodies, in a budget of its own. */
+export const PACKING_SHARE = 0.25;
 /** For draining refused bodies, in addition to the budget: clients without a token can cause these. */
 export const LINGERING_SHARE = 0.125;
 

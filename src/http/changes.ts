@@ -4,11 +4,12 @@ import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.
 import { within } from "../tick.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
+import { answerPage, openPacker, VARY } from "./pack.ts";
 import type { Exchange } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
-import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
+import { answer, requireRoomToAnswer } from "./handle.ts";
 import { chooseForm, linkNext, parseChangeQuery } from "./query.ts";
-import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
+import { type Packer, retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
@@ -25,32 +26,44 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   const form = chooseForm(accept, [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE]);
   const lastEventId = form === EVENT_STREAM_TYPE ? request.headers.get("last-event-id") : null;
   const query = parseChangeQuery(request.url, form !== JSON_TYPE, lastEventId);
-  if (form === JSON_TYPE && request.method !== "HEAD") return answerPage(exchange, query);
+  if (form === JSON_TYPE && request.method !== "HEAD") return listPage(exchange, query);
   // Read before the headers are sent, so a bad cursor gets an error status.
   const { newest } = await service.store.readChanges({ ...query, limit: 0 });
-  const headers = { vary: "Accept", "last-change": String(newest), "content-type": form };
+  const isPacked = NDJSON_TYPES.some((type) => type === form);
+  const packer = isPacked ? openPacker(exchange) : undefined;
+  const headers = {
+    vary: VARY,
+    "last-change": String(newest),
+    "content-type": form,
+    ...packer?.headers,
+  };
   // No Link header: that would need a read of the page. A stream, because a string would set Content-Length.
   if (request.method === "HEAD") return answer(200, new ReadableStream(), headers);
-  if (form !== EVENT_STREAM_TYPE) return answer(200, await streamLines(exchange, query), headers);
+  if (isPacked) return answer(200, await streamLines(exchange, query, packer), headers);
   const events = toStream(exchange, (signal) => follow(exchange, query, signal), { isFeed: true });
   // nginx would buffer the events.
   return answer(200, events, { ...headers, "x-accel-buffering": "no" });
 }
 
-async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
+async function listPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
   const page = await readPage(exchange, query);
   const text = `[${page.changes.map(({ json }) => json).join(",")}]`;
   const link = linkNext(exchange, query.limit, page.hasMore ? page.last : undefined);
-  const headers = { vary: "Accept", ...link, "last-change": String(page.newest) };
-  return answerText(exchange, text, headers);
+  const headers = { vary: VARY, ...link, "last-change": String(page.newest) };
+  return answerPage(exchange, text, headers);
 }
 
-const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableStream<Uint8Array>> =>
-  streamPages(exchange, query.after, async (after) => {
-    const { changes, hasMore, last } = await readPage(exchange, { ...query, after });
-    const text = changes.map(({ json }) => `${json}\n`).join("");
-    return { text, next: hasMore ? last : undefined };
-  });
+const streamLines = (exchange: Exchange, query: ChangeQuery, packer: Packer | undefined) =>
+  streamPages(
+    exchange,
+    query.after,
+    async (after) => {
+      const { changes, hasMore, last } = await readPage(exchange, { ...query, after });
+      const text = changes.map(({ json }) => `${json}\n`).join("");
+      return { text, next: hasMore ? last : undefined };
+    },
+    { packer },
+  );
 
 async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
   const page = await exchange.service.store.readChanges(query);

@@ -23,6 +23,8 @@ export interface Service {
   readonly budget: Budget;
   /** For batch lines in flight to the store. */
   readonly lines: Budget;
+  /** For the state of compressors. */
+  readonly packing: Budget;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
   readonly metrics: Metrics;

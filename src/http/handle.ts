@@ -24,6 +24,8 @@ export interface Operation {
   readonly hasQuery?: boolean;
   /** The media types that it accepts, for the 415 answer. */
   readonly bodyTypes?: readonly string[] | undefined;
+  /** The codings that it unpacks, for the same; without them, only a body without a coding is taken. */
+  readonly bodyCodings?: string | undefined;
 }
 
 export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
@@ -206,7 +208,7 @@ export function requireScope(token: TokenRecord | undefined, scope: Scope): void
     throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`, scope);
 }
 
-type MoreHeaders = Readonly<Record<string, string>>;
+export type MoreHeaders = Readonly<Record<string, string>>;
 
 const API_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 const emptyHeaders = new Headers(API_HEADERS);
@@ -292,7 +294,8 @@ function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, oper
   if (status === 405) headers["allow"] = allow;
   if (status === 503) headers["retry-after"] = "1";
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
-  if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
+  if (refusal.reason === "unsupported_encoding")
+    headers["accept-encoding"] = operation?.bodyCodings ?? "identity";
   if (status === 401 || status === 403)
     headers["www-authenticate"] = challenge(refusal, exchange.service.config.jwtAudience);
   if (status === 415 && operation?.bodyTypes !== undefined)
@@ -315,7 +318,7 @@ function addRateHeaders(headers: Headers, state: RateState): void {
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const ALLOWED_HEADERS =
-  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id";
+  "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id";
 
 /** Browsers send no credentials to the service on their own, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {

@@ -1,7 +1,7 @@
 /** Every operation: its path, scope, handler, parameters and answers. */
 
 import type { Config } from "../config.ts";
-import { BATCH_TYPES, writePlants } from "./batch.ts";
+import { BATCH_CODINGS, BATCH_TYPES, writePlants } from "./batch.ts";
 import { BULK_TYPE, patchPlants, removePlants } from "./bulk.ts";
 import { listChanges } from "./changes.ts";
 import {
@@ -83,9 +83,15 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
   const routes = new Map<string, Route["operations"]>();
   for (const endpoint of Object.values(operations).flatMap(Object.values<Endpoint>)) {
     const [method, path] = splitPlace(endpoint);
-    const { scope, handle, query, bodyTypes } = endpoint;
+    const { scope, handle, query, bodyTypes, bodyCodings } = endpoint;
     // Every route has the same object shape: the hot path reads it.
-    const served: Operation = { scope, handle, hasQuery: query !== undefined, bodyTypes };
+    const served: Operation = {
+      scope,
+      handle,
+      hasQuery: query !== undefined,
+      bodyTypes,
+      bodyCodings,
+    };
     routes.set(path, { ...routes.get(path), [method]: served });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));
@@ -151,6 +157,7 @@ const plantOperations: Endpoints = {
   createPlants: operation("POST /plants/batch", "plants:write", writePlants, {
     summary: "Write many plants",
     bodyTypes: BATCH_TYPES,
+    bodyCodings: BATCH_CODINGS,
     query: batchParameters,
     headers: {
       Prefer: text(

@@ -15,6 +15,7 @@ import { parsePatchText } from "../domain/write.ts";
 import { CSV_HEAD } from "../format/csv.ts";
 import { JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
+import { answerPage, openPacker, VARY } from "./pack.ts";
 import type { Exchange, Service } from "./exchange.ts";
 import {
   answer,
@@ -118,24 +119,25 @@ const CSV_TYPE = "text/csv";
 export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
-  if (form === JSON_TYPE) return answerPage(exchange);
+  if (form === JSON_TYPE) return listPage(exchange);
   const query = parseQuery(request.url, plantStreamParameters);
   const isCsv = form === CSV_TYPE;
+  const packer = openPacker(exchange);
   const body = await streamPages(
     exchange,
     query.after,
     async (after) => service.store.readPlants({ ...query, after }, isCsv ? "csv" : "ndjson"),
-    isCsv ? CSV_HEAD : "",
+    { heading: isCsv ? CSV_HEAD : "", packer },
   );
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
-  return answer(200, body, { vary: "Accept", "content-type": type });
+  return answer(200, body, { vary: VARY, "content-type": type, ...packer?.headers });
 }
 
 /** Far below the size of a large answer. */
 const SMALL_PAGE_CHARACTERS = 4_096;
 const SMALL_PAGE_LENGTH = 100;
 
-async function answerPage(exchange: Exchange): Promise<Response> {
+async function listPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const query = parseQuery(request.url, plantParameters);
   // While large answers are refused, pages are cut short. A single large plant still makes a large page.
@@ -146,7 +148,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const page = service.store.readPlants({ ...query, limit, charactersMax }, "json");
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
   const { text, next } = page instanceof Promise ? await page : page;
-  return answerText(exchange, text, { vary: "Accept", ...linkNext(exchange, query.limit, next) });
+  return answerPage(exchange, text, { vary: VARY, ...linkNext(exchange, query.limit, next) });
 }
 
 export async function countPlants({ request, service }: Exchange): Promise<Response> {

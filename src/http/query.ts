@@ -293,7 +293,7 @@ export function chooseForm<Form extends string>(
   let best = offers[0];
   let bestWeight = 0;
   for (const offer of offers) {
-    const weight = weigh(offer, `${offer.split("/")[0]}/*`, "*/*");
+    const weight = weigh(offer, `${offer.split("/")[0]}/*`, "*/*") ?? 0;
     if (weight > bestWeight) [best, bestWeight] = [offer, weight];
   }
   return best;
@@ -301,7 +301,27 @@ export function chooseForm<Form extends string>(
 
 /** RFC 9110, section 12.5.3. */
 export const acceptsGzip = (header: string | null): boolean =>
-  parseWeights(header ?? "")("gzip", "x-gzip", "*") > 0;
+  (parseWeights(header ?? "")("gzip", "x-gzip", "*") ?? 0) > 0;
+
+export type Coding = "zstd" | "gzip";
+
+export interface Choice {
+  readonly coding: Coding;
+  /** The client refuses an answer without a coding. */
+  readonly isRequired: boolean;
+}
+
+/** By the same section. Undefined: no coding. zstd only for clients that name it: `*` is older than zstd. */
+export function chooseCoding(header: string | null): Choice | undefined {
+  if (header === null || header === "identity") return undefined;
+  const weigh = parseWeights(header);
+  const zstd = weigh("zstd") ?? 0;
+  const gzip = weigh("gzip", "x-gzip", "*") ?? 0;
+  const best = Math.max(zstd, gzip);
+  // An answer without a coding is acceptable unless it is excluded. Unless it has a weight, it is the last choice.
+  if (best === 0 || (weigh("identity") ?? 0) > best) return undefined;
+  return { coding: zstd === best ? "zstd" : "gzip", isRequired: weigh("identity", "*") === 0 };
+}
 
 /** RFC 7240, sections 2 and 4.2: other preferences are ignored, and the first `return` wins. */
 export function prefersMinimal(header: string | null): boolean {
@@ -320,7 +340,7 @@ const listPreferences = (header: string | null): readonly string[] =>
   header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
 
 /** Returns a lookup: the q-value of the first of its names in the header. Pass the most specific name first. */
-function parseWeights(header: string): (...names: readonly string[]) => number {
+function parseWeights(header: string): (...names: readonly string[]) => number | undefined {
   const weights = new Map<string, number>();
   for (const element of header.toLowerCase().split(",")) {
     const [name = "", ...parameters] = element.split(";").map((part) => part.trim());
@@ -328,7 +348,7 @@ function parseWeights(header: string): (...names: readonly string[]) => number {
     weights.set(name, weight === undefined ? 1 : Number(weight) || 0);
   }
   return (...names) =>
-    names.map((name) => weights.get(name)).find((weight) => weight !== undefined) ?? 0;
+    names.map((name) => weights.get(name)).find((weight) => weight !== undefined);
 }
 
 /** The preconditions of a write (RFC 9110, section 13). Throws a Refusal if a header is malformed. */

@@ -8,7 +8,7 @@ import { OTHER_PATH } from "../observe/metrics.ts";
 import { findDescriptorsMax } from "../descriptor.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE } from "./body.ts";
-import { Budget, LINES_SHARE } from "./budget.ts";
+import { Budget, LINES_SHARE, PACKING_SHARE } from "./budget.ts";
 import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Route } from "./handle.ts";
@@ -66,6 +66,7 @@ export function startServer(given: Parts) {
     readiness,
     budget,
     lines: new Budget(config.bodyBytesTotalMax * LINES_SHARE),
+    packing: new Budget(config.bodyBytesTotalMax * PACKING_SHARE),
     formatMetrics: () => (metricsText ??= formatMetrics().finally(() => (metricsText = undefined))),
     rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),

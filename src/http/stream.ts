@@ -9,12 +9,20 @@ const encoder = new TextEncoder();
 /** The text of a page, and the cursor of the next. */
 type PageText<Place> = Readonly<{ text: string | Uint8Array; next: Place | undefined }>;
 
+/** Packs the pieces of a stream. */
+export interface Packer {
+  readonly pack: (make: Make) => Make;
+}
+
+/** Must end when the signal aborts, with the signal's reason. */
+export type Make = (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>;
+
 /** Streams all pages from `start`. The first is read before anything is sent, so a failure gets its own status. */
 export async function streamPages<Place>(
   exchange: Exchange,
   start: Place,
   read: (place: Place) => Promise<PageText<Place>>,
-  heading = "",
+  { heading = "", packer }: { heading?: string; packer?: Packer | undefined } = {},
 ): Promise<ReadableStream<Uint8Array>> {
   const readNext = async (place: Place): Promise<PageText<Place>> => {
     exchange.reserve(0, ANSWERS_SHARE);
@@ -24,7 +32,7 @@ export async function streamPages<Place>(
     return page;
   };
   let page: PageText<Place> | undefined = await readNext(start);
-  return toStream(exchange, async function* (signal) {
+  const make = async function* (signal: AbortSignal): AsyncGenerator<string | Uint8Array> {
     if (heading !== "") yield heading;
     while (page !== undefined) {
       const { text, next }: PageText<Place> = page;
@@ -38,7 +46,8 @@ export async function streamPages<Place>(
         return readNext(next);
       });
     }
-  });
+  };
+  return toStream(exchange, packer === undefined ? make : packer.pack(make));
 }
 
 /** Retries every 20 ms, for at most `secondsMax`. */
@@ -73,8 +82,7 @@ const CUT_SECONDS = 1;
  */
 export function toStream(
   exchange: Exchange,
-  /** Must end when the signal aborts, with the signal's reason. */
-  make: (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>,
+  make: Make,
   { isFeed = false, onUnread }: { isFeed?: boolean; onUnread?: () => void } = {},
 ): ReadableStream<Uint8Array> {
   const { request, service, bytesKept } = exchange;

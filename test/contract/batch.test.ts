@@ -94,7 +94,8 @@ describe("a batch", () => {
       "application/x-ndjson, application/ndjson, application/jsonl, application/json",
     );
     await expectError(plain, "unsupported_media_type", ...says);
-    const encoded = await ask("application/x-ndjson", { "content-encoding": "gzip" });
+    const encoded = await ask("application/x-ndjson", { "content-encoding": "br" });
+    expect(encoded.headers.get("accept-encoding")).toBe("zstd, gzip, identity");
     await expectError(encoded, "unsupported_encoding");
   });
 });

@@ -58,7 +58,7 @@ describe("a page", () => {
     const response = await list("");
     expect(nextOf(response)).toBe("?after=100&limit=100");
     expect(await idsOf(response)).toEqual(range(1, 100));
-    expect(response.headers.get("vary")).toBe("Accept");
+    expect(response.headers.get("vary")).toBe("Accept, Accept-Encoding");
   });
 
   test("has plants with id, name and, where there is one, tag", async () => {

@@ -174,7 +174,7 @@ describe("the description", () => {
 test("the catalogue has never renumbered or dropped a code, and lists a new one here; those of the service begin at 5000", () => {
   /** By the first of their codes, which follow each other. */
   const released = {
-    1001: "invalid_utf8 invalid_json invalid_plant invalid_id invalid_query invalid_precondition invalid_body",
+    1001: "invalid_utf8 invalid_json invalid_plant invalid_id invalid_query invalid_precondition invalid_body invalid_encoding",
     2001: "token_missing token_invalid token_expired insufficient_scope",
     3001: "id_taken plant_not_found precondition_failed changes_gone token_not_found token_name_taken",
     3007: "last_manager webhook_not_found webhook_name_taken store_full webhooks_full range_too_large transaction_too_large",

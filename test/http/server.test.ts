@@ -59,7 +59,9 @@ test("cross-origin requests are allowed from a configured origin and no other; a
     expect(headers.has("access-control-allow-origin")).toBe(false);
     expect(headers.get("vary")).toBe("Origin");
   }
-  expect((await send(open, "GET", "/plants")).headers.get("vary")).toBe("Accept, Origin");
+  expect((await send(open, "GET", "/plants")).headers.get("vary")).toBe(
+    "Accept, Accept-Encoding, Origin",
+  );
   const preflight = await fetch(`${open.url}/plants`, {
     method: "OPTIONS",
     headers: { origin, "access-control-request-method": "POST" },
@@ -69,7 +71,7 @@ test("cross-origin requests are allowed from a configured origin and no other; a
     "access-control-allow-origin": origin,
     "access-control-allow-methods": "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
     "access-control-allow-headers":
-      "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id",
+      "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id",
     "access-control-max-age": "600",
   });
   const refused = await open.create("{}", { headers: { origin } });
