@@ -37,7 +37,7 @@ interface Counted {
 }
 
 /** Each round has its own range of ids, above those of filled stores. */
-const IDS_A_ROUND = 100_000_000;
+const IDS_PER_ROUND = 100_000_000;
 
 let rounds = 0;
 
@@ -47,7 +47,7 @@ export async function load(
   about: Load,
   seconds: number,
 ): Promise<Sample & { readonly created: number }> {
-  const first = ++rounds * IDS_A_ROUND;
+  const first = ++rounds * IDS_PER_ROUND;
   const endReaders = await followChanges(server, about.readers ?? 0);
   const cpuBefore = readCpuSeconds(server.pids);
   const writer: Load = { ...about, kind: "create", connections: 1, threads: 1 };
@@ -103,7 +103,7 @@ async function runWrk(
         BENCH_KIND: kind,
         BENCH_TOKEN: token,
         BENCH_FIRST: String(first),
-        BENCH_IDS_A_THREAD: String(idsPerThread(threads)),
+        BENCH_IDS_PER_THREAD: String(idsPerThread(threads)),
         BENCH_STORED: String(stored),
         BENCH_LIST_PATH: listPath,
         BENCH_PATH: api.plants,
@@ -120,7 +120,7 @@ async function runWrk(
   return { ...(JSON.parse(line) as Counted), loadUs };
 }
 
-const idsPerThread = (threads: number): number => Math.floor(IDS_A_ROUND / threads);
+const idsPerThread = (threads: number): number => Math.floor(IDS_PER_ROUND / threads);
 
 /** The formula of requests.lua, in the same doubles. */
 const scatter = (number: number): number =>

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 /** USER_HZ, the unit of /proc on every Linux. */
-const TICKS_A_SECOND = 100;
+const TICKS_PER_SECOND = 100;
 
 interface ProcessTime {
   readonly parent: number;
@@ -16,7 +16,7 @@ function parseStat(text: string): ProcessTime {
   // The process name in parentheses may contain spaces and parentheses.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
-  return { parent: Number(fields[1]), seconds: ticks / TICKS_A_SECOND };
+  return { parent: Number(fields[1]), seconds: ticks / TICKS_PER_SECOND };
 }
 
 function readProcesses(): Map<number, ProcessTime> {
@@ -63,7 +63,7 @@ export async function waitUntilIdle(roots: readonly number[]): Promise<void> {
   while (performance.now() < untilMs) {
     await Bun.sleep(IDLE_CHECK_MS);
     const now = readCpuSeconds(roots);
-    if (now - before <= 1 / TICKS_A_SECOND) return;
+    if (now - before <= 1 / TICKS_PER_SECOND) return;
     before = now;
   }
 }
@@ -89,7 +89,7 @@ function parseMachineStat(text: string): number {
     .split(/\s+/)
     .slice(1)
     .map(Number);
-  return (user + nice + system + irq + softirq + steal) / TICKS_A_SECOND;
+  return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND;
 }
 
 /** The parent of kernel threads. They write and send for the measured processes, so they count as ours. */

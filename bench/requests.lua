@@ -2,7 +2,7 @@
 local kind = os.getenv("BENCH_KIND")
 local first = tonumber(os.getenv("BENCH_FIRST"))
 local stored = tonumber(os.getenv("BENCH_STORED"))
-local ids_a_thread = tonumber(os.getenv("BENCH_IDS_A_THREAD"))
+local ids_per_thread = tonumber(os.getenv("BENCH_IDS_PER_THREAD"))
 local list_path = os.getenv("BENCH_LIST_PATH")
 local path = os.getenv("BENCH_PATH")
 local plant = '{"id":' .. os.getenv("BENCH_ID") .. ',"name":"Monstera deliciosa","tag":"%s"}'
@@ -12,7 +12,7 @@ created = 0
 offset = 0
 
 function setup(thread)
-  thread:set("offset", #threads * ids_a_thread)
+  thread:set("offset", #threads * ids_per_thread)
   table.insert(threads, thread)
 end
 

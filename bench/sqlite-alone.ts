@@ -6,17 +6,17 @@
 import { Database } from "bun:sqlite";
 
 /** The length of a block in POST /plants/batch. */
-const ROWS_A_COMMIT = 512;
+const ROWS_PER_COMMIT = 512;
 
 function insertRows(db: Database, count: number): number {
   const insert = db.prepare(
     "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
   );
   const commit = db.transaction((first: number) => {
-    for (let id = first; id < Math.min(first + ROWS_A_COMMIT, count); id++)
+    for (let id = first; id < Math.min(first + ROWS_PER_COMMIT, count); id++)
       insert.run(BigInt(id), "Monstera deliciosa", `tag ${id % 50}`);
   });
-  for (let first = 0; first < count; first += ROWS_A_COMMIT) commit.immediate(first);
+  for (let first = 0; first < count; first += ROWS_PER_COMMIT) commit.immediate(first);
   return count;
 }
 

@@ -419,8 +419,8 @@ export function resolveConfig(
     const variable = environment[setting.env];
     const text = flag ?? variable ?? setting.default;
     const calledAs = flag === undefined ? setting.env : setting.flag;
-    const given = variable === undefined ? "default" : "environment";
-    sources[name] = flag === undefined ? given : "flag";
+    const source = variable === undefined ? "default" : "environment";
+    sources[name] = flag === undefined ? source : "flag";
     try {
       values[name] = text === undefined ? undefined : parseSetting(setting, text, calledAs);
     } catch (error) {
@@ -485,8 +485,8 @@ export function parseSetting(setting: Setting, text: string, calledAs: string | 
     if (!(error instanceof TypeError)) throw error;
     reason = ` (${error.message})`;
   }
-  const came = secret ? `its ${text.length} characters are` : `${JSON.stringify(mask(text))} is`;
-  throw new ConfigError(`${calledAs}: ${came} not allowed${reason}; expected ${allowed}`);
+  const subject = secret ? `its ${text.length} characters are` : `${JSON.stringify(mask(text))} is`;
+  throw new ConfigError(`${calledAs}: ${subject} not allowed${reason}; expected ${allowed}`);
 }
 
 /** Variables of OpenTelemetry that concern traces, and nothing else. */

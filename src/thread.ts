@@ -94,8 +94,8 @@ export function toAnswer(work: () => unknown): Answer {
 export function* takeAll(port: MessagePort): Generator {
   // On demand: few threads need it, and loading it is slow.
   const { receiveMessageOnPort } = process.getBuiltinModule("node:worker_threads");
-  for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
-    yield came.message;
+  for (let received = receiveMessageOnPort(port); received; received = receiveMessageOnPort(port))
+    yield received.message;
 }
 
 /** A busy event loop may not deliver a message for seconds, so the port is polled too. */
@@ -106,28 +106,28 @@ const RECEIVE_MS = 10;
  * them: a client would get the outcome of another's write.
  */
 export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
-  let asked: PromiseWithResolvers<unknown> | undefined;
+  let inFlight: PromiseWithResolvers<unknown> | undefined;
   let isWatching = false;
   let isClosed = false;
-  const isAsked = (): boolean => asked !== undefined;
+  const isBusy = (): boolean => inFlight !== undefined;
   const receive = (answer: Answer | { readonly migrates: SchemaChange }): void => {
     if ("migrates" in answer) return onMigrate?.(answer.migrates);
-    const answered = asked;
-    asked = undefined;
+    const answered = inFlight;
+    inFlight = undefined;
     if ("value" in answer) answered?.resolve(answer.value);
     else answered?.reject(fromFailed(answer));
   };
   onMessage(port, receive);
   const fail = (): void => {
     isClosed = true;
-    asked?.reject(new Refusal("store_unavailable"));
-    asked = undefined;
+    inFlight?.reject(new Refusal("store_unavailable"));
+    inFlight = undefined;
   };
   // The other end closes with its thread, however that ended.
   port.addEventListener("close", fail);
   const watch = async (): Promise<void> => {
     isWatching = true;
-    while (isAsked()) {
+    while (isBusy()) {
       await pause(RECEIVE_MS);
       for (const answer of takeAll(port)) receive(answer as Answer);
     }
@@ -136,11 +136,11 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   return {
     ask: (question: unknown): Promise<unknown> => {
       if (isClosed) return Promise.reject(new Refusal("store_unavailable"));
-      if (isAsked()) return Promise.reject(new Error("a request while another one is in flight"));
-      asked = Promise.withResolvers<unknown>();
+      if (isBusy()) return Promise.reject(new Error("a request while another one is in flight"));
+      inFlight = Promise.withResolvers<unknown>();
       port.postMessage(question);
       if (!isWatching) void watch();
-      return asked.promise;
+      return inFlight.promise;
     },
     close(): void {
       port.close();

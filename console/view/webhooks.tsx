@@ -69,13 +69,13 @@ export function WebhooksView(): JSX.Element {
     const test = async (): Promise<string> =>
       `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
     const verb = state === "active" ? "Pause" : "Resume";
-    const turn = (to: "Pause" | "Resume"): Promise<void> =>
+    const toggle = (to: "Pause" | "Resume"): Promise<void> =>
       act(
         async () => {
           await post(to.toLowerCase());
           return `${to}d “${name}”.`;
         },
-        () => turn(to === "Pause" ? "Resume" : "Pause"),
+        () => toggle(to === "Pause" ? "Resume" : "Pause"),
       );
     const skip = async (): Promise<string> => {
       const { skipped } = await post<{ readonly skipped: number | null }>("skip");
@@ -115,7 +115,7 @@ export function WebhooksView(): JSX.Element {
     return (
       <Menu aria-label={`Actions for ${name}`} text="Actions">
         <button onClick={() => void act(test)}>Send a test</button>
-        <button onClick={() => void turn(verb)}>{verb}</button>
+        <button onClick={() => void toggle(verb)}>{verb}</button>
         {failures > 0 && <button onClick={() => void act(skip)}>Skip the failed change</button>}
         <button onClick={replay}>Send changes again</button>
         <button onClick={remove}>Delete</button>

@@ -34,7 +34,7 @@ export async function giveFirstToken(
 
 /** A file at this path belongs to an earlier store, or has the token that another service has just made. */
 export async function keepFirstToken(store: TokenStore, tokenFile: string): Promise<FirstToken> {
-  const token = await makeFirstToken(store, (made) => draftFile(tokenFile, made));
+  const token = await makeFirstToken(store, (text) => draftFile(tokenFile, text));
   const isKept = token !== undefined || (await adoptDraft(store, tokenFile));
   return isKept ? { tokenFile } : {};
 }

@@ -94,9 +94,9 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
   };
 
   /** Only keys of the issuer count. A key or its URL in the token's header (jwk, jku, x5c, x5u) is ignored. */
-  const findKey = async (...asked: Parameters<typeof keys>) => {
+  const findKey = async (...lookUp: Parameters<typeof keys>) => {
     try {
-      return await keys(...asked);
+      return await keys(...lookUp);
     } catch (error) {
       if (!(error instanceof JWKSNoMatchingKey)) throw error;
     }
@@ -104,7 +104,7 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     // The issuer may have published the key since, so the token is not known to be invalid.
     if (outcome === "unanswered" || outcome === "unusable")
       throw new Refusal("issuer_unavailable", `The JWT's key is unknown, and ${faults[outcome]}`);
-    return keys(...asked);
+    return keys(...lookUp);
   };
 
   const refreshOld = (): void => {
@@ -142,7 +142,7 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
         clockTolerance: SKEW_SECONDS,
         requiredClaims: ["sub", "exp"],
       }).catch((error: unknown) => {
-        throw explain(error);
+        throw toTokenRefusal(error);
       });
       requireAccessToken(protectedHeader.typ, payload);
       const checked = toChecked(payload);
@@ -232,7 +232,7 @@ const checks: Readonly<Record<string, string>> = {
   ERR_JWKS_MULTIPLE_MATCHING_KEYS: "kid",
 };
 
-function explain(error: unknown): Refusal {
+function toTokenRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (error instanceof JWTExpired) return refuse("exp", "token_expired");
   if (error instanceof JWTClaimValidationFailed) return refuse(error.claim);

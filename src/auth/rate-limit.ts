@@ -32,7 +32,7 @@ const SLOT_LENGTH = 2;
 const PROBES_MAX = 32;
 export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT;
 
-const NS_A_SECOND = 1_000_000_000;
+const NS_PER_SECOND = 1_000_000_000;
 
 const readClockNs = (): bigint => BigInt(Math.round(sharedNow() * 1e6));
 /** The clocks of two threads differ by less than this. */
@@ -68,7 +68,7 @@ export function createRateLimiter(
     const bucket = bucketOf(token);
     if (bucket === undefined) return undefined;
     const { state, isTaken, waitNs } = tryTake(bucket, 1);
-    if (!isTaken) throw new RateLimited(state, Math.ceil(waitNs / NS_A_SECOND));
+    if (!isTaken) throw new RateLimited(state, Math.ceil(waitNs / NS_PER_SECOND));
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
@@ -121,7 +121,7 @@ export function createRateLimiter(
     const text = own ?? fallback;
     const rate = text === "" ? undefined : findRate(text);
     if (rate === undefined) return undefined;
-    const windowNs = rate.windowSeconds * NS_A_SECOND;
+    const windowNs = rate.windowSeconds * NS_PER_SECOND;
     return { ...rate, hash, windowNs, unitNs: windowNs / rate.units };
   }
 
@@ -139,7 +139,7 @@ export function createRateLimiter(
         units: bucket.units,
         windowSeconds,
         remaining: Math.max(0, Math.floor((windowNs - ns) / unitNs)),
-        resetSeconds: Math.ceil(ns / NS_A_SECOND),
+        resetSeconds: Math.ceil(ns / NS_PER_SECOND),
       });
       if (waitNs > CLOCK_NS_MAX) return { state: describe(emptyNs), isTaken: false, waitNs };
       const next = nowNs + BigInt(Math.round(afterNs));

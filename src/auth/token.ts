@@ -322,11 +322,11 @@ export const grantRules = {
 };
 
 /** Throws a Refusal that names every part that is wrong. */
-export function parseGrant(given: unknown): TokenGrant {
+export function parseGrant(input: unknown): TokenGrant {
   const createdAtMs = Date.now();
   const { find, ...rule } = grantRules.expires;
-  const expires = { ...rule, find: (asked: unknown) => find(asked, createdAtMs) };
-  const { expires: expiresAtMs, ...grant } = parseMembers(given, { ...grantRules, expires });
+  const expires = { ...rule, find: (demand: unknown) => find(demand, createdAtMs) };
+  const { expires: expiresAtMs, ...grant } = parseMembers(input, { ...grantRules, expires });
   return { ...grant, expiresAtMs, createdAtMs };
 }
 
@@ -339,14 +339,14 @@ export function findExcess(
   if (name === ENVIRONMENT_NAME) return undefined;
   if ((grant.expiresAtMs ?? Infinity) > expiresAtMs)
     return `expires: at the latest ${formatTime(expiresAtMs)}, when the token that asks for it expires`;
-  const [own, asked] = [rate, grant.rate].map((text) => findRate(text ?? allRate));
-  if (own === undefined || (asked && isWithin(asked, own))) return undefined;
+  const [own, demand] = [rate, grant.rate].map((text) => findRate(text ?? allRate));
+  if (own === undefined || (demand && isWithin(demand, own))) return undefined;
   return `rate: at most ${rate ?? allRate}, the rate of the token that asks for it`;
 }
 
 /** Neither the burst nor the sustained rate is higher. */
-const isWithin = (asked: Rate, own: Rate): boolean =>
-  asked.units <= own.units && asked.units * own.windowSeconds <= own.units * asked.windowSeconds;
+const isWithin = (demand: Rate, own: Rate): boolean =>
+  demand.units <= own.units && demand.units * own.windowSeconds <= own.units * demand.windowSeconds;
 
 const ID_LENGTH = 16;
 

@@ -115,8 +115,8 @@ export async function checkHealth(config: Config, flags: Flags) {
   // Not through HTTP_PROXY: the service is on this machine.
   process.env["no_proxy"] = process.env["NO_PROXY"] = "*";
   for (;;) {
-    const asked = fetch(url, { ...trust, signal: AbortSignal.timeout(HEALTH_MS_MAX) });
-    const answer = await asked.then(
+    const response = fetch(url, { ...trust, signal: AbortSignal.timeout(HEALTH_MS_MAX) });
+    const answer = await response.then(
       ({ status }) => `answers ${status}`,
       (error: unknown) => `does not answer: ${explainSilence(error, called)}.`,
     );

@@ -347,9 +347,9 @@ const toName = (flag: string): string =>
 
 /** Throws a usage error for the first two flags that were both given: their names, and why they exclude each other. */
 export function refusePairs(flags: object, pairs: readonly (readonly [string, string, string])[]) {
-  const given: Readonly<Record<string, unknown>> = { ...flags };
+  const values: Readonly<Record<string, unknown>> = { ...flags };
   for (const [one, other, why] of pairs)
-    if (given[toName(one)] !== undefined && given[toName(other)] !== undefined)
+    if (values[toName(one)] !== undefined && values[toName(other)] !== undefined)
       throw new UsageError(`${one} and ${other}: ${why}`);
 }
 

@@ -44,10 +44,10 @@ export function parseFilter(flags: Flags): Filter {
   const filter = pickFilter(flags);
   for (const name of filterNames) {
     const { find, expected } = filters[name];
-    const given = filter[name];
-    if (given !== undefined && find(given) === undefined)
+    const value = filter[name];
+    if (value !== undefined && find(value) === undefined)
       throw new UsageError(
-        `--${name}: ${JSON.stringify(given)} is not allowed; expected ${expected}`,
+        `--${name}: ${JSON.stringify(value)} is not allowed; expected ${expected}`,
       );
   }
   return filter;

@@ -119,11 +119,11 @@ type Action = (config: Config, options: never, ...words: never[]) => Promise<voi
 /** Imports a command when it runs, so the service does not load the others. */
 const load =
   (find: () => Promise<Action>) =>
-  async (...given: unknown[]): Promise<void> => {
-    const options = given.at(-2) as Record<string, unknown>;
+  async (...parameters: unknown[]): Promise<void> => {
+    const options = parameters.at(-2) as Record<string, unknown>;
     const { config } = resolveOptions(options);
     const act = await find();
-    await act(config, options as never, ...(given.slice(0, -2) as never[]));
+    await act(config, options as never, ...(parameters.slice(0, -2) as never[]));
   };
 
 function addServiceCommands(program: Command): void {

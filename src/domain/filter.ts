@@ -6,15 +6,15 @@ interface FilterRule {
   readonly meaning: string;
   readonly expected: string;
   /** Undefined if the text is not allowed; null if it counts as absent. */
-  readonly find: (given: string) => string | null | undefined;
+  readonly find: (value: string) => string | null | undefined;
   /** Whether every engine has an index for it, so no plant has to be scanned. */
   readonly isIndexed: boolean;
   /** False if every plant matches. */
-  readonly narrows: (given: string) => boolean;
-  readonly match: (given: string) => (plant: ListedPlant) => boolean;
+  readonly narrows: (value: string) => boolean;
+  readonly match: (value: string) => (plant: ListedPlant) => boolean;
 }
 
-const anyText = { expected: "text", find: (given: string) => given };
+const anyText = { expected: "text", find: (value: string) => value };
 
 /** More words would be slow with a long name. */
 const WORDS_MAX = 16;
@@ -29,9 +29,9 @@ export const filters = {
     isIndexed: true,
     narrows: () => true,
     match:
-      (given: string) =>
+      (value: string) =>
       ({ tag }: ListedPlant) =>
-        tag === given,
+        tag === value,
   },
   name: {
     meaning:
@@ -39,24 +39,24 @@ export const filters = {
     ...anyText,
     isIndexed: false,
     // The empty text is a part of every name.
-    narrows: (given: string) => given !== "",
-    match: (given: string) => {
-      const part = fold(given);
+    narrows: (value: string) => value !== "",
+    match: (value: string) => {
+      const part = fold(value);
       return ({ name }: ListedPlant) => isPartOf(part, fold(name));
     },
   },
   q: {
     meaning: `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
     expected: `at most ${WORDS_MAX} words`,
-    find: (given: string) => {
-      const { length } = splitWords(given);
+    find: (value: string) => {
+      const { length } = splitWords(value);
       if (length > WORDS_MAX) return undefined;
-      return length === 0 ? null : given;
+      return length === 0 ? null : value;
     },
     isIndexed: false,
-    narrows: (given: string) => splitWords(given).length > 0,
-    match: (given: string) => {
-      const words = splitWords(given).map(foldAccents);
+    narrows: (value: string) => splitWords(value).length > 0,
+    match: (value: string) => {
+      const words = splitWords(value).map(foldAccents);
       return ({ name, tag }: ListedPlant) => {
         const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
         return words.every((word) => texts.some((text) => isPartOf(word, text)));
@@ -70,8 +70,8 @@ export const filterNames = Object.keys(filters) as readonly FilterName[];
 
 export type Filter = { readonly [Name in FilterName]?: string | undefined };
 
-export const pickFilter = (given: Filter): Filter =>
-  Object.fromEntries(filterNames.map((name) => [name, given[name]]));
+export const pickFilter = (value: Filter): Filter =>
+  Object.fromEntries(filterNames.map((name) => [name, value[name]]));
 
 /** False if every plant matches. */
 export const narrows = (filter: Filter): boolean =>
@@ -82,8 +82,8 @@ export const needsScan = (filter: Filter): boolean =>
 
 export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
   const matches = filterNames.flatMap((name) => {
-    const given = filter[name];
-    return given === undefined ? [] : filters[name].match(given);
+    const value = filter[name];
+    return value === undefined ? [] : filters[name].match(value);
   });
   return (plant) => matches.every((match) => match(plant));
 }

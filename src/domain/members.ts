@@ -21,17 +21,17 @@ export interface Rule<Value> {
 
 /** null counts as absent. An unknown member is refused: ignoring a typo would hide it. */
 export function parseMembers<Values extends object>(
-  given: unknown,
+  body: unknown,
   rules: { readonly [Name in keyof Values]: Rule<Values[Name]> },
   defaults: Readonly<Record<string, unknown>> = {},
 ): Values {
-  if (typeof given !== "object" || given === null || Array.isArray(given))
-    throw new Refusal("invalid_body", `body: expected an object, got ${describe(given)}`);
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw new Refusal("invalid_body", `body: expected an object, got ${describe(body)}`);
   const known = Object.keys(rules);
-  const faults = Object.keys(given)
+  const faults = Object.keys(body)
     .filter((name) => !known.includes(name))
     .map((name) => `${describe(name)}: unknown; known are ${known.join(", ")}`);
-  const sent = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+  const sent = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
   const members: Record<string, unknown> = { ...defaults, ...sent };
   for (const [name, { expected, find, optional }] of Object.entries<Rule<unknown>>(rules)) {
     const value = members[name];

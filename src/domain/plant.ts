@@ -45,8 +45,8 @@ export function findFaults(id: bigint | undefined, name: unknown, tag: unknown):
   return faults;
 }
 
-const textExpected = (came: unknown): string =>
-  typeof came === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
+const textExpected = (actual: unknown): string =>
+  typeof actual === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
 
 /** Every write of a plant passes here, whichever way it came in: a rule in `findFaults` holds for all. */
 export function refusePlant({ id, name, tag }: Plant): Refusal | undefined {

@@ -49,9 +49,9 @@ export interface RevertRequest {
 const moment: Rule<Moment> = {
   optional: true,
   expected: "the number of a change, or a time with its zone, as in 2026-11-15T10:00:00Z",
-  find: (given) => {
-    const unit = typeof given === "number" ? "seq" : "atMs";
-    const value = typeof given === "string" ? findTimeMs(given) : given;
+  find: (input) => {
+    const unit = typeof input === "number" ? "seq" : "atMs";
+    const value = typeof input === "string" ? findTimeMs(input) : input;
     return Number.isSafeInteger(value) && (unit === "atMs" || (value as number) > 0)
       ? { unit, value: value as number }
       : undefined;
@@ -64,19 +64,19 @@ const rules = {
   by: {
     optional: true,
     expected: "the name of a token",
-    find: (given: unknown) => (typeof given === "string" && given !== "" ? given : undefined),
+    find: (input: unknown) => (typeof input === "string" && input !== "" ? input : undefined),
   },
   batch: { optional: true, ...batchRule },
   dryRun: {
     optional: true,
     expected: "true or false",
-    find: (given: unknown) => (typeof given === "boolean" ? given : undefined),
+    find: (input: unknown) => (typeof input === "boolean" ? input : undefined),
   },
 };
 
 /** Throws a Refusal that names every fault. */
-export function parseRevert(given: unknown): RevertRequest {
-  const request = parseMembers<RevertRequest>(given, rules);
+export function parseRevert(input: unknown): RevertRequest {
+  const request = parseMembers<RevertRequest>(input, rules);
   const { from, to, by, batch } = request;
   if ([from, to, by, batch].every((part) => part === undefined))
     throw new Refusal("invalid_body", "body: expected at least one of from, to, by and batch");

@@ -140,12 +140,12 @@ export const STORED_CHARACTERS_MAX = 4_194_304;
 
 /**
  * Judges writes that all succeed, or none. Throws the Refusal of the first line that fails. `find` looks up a stored
- * plant; `refuseRoom` says whether there is room for the write, and for this many more plants than before.
+ * plant; `refuseBeyond` says whether there is room for the write, and for this many more plants than before.
  */
 export function judgeAtomic(
   { writes, refusal }: AtomicWrite,
   find: (id: bigint) => Plant | undefined,
-  refuseRoom: (done: Done, created: number) => Refusal | undefined,
+  refuseBeyond: (done: Done, created: number) => Refusal | undefined,
 ) {
   const states = new Map<bigint, { -readonly [Name in keyof NetChange]: NetChange[Name] }>();
   const outcomes: Done[] = [];
@@ -165,7 +165,7 @@ export function judgeAtomic(
     if (verdict instanceof Refusal) throw refuseLine(line, verdict);
     if (verdict.done === "created") created++;
     if (verdict.done === "removed") created--;
-    const full = refuseRoom(verdict.done, created);
+    const full = refuseBeyond(verdict.done, created);
     if (full !== undefined) throw refuseLine(line, full);
     state.after = verdict.after;
     outcomes.push(verdict.done);

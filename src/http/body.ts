@@ -83,7 +83,7 @@ export function findLength({ headers }: Request): number | undefined {
 /** Larger bodies are read in chunks, so a slow client can be told from a stalled one. */
 export const WHOLE_BYTES_MAX = 65_536;
 /** Reading chunks that have arrived never yields, so a tick between them lets other requests run. */
-const CHUNKS_A_TICK = 8;
+const CHUNKS_PER_TICK = 8;
 /** A buffer for a body of unknown length doubles. */
 const BUFFER_GROWTH = 2;
 /** Bytes of a body of unknown length that the runtime may read from the socket in one tick, before the service sees them. */
@@ -230,7 +230,7 @@ export async function* readChunks(reader: Reader, msLeft: () => number, signal?:
     signal?.throwIfAborted();
     if (next === undefined) break;
     if (next.done) return;
-    if (++count % CHUNKS_A_TICK === 0) await nextTick();
+    if (++count % CHUNKS_PER_TICK === 0) await nextTick();
     signal?.throwIfAborted();
     yield next.value;
   }

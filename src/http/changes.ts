@@ -84,7 +84,7 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
     const chunk = wantsAll
       ? await feed.read(last)
       : toChunk(last, await readPage(exchange, { ...query, after: last }));
-    await feed.takeTurn();
+    await feed.awaitTick();
     // Again: the readers before it hold their pieces now.
     exchange.reserve(0, ANSWERS_SHARE);
     const { events, changes } = chunk;

@@ -108,14 +108,14 @@ interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "fails"> {
   readonly scope: Scope | "any";
   readonly needs?: Scope;
   readonly body?: Shape;
-  readonly run: (exchange: Exchange, given: unknown) => unknown;
+  readonly run: (exchange: Exchange, input: unknown) => unknown;
   readonly status?: number;
   readonly meaning?: string;
   readonly shows?: Shape;
 }
 
-export function toEndpoint(asked: JsonOperation): Endpoint {
-  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = asked;
+export function toEndpoint(definition: JsonOperation): Endpoint {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = definition;
   const { status = shows === undefined ? 204 : 200, ...endpoint } = described;
   return {
     ...endpoint,
@@ -123,11 +123,11 @@ export function toEndpoint(asked: JsonOperation): Endpoint {
       const { request, service, token } = exchange;
       if (needs !== undefined) requireScope(token, needs);
       if (body === undefined) await request.body?.cancel();
-      const given = body && parseJson(await readJson(exchange));
+      const input = body && parseJson(await readJson(exchange));
       // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.
       if (request.method !== "GET")
         await service.authenticator.authenticate(request.headers.get("authorization"), 0);
-      const result = await run(exchange, given);
+      const result = await run(exchange, input);
       // The list of webhooks is the only large one, and it is a 200.
       if (status === 200) return answerJson(exchange, result);
       return answer(status, shows === undefined ? null : JSON.stringify(result));

@@ -36,7 +36,7 @@ export class Feed {
   private wokenAtMs = 0;
   readers = 0;
   private isPolling = false;
-  private turn = Promise.resolve();
+  private ticks = Promise.resolve();
   /** The service is draining: readers end, and resume at another instance or later. */
   isClosed = false;
 
@@ -58,8 +58,8 @@ export class Feed {
   /**
    * One reader per tick, so other requests are served in between: otherwise readers delay creates.
    */
-  takeTurn(): Promise<void> {
-    return (this.turn = this.turn.then(endOfTick));
+  awaitTick(): Promise<void> {
+    return (this.ticks = this.ticks.then(endOfTick));
   }
 
   private wake(): void {

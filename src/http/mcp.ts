@@ -109,8 +109,8 @@ const findId = (message: unknown): Id =>
   isObject(message) && isId(message["id"]) ? message["id"] : undefined;
 
 function parseMessage(message: unknown): { method: string; params: Members } {
-  const refuse = (expected: string, came: unknown): never => {
-    throw new RpcError("invalid_request", `${expected}, got ${describe(came)}`);
+  const refuse = (expected: string, actual: unknown): never => {
+    throw new RpcError("invalid_request", `${expected}, got ${describe(actual)}`);
   };
   if (!isObject(message)) return refuse("body: expected one JSON-RPC message", message);
   const { jsonrpc, id, method, params = {} } = message;
@@ -159,16 +159,16 @@ function refuseVersion(requested: string): never {
   throw new RpcError("unsupported_version", "Unsupported protocol version", data);
 }
 
-function refuseMeta(name: string, expected: string, came: unknown): never {
-  const message = `_meta["${META}${name}"]: expected ${expected}, got ${describe(came)}`;
+function refuseMeta(name: string, expected: string, actual: unknown): never {
+  const message = `_meta["${META}${name}"]: expected ${expected}, got ${describe(actual)}`;
   throw new RpcError("malformed_params", message);
 }
 
-function refuseHeader(name: string, header: string | null, came: unknown): never {
+function refuseHeader(name: string, header: string | null, actual: unknown): never {
   const sent = header === null ? "is missing" : `is ${JSON.stringify(clip(header))}`;
   throw new RpcError(
     "header_mismatch",
-    `Header mismatch: ${name} ${sent}, the body has ${describe(came)}`,
+    `Header mismatch: ${name} ${sent}, the body has ${describe(actual)}`,
   );
 }
 
@@ -235,18 +235,18 @@ function listTools(token: TokenRecord | undefined, { cursor }: Members): object[
 /** A refusal is a result with `isError`, which a model reads and can act on. */
 async function callTool(exchange: Exchange, params: Members): Promise<string> {
   const { service, token, ids } = exchange;
-  const { name, arguments: given = {} } = params;
+  const { name, arguments: input = {} } = params;
   const tool = typeof name === "string" && Object.hasOwn(tools, name) ? tools[name] : undefined;
   if (typeof name !== "string" || tool === undefined)
     throw new RpcError(
       "invalid_params",
       `Unknown tool: ${typeof name === "string" ? clip(name) : describe(name)}`,
     );
-  if (!isObject(given))
-    throw new RpcError("invalid_params", `arguments: expected an object, got ${describe(given)}`);
+  if (!isObject(input))
+    throw new RpcError("invalid_params", `arguments: expected an object, got ${describe(input)}`);
   for (const scope of tool.scopes) requireScope(token, scope);
   try {
-    const json = await tool.run(exchange, given);
+    const json = await tool.run(exchange, input);
     requireRoomToAnswer(exchange, 2 * json.length);
     return `{"content":[${formatText(json)}],"structuredContent":${json}}`;
   } catch (error) {

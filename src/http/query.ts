@@ -21,7 +21,7 @@ import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape
 export interface Parameter<Value> extends Shape {
   readonly expected: string;
   /** Returns undefined if the value is not allowed, null if it counts as absent. */
-  readonly find: (given: string) => Value | null | undefined;
+  readonly find: (input: string) => Value | null | undefined;
   readonly fallback: Value;
 }
 
@@ -36,8 +36,8 @@ const LIMIT_MAX = 1000;
 export const limitTo = (description: string, maximum = LIMIT_MAX): Parameter<number> => ({
   ...integer(undefined, description, { minimum: 1, maximum, default: LIMIT_DEFAULT }),
   expected: `an integer from 1 to ${maximum}`,
-  find: (given) => {
-    const limit = /^\d{1,4}$/.test(given) ? Number(given) : 0;
+  find: (input) => {
+    const limit = /^\d{1,4}$/.test(input) ? Number(input) : 0;
     return limit >= 1 && limit <= maximum ? limit : undefined;
   },
   fallback: LIMIT_DEFAULT,
@@ -46,7 +46,7 @@ export const limitTo = (description: string, maximum = LIMIT_MAX): Parameter<num
 const anyText = (description: string): Parameter<string | undefined> => ({
   ...text(undefined, description),
   expected: "text",
-  find: (given) => given,
+  find: (input) => input,
   fallback: undefined,
 });
 
@@ -60,7 +60,7 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
 const orderBy = (description: string): Parameter<Order> => ({
   ...text(undefined, description, { enum: orders, default: "asc" }),
   expected: orders.join(" or "),
-  find: (given) => orders.find((known) => known === given),
+  find: (input) => orders.find((known) => known === input),
   fallback: "asc",
 });
 
@@ -88,7 +88,7 @@ export const tokenParameters = {
   after: {
     ...text(undefined, "The id of the last token seen; the page begins after it."),
     expected: "16 hexadecimal digits in lower case",
-    find: (given: string) => (/^[0-9a-f]{16}$/.test(given) ? given : undefined),
+    find: (input: string) => (/^[0-9a-f]{16}$/.test(input) ? input : undefined),
     fallback: undefined,
   },
 };
@@ -96,7 +96,7 @@ export const tokenParameters = {
 const trueOrFalse = (description: string): Parameter<boolean> => ({
   ...flag(undefined, description, { default: false }),
   expected: "true or false",
-  find: (given) => (given === "true" || given === "false" ? given === "true" : undefined),
+  find: (input) => (input === "true" || input === "false" ? input === "true" : undefined),
   fallback: false,
 });
 
@@ -148,7 +148,7 @@ export const changeParameters = {
     ),
     more: { style: "form", explode: false },
     expected: `${changeTypes.join(", ")}, or several of them with commas`,
-    find: (given: string) => findChangeTypes(given.split(",")),
+    find: (input: string) => findChangeTypes(input.split(",")),
     fallback: undefined,
   },
   by: anyText("Only changes by the token of this name."),
@@ -159,7 +159,7 @@ export const changeParameters = {
       enum: ["batch"],
     }),
     expected: "batch",
-    find: (given: string) => (given === "batch" ? given : undefined),
+    find: (input: string) => (input === "batch" ? input : undefined),
     fallback: undefined,
   } as Parameter<"batch" | undefined>,
 };
@@ -170,7 +170,7 @@ export const activityParameters = {
       minimum: 0,
     }),
     expected: "milliseconds since 1970",
-    find: (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined),
+    find: (input: string) => (/^\d{1,15}$/.test(input) ? Number(input) : undefined),
     fallback: 0,
   },
 };
@@ -203,14 +203,14 @@ export function parseChangeQuery(url: string, isStream: boolean, lastEventId: st
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
   const faults =
-    seen === undefined ? [explain("Last-Event-ID", known.after, lastEventId ?? "")] : [];
+    seen === undefined ? [describeFault("Last-Event-ID", known.after, lastEventId ?? "")] : [];
   const { type: types, after, ...query } = parseQuery(url, known, faults);
   return { ...query, types, after: seen ?? after };
 }
 
 /** Throws a Refusal that names every fault, including those passed in. */
 export function parseQuery<Names extends Known>(url: string, known: Names, faults: string[] = []) {
-  const given: Record<string, string> = {};
+  const inputs: Record<string, string> = {};
   for (const [name, value, pair] of splitPairs(url))
     if (name === undefined || !Object.hasOwn(known, name))
       faults.push(
@@ -218,25 +218,25 @@ export function parseQuery<Names extends Known>(url: string, known: Names, fault
       );
     else if (value === undefined)
       faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
-    else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
-    else given[name] = value;
+    else if (inputs[name] !== undefined) faults.push(`${name}: given more than once`);
+    else inputs[name] = value;
   const values: Record<string, unknown> = {};
   // Object.entries would allocate arrays on every request.
   for (const name in known) {
     const parameter = known[name] as Parameter<unknown>;
-    const came = given[name];
-    const found = came === undefined ? null : parameter.find(came);
-    if (found === undefined) faults.push(explain(name, parameter, came));
+    const input = inputs[name];
+    const found = input === undefined ? null : parameter.find(input);
+    if (found === undefined) faults.push(describeFault(name, parameter, input));
     values[name] = found ?? parameter.fallback;
   }
   if (faults.length > 0) throw new Refusal("invalid_query", joinFaults(faults));
   return values as Values<Names>;
 }
 
-const explain = (name: string, { expected }: Parameter<unknown>, came = ""): string =>
-  `${name}: expected ${expected}, got ${quote(came)}`;
+const describeFault = (name: string, { expected }: Parameter<unknown>, input = ""): string =>
+  `${name}: expected ${expected}, got ${quote(input)}`;
 
-const quote = (given: string): string => JSON.stringify(given.slice(0, 40));
+const quote = (input: string): string => JSON.stringify(input.slice(0, 40));
 
 /** The Link header of the next page (RFC 8288): an absolute path, because not every library resolves relative ones. */
 export function linkNext(
@@ -325,10 +325,10 @@ export function chooseCoding(header: string | null): Choice | undefined {
 
 /** RFC 7240, sections 2 and 4.2: other preferences are ignored, and the first `return` wins. */
 export function prefersMinimal(header: string | null): boolean {
-  const given = listPreferences(header).map(
+  const preferences = listPreferences(header).map(
     (one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1],
   );
-  return given.find((value) => value !== undefined) === "minimal";
+  return preferences.find((value) => value !== undefined) === "minimal";
 }
 
 /** RFC 7240, section 4.1. */

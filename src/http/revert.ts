@@ -44,14 +44,14 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   requireScope(token, "plants:read");
   service.rates.requireBatch(token);
   const { batch } = parseQuery(request.url, writeParameters);
-  const asked = parseRevert(parseJson(await readJson(exchange)));
-  const range = await openRevert(exchange, asked);
-  if (asked.dryRun === true)
+  const wanted = parseRevert(parseJson(await readJson(exchange)));
+  const range = await openRevert(exchange, wanted);
+  if (wanted.dryRun === true)
     return answerText(exchange, formatJson(await previewRevert(exchange, range, request.signal)));
   const report = startReport(batch);
   const order = {
     kind: "revert",
-    request: asked,
+    request: wanted,
     report,
     run: (options: BulkOptions) => revertAll(exchange, range, report, options),
   } as const;
@@ -60,13 +60,13 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
 }
 
 /** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
-export async function openRevert(exchange: Exchange, asked: RevertRequest): Promise<Range> {
+export async function openRevert(exchange: Exchange, wanted: RevertRequest): Promise<Range> {
   const { request, service } = exchange;
   exchange.reserve(PAGE_BYTES, ANSWERS_SHARE);
   await requireOpen(request);
   // No idle timeout: reading a long journal may take longer. A stream sets its own.
   service.limitIdle(request, 0);
-  return openRange(service.store, asked);
+  return openRange(service.store, wanted);
 }
 
 /** Throws a Refusal if the range concerns too many plants. */

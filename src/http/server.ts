@@ -43,12 +43,12 @@ export const pathsOf = (routes: readonly Route[]): readonly string[] => [
   OTHER_PATH,
 ];
 
-const GAUGES_A_FLUSH = 30;
+const GAUGES_PER_FLUSH = 30;
 /** Share of the drain time for requests in flight. The rest is for closing the store. */
 const DRAIN_SHARE = 0.8;
 
-export function startServer(given: Parts) {
-  const { routes, authenticator, config, store, log, metrics } = given;
+export function startServer(parts: Parts) {
+  const { routes, authenticator, config, store, log, metrics } = parts;
   const readiness = createReadiness(store);
   /** Best effort: a failed write of last uses is only logged. */
   const flushUses = (): Promise<void> =>
@@ -59,18 +59,18 @@ export function startServer(given: Parts) {
   let metricsText: Promise<Blob> | undefined;
   const formatMetrics = async (): Promise<Blob> => {
     setGauges();
-    return new Blob([await given.reports.formatMetrics()]);
+    return new Blob([await parts.reports.formatMetrics()]);
   };
   const service: Service = {
-    ...given,
+    ...parts,
     readiness,
     budget,
     lines: new Budget(config.bodyBytesTotalMax * LINES_SHARE),
     packing: new Budget(config.bodyBytesTotalMax * PACKING_SHARE),
     formatMetrics: () => (metricsText ??= formatMetrics().finally(() => (metricsText = undefined))),
-    rates: createRateLimiter(config.rateLimit, given.ratesMemory),
+    rates: createRateLimiter(config.rateLimit, parts.ratesMemory),
     feed: new Feed(store, log),
-    jobs: new Jobs(given, config.jobLostSeconds),
+    jobs: new Jobs(parts, config.jobLostSeconds),
     addressOf: (request) => listener.requestIP(request)?.address,
     limitIdle: (request, seconds) => listener.timeout(request, seconds),
   };
@@ -82,7 +82,7 @@ export function startServer(given: Parts) {
     development: false,
     // By default the runtime silently shares a port that another process has.
     reusePort: isPortShared(config),
-    ...(given.tls === undefined ? {} : { tls: given.tls }),
+    ...(parts.tls === undefined ? {} : { tls: parts.tls }),
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
@@ -105,10 +105,10 @@ export function startServer(given: Parts) {
   let seconds = 0;
   const working = setInterval(() => {
     setGauges();
-    if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
+    if (++seconds % GAUGES_PER_FLUSH === 0) void flushUses();
   }, 1_000).unref();
   return {
-    url: `http${given.tls === undefined ? "" : "s"}://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
+    url: `http${parts.tls === undefined ? "" : "s"}://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
     /** False if the console has not been built. */
     hasConsole: routes.some(({ path }) => path === "/"),
     checkReady: readiness.check,

@@ -48,8 +48,8 @@ const SECURITY_HEADERS = {
 /** What lets the console sign in at the issuer: its page names it, and may connect to it. */
 function findSignIn({ jwtIssuer, jwtAudience, jwtClientId }: Config) {
   if (jwtClientId === "") return undefined;
-  const given = { issuer: jwtIssuer, audience: jwtAudience, "client-id": jwtClientId };
-  const attributes = Object.entries(given).map(
+  const settings = { issuer: jwtIssuer, audience: jwtAudience, "client-id": jwtClientId };
+  const attributes = Object.entries(settings).map(
     ([name, value]) => `data-${name}="${Bun.escapeHTML(value)}" `,
   );
   return { attributes: attributes.join(""), origin: new URL(jwtIssuer).origin };

@@ -19,8 +19,8 @@ import { define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
-async function createToken({ service, token }: Exchange, given: unknown): Promise<IssuedToken> {
-  const grant = parseGrant(given);
+async function createToken({ service, token }: Exchange, body: unknown): Promise<IssuedToken> {
+  const grant = parseGrant(body);
   for (const scope of grant.scopes) requireScope(token, scope);
   const excess = token && findExcess(grant, token, service.config.rateLimit);
   if (excess !== undefined) throw new Refusal("insufficient_scope", excess);

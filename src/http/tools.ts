@@ -45,7 +45,7 @@ interface Tool {
   /** The answer to tools/list, without the name. */
   readonly listed: object;
   /** Resolves to the result as JSON. */
-  readonly run: (exchange: Exchange, given: Members) => Promise<string>;
+  readonly run: (exchange: Exchange, input: Members) => Promise<string>;
 }
 
 export type Members = Readonly<Record<string, unknown>>;
@@ -83,7 +83,7 @@ function tool<Values extends object>(
   return {
     scopes,
     listed: { title, description, annotations, inputSchema },
-    run: (exchange, given) => run(exchange, parseMembers<Values>(given, rules, defaults)),
+    run: (exchange, input) => run(exchange, parseMembers<Values>(input, rules, defaults)),
   };
 }
 
@@ -91,24 +91,24 @@ function tool<Values extends object>(
 const toArgument = <Value>(parameter: Parameter<Value>): Argument<Value> => ({
   ...parameter,
   optional: true,
-  find: (given) => {
+  find: (input) => {
     const type = parameter.schema["type"] === "integer" ? "number" : "string";
-    if (typeof given !== type || !isStorable(String(given))) return undefined;
-    const found = parameter.find(String(given));
+    if (typeof input !== type || !isStorable(String(input))) return undefined;
+    const found = parameter.find(String(input));
     // A search for no words counts as none; it finds every plant too.
-    return found === null ? (given as Value) : found;
+    return found === null ? (input as Value) : found;
   },
 });
 
 const id: Argument<bigint> = {
   ...text(undefined, "The id of the plant: the digits of a 64-bit integer, as a string."),
   expected: `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`,
-  find: (given) => (typeof given === "string" ? findPlainInt64(given) : undefined),
+  find: (input) => (typeof input === "string" ? findPlainInt64(input) : undefined),
 };
 const name: Argument<string> = {
   ...text(undefined, "The name of the plant."),
   expected: "text without U+0000 and unpaired surrogates",
-  find: (given) => (findFaults(0n, given, "").name === undefined ? (given as string) : undefined),
+  find: (input) => (findFaults(0n, input, "").name === undefined ? (input as string) : undefined),
 };
 const tag: Argument<string | undefined> = {
   ...name,
@@ -120,7 +120,7 @@ const ifMatch: Argument<string | undefined> = {
   ...text(undefined, "An etag: change the plant only if it is still in this state."),
   expected: "the etag of an earlier answer",
   optional: true,
-  find: (given) => (typeof given === "string" && given !== "" ? given : undefined),
+  find: (input) => (typeof input === "string" && input !== "" ? input : undefined),
 };
 const filterArguments = mapValues(filterParameters, toArgument) as {
   readonly [Name in FilterName]: Argument<string | undefined>;
@@ -142,8 +142,8 @@ const SEARCH_MS_MAX = 1_000;
 async function findPlants({ service }: Exchange, query: PlantQuery): Promise<string> {
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
   for (let { after } = query; ;) {
-    const asked = { ...query, after, charactersMax: PAGE_CHARACTERS_MAX };
-    const page = await service.store.readPlants(asked, "json");
+    const order = { ...query, after, charactersMax: PAGE_CHARACTERS_MAX };
+    const page = await service.store.readPlants(order, "json");
     const isEmpty = page.text.length === "[]".length;
     if (isEmpty && page.next !== undefined && performance.now() < endsAtMs) after = page.next;
     else {
@@ -179,8 +179,8 @@ async function readHistory(
   }
 }
 
-async function readPlant({ service }: Exchange, asked: { readonly id: bigint }): Promise<string> {
-  const plant = await service.store.findPlant(asked.id);
+async function readPlant({ service }: Exchange, order: { readonly id: bigint }): Promise<string> {
+  const plant = await service.store.findPlant(order.id);
   if (plant === undefined) throw new Refusal("plant_not_found");
   return format({ ...plant, etag: etagOf(plant) });
 }
@@ -197,8 +197,8 @@ async function createPlant(exchange: Exchange, { batch: named, ...plant }: Writt
 
 const conditionOf = (etag: string | undefined) => (etag === undefined ? {} : { match: [etag] });
 
-async function replacePlant(exchange: Exchange, asked: Changed): Promise<string> {
-  const { batch: named, ifMatch: etag, ...plant } = asked;
+async function replacePlant(exchange: Exchange, order: Changed): Promise<string> {
+  const { batch: named, ifMatch: etag, ...plant } = order;
   const writer = exchange.nameWriter(named);
   await exchange.service.store.replacePlant(plant, conditionOf(etag), writer);
   return format({ id: plant.id, etag: etagOf(plant) });
@@ -206,11 +206,11 @@ async function replacePlant(exchange: Exchange, asked: Changed): Promise<string>
 
 async function removePlant(
   exchange: Exchange,
-  asked: Pick<Changed, "id" | "batch" | "ifMatch">,
+  order: Pick<Changed, "id" | "batch" | "ifMatch">,
 ): Promise<string> {
-  const writer = exchange.nameWriter(asked.batch);
-  await exchange.service.store.removePlant(asked.id, conditionOf(asked.ifMatch), writer);
-  return format({ id: asked.id });
+  const writer = exchange.nameWriter(order.batch);
+  await exchange.service.store.removePlant(order.id, conditionOf(order.ifMatch), writer);
+  return format({ id: order.id });
 }
 
 const LEFT_MAX = 20;
@@ -248,14 +248,14 @@ async function formatReport(report: object, blocks: AsyncIterable<readonly Left[
   return format({ ...report, left: shown });
 }
 
-async function revertChanges(exchange: Exchange, given: Members): Promise<string> {
+async function revertChanges(exchange: Exchange, input: Members): Promise<string> {
   // null counts as absent, too.
-  const asked = parseRevert({ ...given, dryRun: given["dryRun"] ?? true });
+  const order = parseRevert({ ...input, dryRun: input["dryRun"] ?? true });
   return runLong(exchange, async (signal) => {
-    const range = await openRevert(exchange, asked);
+    const range = await openRevert(exchange, order);
     // Also before a revert, so it has the bounds of a dry run.
     const preview = await previewRevert(exchange, range, signal);
-    if (asked.dryRun === true) return format(preview);
+    if (order.dryRun === true) return format(preview);
     const report = startReport();
     return formatReport(
       report,
@@ -294,63 +294,63 @@ interface Writing {
 
 /** Parses each write as a line of a batch. Throws a Refusal that names the first one that is wrong. */
 function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
-  return writes.map((given, index) => {
+  return writes.map((input, index) => {
     const line = index + 1;
-    const unknown = Object.keys(given).find((member) => !(member in writeMembers));
-    const written = typeof given["id"] === "string" ? findPlainInt64(given["id"]) : undefined;
+    const unknown = Object.keys(input).find((member) => !(member in writeMembers));
+    const written = typeof input["id"] === "string" ? findPlainInt64(input["id"]) : undefined;
     if (unknown !== undefined || written === undefined)
       throw new Refusal(
         "invalid_body",
         unknown === undefined
-          ? `line ${line}: id: expected ${id.expected}, got ${describe(given["id"])}`
+          ? `line ${line}: id: expected ${id.expected}, got ${describe(input["id"])}`
           : `line ${line}: ${describe(unknown)}: unknown; known are ${Object.keys(writeMembers).join(", ")}`,
       );
     try {
-      return { ...parseWrite(formatJson({ ...given, id: written }), upsert), line };
+      return { ...parseWrite(formatJson({ ...input, id: written }), upsert), line };
     } catch (error) {
       throw new Refusal("invalid_body", refuseLine(line, toRefusal(error)).message);
     }
   });
 }
 
-async function writePlants(exchange: Exchange, asked: Writing): Promise<string> {
+async function writePlants(exchange: Exchange, order: Writing): Promise<string> {
   const { service, token, startedAtMs } = exchange;
   const { store } = service;
-  const writes = parseWrites(asked);
+  const writes = parseWrites(order);
   return runLong(exchange, async (signal) => {
-    const writer = exchange.nameWriter(asked.batch);
+    const writer = exchange.nameWriter(order.batch);
     const paid: PlantWrite[] = [];
     const lines = (async function* () {
       yield writes;
     })();
     for await (const part of service.rates.pace(lines, token, signal)) paid.push(...part);
     let outcomes: readonly (Done | Refusal)[];
-    if (asked.dryRun) {
+    if (order.dryRun) {
       const found = await Promise.all(paid.map(({ id: each }) => store.findPlant(each)));
       const stored = new Map(paid.map(({ id: each }, index) => [each, found[index]]));
       outcomes = rehearse(paid, (each) => stored.get(each));
-    } else if (asked.atomic) outcomes = await store.writeAtomic(paid, writer);
+    } else if (order.atomic) outcomes = await store.writeAtomic(paid, writer);
     else outcomes = await store.writePlants(paid, writer);
     const created = outcomes.filter((outcome) => outcome === "created").length;
-    if (!asked.dryRun) service.metrics.countCreates(performance.now() - startedAtMs, created);
+    if (!order.dryRun) service.metrics.countCreates(performance.now() - startedAtMs, created);
     const results = outcomes.map((outcome, index) =>
       Object.assign(
         { line: index + 1 },
         outcome instanceof Refusal ? describeRefusal(outcome) : { status: 200, outcome },
       ),
     );
-    return format({ dryRun: asked.dryRun, results });
+    return format({ dryRun: order.dryRun, results });
   });
 }
 
 async function patchPlant(
   exchange: Exchange,
-  asked: Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch },
+  order: Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch },
 ): Promise<string> {
   const { service } = exchange;
-  const writer = exchange.nameWriter(asked.batch);
-  const condition = conditionOf(asked.ifMatch);
-  const plant = await service.store.patchPlant(asked.id, asked.patch, condition, writer);
+  const writer = exchange.nameWriter(order.batch);
+  const condition = conditionOf(order.ifMatch);
+  const plant = await service.store.patchPlant(order.id, order.patch, condition, writer);
   return format({ ...plant, etag: etagOf(plant) });
 }
 
@@ -364,7 +364,7 @@ const patch: Argument<Patch> = {
   ),
   expected: "an object with name, tag or both",
   // Throws a Refusal that names every fault.
-  find: (given) => (given === undefined ? undefined : parsePatch(given)),
+  find: (input) => (input === undefined ? undefined : parsePatch(input)),
 };
 
 const truth = (description: string, fallback: boolean): Argument<boolean> => ({
@@ -372,7 +372,7 @@ const truth = (description: string, fallback: boolean): Argument<boolean> => ({
   expected: "true or false",
   optional: true,
   fallback,
-  find: (given) => (typeof given === "boolean" ? given : undefined),
+  find: (input) => (typeof input === "boolean" ? input : undefined),
 });
 const dryRun = truth("False changes plants.", true);
 
@@ -394,12 +394,12 @@ const writes: Argument<readonly Members[]> = {
     { maxItems: WRITES_MAX },
   ),
   expected: `a list of at most ${WRITES_MAX} objects`,
-  find: (given) => {
+  find: (input) => {
     const isList =
-      Array.isArray(given) &&
-      given.length <= WRITES_MAX &&
-      given.every((each) => typeof each === "object" && each !== null && !Array.isArray(each));
-    return isList ? (given as Members[]) : undefined;
+      Array.isArray(input) &&
+      input.length <= WRITES_MAX &&
+      input.every((each) => typeof each === "object" && each !== null && !Array.isArray(each));
+    return isList ? (input as Members[]) : undefined;
   },
 };
 

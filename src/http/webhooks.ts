@@ -67,13 +67,13 @@ const manage = (
   toEndpoint({
     ...operation,
     scope: "webhooks:manage",
-    run: ({ request, service, span }, given) => {
+    run: ({ request, service, span }, input) => {
       // A test waits for its receiver, and the runtime's timer may fire early.
       service.limitIdle(request, 2 * service.config.webhookSecondsMax);
       const { store, config, tracer } = service;
       const parent = span ?? (tracer && findParent(request.headers));
       const context = { store, config, tracer, parent };
-      return webhookActions[action](context, request.params?.["name"] ?? "", given);
+      return webhookActions[action](context, request.params?.["name"] ?? "", input);
     },
     fails: [
       ...(operation.at.includes("{name}") ? (["WebhookNotFound"] as const) : []),

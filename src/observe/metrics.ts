@@ -102,7 +102,7 @@ const KINDS = LINES + KIND_LENGTH;
 const FAILURE_STATUSES = [500, 503];
 const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
 /** A counter that exists at zero: so small that adding 1 gives 1. */
-const NOTHING = Number.MIN_VALUE;
+const SHOWN_ZERO = Number.MIN_VALUE;
 
 /** Counts are indexed like `statuses`. A counter that does not exist is 0. */
 type Kind = Readonly<{ counts: Float64Array; times: Histogram }>;
@@ -147,7 +147,7 @@ export class Metrics {
     this.lines = this.kindAt(LINES);
     this.commitDurations = this.histogramAt(COMMIT_DURATIONS);
     this.commitSizes = this.histogramAt(COMMIT_SIZES);
-    for (const status of LINE_STATUSES) this.lines.counts[placeOf(status)] ||= NOTHING;
+    for (const status of LINE_STATUSES) this.lines.counts[placeOf(status)] ||= SHOWN_ZERO;
   }
 
   private kindOf(path: number, method: number): Kind {
@@ -170,7 +170,7 @@ export class Metrics {
     const kinds = new Map(methodLabels.map((method, index) => [method, this.kindOf(place, index)]));
     const kindOf = (method: string): Kind => kinds.get(method) ?? (kinds.get(OTHER_METHOD) as Kind);
     for (const method of served)
-      for (const status of FAILURE_STATUSES) kindOf(method).counts[placeOf(status)] = NOTHING;
+      for (const status of FAILURE_STATUSES) kindOf(method).counts[placeOf(status)] = SHOWN_ZERO;
     return (method: string, status: number, durationMs: number): void => {
       const kind = kindOf(method);
       increase(kind, status);
@@ -204,7 +204,7 @@ export class Metrics {
       // Not entries(), which is ten times slower.
       for (let at = 0; at < memory.length; at++)
         sum.memory[at] = (sum.memory[at] ?? 0) + (memory[at] ?? 0);
-    const held = gauges.map((name, at) => [name, sum.memory[at]]);
+    const levels = gauges.map((name, at) => [name, sum.memory[at]]);
     const kinds = sum.paths.flatMap((path, place) =>
       methodLabels.map((method, index) => ({
         labels: { method, path },
@@ -216,7 +216,7 @@ export class Metrics {
       creates: sum.lines.times,
       changes: sum.memory[CHANGES] ?? 0,
       commits: { durations: sum.commitDurations, sizes: sum.commitSizes },
-      gauges: Object.fromEntries(held) as Record<Gauge, number>,
+      gauges: Object.fromEntries(levels) as Record<Gauge, number>,
       requests: kinds.flatMap(({ labels, kind }) => listCounts(kind, labels)),
       /** A batch answers 200 whatever the status of its lines. */
       batchLines: listCounts(sum.lines, {}),

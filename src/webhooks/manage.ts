@@ -48,7 +48,7 @@ interface Context {
   readonly parent?: SpanContext | undefined;
 }
 
-type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
+type Action = (context: Context, name: string, input?: unknown) => Promise<unknown>;
 
 /** Throws a Refusal if the name is taken or there are WEBHOOKS_MAX. Retries if another was added meanwhile. */
 export async function insertWebhook(store: WebhookStore, webhook: Webhook): Promise<void> {
@@ -67,15 +67,15 @@ export const webhookActions = {
   show: async (context, name) => describe(await find(context, name)),
 
   /** Starts after the newest change. The secret is shown only here. */
-  add: async ({ store, config }, _name, given): Promise<ShownSecret> => {
-    const asked = parseNewWebhook(given);
-    const literal = findLiteral(asked.url);
+  add: async ({ store, config }, _name, input): Promise<ShownSecret> => {
+    const fields = parseNewWebhook(input);
+    const literal = findLiteral(fields.url);
     if (literal !== undefined && isPrivate(literal) && !config.webhooksPrivate)
       throw new Refusal("invalid_body", `url: ${explainPrivate(literal)}`);
     const secret = createSecret();
     const webhook: Webhook = {
-      ...asked,
-      url: asked.url.href,
+      ...fields,
+      url: fields.url.href,
       secret,
       oldSecret: undefined,
       createdAtMs: Date.now(),
@@ -121,8 +121,8 @@ export const webhookActions = {
 
   resume: (context, name) => update(context, name, () => ({ paused: undefined })),
 
-  replay: async (context, name, given) => {
-    const { from } = parseMembers(given, replayRules);
+  replay: async (context, name, input) => {
+    const { from } = parseMembers(input, replayRules);
     await find(context, name);
     // Refuses a number that the journal does not have.
     const after = from === "newest" ? 0 : from;
@@ -184,12 +184,12 @@ async function findNext(store: WebhookStore, webhook: Webhook): Promise<number |
   }
 }
 
-export function parseNewWebhook(given: unknown) {
-  const { url } = Object(given) as { readonly url?: unknown };
+export function parseNewWebhook(input: unknown) {
+  const { url } = Object(input) as { readonly url?: unknown };
   const host = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");
   // Without a host the URL is refused, not the name.
   const name = host?.slice(0, 64) || "webhook";
-  return parseMembers(given, newRules, { name, types: changeTypes });
+  return parseMembers(input, newRules, { name, types: changeTypes });
 }
 
 const URL_CHARACTERS_MAX = 2_048;

@@ -133,7 +133,7 @@ export async function sendEvent(
     } as unknown as BunFetchRequestInit);
   };
   const msMax = options.webhookSecondsMax * 1000;
-  const response = await within(msMax, post(), signal).catch(explain);
+  const response = await within(msMax, post(), signal).catch(explainUnsent);
   if (response === undefined) {
     ending.abort();
     return end({ error: `No answer within ${options.webhookSecondsMax} s.` });
@@ -146,7 +146,7 @@ export async function sendEvent(
 }
 
 /** Omits the URL, which is in some of the runtime's messages: its path or query may have a secret. */
-const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
+const explainUnsent = ({ message, code = "" }: NodeJS.ErrnoException): string => {
   const text = message.includes("://") ? code : message;
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
 };

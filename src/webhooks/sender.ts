@@ -21,7 +21,7 @@ interface Limits extends SendOptions {
 const PAGE_LENGTH = 100;
 const LIST_POLLS = 10;
 /** Lease renewals per `spareMs`. */
-const WRITES_A_LEASE = 10;
+const WRITES_PER_LEASE = 10;
 /** A cursor advances over unwanted changes in memory. It is written before the journal could be trimmed past it. */
 const CURSOR_MS_MAX = 3_600_000;
 const JITTER = 0.1;
@@ -29,7 +29,7 @@ const LARGE_CHARACTERS = 262_144;
 /** For events in flight at a stop. A receiver that has not answered by then gets the event again. */
 const STOP_MS_MAX = 1_000;
 
-/** A webhook as this instance sees it. Only its own turns change it, one at a time. */
+/** A webhook as this instance sees it. Only its own rounds change it, one at a time. */
 interface Receiver {
   /** `stored`, with the changes that are not written yet. */
   webhook: Webhook;
@@ -38,7 +38,7 @@ interface Receiver {
   sinceMs: number;
   /** When the next attempt is due. */
   dueMs: number;
-  turn: Promise<void> | undefined;
+  round: Promise<void> | undefined;
   /** Another writer won, or the webhook was removed. */
   isLost: boolean;
   sent: number;
@@ -74,9 +74,9 @@ export function createWebhookSender(
       if (receivers.size > 0) await look().catch(noteFailure);
       for (const receiver of receivers.values())
         if (receiver.webhook.cursor !== newest || isUnwritten(receiver))
-          receiver.turn ??= takeTurn(receiver)
+          receiver.round ??= runRound(receiver)
             .catch(noteFailure)
-            .finally(() => (receiver.turn = undefined));
+            .finally(() => (receiver.round = undefined));
       await Bun.sleep(limits.webhookPollMs);
     }
   }
@@ -103,13 +103,13 @@ export function createWebhookSender(
 
   function refresh(known: ReadonlyMap<string, Receiver>, webhook: Webhook): Receiver {
     const last = known.get(webhook.name);
-    if (last?.turn !== undefined) return last;
+    if (last?.round !== undefined) return last;
     const { sent, failed } = last ?? { sent: 0, failed: 0 };
     const isSame = last?.stored.version === webhook.version;
     const sinceMs = performance.now();
     const dueMs = sinceMs + findWaitMs(webhook);
     const seen = isSame ? last : { webhook, stored: webhook, sinceMs, dueMs };
-    return { ...seen, sent, failed, turn: undefined, isLost: false };
+    return { ...seen, sent, failed, round: undefined, isLost: false };
   }
 
   /** Of a version that another process wrote. Never longer than its whole wait: the clock may have been set back. */
@@ -118,7 +118,7 @@ export function createWebhookSender(
     return Math.max(0, Math.min(nextAttemptAtMs - Date.now(), wholeMs));
   }
 
-  async function takeTurn(receiver: Receiver): Promise<void> {
+  async function runRound(receiver: Receiver): Promise<void> {
     try {
       if (isDue(receiver)) await sendAll(receiver);
     } catch (error) {
@@ -199,7 +199,7 @@ export function createWebhookSender(
   /** Whether this instance holds the lease for as long as one event can take. */
   async function hold(receiver: Receiver): Promise<boolean> {
     const isHeld = receiver.webhook.holder === HOLDER;
-    const isFresh = isHeld && ageMs(receiver) < spareMs / WRITES_A_LEASE;
+    const isFresh = isHeld && ageMs(receiver) < spareMs / WRITES_PER_LEASE;
     return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
@@ -230,7 +230,7 @@ export function createWebhookSender(
       stopping.abort();
       const timer = setTimeout(() => ending.abort(), STOP_MS_MAX);
       await working;
-      for (const { turn } of receivers.values()) await turn;
+      for (const { round } of receivers.values()) await round;
       clearTimeout(timer);
     },
 

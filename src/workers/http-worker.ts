@@ -14,16 +14,16 @@ import type { FromWorker, WorkerSetup } from "./start.ts";
 const send = (message: FromWorker): void => postMessage(message);
 
 /** Answers come in the order of the requests. */
-const asked: PromiseWithResolvers<never>[] = [];
+const requests: PromiseWithResolvers<never>[] = [];
 function receive(answer: Answer): void {
-  const first = asked.shift();
+  const first = requests.shift();
   if ("value" in answer) first?.resolve(answer.value as never);
   else first?.reject(fromFailed(answer));
 }
 
 function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   const answered = Promise.withResolvers<never>();
-  asked.push(answered);
+  requests.push(answered);
   send({ asks, sinceMs });
   return answered.promise;
 }

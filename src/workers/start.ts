@@ -51,12 +51,12 @@ interface Parts {
 export async function startHttp(parts: Parts): Promise<RunningServer> {
   const { served, metrics, writeLog, facts, tls } = parts;
   const { store, links } = served;
-  const held = holdPort(parts.config);
+  const reservation = holdPort(parts.config);
   // Each thread gets a share of the memory budget, at least enough for one body.
   const { bodyBytesMax, bodyBytesTotalMax, workers: threads } = parts.config;
   const config = {
     ...parts.config,
-    port: held.port,
+    port: reservation.port,
     bodyBytesTotalMax: Math.max(bodyBytesMax, Math.floor(bodyBytesTotalMax / threads)),
   };
   const ratesMemory = new SharedArrayBuffer(RATES_BYTES);
@@ -86,7 +86,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     await Promise.all(workers.map((worker) => worker.stop()));
     throw error;
   } finally {
-    held.release();
+    reservation.release();
   }
   reporter.start();
   tls?.watch(async (pair) => {

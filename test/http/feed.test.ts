@@ -82,7 +82,7 @@ test("readers take turns, and other requests come in between", async () => {
   const feed = createFeed(() => Promise.reject(new Error("not read")));
   const served: string[] = [];
   const turns = [1, 2, 3].map(async () => {
-    await feed.takeTurn();
+    await feed.awaitTick();
     served.push("reader");
   });
   for (let request = 0; request < 3; request++) {

@@ -13,13 +13,13 @@ import { batchHead, chunk, getHead, sendDeaf } from "../support/wire.ts";
 const PLANTS = 5_000;
 /** With it the plants are far more text than the service may use memory. */
 const PADDING = "é".repeat(15_000);
-const LINES_A_PIECE = 100;
+const LINES_PER_PIECE = 100;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
 
 function* makePieces(): Generator<Uint8Array> {
-  for (let first = 0; first < PLANTS; first += LINES_A_PIECE) {
-    const ids = Array.from({ length: LINES_A_PIECE }, (_, index) => first + index);
+  for (let first = 0; first < PLANTS; first += LINES_PER_PIECE) {
+    const ids = Array.from({ length: LINES_PER_PIECE }, (_, index) => first + index);
     const toLine = (id: number) => `{"id":${id},"name":"${id} ${PADDING}","tag":"t${id % 50}"}\n`;
     yield Buffer.from(ids.map(toLine).join(""));
   }

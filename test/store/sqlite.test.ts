@@ -21,7 +21,7 @@ import {
   readStore,
 } from "../../src/store/sqlite/database.ts";
 import { openAlone } from "../../src/store/sqlite/store.ts";
-import { decodeBatch, encodeBatch, startStoreThreads } from "../../src/store/sqlite/thread.ts";
+import { decodeGroup, encodeGroup, startStoreThreads } from "../../src/store/sqlite/thread.ts";
 import { createCaller } from "../../src/thread.ts";
 import { SqliteWriter, type Write } from "../../src/store/sqlite/writer.ts";
 import { sharedNow } from "../../src/tick.ts";
@@ -394,16 +394,16 @@ test("a batch arrives as it was sent: every kind of write, any id and text", () 
     ],
   );
   const batch = { deadlineMs: 1_767_225_605_000.25, writes };
-  expect(decodeBatch(encodeBatch(writes, batch.deadlineMs))).toEqual(batch);
+  expect(decodeGroup(encodeGroup(writes, batch.deadlineMs))).toEqual(batch);
 });
 
 test("the store thread commits what is in time, and drops a batch that is late", async () => {
   using at = makeWorkplace();
   const threads = await startStoreThreads(at.store, config, 2);
   const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
-  const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
+  const late = other?.ask(encodeGroup([create(1n)], sharedNow() - 1)) as Promise<unknown>;
   expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
-  const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
+  const inTime = one?.ask(encodeGroup([create(2n), create(2n)], sharedNow() + 60_000));
   expect(await inTime).toEqual(["created", "replayed"]);
   await threads.close();
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([2n]);
@@ -431,7 +431,7 @@ test("a write in flight fails when the store thread ends, and so do later ones",
   // What no HTTP thread sends.
   threads.links[1]?.writes.postMessage("not a batch");
   for (let count = 0; count < 2; count++) {
-    const write = one?.ask(encodeBatch([create(1n)], sharedNow() + 60_000)) as Promise<unknown>;
+    const write = one?.ask(encodeGroup([create(1n)], sharedNow() + 60_000)) as Promise<unknown>;
     expect(await rejectionOf(write)).toMatchObject({ reason: "store_unavailable" });
   }
   expect(await ended.promise).toBeInstanceOf(Error);

@@ -69,19 +69,19 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
     return found;
   }
 
-  async function waitForTurn(deadlineMs: number): Promise<Slot> {
+  async function waitForSlot(deadlineMs: number): Promise<Slot> {
     if (waiting.length >= limits.queueLengthMax) throw new Refusal("overloaded");
-    const turn = Promise.withResolvers<Slot>();
-    waiting.push(turn);
+    const caller = Promise.withResolvers<Slot>();
+    waiting.push(caller);
     figures.callersWaiting++;
     const giveUp = (): void => {
-      const place = waiting.indexOf(turn);
+      const place = waiting.indexOf(caller);
       if (place !== -1) waiting.splice(place, 1);
-      // No effect if its turn has just come.
-      turn.reject(new Refusal("store_busy"));
+      // No effect if it has just got a slot.
+      caller.reject(new Refusal("store_busy"));
     };
     const timer = setTimeout(giveUp, Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE);
-    return turn.promise.finally(() => {
+    return caller.promise.finally(() => {
       clearTimeout(timer);
       figures.callersWaiting--;
     });
@@ -121,7 +121,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
       attemptsMax = Number.POSITIVE_INFINITY,
     ): Promise<Result> {
       if (isClosed) throw new Refusal("shutting_down");
-      let slot = findFree() ?? (await waitForTurn(deadlineMs));
+      let slot = findFree() ?? (await waitForSlot(deadlineMs));
       try {
         for (let attempts = 1; ; attempts++) {
           try {
@@ -135,7 +135,7 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
             // A Refusal is a result of the work. The connection is fine, and others may be using it.
             if (error instanceof Refusal) throw error;
             if (isAvoided(slot) && performance.now() < deadlineMs) {
-              const other = findFree() ?? (await waitForTurn(deadlineMs));
+              const other = findFree() ?? (await waitForSlot(deadlineMs));
               giveBack(slot);
               slot = other;
               continue;

@@ -102,11 +102,11 @@ export async function findPlants(connection: Connection, ids: readonly bigint[])
   const rows = await connection.query<SentRow>(find, [toArray(ids)]);
   // rows.map() would make another of the client's slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
-  const asked = ids.map((id) => sent.get(id));
-  const findLong = createLongReader(connection, asked);
+  const ordered = ids.map((id) => sent.get(id));
+  const findLong = createLongReader(connection, ordered);
   const plants: (Plant | undefined)[] = [];
   let characters = 0;
-  for (const row of asked) {
+  for (const row of ordered) {
     if (characters > LONG_BYTES_MAX) break;
     const plant = row?.name === null ? await findLong(row) : row && toPlant(row);
     plants.push(plant);
@@ -142,8 +142,8 @@ export async function countPlants(connection: Connection, query: PlantQuery, sca
 }
 
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
-  const asked = [query.prefix, query.after ?? null, query.limit];
-  return takeTags(await connection.query<TagPrefix>(HEADS, asked), query.limit);
+  const parameters = [query.prefix, query.after ?? null, query.limit];
+  return takeTags(await connection.query<TagPrefix>(HEADS, parameters), query.limit);
 }
 
 const HEAD = `left(tag, ${TAG_PREFIX_CHARACTERS})`;

@@ -403,9 +403,9 @@ class Group {
     await this.account(room, async () => {
       if (settled.length > 0) await connection.query(CONFIRM);
       for (const one of settled) this.settle(...one);
-      const made = created.length > 0 ? await this.insert(connection, created) : [];
-      note(made, "created");
-      return made.length;
+      const inserted = created.length > 0 ? await this.insert(connection, created) : [];
+      note(inserted, "created");
+      return inserted.length;
     });
     for (const [name, statement, part] of [
       ["replaced", REPLACE, replaced],

@@ -28,9 +28,9 @@ runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
 
 /** Page text is sent as bytes, which are transferred, not copied. */
 function answer(port: MessagePort, opened: SqliteReader, order: ReadRequest): void {
-  const made = toAnswer(() => opened.perform(order));
-  if (order.kind !== "plants" || !("value" in made)) return port.postMessage(made);
-  const page = made.value as ReturnType<SqliteReader["readPlants"]>;
+  const result = toAnswer(() => opened.perform(order));
+  if (order.kind !== "plants" || !("value" in result)) return port.postMessage(result);
+  const page = result.value as ReturnType<SqliteReader["readPlants"]>;
   const text = encoder.encode(page.text as string);
   port.postMessage({ value: { ...page, text } }, [text.buffer]);
 }

@@ -56,12 +56,12 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
   ) as [Caller, Caller, Caller];
   return {
     async commit(
-      batch: readonly Write[],
+      group: readonly Write[],
       deadlineMs: number,
       notes?: CommitNotes,
     ): Promise<unknown[]> {
       const isNoted = notes !== undefined;
-      const answered = await writes.ask(encodeBatch(batch, toShared(deadlineMs), isNoted));
+      const answered = await writes.ask(encodeGroup(group, toShared(deadlineMs), isNoted));
       if (!isNoted) return fromOutcomes(answered);
       const { outcomes, ...known } = answered as Noted;
       Object.assign(notes, known);
@@ -95,11 +95,11 @@ const fromOutcomes = (sent: unknown): unknown[] =>
           : outcome,
       );
 
-/** The answer to a batch that asks for notes. */
+/** The answer to a group that asks for notes. */
 type Noted = CommitNotes & { readonly outcomes: unknown };
 
 /** One JSON text, which costs a fraction of a list of objects. The deadline is by `sharedNow`. */
-export const encodeBatch = (
+export const encodeGroup = (
   writes: readonly Write[],
   deadlineMs: number,
   isNoted = false,
@@ -118,7 +118,7 @@ function plantToJson(write: PlantWrite) {
   return { ...write, id: toExact(id), plant: plant && { name: plant.name, tag: plant.tag } };
 }
 
-export function decodeBatch(text: string) {
+export function decodeGroup(text: string) {
   interface Sent extends Readonly<{ deadlineMs: number; isNoted?: true }> {
     readonly writes: readonly ReturnType<typeof toJson>[];
   }
@@ -143,35 +143,35 @@ export function serveWrites(writer: SqliteWriter, { ports, state }: ThreadSetup)
   noteDurable();
   for (const port of ports)
     onMessage(port, (first: string) => {
-      const batches = [{ port, ...decodeBatch(first) }];
+      const groups = [{ port, ...decodeGroup(first) }];
       // A caller has one request in flight, so its own port has no other.
       for (const from of ports.filter((other) => other !== port))
         for (const text of takeAll(from))
-          batches.push({ port: from, ...decodeBatch(text as string) });
-      const answers = commitTogether(writer, batches);
+          groups.push({ port: from, ...decodeGroup(text as string) });
+      const answers = commitTogether(writer, groups);
       noteDurable();
-      for (const [index, batch] of batches.entries()) batch.port.postMessage(answers[index]);
+      for (const [index, group] of groups.entries()) group.port.postMessage(answers[index]);
     });
 }
 
-/** Late batches are dropped: a client may have retried and removed its plant, and a commit now would bring it back. */
+/** Late groups are dropped: a client may have retried and removed its plant, and a commit now would bring it back. */
 function commitTogether(
   writer: SqliteWriter,
-  batches: readonly ReturnType<typeof decodeBatch>[],
+  groups: readonly ReturnType<typeof decodeGroup>[],
 ): Answer[] {
   const nowMs = sharedNow();
-  const inTime = batches.filter(({ deadlineMs }) => deadlineMs > nowMs);
-  const writes = inTime.flatMap((batch) => batch.writes);
+  const inTime = groups.filter(({ deadlineMs }) => deadlineMs > nowMs);
+  const writes = inTime.flatMap((group) => group.writes);
   const untilMs = fromShared(Math.min(...inTime.map(({ deadlineMs }) => deadlineMs)));
   const committed = toAnswer(() => (inTime.length === 0 ? [] : writer.commit(writes, untilMs)));
   let start = 0;
-  return batches.map((batch) => {
-    if (batch.deadlineMs <= nowMs) return toFailed(new Refusal("store_busy"));
+  return groups.map((group) => {
+    if (group.deadlineMs <= nowMs) return toFailed(new Refusal("store_busy"));
     if (!("value" in committed)) return committed;
-    const outcomes = (committed.value as unknown[]).slice(start, start + batch.writes.length);
-    start += batch.writes.length;
+    const outcomes = (committed.value as unknown[]).slice(start, start + group.writes.length);
+    start += group.writes.length;
     const value = toOutcomes(outcomes);
-    if (!batch.isNoted) return { value };
+    if (!group.isNoted) return { value };
     return { value: { outcomes: value, writes: writes.length, syncMs: writer.syncMs } };
   });
 }

@@ -1,4 +1,4 @@
-/** The only write connection. It commits a batch in one transaction, with one sync. */
+/** The only write connection. It commits a group in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
 import { TIME_NUMBER_MAX } from "../../domain/change.ts";
@@ -93,7 +93,7 @@ function connect(db: Database, path: string) {
 
 type WriteConnection = ReturnType<typeof connect>;
 
-interface Room {
+interface Capacity {
   plantsLeft: number;
   /** The version of the data that the count is of; undefined if plants are not counted. */
   readonly version: bigint | undefined;
@@ -102,7 +102,7 @@ interface Room {
 }
 
 interface Transaction extends WriteConnection {
-  readonly room: Room;
+  readonly capacity: Capacity;
   /** What is changed, for the journal. */
   readonly entries: JournalBlock;
 }
@@ -149,13 +149,13 @@ export class SqliteWriter {
   }
 
   /**
-   * Commits the batch and returns one outcome per write, in order. Writes without an outcome were not tried. If another
+   * Commits the group and returns one outcome per write, in order. Writes without an outcome were not tried. If another
    * process holds the lock, it retries until the deadline, by `performance.now()`. Throws translated errors.
    */
-  commit(batch: readonly Write[], deadlineMs: number): unknown[] {
+  commit(group: readonly Write[], deadlineMs: number): unknown[] {
     for (let waitMs = LOCK_RETRY_MS; ; waitMs = Math.min(2 * waitMs, LOCK_RETRY_MS_MAX)) {
       try {
-        return this.commitOn(this.connected(), batch);
+        return this.commitOn(this.connected(), group);
       } catch (error) {
         const isWaiting = isLocked(error) && performance.now() + waitMs <= deadlineMs;
         if (isWaiting) Bun.sleepSync(waitMs);
@@ -173,16 +173,16 @@ export class SqliteWriter {
     this.connection = undefined;
   }
 
-  private commitOn(connection: WriteConnection, batch: readonly Write[]): unknown[] {
+  private commitOn(connection: WriteConnection, group: readonly Write[]): unknown[] {
     const { db, begin, commit, rollback, insertChanges, moveBreak } = connection;
     connection.assertFilesNotMoved();
-    const concernsPlants = batch.some((write) => write.kind !== "run" || write.concernsPlants);
+    const concernsPlants = group.some((write) => write.kind !== "run" || write.concernsPlants);
     if (concernsPlants) this.requireDurable(connection, "writes");
     const entries = new JournalBlock();
     begin.run();
     try {
-      const room = this.findRoom(connection, batch);
-      const outcomes = applyAll(Object.assign(connection, { room, entries }), batch);
+      const capacity = this.findCapacity(connection, group);
+      const outcomes = applyAll(Object.assign(connection, { capacity, entries }), group);
       const isJournaled = this.limits.changesDays > 0;
       const text = isJournaled ? entries.format() : "";
       if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, Date.now(), text);
@@ -196,8 +196,8 @@ export class SqliteWriter {
       const syncedAtMs = performance.now();
       commit.run();
       this.syncMs = performance.now() - syncedAtMs;
-      if (room.version !== undefined)
-        this.quota = { plantsLeft: room.plantsLeft, version: room.version };
+      if (capacity.version !== undefined)
+        this.quota = { plantsLeft: capacity.plantsLeft, version: capacity.version };
       return outcomes;
     } catch (error) {
       // SQLite has already rolled back after a full disk or an I/O error.
@@ -207,9 +207,9 @@ export class SqliteWriter {
   }
 
   /** In the transaction, so no other process can create a plant between the count and the commit. */
-  private findRoom(connection: WriteConnection, batch: readonly Write[]): Room {
+  private findCapacity(connection: WriteConnection, group: readonly Write[]): Capacity {
     const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
-    const isCounted = plantsMax > 0 && batch.some(({ kind }) => kind !== "run");
+    const isCounted = plantsMax > 0 && group.some(({ kind }) => kind !== "run");
     const version = isCounted ? connection.dataVersion.get()?.data_version : undefined;
     let plantsLeft = Number.POSITIVE_INFINITY;
     if (version !== undefined)
@@ -250,7 +250,7 @@ export class SqliteWriter {
     if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
-  /** After a failed sync nothing is appended to this WAL. The next batch reopens the file. */
+  /** After a failed sync nothing is appended to this WAL. The next group reopens the file. */
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
     this.close();
@@ -261,32 +261,32 @@ export class SqliteWriter {
 /**
  * Creates share INSERTs until an id is taken: a failure costs more than sharing saves. A full block ends the commit.
  */
-function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] {
+function applyAll(transaction: Transaction, group: readonly Write[]): unknown[] {
   const outcomes: unknown[] = [];
   let isTaken = false;
-  while (outcomes.length < batch.length && !transaction.entries.isFull) {
-    const creates: readonly Create[] = isTaken ? [] : takeCreates(batch, outcomes.length);
+  while (outcomes.length < group.length && !transaction.entries.isFull) {
+    const creates: readonly Create[] = isTaken ? [] : takeCreates(group, outcomes.length);
     const made = creates.length === 0 ? 0 : createTogether(transaction, creates);
     isTaken ||= made < creates.length;
     for (let count = 0; count < made; count++) outcomes.push("created");
     if (made > 0) continue;
-    outcomes.push(applyAlone(transaction, batch[outcomes.length] as Write));
+    outcomes.push(applyAlone(transaction, group[outcomes.length] as Write));
   }
   return outcomes;
 }
 
 /** The next 16 or 4 creates, for one INSERT; none if fewer than 4 come next. */
-function takeCreates(batch: readonly Write[], from: number): readonly Create[] {
+function takeCreates(group: readonly Write[], from: number): readonly Create[] {
   let end = from;
-  while (end - from < ROWS_TOGETHER[0] && batch[end]?.kind === "create") end++;
+  while (end - from < ROWS_TOGETHER[0] && group[end]?.kind === "create") end++;
   const rows = ROWS_TOGETHER.find((count) => count <= end - from) ?? 0;
-  return batch.slice(from, from + rows) as Create[];
+  return group.slice(from, from + rows) as Create[];
 }
 
 /** Returns how many were created: all before the first one whose id is taken. */
 function createTogether(transaction: Transaction, creates: readonly Create[]): number {
-  const { db, insertPlants, countChanged, room, entries } = transaction;
-  if (refuseNew(room, creates.length) !== undefined) return 0;
+  const { db, insertPlants, countChanged, capacity, entries } = transaction;
+  if (refuseNew(capacity, creates.length) !== undefined) return 0;
   const values: Value[] = [];
   for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
   let made = creates.length;
@@ -297,7 +297,7 @@ function createTogether(transaction: Transaction, creates: readonly Create[]): n
     // A taken id, or an operator's trigger. After any other error, changes() may count an earlier statement.
     made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
   }
-  room.plantsLeft -= made;
+  capacity.plantsLeft -= made;
   for (const { id, writer, plant } of creates.slice(0, made)) entries.add(id, writer, plant);
   return made;
 }
@@ -319,13 +319,13 @@ function applyAlone(transaction: Transaction, write: Write): unknown {
 }
 
 function createPlant(
-  { insertPlant, findPlant, room, entries }: Transaction,
+  { insertPlant, findPlant, capacity, entries }: Transaction,
   { id, plant, writer }: Create,
 ): Done | Refusal {
   const { name, tag = null } = plant;
-  const refusal = refuseNew(room, 1);
+  const refusal = refuseNew(capacity, 1);
   if (refusal === undefined && insertPlant.run(id, name, tag).changes === 1) {
-    room.plantsLeft--;
+    capacity.plantsLeft--;
     entries.add(id, writer, plant);
     return "created";
   }
@@ -341,7 +341,7 @@ function changePlant(transaction: Transaction, write: Update): Done | Verdict | 
   if (verdict instanceof Refusal) return verdict;
   const { done, after } = verdict;
   if (done !== "replayed") {
-    const refusal = refuseRoom(transaction.room, done, 1);
+    const refusal = refuseBeyond(transaction.capacity, done, 1);
     if (refusal !== undefined) return refusal;
     change(transaction, { id: write.id, writer: write.writer, before, after });
   }
@@ -354,28 +354,28 @@ function findStored({ findPlant }: Transaction, id: bigint): Plant | undefined {
 }
 
 function change(
-  { insertPlant, deletePlant, updatePlant, room, entries }: Transaction,
+  { insertPlant, deletePlant, updatePlant, capacity, entries }: Transaction,
   { id, writer, before, after }: NetChange,
 ): void {
   if (after === undefined) {
     deletePlant.run(id);
-    room.plantsLeft++;
+    capacity.plantsLeft++;
   } else if (before === undefined) {
     insertPlant.run(id, after.name, after.tag ?? null);
-    room.plantsLeft--;
+    capacity.plantsLeft--;
   } else updatePlant.run(after.name, after.tag ?? null, id);
   entries.add(id, writer, after, before);
 }
 
 /** All lines are judged before the first change. The savepoint is for what SQLite refuses, as a trigger would. */
 function writeAtomic(transaction: Transaction, write: AtomicWrite): readonly Done[] {
-  const { beginAtomic, endAtomic, undoAtomic, room, entries, db } = transaction;
+  const { beginAtomic, endAtomic, undoAtomic, capacity, entries, db } = transaction;
   const { outcomes, changes } = judgeAtomic(
     write,
     (id) => findStored(transaction, id),
-    (done, created) => refuseRoom(room, done, created),
+    (done, created) => refuseBeyond(capacity, done, created),
   );
-  const [{ plantsLeft }, mark] = [room, entries.mark()];
+  const [{ plantsLeft }, mark] = [capacity, entries.mark()];
   beginAtomic.run();
   try {
     for (const each of changes) change(transaction, each);
@@ -385,23 +385,23 @@ function writeAtomic(transaction: Transaction, write: AtomicWrite): readonly Don
       undoAtomic.run();
       endAtomic.run();
     }
-    room.plantsLeft = plantsLeft;
+    capacity.plantsLeft = plantsLeft;
     entries.undo(mark);
     throw error;
   }
   return outcomes;
 }
 
-function refuseRoom(room: Room, done: Done, created: number): Refusal | undefined {
-  if (done === "created") return refuseNew(room, created);
-  return done === "replaced" ? refuseText(room) : undefined;
+function refuseBeyond(capacity: Capacity, done: Done, created: number): Refusal | undefined {
+  if (done === "created") return refuseNew(capacity, created);
+  return done === "replaced" ? refuseText(capacity) : undefined;
 }
 
-const refuseNew = (room: Room, plants: number): Refusal | undefined =>
-  room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
+const refuseNew = (capacity: Capacity, plants: number): Refusal | undefined =>
+  capacity.plantsLeft < plants ? new Refusal("store_full") : refuseText(capacity);
 
 /** Refuses writes that add text. The remaining disk space is for removals, which are journaled too. */
-const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Room): Refusal | undefined =>
+const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Capacity): Refusal | undefined =>
   diskFreeBytes < diskFreeBytesMin
     ? new Refusal(
         "disk_low",
