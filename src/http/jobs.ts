@@ -33,7 +33,10 @@ export async function answerAccepted(
     by: token?.name,
     authorization: request.headers.get("authorization") ?? "",
     requestId,
-    onEnd: () => exchange.hold(0, 0),
+    onEnd: () => {
+      exchange.hold(0, 0);
+      exchange.span?.end();
+    },
   });
   // Its memory is held until it ends.
   exchange.isStreamed = isNew;

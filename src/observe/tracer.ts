@@ -53,7 +53,7 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
   const { isParentBased, share } = tracing;
   const exporter = createExporter(tracing, config, metrics, log);
   /** Requests that are not finished, by the name that journal entries have. */
-  const open = new Map<string, { childrenLeft: number }>();
+  const open = new Map<string, { childrenLeft: number; readonly traceState: string | undefined }>();
   /** When `performance.now()` was 0. */
   let originMs = performance.timeOrigin;
 
@@ -104,7 +104,8 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
     const parent = findNamedSpan(trace);
     if (request === undefined || parent === undefined || request.childrenLeft-- <= 0) return;
     const { traceId, spanId: parentSpanId } = parent;
-    const ids = { traceId, parentSpanId, spanId: randomHex(8) };
+    const { traceState } = request;
+    const ids = { traceId, parentSpanId, spanId: randomHex(8), traceState };
     const { reason } = (failure ?? {}) as { readonly reason?: string };
     const isError = failure !== undefined;
     const type = isError ? (reason ?? "internal") : undefined;
@@ -136,9 +137,26 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
       if (context === undefined) return undefined;
       followClock();
       const trace = nameSpan(context);
-      open.set(trace, { childrenLeft: CHILDREN_MAX });
       const traceState = parent && findTraceState(headers.get("tracestate"));
+      open.set(trace, { childrenLeft: CHILDREN_MAX, traceState });
       let described: Pick<Ended, "name" | "attributes" | "isError"> | undefined;
+      let endedAtMs: number | undefined;
+      let failed: string | undefined;
+      const finish = (): void => {
+        if (described === undefined || endedAtMs === undefined || !open.delete(trace)) return;
+        const { name, attributes, isError } = described;
+        send({
+          ...context,
+          parentSpanId: parent?.spanId,
+          traceState,
+          name,
+          kind: SERVER,
+          startedAtMs,
+          endedAtMs,
+          attributes: { ...attributes, "error.type": failed ?? attributes["error.type"] },
+          isError: isError || failed !== undefined,
+        });
+      };
       return {
         ...context,
         traceState,
@@ -146,23 +164,15 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
         trace,
         describe(name: string, attributes: Attributes, isError: boolean): void {
           described = { name, attributes, isError };
+          finish();
         },
         /** Only the first call has an effect. `failure` is that of an answer that had begun. */
         end(failure?: string): void {
-          if (described === undefined || !open.delete(trace)) return;
-          const { name, attributes, isError } = described;
-          send({
-            ...context,
-            parentSpanId: parent?.spanId,
-            traceState,
-            name,
-            kind: SERVER,
-            startedAtMs,
-            endedAtMs: performance.now(),
-            attributes:
-              failure === undefined ? attributes : { ...attributes, "error.type": failure },
-            isError: isError || failure !== undefined,
-          });
+          if (endedAtMs !== undefined) return;
+          endedAtMs = performance.now();
+          failed = failure;
+          // The work of a job may end before its answer is known.
+          finish();
         },
       };
     },

@@ -59,6 +59,7 @@ describe("a traced create", () => {
     ];
     expect(commit.attributes["plantstore.commit.writes"]).toBe(1);
     expect([queue.kind, commit.kind]).toEqual([1, 1]);
+    expect(commit.traceState).toBe("vendor=a b,other=1");
     expect(queue.endNs).toBe(commit.startNs);
     expect(queue.startNs).toBeGreaterThanOrEqual(request.startNs);
     expect(commit.endNs).toBeLessThanOrEqual(request.endNs);
@@ -187,6 +188,22 @@ test("a batch has its commits as children, and its span ends with its answer", a
     expect(parentSpanId).toBe(request.spanId);
     expect(endNs).toBeLessThanOrEqual(request.endNs);
   }
+});
+
+test("a job has its commits as children, and its span ends with its work", async () => {
+  using collector = startCollector();
+  await using service = await startTraced(collector.url);
+  await service.create('{"id":1,"name":"a"}');
+  const accepted = await send(service, "DELETE", "/plants?q=a", {
+    headers: { prefer: "respond-async", traceparent: SAMPLED },
+  });
+  expect(accepted.status).toBe(202);
+  const request = await collector.find(({ name }) => name === "DELETE /plants");
+  const isOwn = ({ name, parentSpanId }: Span): boolean =>
+    name === "commit" && parentSpanId === request.spanId;
+  const commit = await collector.find(isOwn);
+  expect(commit.endNs).toBeLessThanOrEqual(request.endNs);
+  expect(await service.readPlants()).toEqual([]);
 });
 
 test("every HTTP thread traces its requests", async () => {
