@@ -117,7 +117,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           onClick={() => startImport(now, updating.value || isWhole ? differences : [])}
         >
           {isWhole && removed > 0
-            ? `Start import and remove ${formatCount(removed, "plant")}`
+            ? `Start import and delete ${formatCount(removed, "plant")}`
             : "Start import"}
         </Button>
         <Button onClick={chooseAnother}>Another file</Button>
@@ -192,14 +192,14 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
       {isTooMuch && (
         <Notice
           kind="warning"
-          title="Too many plants to remove from this page"
+          title="Too many plants to delete from this page"
           text="Use the command line: plantstore import --remove-missing."
         />
       )}
       {missing.length > 0 && (
         <Table
-          label="Plants to remove"
-          caption={`Only in the store, to be removed, at most ${SHOWN_MAX} of them`}
+          label="Plants to delete"
+          caption={`Only in the store, to be deleted, at most ${SHOWN_MAX} of them`}
           heads={["Id", "In the store"]}
           rows={missing
             .slice(0, SHOWN_MAX)
@@ -235,7 +235,7 @@ const foreseen = {
   replayed: "Already there",
   updated: "To change",
   kept: "Different, to keep",
-  removed: "To remove",
+  removed: "To delete",
   refused: "To refuse",
 };
 const imported = {
@@ -243,7 +243,7 @@ const imported = {
   replayed: "Already there",
   updated: "Changed",
   kept: "Different, kept",
-  removed: "Removed",
+  removed: "Deleted",
   refused: "Refused",
 };
 type Figure = keyof typeof imported;

@@ -52,7 +52,7 @@ const describeEnd = (): string => {
   const counts = [
     `${formatCount(created)} added`,
     ...(updated > 0 ? [`${formatCount(updated)} changed`] : []),
-    ...(removed > 0 ? [`${formatCount(removed)} removed`] : []),
+    ...(removed > 0 ? [`${formatCount(removed)} deleted`] : []),
     ...(refused > 0 ? [`${formatCount(refused)} refused`] : []),
   ];
   return `The import of ${file?.name} ${verb}: ${counts.join(", ")}.`;

@@ -161,7 +161,7 @@ function EndNotice({ now }: NowProps): JSX.Element {
     return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.${differing}`} />;
   const title = `${formatCount(refused)} of ${rows} ${refused === 1 ? "was" : "were"} refused`;
   const others = refused === counted ? "Nothing was stored." : "All others are stored.";
-  const removal = now.isWhole && !now.removed ? " Nothing was removed." : "";
+  const removal = now.isWhole && !now.removed ? " Nothing was deleted." : "";
   const text = `${kept === 0 ? others : differing.trim()}${removal} It took ${took}.`;
   return <Notice kind="warning" title={title} text={text} />;
 }

@@ -88,7 +88,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "The tags in use, in the same order and pages as `GET /tags`, each with the number of its plants. " +
     "The service counts for about a second per page; then the page ends early, with a next link.",
   listChanges:
-    "Every plant that was created (added), replaced (changed) or removed, once, in commit order: after a number was read, no smaller one " +
+    "Every plant that was created (added), replaced (changed) or removed (deleted), once, in commit order: after a number was read, no smaller one " +
     "appears. A page is an array; if there are more, the next page is in the `Link` header. With " +
     "`Accept: application/x-ndjson` the rest is streamed, without a `limit`. With `Accept: text/event-stream` " +
     "events follow the journal: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +

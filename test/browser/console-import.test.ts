@@ -131,11 +131,11 @@ describeInBrowser("an import", () => {
     await user.chooseAnother("whole.csv", `id,name,tag\n${rows}`, { figure: "To add 1" });
     await match.check();
     await user.see({
-      figure: ["To change 1", "To remove 2"],
+      figure: ["To change 1", "To delete 2"],
       cell: ["Gone no tag", "Changed since no tag"],
     });
     await service.store.replacePlant({ id: 954n, name: "By others", tag: undefined }, {});
-    await user.click("Start import and remove 2 plants", { figure: ["Removed 1", "Changed 1"] });
+    await user.click("Start import and delete 2 plants", { figure: ["Deleted 1", "Changed 1"] });
     await user.see({ cell: /was changed since it was compared/ });
     const names = (await service.readPlants()).filter(({ id }) => id > 950n && id < 956n);
     expect(names.map(({ name }) => name)).toEqual(["Same", "After", "By others", "New"]);
