@@ -112,7 +112,7 @@ function AddSearched(props: { readonly class?: string }): JSX.Element | null {
 }
 
 const describeRemoval = (change: Change): string =>
-  `${formatName(toPlant(change, change.before))} had it. ${change.by === undefined ? "It was deleted" : `${change.by} deleted it`}: ${formatTime(change.time)}.`;
+  `${formatName(toPlant(change, change.before))} had it. ${change.by === undefined ? "It was deleted" : `${change.by} deleted it`} on ${formatTime(change.time)}.`;
 
 interface RestoreProps {
   readonly change: Change;

@@ -169,6 +169,46 @@ describeInBrowser("the list", () => {
   });
 });
 
+describeInBrowser("the page", () => {
+  /** Of the first element that the selector finds. */
+  const boxOf = async (page: Page, selector: string) => {
+    const box = await page.locator(selector).first().boundingBox();
+    return box ?? { x: 0, y: 0, width: 0, height: 0 };
+  };
+
+  for (const width of [1024, 1440])
+    test(`has no part over another, ${width} pixels wide`, async (visit) => {
+      const { page, user } = await visit.open({ viewport: { width, height: 800 } });
+      const account = await boxOf(page, ".account");
+      const tabs = await page.locator(".tab").all();
+      for (const tab of tabs) {
+        const { x, width: wide } = (await tab.boundingBox()) ?? { x: 0, width: 0 };
+        expect(x + wide).toBeLessThan(account.x);
+        const text = await tab.locator("span").boundingBox();
+        expect((text?.x ?? 0) + (text?.width ?? 0)).toBeLessThan(x + wide);
+      }
+      await page
+        .getByRole("checkbox", { name: /^Select “/ })
+        .first()
+        .check();
+      const field = await boxOf(page, "#selection-tag");
+      const remove = await page.getByRole("button", { name: "Remove tag" }).boundingBox();
+      expect(field.width).toBeGreaterThan(100);
+      expect(Math.abs((remove?.y ?? 0) - field.y)).toBeLessThan(4);
+      await user.click("Select none");
+      // The panel hides neither the tags nor why a list is empty.
+      await user.goTo("#/plants/1000", { shown: "Plant 0" });
+      const panel = await boxOf(page, ".side > .panel");
+      const tag = await boxOf(page, "#plants .row .tag");
+      expect(tag.x + tag.width).toBeLessThan(panel.x);
+      await user.goTo("#/plants/1000?q=nothing+like+it", { heading: "No match" });
+      const [blank, heading] = [await boxOf(page, ".blank"), await boxOf(page, ".blank .button")];
+      expect(blank.x + blank.width).toBeLessThanOrEqual(panel.x + 1);
+      const middle = blank.x + blank.width / 2;
+      expect(Math.abs(heading.x + heading.width / 2 - middle)).toBeLessThan(2);
+    });
+});
+
 describeInBrowser("a plant", () => {
   it("with the largest id of all is added, found, corrected, deleted and brought back, with every digit", async (visit) => {
     const { page, user, service } = await visit.open();

@@ -206,7 +206,7 @@ describeInBrowser("a scan of a plant that was deleted", () => {
     const headers = { authorization: `Bearer ${token}` };
     await send(service, "DELETE", `/plants/${OTHER_CODE}`, { headers });
     await user.scan(OTHER_CODE, { heading: `No plant has the id ${OTHER_CODE}` });
-    await user.see({ text: /“Elm” had it\. (anna|ben) deleted it: \d+ \w+ \d{4}, \d\d:\d\d\./ });
+    await user.see({ text: /“Elm” had it\. (anna|ben) deleted it on \d+ \w+ \d{4}, \d\d:\d\d\./ });
     await user.click("Restore “Elm”", { toast: "Restored “Elm”", shown: "Elm" });
     expect(await service.findPlant(BigInt(OTHER_CODE))).toMatchObject({ name: "Elm", tag: "tree" });
     expect(await page.getByText("deleted it").count()).toBe(0);
