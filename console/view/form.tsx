@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../client/client.ts";
-import { findFaults } from "../../src/domain/plant.ts";
+import { findFaults, isStorable } from "../../src/domain/plant.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
@@ -134,12 +134,16 @@ export function selectField(field: HTMLInputElement | null): void {
 }
 
 /** The faults and warnings of a name or tag. */
-export const judgeText = (text = ""): Pick<FieldProps, "fault" | "note"> => ({
-  fault:
-    findFaults(0n, text, undefined).name &&
-    "Contains a character that can't be stored (U+0000 or half of a surrogate pair).",
-  note: text.trim() === text ? undefined : "Starts or ends with a space.",
-});
+export function judgeText(text = ""): Pick<FieldProps, "fault" | "note"> {
+  const { name: expected } = findFaults(0n, text, undefined);
+  const fault = isStorable(text)
+    ? `Expected ${expected}.`
+    : "Contains a character that can't be stored (U+0000 or half of a surrogate pair).";
+  return {
+    fault: expected && fault,
+    note: text.trim() === text ? undefined : "Starts or ends with a space.",
+  };
+}
 
 /** The shortest barcodes of shops have 8 digits. */
 export const isCode = (name: string): boolean => /^\d{8,}$/.test(name.trim());

@@ -13,11 +13,15 @@ export function joinFaults(faults: readonly string[]): string {
 }
 
 export interface Rule<Value> {
-  readonly expected: string;
+  /** Or which rule the value breaks. */
+  readonly expected: string | ((value: unknown) => string | undefined);
   /** Returns undefined if the value is not allowed. */
   readonly find: (value: unknown) => Value | undefined;
   readonly optional?: boolean;
 }
+
+const sayExpected = (expected: Rule<unknown>["expected"], value: unknown): string =>
+  (typeof expected === "string" ? expected : expected(value)) ?? "another value";
 
 /** null counts as absent. An unknown member is refused: ignoring a typo would hide it. */
 export function parseMembers<Values extends object>(
@@ -38,7 +42,7 @@ export function parseMembers<Values extends object>(
     if (value === undefined && optional === true) continue;
     members[name] = find(value);
     if (members[name] === undefined)
-      faults.push(`${name}: expected ${expected}, got ${describe(value)}`);
+      faults.push(`${name}: expected ${sayExpected(expected, value)}, got ${describe(value)}`);
   }
   if (faults.length > 0) throw new Refusal("invalid_body", joinFaults(faults));
   return members as Values;

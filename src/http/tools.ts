@@ -100,19 +100,27 @@ const toArgument = <Value>(parameter: Parameter<Value>): Argument<Value> => ({
   },
 });
 
+const ID_EXPECTED = `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`;
 const id: Argument<bigint> = {
   ...text(undefined, "The id of the plant: the digits of a 64-bit integer, as a string."),
-  expected: `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`,
+  expected: ID_EXPECTED,
   find: (input) => (typeof input === "string" ? findPlainInt64(input) : undefined),
 };
-const name: Argument<string> = {
-  ...text(undefined, "The name of the plant."),
-  expected: "text without U+0000 and unpaired surrogates",
-  find: (input) => (findFaults(0n, input, "").name === undefined ? (input as string) : undefined),
-};
+/** By the rules about a plant. `expected` is the rule that a value breaks. */
+const toTextArgument = (
+  description: string,
+  expected: (input: unknown) => string | undefined,
+): Argument<string> => ({
+  ...text(undefined, description),
+  expected,
+  find: (input) => (expected(input) === undefined ? (input as string) : undefined),
+});
+const name = toTextArgument("The name of the plant.", (input) => findFaults(0n, input, "").name);
 const tag: Argument<string | undefined> = {
-  ...name,
-  ...text(undefined, "The type of the plant. Omit it for a plant without a tag."),
+  ...toTextArgument(
+    "The type of the plant. Omit it for a plant without a tag.",
+    (input) => findFaults(0n, "", input ?? null).tag,
+  ),
   optional: true,
 };
 const batch = toArgument(writeParameters.batch);
@@ -302,7 +310,7 @@ function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
       throw new Refusal(
         "invalid_body",
         unknown === undefined
-          ? `line ${line}: id: expected ${id.expected}, got ${describe(input["id"])}`
+          ? `line ${line}: id: expected ${ID_EXPECTED}, got ${describe(input["id"])}`
           : `line ${line}: ${describe(unknown)}: unknown; known are ${Object.keys(writeMembers).join(", ")}`,
       );
     try {

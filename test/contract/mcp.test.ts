@@ -155,8 +155,8 @@ const [create, find] = ["create_plant", "find_plants"] as const;
 test.each<[tool: string, given: object, ...says: string[]]>([
   [create, { id: 1, name: "a" }, "id: expected a string with the digits", "got 1"],
   [create, { id: "9223372036854775808", name: "a" }, "id: expected", INT64_MAX],
-  [create, { id: "72" }, "name: expected text", "got nothing"],
-  [create, { name: 5, tag: {} }, "name: expected text", "got 5; tag: expected", "an object"],
+  [create, { id: "72" }, "name: expected a string", "got nothing"],
+  [create, { name: 5, tag: {} }, "name: expected a string", "got 5; tag: expected", "an object"],
   [create, { id: "72", name: "\0" }, "name: expected text without U+0000", "a string with U+0000"],
   [create, { id: "72", name: "a", Tag: "b" }, '"Tag": unknown'],
   [find, { limit: 0 }, "limit: expected an integer from 1 to 200, got 0"],
