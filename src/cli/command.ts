@@ -1,6 +1,5 @@
 /** What every command shares: how it fails, how Ctrl-C ends it, and the store or service it works on. */
 
-import { X509Certificate } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
@@ -376,7 +375,7 @@ export function findAuthority({ ca }: Flags, url: string): { tls?: { ca: string 
   try {
     const pem = readFileSync(ca, "utf8");
     // fetch would take a file without a certificate for no file.
-    void new X509Certificate(pem);
+    void new (process.getBuiltinModule("node:crypto").X509Certificate)(pem);
     return { tls: { ca: pem } };
   } catch (error) {
     const [, what] = /^E[A-Z0-9]+: ([^,]+)/.exec((error as Error).message) ?? [];

@@ -1,6 +1,5 @@
 /** Runs bulk changes to their end without their client. Their state is in the store, for every service on it. */
 
-import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Authenticator } from "../auth/token.ts";
 import type { BulkOptions, Left } from "../domain/bulk.ts";
@@ -100,7 +99,7 @@ export class Jobs {
   async start(order: Order): Promise<{ readonly job: ListedJob; readonly isNew: boolean }> {
     const { by, kind, request, report } = order;
     const { batch: name } = report;
-    const digest = createHash("sha256")
+    const digest = new Bun.CryptoHasher("sha256")
       .update(formatJson([by, kind, request]))
       .digest("hex");
     const id = crypto.randomUUID();

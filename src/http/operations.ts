@@ -58,16 +58,13 @@ import { tokenOperations } from "./tokens.ts";
 import { webhookOperations } from "./webhooks.ts";
 
 /** Grouped by OpenAPI tag, in document order. `description` is the serialized document, one copy for all clients. */
-export const listOperations = (
-  config: Config,
-  description = new Blob(),
-): Readonly<Record<string, Endpoints>> => ({
+export const listOperations = (config: Config): Readonly<Record<string, Endpoints>> => ({
   plants: plantOperations,
   webhooks: webhookOperations,
   operation: {
     ...tokenOperations,
     ...listStatusOperations(config),
-    describeApi: operation("GET /openapi.json", undefined, () => respond(200, description), {
+    describeApi: operation("GET /openapi.json", undefined, createDescriber(config), {
       summary: "This document",
       answers: ok(
         "The OpenAPI document.",
@@ -76,6 +73,16 @@ export const listOperations = (
     }),
   },
 });
+
+/** Loaded and made at the first request. All clients share one copy. */
+function createDescriber(config: Config) {
+  let description: Promise<Blob> | undefined;
+  const describe = async (): Promise<Blob> => {
+    const { describeApi } = await import("./description.ts");
+    return new Blob([JSON.stringify(describeApi(config))]);
+  };
+  return async () => respond(200, await (description ??= describe()));
+}
 
 export const splitPlace = ({ at }: Endpoint) => at.split(" ") as [Method, string];
 

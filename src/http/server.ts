@@ -12,7 +12,6 @@ import { Budget, LINES_SHARE, PACKING_SHARE } from "./budget.ts";
 import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Route } from "./handle.ts";
-import { describeApi } from "./description.ts";
 import { Jobs } from "./job-runner.ts";
 import { createRoutes, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
@@ -32,7 +31,7 @@ interface Parts extends Pick<
 }
 
 export const listRoutes = (config: Config, consoleFolder = CONSOLE_FOLDER): readonly Route[] => [
-  ...createRoutes(listOperations(config, new Blob([JSON.stringify(describeApi(config))]))),
+  ...createRoutes(listOperations(config)),
   mcpRoute,
   ...createFileRoutes(config, consoleFolder),
 ];

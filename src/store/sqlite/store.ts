@@ -1,6 +1,5 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
-import { randomBytes } from "node:crypto";
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { needsScan } from "../../domain/filter.ts";
@@ -105,7 +104,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   readonly backUps: NonNullable<Store["backUps"]> = {
     startTimeline: async (above, after = null) => {
-      const id = randomBytes(8).toString("hex");
+      const id = crypto.getRandomValues(new Uint8Array(8)).toHex();
       await this.perform(false, [START_TIMELINE, id, above, Date.now(), after]);
     },
   };
