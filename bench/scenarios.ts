@@ -28,6 +28,7 @@ import {
   type Target,
 } from "./results.ts";
 import { slowDisk } from "./scenarios-disk.ts";
+import { compress } from "./scenarios-link.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
 import { change } from "./scenarios-change.ts";
 import { jwt, start, traces, workers } from "./scenarios-process.ts";
@@ -439,5 +440,6 @@ export const scenarios: readonly Scenario[] = [
   workers,
   jwt,
   traces,
+  compress,
   start,
 ];
