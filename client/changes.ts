@@ -190,7 +190,7 @@ export function findJobs(json: string): Job[] | undefined {
   return found.map((job) => ({ ...job, left: job.left.map(toLeft) }));
 }
 
-/** Of a line with an id. */
+/** From a line with an id. */
 export const toLeft = ({ id = "", error: code = 0, message = "" }: BulkLine): RevertLeft => ({
   id: BigInt(id),
   code,

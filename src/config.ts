@@ -43,7 +43,7 @@ const samplers = {
   parentbased_traceidratio: { isParentBased: true, root: undefined },
 } as const;
 
-/** Of OpenTelemetry: without regard to case. */
+/** A choice as OpenTelemetry defines it: case-insensitive. */
 const choice = <Value extends string>(...values: readonly [Value, ...Value[]]) => ({
   default: values[0],
   allowed: values.length === 1 ? `only ${values[0]}` : values.join(", "),

@@ -239,7 +239,7 @@ test("variables that look like settings and have no effect are named, and those 
     "PLANTSTORE_DATABASE_URL has no effect; the variable is called DATABASE_URL.",
     "PLANTSTORE_QUEUE_LENGTH_MAX is not a setting and has no effect.",
   ]);
-  // Of Kubernetes.
+  // Set by Kubernetes.
   expect(find("PLANTSTORE_PORT", "tcp://10.0.0.1:80")).toEqual([]);
   const others = "PLANTSTORE_SERVICE_HOST PLANTSTORE_SERVICE_PORT_HTTP PLANTSTORE_PORT_80_TCP_ADDR";
   expect(find(others, "10.0.0.1")).toEqual([]);

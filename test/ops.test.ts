@@ -23,11 +23,11 @@ const variables = new Set(Object.values(settings).map(({ env }): string => env))
 const findUnknown = (names: readonly string[]): string[] =>
   names.filter((name) => !variables.has(name));
 
-/** Of each line with this name, such as `USER root` or `Restart=always`. */
+/** The value of each line with this name, such as `USER root` or `Restart=always`. */
 const valuesIn = (file: string, name: string): string[] =>
   [...read(file).matchAll(new RegExp(`^${name}[ =](.*)$`, "gm"))].map(([, value = ""]) => value);
 
-/** Of variables that the service knows. */
+/** The configuration from the variables that the service knows. */
 function resolveKnown(given: Readonly<Record<string, string>>): Config {
   expect(findUnknown(Object.keys(given))).toEqual([]);
   return resolveConfig({}, given).config;

@@ -66,7 +66,7 @@ export interface Difference {
 
 /** The counts of a comparison predict those of an import. */
 export interface Progress extends Readonly<Record<RowOutcome | "removed", number>> {
-  /** Of the refused rows, those that only lack a name. */
+  /** Refused rows that only lack a name. */
   readonly nameless: number;
   readonly counted: number;
   /** The share of the file that was read, from 0 to 1. */

@@ -65,9 +65,9 @@ export async function* readSelected(
 
 /** More than the first page of a list. */
 const ASKED_ABOVE = 100;
-/** Of the plants that others changed, those whose current state is read. The feed has the others. */
+/** Plants changed by others whose current state is read. The feed has the rest. */
 const CONFLICTS_MAX = 10;
-/** Of a job with more plants, the list is reloaded at the end instead. */
+/** After a job with more plants the list is reloaded instead. */
 const LISTED_MAX = 1_000;
 /** Stay selected after a job of all plants that match. */
 const KEPT_MAX = 1_000;

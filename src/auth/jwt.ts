@@ -21,7 +21,7 @@ export type KeyLog = Readonly<Record<"info" | "warn", Note>>;
 const algorithms = ["RS256", "PS256", "ES256", "EdDSA"];
 const SKEW_SECONDS = 60;
 const TOKEN_CHARACTERS_MAX = 8_192;
-/** Of all verified tokens that are cached: about 5,000. */
+/** The size of the cache of verified tokens: about 5,000 of them. */
 const CACHED_CHARACTERS_MAX = 4_194_304;
 /** No other spelling of a header is cached: one client could fill the cache with variants. */
 const SCHEME = "Bearer ";

@@ -155,7 +155,7 @@ const rangeFrom = (at: number, bytes: number) => ({ range: `bytes=${at}-${at + b
 interface Range {
   readonly from: number;
   readonly end: number;
-  /** Of the whole object. */
+  /** The size of the whole object. */
   readonly bytes: number;
 }
 
@@ -206,7 +206,7 @@ async function readObject(send: Send, name: string, path: string, shown: string)
 interface Staged {
   readonly bytes: number;
   readonly parts: readonly [Part, ...Part[]];
-  /** Of the hashes of all parts. */
+  /** The hash of the hashes of all parts. */
   readonly digest: string;
 }
 

@@ -67,7 +67,7 @@ export const DIGEST_DIGITS = 16;
 const PREFIX = String.raw`^(.+)-([0-9a-f]{16})-t(\d{4,9})-s(\d{8,15})-(\d{16})`;
 const COPY = new RegExp(String.raw`${PREFIX}-(\d{8}T\d{6}Z)-([0-9a-f]{16})\.db$`);
 const SEGMENT = new RegExp(String.raw`${PREFIX}-(\d{16}|open)\.changes$`);
-/** Of version 1.0: a copy, and the log of the changes after it. */
+/** A name of version 1.0: a copy, or the log of the changes after it. */
 const OLD = /^(.+)-(\d{8}T\d{6}Z)\.(db|changes)$/;
 
 export interface Position extends Owner {
@@ -133,7 +133,7 @@ export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
     : { kind: "segment", ...old, after: undefined, last: undefined };
 }
 
-/** Of version 1.0. */
+/** Whether version 1.0 made it. */
 export const isOld = ({ timeline }: Piece): boolean => timeline === 0;
 
 function parseTime(time: string): number | undefined {

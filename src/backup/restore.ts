@@ -99,7 +99,7 @@ function narrow(found: readonly FoundStore[], label: string): readonly FoundStor
   return named.length > 0 ? named : found;
 }
 
-/** Of one name, a store with an identity comes before backups of version 1.0. */
+/** If two have one name, a store with an identity comes before backups of version 1.0. */
 function preferNew(found: readonly FoundStore[]): readonly FoundStore[] {
   const isOneName = new Set(found.map(({ label }) => label)).size === 1;
   const identified = found.filter(({ store, label }) => store !== label);

@@ -17,7 +17,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export interface Target {
   /** For people. */
   readonly url: string;
-  /** Of every key: empty, or ends in a slash. */
+  /** Every key begins with it. Empty, or ends in a slash. */
   readonly prefix: string;
   /** The URL of the bucket, without a slash at its end. */
   readonly base: string;
@@ -79,7 +79,7 @@ class Refused extends Error {}
 
 const BACKOFF_MS_MAX = 5_000;
 const REQUESTS_MAX = 4;
-/** Of one read of a file, and of one piece of a body. */
+/** The size of one read of a file, and of one piece of a body. */
 const CHUNK_BYTES = 262_144;
 const DOCUMENT_BYTES_MAX = 16_777_216;
 /** The rest of an answer is read up to this size, to use its connection again. */

@@ -222,7 +222,7 @@ async function stage(
       const good = block.filter(hasPlant);
       plants += good.length;
       const isTruth = flags.removeMissing || !flags.upsert;
-      // Of two different plants with one id, an upsert stores the last. Otherwise the second is refused.
+      // If two different plants have one id, an upsert stores the last. Otherwise the second is refused.
       const refused = new Map<PlantRecord, Refusal>();
       if (isTruth)
         for (const record of staging.add(good)) refused.set(record, refuseTwice(record.plant));

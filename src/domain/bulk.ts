@@ -106,7 +106,7 @@ export function requireFilter(filter: Filter): void {
 }
 
 const PAGE_LENGTH = 1_000;
-/** Of the names and tags of a block, unless one plant has more. */
+/** Characters in the names and tags of a block, unless one plant has more. */
 export const BULK_CHARACTERS_MAX = 524_288;
 
 /**

@@ -17,7 +17,7 @@ export interface Job {
   readonly kind: JobKind;
   /** The name of the token. */
   readonly by: string | undefined;
-  /** Of the request, so a repeated one is recognized. */
+  /** The hash of the request, so a repeated one is recognized. */
   readonly digest: string;
   readonly startedAtMs: number;
   readonly state: "running" | "stopping" | "ended";

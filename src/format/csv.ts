@@ -50,7 +50,7 @@ export function guessDelimiter(start: string): string {
   const rate = (sign: string): number => {
     const counts = lines.map((line) => line.split(sign).length - 1).filter((count) => count > 0);
     const sizes = counts.map((count) => counts.filter((other) => other === count).length);
-    // Of two signs in as many lines, the more frequent one.
+    // If two signs occur in equally many lines, the more frequent one wins.
     return Math.max(0, ...sizes) + Math.max(0, ...counts) / 1000;
   };
   return delimiters.reduce((best, next) => (rate(next) > rate(best) ? next : best));

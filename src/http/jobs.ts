@@ -62,7 +62,7 @@ async function stopJob(exchange: Exchange): Promise<Response> {
 
 const EXAMPLE = "Tag 2 plants as tropical 2026-01-02T00:00:00.000Z";
 
-/** Of the requests that may be answered with 202. */
+/** Headers of requests that may be answered with 202. */
 export const asyncHeaders = {
   Prefer: text(
     undefined,

@@ -17,7 +17,7 @@ const SYNC_BYTES_MAX = 16_384;
 const LEVELS: Readonly<Record<Coding, number>> = { zstd: 1, gzip: 4 };
 /** A larger window takes more memory, and makes plants no smaller. */
 const WINDOW_BITS = 18;
-/** Of a stream: its window, its tables, and the piece that is being packed. */
+/** Memory of one stream: its window, its tables, and the piece that is being packed. */
 const PACKER_BYTES: Readonly<Record<Coding, number>> = { zstd: 1_048_576, gzip: 524_288 };
 
 const findChoice = ({ request }: Exchange): Choice | undefined =>

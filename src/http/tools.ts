@@ -133,7 +133,7 @@ const ifMatch: Argument<string | undefined> = {
 const filterArguments = mapValues(filterParameters, toArgument) as {
   readonly [Name in FilterName]: Argument<string | undefined>;
 };
-/** Of one answer: a model reads all of it. */
+/** A model reads the whole answer, so it is short. */
 const ENTRIES_MAX = 200;
 
 /** Writes ids as strings. */

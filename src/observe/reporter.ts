@@ -23,7 +23,7 @@ export interface ServiceFacts {
 }
 
 export interface TlsState {
-  /** Of the certificate in use. */
+  /** When the certificate in use expires. */
   readonly expiresAtMs: number;
   /** The files cannot be used now, so an older pair is in use. */
   readonly hasProblem: boolean;

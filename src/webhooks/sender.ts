@@ -112,7 +112,7 @@ export function createWebhookSender(
     return { ...seen, sent, failed, round: undefined, isLost: false };
   }
 
-  /** Of a version that another process wrote. Never longer than its whole wait: the clock may have been set back. */
+  /** The rest of a wait that another process wrote. Never longer than the whole: the clock may have been set back. */
   function findWaitMs({ nextAttemptAtMs, waitMs, failures }: Webhook): number {
     const wholeMs = waitMs ?? (limits.webhookRetrySeconds[failures - 1] ?? 0) * 1000;
     return Math.max(0, Math.min(nextAttemptAtMs - Date.now(), wholeMs));
@@ -303,7 +303,7 @@ class Ages {
     this.samples = [...kept, { number: newest, atMs: nowMs }];
   }
 
-  /** Of the first change after the cursor. Before the first sample, only its own time tells. */
+  /** The age of the first change after the cursor. Before the first sample, its own time has to do. */
   async measureMs(cursor: number, findTimeMs: () => Promise<number>): Promise<number> {
     const index = this.samples.findIndex(({ number }) => number > cursor);
     const seen = this.samples[index];

@@ -20,7 +20,7 @@ const keys = {
   ES256: issuer.key,
 };
 issuer.documents.keys = { keys: Object.values(keys).map(({ publicJwk }) => publicJwk) };
-/** Of somebody else. */
+/** Someone else's issuer. */
 const attacker = await startIssuer();
 const service = await startService(issuer.settings);
 

@@ -93,7 +93,7 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
     place: bucket.url,
     stores: [{ missing: [] }],
   });
-  // Of the killed service too.
+  // Also after the killed service.
   expect(listLocal(at.path)).toEqual([]);
 
   // An interrupted restore leaves nothing behind either.

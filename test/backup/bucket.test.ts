@@ -20,7 +20,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 let bucket: Awaited<ReturnType<typeof startBucket>>;
 let folder: ReturnType<typeof makeTemporaryFolder>;
 const opened: ReturnType<typeof openBucket>[] = [];
-/** Of each test, so that none sees another's objects. */
+/** Each test has its own, so none sees another's objects. */
 let url: string;
 
 beforeAll(async () => {
@@ -135,7 +135,7 @@ describe("a bucket", () => {
     const fields = existsSync(stat) ? readFileSync(stat, "utf8").split(") ").at(-1) : undefined;
     const started = fields?.split(" ")[19] ?? "0";
     const dead = nameOf(`${2 ** 30}-1`);
-    // Of an earlier process with the same number.
+    // From an earlier process with the same number.
     const earlier = nameOf(`${process.pid}-1`);
     const alive = nameOf(`${process.ppid}-${started}`);
     for (const name of [dead, `${dead}-wal`, earlier, alive, "copy.tmp"])

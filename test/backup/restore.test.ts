@@ -405,7 +405,7 @@ describe("damage costs only what is damaged:", () => {
   test("a piece under a name that is not its own is damaged, and not one of another place", async () => {
     const { list, restore, place } = await makeDamageable();
     const [copy = "", ...rest] = list(".db");
-    // Of a higher serial, the copy would hide the rows of tables in the segments before.
+    // With a higher serial the copy would hide the rows of tables in the segments before it.
     copyFileSync(copy, copy.replace(/-s\d{8}-/, "-s00009999-"));
     const [one = "", other = ""] = list(".changes");
     const bytes = readFileSync(one);

@@ -170,7 +170,7 @@ describeInBrowser("the list", () => {
 });
 
 describeInBrowser("the page", () => {
-  /** Of the first element that the selector finds. */
+  /** The box of the first element that the selector finds. */
   const boxOf = async (page: Page, selector: string) => {
     const box = await page.locator(selector).first().boundingBox();
     return box ?? { x: 0, y: 0, width: 0, height: 0 };

@@ -123,7 +123,7 @@ test("import --url resumes after the service was killed and restarted", async ()
   const { exitCode, stdout, stderr } = await command.finished;
   expect(exitCode).toBe(0);
   expect(stderr).toContain("Trying again in");
-  // Of the first hundred, the answer may have died with the service.
+  // The answer to the first hundred may have died with the service.
   expect(stdout).toMatch(/^created (300, replayed 0|200, replayed 100), refused 0\n$/);
   expect(second.started.url).toBe(url);
   expect(countPlants(at.store)).toBe(300);

@@ -30,7 +30,7 @@ describe("the journal", () => {
     await store.removePlant(1n, {});
     const page = await store.readChanges(all);
     const changes = changesIn(page);
-    // Of the plants of a batch, the order is that of their ids on one engine, and as given on another.
+    // One engine orders the plants of a batch by id, the other as they were sent.
     const shown = changes.map(({ seq: _seq, time: _time, ...rest }) => rest);
     const fernShown = { name: "fern", tag: "x" };
     expect(shown.filter(({ id }) => id === 1n)).toEqual([

@@ -148,7 +148,7 @@ test("a client that sends all before it reads, and asks for every result, has al
   expect(received).toContain('{"line":1,"status":400');
   const last = `{"created":2000,"replayed":0,"refused":${UNREAD_COUNT},"complete":true}\n`;
   expect(received).toEndWith(`${last}\r\n0\r\n\r\n`);
-  // Of the others, as many refused lines as a summary shows.
+  // The rest is a summary, with as many refused lines as it shows.
   const results = received.match(/"line":\d+/g) ?? [];
   expect(results.length).toBeLessThan(UNREAD_COUNT);
   expect(new Set(results).size).toBe(results.length);

@@ -28,7 +28,7 @@ function certify(name: string, by = "", extension = ""): void {
   if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
 }
 
-/** Of this machine, for others; there is none where there is no network. */
+/** The address of this machine on its network; undefined without a network. */
 const address = Object.values(networkInterfaces())
   .flatMap((found) => found ?? [])
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;

@@ -167,7 +167,7 @@ describe("the launcher finds the runtime", () => {
   const hoisted = `node_modules/${own}/bin/bun`;
   const nested = `node_modules/plantstore/node_modules/${own}/bin/bun`;
   const moved = "node_modules/bun/bin/bun.exe";
-  /** Of the other C library. Some installers bring both. */
+  /** The runtime for the other C library. Some installers bring both. */
   const other = `node_modules/${own?.endsWith("-musl") ? own.slice(0, -"-musl".length) : `${own}-musl`}/bin/bun`;
 
   test.each([

@@ -9,7 +9,7 @@ import { reasonOf } from "../support/expect.ts";
 const plant = (id: bigint, name = "n", tag?: string): Plant => ({ id, name, tag });
 const all: ChangeQuery = { after: 0, limit: 5, id: undefined, types: undefined };
 
-/** Of creates, with numbers from the first one on. */
+/** A block of creates, numbered from `first`. */
 function block(first: number, ...ids: number[]): BlockRow {
   const entries = new JournalBlock();
   for (const id of ids) entries.add(BigInt(id), undefined, plant(BigInt(id)));

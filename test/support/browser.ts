@@ -340,7 +340,7 @@ export async function startJourneys(
     it: (name: string, run: Journey): void => {
       test.each(visits)(`${name}: %s`, (_look, visit) => run(visit));
     },
-    /** Of something that no look changes, at desktop size. */
+    /** For behaviour that no look changes, at desktop size. */
     test: (name: string, run: Journey): void => {
       test(name, () => run((visits[0] as [string, Visit])[1]));
     },

@@ -117,7 +117,7 @@ export function startCollector() {
     requests,
     /** Those that were accepted. */
     spans,
-    /** Of the next answers; then 200. */
+    /** The next answers; then 200. */
     answers: [] as (Response | Promise<Response>)[],
     untilRequests: (count: number): Promise<void> => until(() => requests.length >= count),
     /** Resolves to the first accepted span like this. */

@@ -41,7 +41,7 @@ export class Fleet implements AsyncDisposable {
     await Promise.all(starting);
   }
 
-  /** Of any; it may be dead just now. */
+  /** The URL of any instance; it may be dead just now. */
   findUrl(random: Random): string {
     return random.pick(this.members).service.started.url;
   }

@@ -2,5 +2,5 @@
 
 export const isLong = process.env["PLANTSTORE_TEST_LONG"] === "true";
 
-/** Of property tests. */
+/** A factor for the runs of property tests. */
 export const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? (isLong ? 5 : 1));

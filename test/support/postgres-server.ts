@@ -116,7 +116,7 @@ export class PostgresServer implements AsyncDisposable {
     return `postgres://postgres@${HOSTNAME}:${this.port}/${database}`;
   }
 
-  /** Of the postmaster; another one after every start. */
+  /** The process id of the postmaster; another one after every start. */
   get pid(): number {
     if (this.#child === undefined) throw new Error("the PostgreSQL server is not running");
     return this.#child.pid;

@@ -8,7 +8,7 @@ import { send, type Sent, startService } from "./service.ts";
 
 type Direction = "requests" | "answers";
 
-/** Of one connection. */
+/** One proxied connection. */
 type Link = ReturnType<typeof join>;
 
 /** A connection on which one direction is held back: a whole statement, or the whole answer to it. */
@@ -56,7 +56,7 @@ export async function startProxy(targetPort: number) {
     delayMs: 0,
     /** Those through which something can still come. */
     connections: () => links.size,
-    /** Of all connections at once, as by a machine on the way that was switched off and on. */
+    /** Cuts all connections at once, like a machine on the way that is switched off and on. */
     cut: () => links.forEach((link) => link.cut()),
     /** From now on nothing comes and nothing is closed, in neither direction; or everything that was held back. */
     freeze: (isSo: boolean): void => {
@@ -191,7 +191,7 @@ export async function startDisturbed(
   given: {
     server?: PostgresServer;
     settings?: Readonly<Record<string, string>>;
-    /** Of the URL. */
+    /** Parameters of the URL. */
     parameters?: string;
   } = {},
 ) {

@@ -48,7 +48,7 @@ export function startReceiver() {
   const receiver = {
     url: `http://127.0.0.1:${server.port}/hook`,
     received,
-    /** Of the next answers; then 204. */
+    /** The next answers; then 204. */
     answers: [] as (Response | Promise<Response>)[],
     /** Resolves when it has been sent that many. */
     until: async (count: number): Promise<void> => {

@@ -21,7 +21,7 @@ export const TEST_TOKEN = "test-token-with-all-scopes";
 export type TestService = Awaited<ReturnType<typeof startService>>;
 
 interface Options {
-  /** Of a test's own, instead of the one that has been built. */
+  /** The test's own console instead of the built one. */
   readonly consoleFolder?: string;
   readonly facts?: ServiceFacts;
 }

@@ -103,7 +103,7 @@ export class User {
     if (kind === "firstRow") return this.row(text).first();
     // The name of the open plant.
     if (kind === "shown") return this.page.locator(".shown-name", { hasText: text });
-    // Of an import, as in "To add 2".
+    // A figure of an import, as in "To add 2".
     if (kind === "figure") return this.page.locator(".figures > div", { hasText: toFigure(text) });
     return this.where.getByRole(kind, { name: text });
   }

@@ -19,7 +19,7 @@ export const head = (...lines: readonly string[]): string => `${lines.join("\r\n
 export const createHead = (...lines: readonly string[]): string =>
   head("POST /plants HTTP/1.1", HOST, ...CREDENTIALS, ...lines);
 
-/** Of a batch of lines, which come in chunks. */
+/** The head of a batch of lines, which come in chunks. */
 export const batchHead = (...lines: readonly string[]): string =>
   createHead("Transfer-Encoding: chunked", ...lines)
     .replace("/plants ", "/plants/batch ")

@@ -30,7 +30,7 @@ interface Naming {
   readonly file: KeptFile | undefined;
 }
 
-/** Of one loss of power: what it leaves is a matter of chance. */
+/** Disks made from one loss of power: what it leaves is a matter of chance. */
 const IMAGES = 4;
 /** Only address space until it is used. */
 const FILE_BYTES_MAX = 2 ** 30;
@@ -56,7 +56,7 @@ export class Disk {
     }
   }
 
-  /** Of a further process on this disk, whose records are numbered from 1 again. */
+  /** For a further process on this disk, whose records are numbered from 1 again. */
   startAgain(): void {
     this.numbersBefore = this.numberLast;
   }
@@ -161,7 +161,7 @@ const SECTOR_BYTES = 512;
 const KEPT_PERCENTS = [0, 10, 50, 50, 90, 100];
 const TORN_PERCENTS = [0, 10, 50];
 
-/** Of one loss. Each operation has its own fate: a later one may be kept and an earlier one lost. */
+/** What one loss does. Each operation has its own fate: a later one may be kept and an earlier one lost. */
 class Fates {
   readonly #random: Random;
   readonly #keptPercent: number;
@@ -190,7 +190,7 @@ class Fates {
     }
     const sectors = Math.ceil(((offset % SECTOR_BYTES) + data.length) / SECTOR_BYTES);
     const isTorn = sectors > 1 && random.chance(this.#tornPercent);
-    // Of a torn write the first few sectors, or any.
+    // A torn write keeps its first few sectors, or any.
     const first = random.chance(50) ? random.below(sectors) : undefined;
     const garbage = random.pick([0, 0xff, random.below(256)]);
     // A file may have grown without what it has grown for.
@@ -224,7 +224,7 @@ const FOLDER = ".";
 export interface DiskRecord {
   readonly kind: number;
   readonly name: string;
-  /** Of a write. Of a truncation, the length; of the end of a sync, the number of its beginning. */
+  /** The offset of a write, the length of a truncation, or for the end of a sync the number of its beginning. */
   readonly offset: number;
   readonly data: Buffer;
 }

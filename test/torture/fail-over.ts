@@ -100,7 +100,7 @@ async function compare({ pair, load }: PairScene): Promise<string[]> {
 }
 
 const WRITES = 500;
-/** Of each kind, and there are dozens. */
+/** At least this many losses of each kind; there are dozens. */
 const LOSSES_MIN = 5;
 const losses = ["lost after", "stored although", "not as it was acknowledged"];
 

@@ -26,7 +26,7 @@ interface Write {
   readonly plant: StoredPlant | undefined;
   /** Undefined if it may have happened or not. */
   readonly status: number | undefined;
-  /** Of the answer to it alone. */
+  /** The body of the answer to it alone. */
   readonly body?: string | undefined;
   readonly isReplacement?: boolean;
 }

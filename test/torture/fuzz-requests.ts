@@ -43,7 +43,7 @@ export const makeCreate = (id: bigint, name = "sound"): SoundRequest => ({
   body: Buffer.from(`{"id":${id},"name":"${name}"}`),
 });
 
-/** Of each field of this name, which is in lower case. */
+/** The values of all fields of this name, which is in lower case. */
 export const valuesOf = ({ fields }: SoundRequest, name: string): string[] =>
   fields
     .flatMap((lines) => lines.split("\r\n"))
@@ -184,7 +184,7 @@ const pieces = [
   ..." HTTP/1.0|HTTP/2.0|GET / HTTP/1.1\r\n\r\n|PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".split("|"),
 ].map((text) => Buffer.from(text, "latin1"));
 
-/** Of plants that are hidden in the bodies of other requests, and must never be stored. */
+/** The name of plants hidden in the bodies of other requests, which must never be stored. */
 export const HIDDEN_NAME = "hidden";
 
 /** A request that hides another, or bytes that were one or two requests before they were mutated. */

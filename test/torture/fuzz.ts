@@ -20,7 +20,7 @@ import { startTorturedService } from "./service.ts";
 
 const BODY_BYTES_MAX = 65_536;
 const LANES = 96;
-/** Of the connections; the others send many requests each. */
+/** The share of connections with one raw request; the others send many requests each. */
 const RAW_PERCENT = 85;
 const SOUND_REQUESTS_EACH = 30;
 /** Connections between two looks at the whole store. */

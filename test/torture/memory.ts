@@ -168,7 +168,7 @@ const formatBatch = (lines: string): string => batchHead() + chunk(lines);
 
 interface DeafClient {
   readonly socket: Socket;
-  /** Of its answer, when it has begun. */
+  /** The status of the answer, once it has begun. */
   status: number;
 }
 
@@ -226,5 +226,5 @@ async function untilAllIsWell({ url, pid }: TorturedService, descriptors: number
   );
 }
 
-/** Of the harness itself, which keeps some connections. */
+/** Descriptors of the harness itself, which keeps some connections. */
 const DESCRIPTORS_MORE_MAX = 10;

@@ -8,7 +8,7 @@ import { TEST_TOKEN } from "../support/service.ts";
 export interface TorturedService extends AsyncDisposable {
   readonly url: string;
   readonly pid: number;
-  /** Of the SQLite file. */
+  /** The path of the SQLite file. */
   readonly path: string;
   readonly isAlive: () => boolean;
   /** As an operator does. Resolves to its faults: also lines of the log about a defect, and what is not a line of it. */

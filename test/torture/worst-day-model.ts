@@ -49,7 +49,7 @@ export interface Evidence {
   /** Whole ones. */
   readonly copies: readonly Piece[];
   readonly links: readonly Link[];
-  /** Of any state, with what it is known to have held. */
+  /** Pieces of any state, with what they are known to have held. */
   readonly present: readonly { readonly piece: Piece; readonly held: ReadonlySet<Moment> }[];
   /** The numbers of timelines that have a piece, and of those that have one with a readable history. */
   readonly numbers: ReadonlySet<number>;

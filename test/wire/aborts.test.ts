@@ -40,7 +40,7 @@ test("a client that is gone before it is refused leaves no rejection that would 
 describe("after 200 clients that vanish", () => {
   const ABORTS = 200;
   const bodyBytesMax = 16_384;
-  /** Of a chunked body, 256 KiB count until it has arrived: enough for all at once. */
+  /** A chunked body counts 256 KiB until it has arrived: enough for all at once. */
   const bodyBytesTotalMax = 2 * ABORTS * 262_144;
 
   async function vanishAfter(service: TestService, bytes: (id: number) => string): Promise<void> {

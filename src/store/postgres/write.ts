@@ -313,7 +313,7 @@ class Group {
       await this.compare(connection, wanted, "open");
       const open = new Set<GroupWrite>(wanted.filter((create) => !this.outcomes.has(create)));
       room = await this.quota.reserve(open.size);
-      // It is for those that came first.
+      // The room goes to the writes that came first.
       for (const write of this.writes.filter((one) => open.has(one)).slice(room))
         this.settle(write as Create, new Refusal("store_full"));
       wanted = wanted.filter((create) => !this.outcomes.has(create));
