@@ -40,6 +40,38 @@ async function interruptImport(
   return await command.finished;
 }
 
+test("import and export --url to another machine are compressed, and to this one are not", async () => {
+  await using service = await startService();
+  using at = makeWorkplace({ "plants.ndjson": lines(1, 500) });
+  const seen = new Set<string>();
+  using proxy = Bun.serve({
+    hostname: "0.0.0.0",
+    port: 0,
+    fetch: async ({ method, url, headers, body }) => {
+      const { pathname, search } = new URL(url);
+      const answer = await fetch(`${service.url}${pathname}${search}`, {
+        method,
+        headers,
+        body: method === "POST" ? body : null,
+        decompress: false,
+      } as RequestInit);
+      if (pathname === "/plants/batch") seen.add(`sent ${headers.get("content-encoding")}`);
+      else if (search === "") seen.add(`got ${answer.headers.get("content-encoding")}`);
+      return answer;
+    },
+  });
+  // Not a loopback address, although it leads here.
+  for (const host of ["0.0.0.0", "127.0.0.1"]) {
+    const url = ["--url", `http://${host}:${proxy.port}`];
+    const imported = await runCommand(["import", at.file("plants.ndjson"), ...url], token);
+    expect(imported.exitCode).toBe(0);
+    const exported = await runCommand(["export", ...url], token);
+    expect(exported.stdout).toBe(lines(1, 500));
+  }
+  expect([...seen].filter((each) => each.startsWith("sent"))).toEqual(["sent gzip", "sent null"]);
+  expect([...seen].filter((each) => each.startsWith("got"))).toContain("got zstd");
+});
+
 test("import --url stores through a running service, and refuses what it refuses", async () => {
   await using service = await startService();
   using at = makeWorkplace({
