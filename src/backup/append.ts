@@ -393,11 +393,9 @@ function openJournal(from: string) {
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    const format = (at: number, records: readonly Omit<TableRecord, "at" | "change">[]): string[] =>
-      records.map((record) => JSON.stringify({ at: Date.now(), change: at, ...record }));
     // A token knows after which change it was made, so a restore leaves out what is too new. A webhook does not.
-    const tokens = format(cursor, readTokens(db, logged));
-    const webhooks = format(newest, compare("webhooks", db, logged));
+    const tokens = formatTables(cursor, readTokens(db, logged));
+    const webhooks = formatTables(newest, compare("webhooks", db, logged));
     const lines = [...tokens, ...blocks, ...webhooks];
     return { lines, newest, hasMore: newest < change };
   });
@@ -423,6 +421,11 @@ function openJournal(from: string) {
     },
   };
 }
+
+const formatTables = (
+  change: number,
+  records: readonly Omit<TableRecord, "at" | "change">[],
+): string[] => records.map((record) => JSON.stringify({ at: Date.now(), change, ...record }));
 
 const TOKENS_VERSION = "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens";
 

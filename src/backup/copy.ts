@@ -193,8 +193,14 @@ export const digestStore = (path: string, table?: string): string =>
 export function digestRows(db: Database, table?: string): string {
   const hasher = new Bun.CryptoHasher("sha256");
   const tables = db.query<{ name: string }, []>(TABLES).all();
+  let rows = 0;
   for (const { name } of tables.filter((one) => table === undefined || one.name === table))
-    for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
+    for (const row of db.query(`SELECT * FROM "${name}"`).iterate()) {
       hasher.update(`${name} ${formatJson(row)}\n`);
+      if (++rows % ROWS_PER_COLLECTION === 0) Bun.gc(true);
+    }
   return hasher.digest("hex");
 }
+
+/** On its own the collector lets tens of megabytes of rows gather, beside a service that is serving. */
+const ROWS_PER_COLLECTION = 10_000;

@@ -8,7 +8,7 @@ import type { Digest, RestoreOrder } from "./order.ts";
 import { isOld, type Timeline } from "./piece.ts";
 import { openPlace, type Place } from "./place.ts";
 import { compareCopies, NEWEST, type Plan } from "./plan.ts";
-import { readBlocks, ReplayError, replaySegment, rewindTokens } from "./segment.ts";
+import { isWhole, readBlocks, ReplayError, replaySegment, rewindTokens } from "./segment.ts";
 import {
   type Damage,
   type FoundStore,
@@ -140,7 +140,7 @@ interface Rebuilt {
 }
 
 /** Copies and replays. A segment that does not fit is left out, and the next best plan is tried. */
-export async function rebuild(
+async function rebuild(
   place: Place,
   survey: Survey,
   history: readonly Timeline[],
@@ -210,23 +210,26 @@ export async function describeMissing(
 ): Promise<string[]> {
   const furthest = survey.furthest(history);
   const missing: string[] = [];
+  let damaged: string[] = [];
+  for (const { segment } of steps) {
+    const found = survey.knownSegments.get(segment.name);
+    if (found === undefined || segment.serial < copy.serial) continue;
+    // Of a page with changes, a restore to the last of them stops before the webhooks.
+    const at = found.tablesAt ?? NEWEST;
+    if (at < reached || (at === reached && target === NEWEST)) damaged = [];
+    else if (!isWhole(found)) damaged.push(segment.name);
+  }
   if (reached < Math.min(target, furthest))
     missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
   else if (target !== NEWEST && furthest < target)
     missing.push(`The backups end at change ${furthest}, before change ${target}.`);
   else if (target === NEWEST) {
     const unknown = await survey.findUnknownEnd(history, copy);
+    damaged = damaged.filter((name) => name !== unknown?.name);
     if (unknown !== undefined)
       missing.push(`What stood at the end of ${unknown.name}, after change ${reached}.`);
     else if (!survey.isFollowed(copy) && copy.digest !== undefined)
       missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
-  }
-  let damaged: string[] = [];
-  for (const { segment } of steps) {
-    const { faults = [], tablesAt = NEWEST } = survey.knownSegments.get(segment.name) ?? {};
-    if (segment.serial < copy.serial) continue;
-    if (tablesAt <= reached) damaged = [];
-    else if (faults.length > 0) damaged.push(segment.name);
   }
   for (const name of damaged)
     missing.push(`Changes of tokens or webhooks that stood where ${name} is damaged.`);

@@ -764,6 +764,23 @@ describe("what is missing is said:", () => {
     expect(await restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
   });
 
+  test("webhooks at a torn end, also if a restore to a change stops before they were written again", async () => {
+    const { store, create, append, appender, list, restore, readChanges } = await makeScene();
+    const hook = { name: "shop", version: "1", url: "1", attempts: [] };
+    await create(2n);
+    await store.putWebhook(hook as never, undefined);
+    await append();
+    appender.disconnect();
+    const [torn = ""] = list("open.changes");
+    truncateSync(torn, statSync(torn).size - 3);
+    await create(3n);
+    await append();
+    const [, , third] = await readChanges();
+    const missing = [expect.stringContaining("Changes of tokens or webhooks")];
+    expect(await restore({ change: third?.seq })).toMatchObject({ ids: [1n, 2n, 3n], missing });
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+  });
+
   test("nothing, if the copy of a bucket is the newest that happened", async () => {
     const at = makePlace();
     const { create, source } = await openBacked(at);

@@ -152,9 +152,12 @@ export class Trouble {
       throw this.failure();
     }
     const file = grow();
+    let isEmpty = true;
     return {
       append: (text) => {
         const moment = this.strikeNow("append");
+        this.hasTorn ||= isEmpty && moment !== undefined;
+        isEmpty = false;
         if (moment === "during" && text !== "") {
           const bytes = Buffer.from(text);
           appendFileSync(join(folder, name), bytes.subarray(0, this.random.below(bytes.length)));
