@@ -1,4 +1,7 @@
-/** Checks that the test runner lacks. */
+/**
+ * Checks that the test runner lacks. `expectError` also holds the answer against the API description: an operation must
+ * list every error that it answers.
+ */
 
 import { expect } from "bun:test";
 import { catalogue, type ErrorName, Refusal, StoreOpenError } from "../../src/domain/errors.ts";
@@ -106,15 +109,21 @@ export async function expectError(
   const [method = "", path = ""] = askedOf.get(response) ?? [];
   expect([method, path, response.status, error]).toEqual([method, path, status, code]);
   for (const part of says) expect(message).toContain(part);
+  expectDescribed(method, path, reason);
+  return message;
+}
+
+/** That the description of the operation has the error among its responses. Unknown paths and methods have none. */
+function expectDescribed(method: string, path: string, reason: ErrorName): void {
+  const { status, failures } = catalogue[reason];
   const [, operations] =
     Object.entries(described.paths).find(([pattern]) =>
       new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path),
     ) ?? [];
   const responses = operations?.[method.toLowerCase()]?.responses;
-  if (responses === undefined) return message;
+  if (responses === undefined) return;
   const named = responses[status]?.$ref?.replace(/.*\//, "") ?? "";
-  expect(catalogue[reason].failures as readonly string[], `${method} ${path}`).toContain(named);
-  return message;
+  expect(failures as readonly string[], `${method} ${path}`).toContain(named);
 }
 /** What an import that has created plants prints: `before`, how to undo it, and `after`. */
 export const importPrints = (before: string, after = "") => {

@@ -1,12 +1,17 @@
-/** Other limits than the product's own, because a test cannot wait as long as a client may. */
+/**
+ * Shorter limits than the product's own: a test cannot wait as long as a client may.
+ *
+ * They travel in one environment variable, TEST_LIMITS, because most services and commands of the tests run in other
+ * processes. The product does not know it: `main.ts` here in support/, and `startService`, read it.
+ */
 
 import type { Config } from "../../src/config.ts";
 
 const VARIABLE = "TEST_LIMITS";
 
 /** One more setting of a test's service or command, in this process or in another. */
-export const limits = (given: Partial<Config>): Record<string, string> => ({
-  [VARIABLE]: JSON.stringify(given),
+export const limits = (values: Partial<Config>): Record<string, string> => ({
+  [VARIABLE]: JSON.stringify(values),
 });
 
 type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,4 +1,9 @@
-/** What a person does in a browser: each step waits for what it needs, and says what the page shows where it fails. */
+/**
+ * What a person does in a browser: each step waits for what it needs, and says what the page shows where it fails.
+ *
+ * `improveSteps` replaces methods of Playwright's own `Locator`, for every locator of the process: so a plain
+ * `locator.click()` in a test also prints the page when it fails, and each `waitFor` judges accessibility.
+ */
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,13 +21,13 @@ export const STEP_PATIENCE_MS =
 const SCANNER_GAP_MS = 10;
 const PERSON_GAP_MS = 200;
 
-type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
+type Step = (this: Locator, ...values: unknown[]) => Promise<unknown>;
 
 const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
 
 /**
- * What a test waits for is a state that somebody sees: it is judged when it is there. All locators have one prototype,
- * so once is enough.
+ * What a test waits for is a state that somebody sees: it is judged when it is there. Playwright offers no hook for
+ * this. All locators have one prototype, so once is enough.
  */
 export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): void {
   const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step>;
@@ -30,9 +35,9 @@ export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): 
   improved.add(prototype);
   for (const name of steps) {
     const take = prototype[name] as Step;
-    prototype[name] = async function (...given) {
+    prototype[name] = async function (...values) {
       const result = await take
-        .apply(this, given)
+        .apply(this, values)
         .catch((error: Error) => tell(this.page(), error));
       if (name === "waitFor") await judge(this.page());
       return result;
