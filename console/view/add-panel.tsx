@@ -4,7 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { findFaults } from "../../src/domain/plant.ts";
+import { explainRounded, findFaults, isRounded } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
 import { clipName, formatName } from "../state/format.ts";
@@ -55,7 +55,10 @@ const recallAdded = (): Added | undefined =>
 /** A new plant has the tag of the one before. */
 const createDraft = (): Draft => ({ name: "", tag: recallAdded()?.tag });
 
-const ID_FAULT = `Enter a whole number from ${INT64_MIN} to ${INT64_MAX}.`;
+const explainId = (id: string): string =>
+  isRounded(id)
+    ? explainRounded("id", id.trim())
+    : `Enter a whole number from ${INT64_MIN} to ${INT64_MAX}.`;
 
 export function AddPanel(): JSX.Element {
   const last = recallAdded();
@@ -77,7 +80,7 @@ export function AddPanel(): JSX.Element {
   /** No fault is shown while the id is still being typed. */
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
-  const exactId = findInt64(id.trim());
+  const exactId = isRounded(id) ? undefined : findInt64(id.trim());
   const faults = findFaults(exactId, name, tag);
   const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
   const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
@@ -139,7 +142,7 @@ export function AddPanel(): JSX.Element {
           id="add-id"
           label="Id"
           inputRef={selectField}
-          fault={isJudged.value && faults.id ? ID_FAULT : undefined}
+          fault={isJudged.value && faults.id ? explainId(id) : undefined}
           note={
             takenBy !== undefined &&
             error === undefined && (

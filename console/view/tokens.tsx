@@ -1,9 +1,10 @@
 /** Tokens: lists, creates and revokes them. */
 
 import type { JSX } from "preact";
+import { findRate, UNLIMITED } from "../../src/domain/time.ts";
 import { plantScopes, type Scope, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import { ask, call } from "../api/service.ts";
+import { ask, call, Explained } from "../api/service.ts";
 import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { Button, Choice, Field } from "./controls.tsx";
@@ -34,7 +35,18 @@ async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
   return all.toSorted((one, other) => Date.parse(other.created) - Date.parse(one.created));
 }
 
+/** What the service would say in terms of its API. */
+function findFault(given: FormData): string | undefined {
+  if (readText(given, "token-name") === undefined) return "Enter a name.";
+  if (given.getAll("token-access").length === 0) return "Choose what it may do.";
+  const rate = readText(given, "token-rate") ?? UNLIMITED;
+  const isRate = rate === UNLIMITED || findRate(rate) !== undefined;
+  return isRate ? undefined : "Enter a rate limit such as 100/s or 6000/min.";
+}
+
 async function create(given: FormData): Promise<undefined> {
+  const fault = findFault(given);
+  if (fault !== undefined) throw new Explained(fault);
   const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
     name: readText(given, "token-name"),
     scopes: given.getAll("token-access"),

@@ -1,9 +1,10 @@
 /** Webhooks: their state, their last attempts, and the actions on them. */
 
 import type { JSX } from "preact";
+import type { ServiceError } from "../../client/client.ts";
 import { changeTypes } from "../../src/domain/change.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../../src/domain/webhook.ts";
-import { ask, explain } from "../api/service.ts";
+import { ask, Explained, explain, isStatus } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { Field, Menu } from "./controls.tsx";
@@ -22,11 +23,31 @@ const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
 const describeEvent = ({ event }: Attempt): string =>
   event.startsWith("msg_test_") ? "test" : event.replace("msg_", "change ");
 
+/** What the service would say in terms of its API. */
+function findFault(url: string, name: string | undefined, types: readonly unknown[]) {
+  const { protocol, username, password } = URL.parse(url) ?? { protocol: "" };
+  if (!/^https?:$/.test(protocol))
+    return "Enter the address of the receiver. It begins with https:// or http://.";
+  if (username || password) return "Enter the address without a user name and a password.";
+  if (name !== undefined && !/^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/.test(name))
+    return "Enter a name of up to 64 letters, digits and . _ @ - that begins with a letter or digit.";
+  return types.length === 0 ? "Choose what it sends." : undefined;
+}
+
 async function add(given: FormData): Promise<undefined> {
-  const added = await ask<Pick<Webhook, "secret">>("/webhooks", "POST", {
-    url: readText(given, "webhook-url"),
-    name: readText(given, "webhook-name"),
-    types: given.getAll("webhook-types"),
+  const url = readText(given, "webhook-url") ?? "";
+  const name = readText(given, "webhook-name");
+  const types = given.getAll("webhook-types");
+  const fault = findFault(url, name, types);
+  if (fault !== undefined) throw new Explained(fault);
+  const asked = ask<Pick<Webhook, "secret">>("/webhooks", "POST", { url, name, types });
+  const added = await asked.catch((error: unknown) => {
+    // The rest of the address was checked above.
+    const isPrivate = isStatus(error, 400) && (error as ServiceError).detail.startsWith("url:");
+    if (!isPrivate) throw error;
+    throw new Explained(
+      "This address is not public. The person who runs the store can allow such addresses.",
+    );
   });
   shownOnce.value = { title: "The secret of the webhook", secret: added.secret };
 }
@@ -88,8 +109,10 @@ export function WebhooksView(): JSX.Element {
         title: `Send changes to “${name}” again`,
         label: "Send again",
         run: async (given) => {
-          const text = readText(given, "webhook-from") ?? "newest";
-          await post("replay", { from: /^\d{1,16}$/.test(text) ? Number(text) : text });
+          const text = readText(given, "webhook-from");
+          if (text !== undefined && !/^\d{1,15}$/.test(text))
+            throw new Explained("Enter the number of a change, or nothing.");
+          await post("replay", { from: text === undefined ? "newest" : Number(text) });
           return `“${name}” resumes from there.`;
         },
         content: (

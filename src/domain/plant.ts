@@ -78,7 +78,7 @@ export function parseReplacement(text: string, id: bigint): Plant {
 
 /** Parses a plant from the cells of a spreadsheet row. Says every fault in words. An undefined name is missing. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
-  const exactId = EXPONENT.test(id) ? undefined : findInt64(id.trim());
+  const exactId = isRounded(id) ? undefined : findInt64(id.trim());
   const faults = findFaults(exactId, name, tag);
   const said = [
     faults.id && explainId(id.trim()),
@@ -93,14 +93,19 @@ export const NAME_MISSING = "The name is missing.";
 
 function explainId(text: string): string {
   if (text === "") return "The id is missing.";
-  if (EXPONENT.test(text))
-    return `The spreadsheet has rounded the id to ${text}. Format the column as text, enter the ids again, and save.`;
+  if (isRounded(text)) return explainRounded("id", text);
   if (/^-?\d+$/.test(text)) return `The id is too large: ${clip(text)}.`;
   return `The id is not a whole number: ${JSON.stringify(clip(text))}.`;
 }
 
 /** 4.00638E+12 is what a spreadsheet leaves of a barcode: all but the first digits are lost. */
 const EXPONENT = /^\s*[+-]?\d+([.,]\d*)?e[+-]?\d+\s*$/i;
+
+export const isRounded = (id: string): boolean => EXPONENT.test(id);
+
+/** The same in CSV, in a workbook and in a form. */
+export const explainRounded = (field: string, shown: string): string =>
+  `The spreadsheet has rounded the ${field} to ${shown}. Format the column as text, enter it again, and save.`;
 
 export function parseObject(text: string): Members {
   const value = parseJson(text);

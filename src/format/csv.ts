@@ -1,7 +1,7 @@
 /** Plants as comma-separated values (RFC 4180) that a spreadsheet opens without running anything. */
 
 import { Refusal } from "../domain/errors.ts";
-import { type ListedPlant, parseTexts, type Plant } from "../domain/plant.ts";
+import { explainRounded, type ListedPlant, parseTexts, type Plant } from "../domain/plant.ts";
 import { Bytes, type Chunks, type Line, MalformedFile, RecordReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
@@ -180,11 +180,11 @@ export type Headings = Readonly<Partial<Record<PlantField, string | null | undef
 /** Marks a workbook cell that does not show what was entered. XML has no such character. */
 export const UNUSABLE = "\0";
 
-function explainUnusable(shown: string): string {
+function explainUnusable(field: PlantField, shown: string): string {
   if (shown === "=")
-    return "the formula has no saved result; open the file in a spreadsheet and save it";
-  if (shown.startsWith("#")) return `the cell shows the error ${shown}`;
-  return `the spreadsheet has rounded it to ${shown}; format the column as text, enter it again, and save`;
+    return `The formula of the ${field} has no saved result. Open the file in a spreadsheet and save it.`;
+  if (shown.startsWith("#")) return `The cell of the ${field} shows the error ${shown}.`;
+  return explainRounded(field, shown);
 }
 
 export class MissingColumn extends MalformedFile {
@@ -204,16 +204,15 @@ export function createRowParser(
     const cells = parseCells(row);
     if (cells.length !== found.length)
       throw refuse(`The row has ${cells.length} cells, and the heading has ${found.length}.`);
-    const cellAt = (column = -1): Cell => {
+    const cellAt = (field: PlantField, column = -1): Cell => {
       const cell = cells[column] ?? null;
-      if (cell?.startsWith(UNUSABLE) === true)
-        throw refuse(`${found[column]}: ${explainUnusable(cell.slice(1))}`);
+      if (cell?.startsWith(UNUSABLE) === true) throw refuse(explainUnusable(field, cell.slice(1)));
       return cell;
     };
-    const tagCell = cellAt(tag);
-    const named = restoreCell(cellAt(name) ?? "");
+    const tagCell = cellAt("tag", tag);
+    const named = restoreCell(cellAt("name", name) ?? "");
     return parseTexts(
-      cellAt(id) ?? "",
+      cellAt("id", id) ?? "",
       needsName && named.trim() === "" ? undefined : named,
       tagCell === null ? undefined : restoreCell(tagCell),
     );

@@ -270,6 +270,8 @@ describeInBrowser("the form for a new plant", () => {
       await page.locator(".field-fault", { hasText: fault }).waitFor();
       expect(await id.getAttribute("aria-invalid")).toBe("true");
     }
+    await id.fill("1.5E3");
+    await user.click("Add plant", { text: "The spreadsheet has rounded the id to 1.5E3." });
     await id.fill("1000");
     await user.see({ text: "Already belongs to" });
     await user.field("Name").fill("Another");

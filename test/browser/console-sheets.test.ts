@@ -28,7 +28,9 @@ describeInBrowser("an import", () => {
     // The raw rows are there while columns are missing.
     await user.see({ columnheader: "Anna" });
     await page.getByLabel("Sheet").selectOption("Stock");
-    await user.see({ cell: /Nr: the spreadsheet has rounded it/ });
+    await user.see({
+      cell: /The spreadsheet has rounded the id to 1\.234567890123456E\+15\. Format the column as text/,
+    });
     await page.getByLabel("Column names").selectOption("None, all rows are data");
     await user.see({ firstCell: /The id is not a whole number/ });
     expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");

@@ -275,7 +275,7 @@ describe("plantstore import", () => {
     expect(finished).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 1\n" });
     expect(readPlants(at.store)).toEqual([{ id: 9007199254740993n, name: "=Rose", tag: null }]);
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toMatch(
-      /^\ufeffline,reason,"Nr","Plant"\n3,"Nr: the spreadsheet has rounded.*","1\.234567890123456E\+15","Tulip"\n$/,
+      /^\ufeffline,reason,"Nr","Plant"\n3,"The spreadsheet has rounded the id.*","1\.234567890123456E\+15","Tulip"\n$/,
     );
   });
 

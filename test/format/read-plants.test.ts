@@ -308,7 +308,7 @@ describe("CSV", () => {
     async (id) => {
       const [record] = await read(`id;name\n${id};a\n`, { ...csv, delimiter: ";" });
       expect((record as { plant: Refusal }).plant.message).toBe(
-        `The spreadsheet has rounded the id to ${id.trim()}. Format the column as text, enter the ids again, and save.`,
+        `The spreadsheet has rounded the id to ${id.trim()}. Format the column as text, enter it again, and save.`,
       );
       // In JSON, a number may be written so.
       const plant = `{"id":${id.trim()},"name":"a"}`;

@@ -73,14 +73,14 @@ describe("a sheet as Excel writes it", () => {
       "<c><v>1234567890123456789</v></c>",
     ];
     const rows = names.map((cell) => `<row><c><v>1</v></c>${cell}</row>`);
-    const rounded = (to: string): string =>
-      `the spreadsheet has rounded it to ${to}; format the column as text, enter it again, and save`;
+    const rounded = (field: string, to: string): string =>
+      `The spreadsheet has rounded the ${field} to ${to}. Format the column as text, enter it again, and save.`;
     expect(await read(plantRows() + ids + rows.join(""))).toEqual([
-      `2: id: ${rounded("1.234567890123456E+15")}`,
-      `3: id: ${rounded("-1E+15")}`,
-      "4: name: the cell shows the error #N/A",
-      "5: name: the formula has no saved result; open the file in a spreadsheet and save it",
-      `6: name: ${rounded("1.2345678901234568E+18")}`,
+      `2: ${rounded("id", "1.234567890123456E+15")}`,
+      `3: ${rounded("id", "-1E+15")}`,
+      "4: The cell of the name shows the error #N/A.",
+      "5: The formula of the name has no saved result. Open the file in a spreadsheet and save it.",
+      `6: ${rounded("name", "1.2345678901234568E+18")}`,
     ]);
   });
 
