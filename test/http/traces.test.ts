@@ -7,7 +7,15 @@ import { type Span, startCollector } from "../support/collector.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { makeWebhook, startReceiver } from "../support/receiver.ts";
-import { bearer, getText, send, sendLines, startService, TEST_TOKEN } from "../support/service.ts";
+import {
+  bearer,
+  getText,
+  send,
+  sendLines,
+  startService,
+  TEST_TOKEN,
+  walkPages,
+} from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -343,7 +351,7 @@ test("a traced change is found by its batch and by its token, and has neither mo
   await service.create('{"id":4,"name":"a"}', { headers: { traceparent: SAMPLED } });
   type Listed = Readonly<Record<string, unknown>>;
   const list = async (query: string): Promise<Listed[]> =>
-    JSON.parse(await getText(service, `/changes?${query}`)) as Listed[];
+    (await walkPages(service, `/changes?${query}`)).items as Listed[];
   const spring = await list("batch=spring");
   expect(spring.map(({ id }) => id)).toEqual([1, 2]);
   expect(Object.keys(spring[0] ?? {})).toEqual(Object.keys(spring[1] ?? {}));
