@@ -23,6 +23,8 @@ const server = Bun.serve({
     const headers = new Headers(request.headers);
     headers.delete("host");
     return fetch(new URL(pathname + search, service), {
+      // A body without its coding would keep the header.
+      decompress: false,
       method: request.method,
       headers,
       body: request.body,

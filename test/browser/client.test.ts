@@ -27,13 +27,17 @@ describeInBrowser("the client in a page", () => {
       },
       fetch: (request) => {
         const { pathname, search } = new URL(request.url);
-        return fetch(new Request(service.url + pathname + search, request));
+        // As it is: the header of a coding would stay without it.
+        return fetch(new Request(service.url + pathname + search, request), {
+          decompress: false,
+        } as RequestInit);
       },
     });
     const { page, announceFailure } = await openPage({ url: server.url.href });
     // What the scenario is refused is logged by the browser as failed requests.
     announceFailure("/plants", 409, 401);
     announceFailure("/tokens", 409);
+    announceFailure("/jobs?batch=none", 404);
     for (const path of ["/webhooks/shop.invalid", "/plants/-1"]) announceFailure(path, 404);
     announceFailure("/changes?after=1767225600000001&limit=1000", 410);
     announceFailure("/plants/9007199254740993", 412, 404);
