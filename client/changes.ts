@@ -187,7 +187,7 @@ export function findJobs(json: string): Job[] | undefined {
     );
   };
   if (!Array.isArray(found) || !found.every(isJob)) return undefined;
-  return found.map((job) => ({ ...job, left: job.left.map(toLeft) }));
+  return found.map((job) => Object.assign({}, job, { left: job.left.map(toLeft) }));
 }
 
 /** From a line with an id. */
