@@ -1,6 +1,7 @@
 /** Tokens, webhooks, and undoing changes, for programs that manage a service. */
 
 import {
+  type Bulk,
   type BulkOptions,
   type BulkPreview,
   type Change,
@@ -266,7 +267,7 @@ export class Manager extends Connection {
     { headers, ...init }: BulkRequest,
     options: BulkOptions<Counts>,
   ): Promise<Counts> {
-    const { onLeft, onProgress, signal } = options;
+    const { signal } = options;
     const asked = {
       ...init,
       headers: { ...headers, prefer: "respond-async" },
@@ -276,34 +277,37 @@ export class Manager extends Connection {
     const text = await response.text().catch((error: unknown) => {
       throw this.explainLoss(error, signal);
     });
-    let [job] = findJobs(`[${text}]`) ?? [];
+    const [job] = findJobs(`[${text}]`) ?? [];
     if (job === undefined) throw this.notAPlantStore();
-    const { batch } = job;
-    for (let waitMs = FOLLOW_MS_MIN; job?.state === "running" || job?.state === "stopping";) {
-      await sleep(waitMs, signal);
-      waitMs = Math.min(2 * waitMs, FOLLOW_MS_MAX);
-      job = await this.findJob(batch, options);
-      if (job !== undefined) onProgress?.({ batch, ...job.report } as Counts);
-    }
-    if (job?.state !== "ended")
-      throw new ServiceError({
-        message: `${this.url}: The service that did the work ended.`,
-        isTransient: true,
-      });
-    const { complete, status = 0, error = 0, message = "", ...counts } = job.report;
-    for (const plant of job.left) onLeft?.(plant);
-    if (complete) return counts as Counts;
-    throw this.explainEnd(status, error, message);
+    return this.followJob<Counts>(job.batch, options);
   }
 
-  private explainEnd(status: number, code: number, message: string): ServiceError {
-    const transient = isTransient(status, code);
-    return new ServiceError({
-      message: `${this.url}: ${message}`,
-      status,
-      code,
-      isTransient: transient,
-    });
+  /** Waits for a job, and resolves to its counts. Rejects if it ended early, with `job_stopped` if it was stopped. */
+  async followJob<Counts = Bulk | Reverted>(
+    batch: string,
+    { onLeft, onProgress, ...options }: Omit<BulkOptions<Counts>, "batch" | "respondAsync"> = {},
+  ): Promise<Counts> {
+    const { signal } = { ...this.options, ...options };
+    for (let waitMs = FOLLOW_MS_MIN; ; waitMs = Math.min(2 * waitMs, FOLLOW_MS_MAX)) {
+      await sleep(waitMs, signal);
+      const job = await this.findJob(batch, options);
+      const { complete, status = 0, error = 0, message = "", ...counts } = job?.report ?? {};
+      if (job !== undefined) onProgress?.(counts as Counts);
+      if (job?.state === "running" || job?.state === "stopping") continue;
+      if (job?.state !== "ended")
+        throw new ServiceError({
+          message: `${this.url}: The service that did the work ended.`,
+          isTransient: true,
+        });
+      for (const plant of job.left) onLeft?.(plant);
+      if (complete === true) return counts as Counts;
+      throw this.explainEnd(status, error, message);
+    }
+  }
+
+  private explainEnd(status: number, code: number, detail: string): ServiceError {
+    const facts = { status, code, detail, isTransient: isTransient(status, code) };
+    return new ServiceError({ message: `${this.url}: ${detail}`, ...facts });
   }
 
   /** The work that runs, by any token, and what ended before: at most 32, the oldest first. */

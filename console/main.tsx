@@ -40,7 +40,9 @@ effect(() => {
 startFeed();
 startLists();
 startSaving();
-resumeWork();
+effect(() => {
+  if (identity.value !== undefined) untracked(resumeWork);
+});
 startStatus();
 listenForScans();
 listenForKeys();

@@ -1,7 +1,7 @@
 /** Requests to the service, and whether it can be reached. */
 
 import { signal } from "@preact/signals";
-import { Client, ServiceError } from "../../client/client.ts";
+import { Client, type ErrorName, ServiceError } from "../../client/client.ts";
 import { departures, endSession, token } from "../state/session.ts";
 
 /** The folder of this page: the service may live under any path of its host. */
@@ -14,8 +14,8 @@ export const isAbort = (error: unknown): boolean =>
 export const isStatus = (error: unknown, status: number): boolean =>
   error instanceof ServiceError && error.status === status;
 
-export const isExpired = (error: unknown): boolean =>
-  error instanceof ServiceError && error.reason === "token_expired";
+export const isReason = (error: unknown, reason: ErrorName): boolean =>
+  error instanceof ServiceError && error.reason === reason;
 
 /**
  * Tracks whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. It never settles
@@ -35,7 +35,7 @@ export async function call<Result>(
     if (isStatus(error, 0)) noteLoss();
     else if (error instanceof ServiceError) noteAnswer();
     if (isStatus(error, 401) && tried === undefined && sent === token.value)
-      endSession(isExpired(error) ? "expired" : "refused");
+      endSession(isReason(error, "token_expired") ? "expired" : "refused");
     throw error;
   } finally {
     if (departures.peek() !== begun) await new Promise(() => undefined);

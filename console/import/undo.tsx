@@ -3,8 +3,8 @@
 import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { type Content, type RevertPreview, ServiceError } from "../../client/client.ts";
-import { call, explain, isAbort, isStatus } from "../api/service.ts";
+import type { Content, RevertPreview } from "../../client/client.ts";
+import { call, explain, isAbort, isReason, isStatus } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { askUndo, undo } from "../state/undo.ts";
@@ -28,8 +28,7 @@ export const UndoDialog = (): JSX.Element | null =>
   undo.value === undefined ? null : <OpenDialog key={undo.value.batch} asked={undo.value} />;
 
 /** More plants than the service previews. */
-const isTooLarge = (error: unknown): boolean =>
-  error instanceof ServiceError && error.reason === "range_too_large";
+const isTooLarge = (error: unknown): boolean => isReason(error, "range_too_large");
 
 interface OpenDialogProps {
   readonly asked: NonNullable<typeof undo.value>;
@@ -55,7 +54,7 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
   const revert = async (): Promise<void> => {
     await run(async () => {
       const { reverted, changedSince, refused } = await call((client) =>
-        client.revert(range, { batch }),
+        client.revert(range, { batch, respondAsync: true }),
       );
       const left = changedSince + refused;
       const others = left === 0 ? "" : ` ${formatCount(left, "plant")} skipped.`;

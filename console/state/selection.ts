@@ -1,17 +1,17 @@
 /** The selected plants, and bulk actions on them: set the tag, delete, and undo. */
 
 import { computed, signal } from "@preact/signals";
-import type { Bulk, Client, RevertLeft, Upsert } from "../../client/client.ts";
+import type { Bulk, Client, Job as ServiceJob, RevertLeft, Upsert } from "../../client/client.ts";
 import { nameBatch } from "../../src/domain/change.ts";
-import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
+import { type Filter, filterNames, narrows } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
 import { type ListFilter, readConflict } from "../api/plants.ts";
-import { baseUrl, call, explain, isAbort } from "../api/service.ts";
+import { call, explain, isAbort, isReason, isStatus } from "../api/service.ts";
 import { gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
 import { list } from "./plants.ts";
-import { token } from "./session.ts";
+import { identity, mayRead, mayWrite, token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
 import { toast } from "./toasts.ts";
 import { askUndo } from "./undo.ts";
@@ -77,7 +77,9 @@ const RETRYING = { delaysMs: [300, 900, 3_000] };
 /** A long-running action. `done` is from 0 to 1, undefined if unknown. */
 interface Work {
   readonly text: string;
-  readonly done?: number;
+  readonly done?: number | undefined;
+  /** The service continues it after the page is closed. */
+  readonly isKept?: boolean;
   readonly stop: () => void;
 }
 
@@ -85,7 +87,8 @@ export const work = signal<Work | undefined>(undefined);
 
 /** What a bulk action does to each plant. */
 type Task =
-  { readonly kind: "delete" } | { readonly kind: "tag"; readonly tag?: string | undefined };
+  | { readonly kind: "delete" | "undo" }
+  | { readonly kind: "tag"; readonly tag?: string | undefined };
 
 /** A bulk action that waits for an answer. */
 interface Asked {
@@ -100,25 +103,28 @@ export const asked = signal<Asked | undefined>(undefined);
 /** What the action is called, in questions and in the journal. */
 function describeTask(task: Task, count: number): string {
   const plants = formatCount(count, "plant");
-  if (task.kind === "delete") return `Delete ${plants}`;
+  if (task.kind !== "tag") return `Delete ${plants}`;
   return task.tag === undefined ? `Remove the tag of ${plants}` : `Tag ${plants} as ${task.tag}`;
 }
 
-const doings = { delete: "Deleting", tag: "Changing" } as const;
-const outcomes = { delete: "Deleted", tag: "Changed" } as const;
+const doings = { delete: "Deleting", tag: "Changing", undo: "Undoing" } as const;
+const outcomes = { delete: "Deleted", tag: "Changed", undo: "Undone:" } as const;
 
 /** What every attempt at a bulk action has in common, also after a reload. */
 interface Order {
   readonly task: Task;
   readonly batch: string;
-  readonly total: number;
-  /** The service finds the plants. Undefined if the page names them. */
+  /** Undefined if another page started it. */
+  readonly total: number | undefined;
+  /** The service finds the plants, and finishes without the page. Undefined if the page names them. */
   readonly filter: Filter | undefined;
 }
 
 /** A bulk action that runs. */
 interface Job extends Order {
-  readonly isResumed: boolean;
+  /** The service has it already. */
+  readonly isFollowed: boolean;
+  isStopping: boolean;
   /** The list that the plants were selected in. */
   readonly shown: typeof list.value;
   readonly stopping: AbortController;
@@ -132,9 +138,10 @@ interface Job extends Order {
   readonly kept: bigint[];
 }
 
-const createJob = (order: Order, isResumed = false, changed = 0): Job => ({
+const createJob = (order: Order, isFollowed = false, changed = 0): Job => ({
   ...order,
-  isResumed,
+  isFollowed,
+  isStopping: false,
   shown: list.value,
   stopping: new AbortController(),
   open: new Map(),
@@ -249,12 +256,12 @@ async function runJob(
 }
 
 async function runByFilter(client: Client, job: Job, filter: Filter): Promise<void> {
-  const { task, batch, stopping, reasons, kept } = job;
-  const before = job.changed;
-  const note = (counts: Bulk): void => {
-    job.changed = before + counts.replaced + counts.removed + counts.unchanged;
-    job.settled = before + counts.plants;
-    job.skipped = counts.changedSince + counts.refused;
+  const { task, batch, total, isFollowed, stopping, reasons, kept } = job;
+  const note = ({ plants, unchanged, changedSince, refused, ...counts }: AnyCounts): void => {
+    const { replaced = 0, removed = 0, reverted = 0 } = counts;
+    job.changed = replaced + removed + reverted + unchanged;
+    job.settled = plants;
+    job.skipped = changedSince + refused;
     report(job);
   };
   const patch = patchOf(task);
@@ -262,6 +269,7 @@ async function runByFilter(client: Client, job: Job, filter: Filter): Promise<vo
     ...RETRYING,
     batch,
     signal: stopping.signal,
+    respondAsync: true,
     onProgress: note,
     onLeft: ({ id, reason, message }: RevertLeft): void => {
       if (kept.length < KEPT_MAX) kept.push(id);
@@ -269,12 +277,14 @@ async function runByFilter(client: Client, job: Job, filter: Filter): Promise<vo
         reasons.push(`${id}: ${reason === CHANGED ? "Someone else changed it." : message}`);
     },
   };
-  note(
-    await (patch === undefined
-      ? client.removeMatching(filter, options)
-      : client.patchMatching(filter, patch, options)),
-  );
+  if (total !== undefined) keep("sessionStorage", trail.job, { task, batch, total, filter });
+  if (isFollowed) note(await client.followJob<Bulk>(batch, options));
+  else if (patch === undefined) note(await client.removeMatching(filter, options));
+  else note(await client.patchMatching(filter, patch, options));
 }
+
+type AnyCounts = Pick<Bulk, "plants" | "unchanged" | "changedSince" | "refused"> &
+  Partial<Record<"replaced" | "removed" | "reverted", number>>;
 
 const CHANGED = "precondition_failed";
 
@@ -283,12 +293,12 @@ async function writePlants(client: Client, job: Job): Promise<void> {
   const { task, batch, open, stopping, shown } = job;
   const writes = Array.from(open.values(), (plant): Upsert => {
     const ifMatch = etagOf(plant);
-    return task.kind === "delete"
-      ? { id: plant.id, removed: true, ifMatch }
-      : { ...plant, tag: task.tag, ifMatch };
+    return task.kind === "tag"
+      ? { ...plant, tag: task.tag, ifMatch }
+      : { id: plant.id, removed: true, ifMatch };
   });
   const options = { ...RETRYING, batch, signal: stopping.signal };
-  const isListed = job.total <= LISTED_MAX;
+  const isListed = (job.total ?? 0) <= LISTED_MAX;
   let conflicts = 0;
   for await (const { plant, outcome } of client.upsertAll(writes, options)) {
     const { id } = plant;
@@ -321,99 +331,144 @@ async function showCurrent(id: bigint, shown: typeof list.value): Promise<string
 
 function report(job: Job): void {
   if (current !== job) return;
-  const { task, total, settled, stopping } = job;
-  const progress = `${formatCount(Math.min(settled, total))} of ${formatCount(total)}`;
+  const { task, total, settled, isStopping } = job;
+  const progress =
+    total === undefined
+      ? formatCount(settled)
+      : `${formatCount(Math.min(settled, total))} of ${formatCount(total)}`;
   work.value = {
-    text: stopping.signal.aborted ? `Stopping… ${progress}` : `${doings[task.kind]}… ${progress}`,
-    done: Math.min(1, settled / total),
-    stop: () => {
-      stopping.abort();
-      report(job);
-    },
+    text: `${isStopping ? "Stopping" : doings[task.kind]}… ${progress}`,
+    done: total === undefined ? undefined : Math.min(1, settled / total),
+    isKept: job.filter !== undefined,
+    stop: () => void stopJob(job),
   };
+}
+
+async function stopJob(job: Job): Promise<void> {
+  const { batch, filter, stopping } = job;
+  job.isStopping = true;
+  report(job);
+  if (filter === undefined) return stopping.abort();
+  try {
+    await call((client) => client.stopJob(batch, RETRYING));
+  } catch (error) {
+    if (current !== job) return;
+    // It may not have reached the service yet.
+    if (isStatus(error, 404)) return stopping.abort();
+    job.isStopping = false;
+    report(job);
+    toast(`It was not stopped. ${explain(error)}`);
+  }
 }
 
 /** What was skipped or not reached stays selected. */
 function finish(job: Job, failure: unknown): void {
-  const { task, batch, filter, isResumed, shown, skipped, reasons, kept, open, stopping } = job;
+  const { batch, filter, shown, reasons, kept, open, stopping, isStopping, isFollowed } = job;
   current = undefined;
   work.value = undefined;
+  if (filter !== undefined) keep("sessionStorage", trail.job, undefined);
   if (token.value === undefined) return;
   const isBroken = failure !== undefined;
-  if (filter === undefined || !isBroken)
+  const isStopped = isStopping && (stopping.signal.aborted || isReason(failure, "job_stopped"));
+  if (filter === undefined || !(isBroken || isFollowed))
     shown.selection.value = { isAll: false, ids: new Set([...kept, ...open.keys()]) };
   // The feed brings few changes, if there is one.
-  if (!hasHistory.value || job.total > LISTED_MAX) gaps.value++;
-  if (isBroken && !isAbort(failure) && !stopping.signal.aborted) reasons.unshift(explain(failure));
-  // A request that was kept alive after the last page may have done a part.
-  const changed = isResumed && !isBroken ? Math.max(job.changed, job.total - skipped) : job.changed;
-  const rest = filter === undefined ? job.total - changed : skipped;
+  if (!hasHistory.value || (job.total ?? LISTED_MAX + 1) > LISTED_MAX) gaps.value++;
+  if (filter !== undefined && isBroken && !isStopped) return offerRest(job, failure);
+  if (isBroken && !isAbort(failure) && !isStopped) reasons.unshift(explain(failure));
+  const rest = filter === undefined ? (job.total ?? 0) - job.changed : job.skipped;
   const left = rest > 0 ? ` ${formatCount(rest)} skipped.` : "";
   const why = reasons[0] === undefined ? "" : ` ${reasons[0]}`;
-  const done = `${outcomes[task.kind]} ${formatCount(changed, "plant")}`;
-  // After an interrupted job the last counts are up to a second old.
-  const isLeast = isBroken && filter !== undefined;
   toast(
-    `${isLeast ? `Stopped. ${done} or more` : done}.${left}${why}`,
-    (changed > 0 || isLeast) && hasHistory.value
+    `${isStopped ? "Stopped. " : ""}${describeDone(job)}.${left}${why}`,
+    job.changed > 0 && hasHistory.value
       ? { label: "Undo", isNeeded: true, run: () => askUndo(batch) }
       : undefined,
   );
 }
 
-/** The next user must not see the action, nor continue it. */
+const describeDone = ({ task, changed }: Job): string =>
+  `${outcomes[task.kind]} ${formatCount(changed, "plant")}`;
+
+/** The service was restarted or refused the rest, or cannot be reached: then it may still be at work. */
+function offerRest(job: Job, failure: unknown): void {
+  const { task, batch, total, filter } = job;
+  const isLost = isStatus(failure, 0);
+  const why = isLost ? "The service stopped, or the connection was lost." : explain(failure);
+  toast(
+    `Not finished. ${describeDone(job)} so far. ${why}`,
+    total === undefined
+      ? undefined
+      : {
+          label: "Continue",
+          isNeeded: true,
+          run: () => void runJob(createJob({ task, batch, total, filter })),
+        },
+  );
+}
+
+/** The next user must not see the action, nor continue it. The service finishes what it has. */
 export function dropWork(): void {
-  work.value?.stop();
+  if (current?.filter === undefined) work.value?.stop();
+  else current.stopping.abort();
   current = work.value = asked.value = undefined;
 }
 
-/** A job in the storage of the tab: ids are texts. */
+/** A job in the storage of the tab: ids are texts. One that the service finishes has no plants. */
 interface KeptJob extends Order {
-  readonly changed: number;
-  readonly plants: readonly (readonly [id: string, name: string, tag: string | null])[];
+  readonly changed?: number;
+  readonly plants?: readonly (readonly [id: string, name: string, tag: string | null])[];
 }
 
 addEventListener("pagehide", () => {
-  if (current === undefined) return;
-  const { task, batch, total, filter, changed, open } = current;
+  if (current === undefined || current.filter !== undefined) return;
+  const { task, batch, total, changed, open } = current;
   const plants = Array.from(
     open.values(),
     ({ id, name, tag }) => [String(id), name, tag ?? null] as const,
   );
-  if (filter === undefined && plants.length === 0) return;
-  keep("sessionStorage", trail.job, { task, batch, total, filter, changed, plants });
-  if (filter !== undefined) finishWithoutPage(task, filter, batch);
+  if (plants.length === 0) return;
+  keep("sessionStorage", trail.job, { task, batch, total, changed, plants });
 });
 
-/**
- * The service stops when its client goes away. A request that is kept alive goes on without the page, for as long as
- * the browser waits for the head of the answer: some 30 seconds. The service answers it when it is done.
- */
-function finishWithoutPage(task: Task, filter: Filter, batch: string): void {
-  const patch = patchOf(task);
-  const url = new URL("plants", baseUrl);
-  for (const [name, value] of Object.entries({ ...pickFilter(filter), batch }))
-    if (value !== undefined) url.searchParams.set(name, value);
-  const headers = new Headers({
-    authorization: `Bearer ${token.peek()}`,
-    prefer: "return=minimal",
-    "content-type": "application/json",
-  });
-  const method = patch === undefined ? "DELETE" : "PATCH";
-  const body = patch === undefined ? null : JSON.stringify(patch);
-  void fetch(url, { method, headers, body, keepalive: true }).catch(() => undefined);
-}
-
-/** After a reload, an action that was running continues. */
+/** After a reload, the page continues what it was doing, or follows what the service is doing. */
 export function resumeWork(): void {
   const kept = recall("sessionStorage", trail.job) as KeptJob | undefined;
   keep("sessionStorage", trail.job, undefined);
-  if (kept === undefined || token.value === undefined) return;
-  const { plants, changed, ...order } = kept;
-  const job = createJob(order, true, changed);
+  if (token.value === undefined || current !== undefined) return;
+  if (kept === undefined || kept.filter !== undefined) return void followService(kept);
+  const { plants = [], changed, ...order } = kept;
+  const job = createJob(order, false, changed);
   for (const [id, name, tag] of plants)
     job.open.set(BigInt(id), { id: BigInt(id), name, tag: tag ?? undefined });
   void runJob(job);
+}
+
+const kinds = { change: "tag", remove: "delete", revert: "undo" } as const;
+
+/** Shows the job that this tab started, or another one that runs by the same token. */
+async function followService(kept: KeptJob | undefined): Promise<void> {
+  if (!mayRead.value || !mayWrite.value) return;
+  let jobs: readonly ServiceJob[];
+  try {
+    jobs = await call((client) => client.listJobs(RETRYING));
+  } catch {
+    if (kept !== undefined) keep("sessionStorage", trail.job, kept);
+    return;
+  }
+  if (current !== undefined) return;
+  // A page that was closed at once may not have sent it.
+  if (kept !== undefined)
+    return runJob(
+      createJob(
+        kept,
+        jobs.some(({ batch }) => batch === kept.batch),
+      ),
+    );
+  const own = jobs.find(({ state, by }) => state === "running" && by === identity.value?.name);
+  if (own === undefined) return;
+  const task = { kind: kinds[own.kind] };
+  await runJob(createJob({ task, batch: own.batch, total: undefined, filter: {} }, true));
 }
 
 addEventListener("beforeunload", (event) => {

@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { TokenFacts } from "../../client/client.ts";
 import { findIssuedToken, issuerHost, leaveForIssuer } from "../api/issuer.ts";
-import { call, explain, Explained, isExpired, isStatus } from "../api/service.ts";
+import { call, explain, Explained, isReason, isStatus } from "../api/service.ts";
 import {
   beginSession,
   identity,
@@ -189,7 +189,7 @@ export function Offer({ token }: { readonly token: string }): JSX.Element {
 }
 
 function explainRefusal(error: unknown): string {
-  if (isExpired(error)) return "This token has expired. Ask for a new one.";
+  if (isReason(error, "token_expired")) return "This token has expired. Ask for a new one.";
   return isStatus(error, 401)
     ? "This token is not accepted. It is mistyped, incomplete or revoked."
     : explain(error);

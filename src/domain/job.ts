@@ -10,6 +10,13 @@ export const LEFT_MAX = 100;
 
 export type JobKind = "change" | "remove" | "revert";
 
+/** With the counts of its kind and, if it ended early, an error. */
+export interface JobReport {
+  readonly plants: number;
+  readonly batch: string;
+  readonly complete: boolean;
+}
+
 /** The service that runs it writes the record every second. If it stops, the job is lost. */
 export interface Job {
   /** The batch: it names the job, and its writes in the journal. */
@@ -22,7 +29,7 @@ export interface Job {
   readonly startedAtMs: number;
   readonly state: "running" | "stopping" | "ended";
   /** The last line of a streamed answer. */
-  readonly report: object;
+  readonly report: JobReport;
   /** JSON lines of the first plants that were left alone. */
   readonly left: readonly string[];
   /** Changes with every write. */

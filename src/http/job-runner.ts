@@ -4,7 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Authenticator } from "../auth/token.ts";
 import type { BulkOptions, Left } from "../domain/bulk.ts";
 import { catalogue, describeRefusal, Refusal } from "../domain/errors.ts";
-import { type Job, type JobKind, JOBS_MAX, JOBS_RUNNING_MAX, LEFT_MAX } from "../domain/job.ts";
+import {
+  type Job,
+  type JobKind,
+  type JobReport,
+  JOBS_MAX,
+  JOBS_RUNNING_MAX,
+  LEFT_MAX,
+} from "../domain/job.ts";
 import { formatJson } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
@@ -20,7 +27,7 @@ interface Run {
   job: Job;
   readonly id: string;
   readonly ending: AbortController;
-  readonly report: object;
+  readonly report: JobReport;
   readonly left: string[];
   saving: Promise<void>;
 }
@@ -33,7 +40,7 @@ export interface Order {
   readonly kind: JobKind;
   /** What was asked for. The same again is the same job. */
   readonly request: object;
-  readonly report: { readonly batch: string };
+  readonly report: JobReport;
   /** Must end when the signal aborts. Yields the plants that were left alone. */
   readonly run: (options: BulkOptions) => AsyncGenerator<readonly Left[]>;
   readonly onEnd: () => void;

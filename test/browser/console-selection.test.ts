@@ -3,6 +3,7 @@
 import { expect } from "bun:test";
 import type { Request } from "playwright-core";
 import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
+import { Refusal } from "../../src/domain/errors.ts";
 import { sendPlant, type TestService } from "../support/service.ts";
 import type { Seen, User } from "../support/steps.ts";
 import { until } from "../support/until.ts";
@@ -112,6 +113,68 @@ describeInBrowser("several plants", () => {
     expect(await tagsOf(service, 41, COUNT)).toEqual(["many", "many"]);
   });
 
+  test("are changed after the page is closed; another page shows the progress, and stops it", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/plants?tag=many" });
+    const { store } = service;
+    const writePlants = store.writePlants.bind(store);
+    const gate = Promise.withResolvers<void>();
+    let blocks = 0;
+    store.writePlants = async (...given) => {
+      if (++blocks > 1) await gate.promise;
+      return writePlants(...given);
+    };
+    const read = async () =>
+      (await store.listJobs()).find(({ name }) => name.startsWith("Remove the tag"));
+    const untilState = (state: string): Promise<void> =>
+      until(state, async () => (await read())?.state === state);
+    await user.selectAll();
+    await user.click("Remove tag");
+    const dialog = page.getByRole("dialog", { name: "Remove the tag of 10,001 plants?" });
+    await user.within(dialog).click("Remove the tag of 10,001 plants");
+    await user.see({ progressbar: "Changing" });
+    await user.see({ exactText: "It continues if you close the page." });
+    await untilState("running");
+    await page.goto("about:blank");
+    const next = await visit.open({ at: "#/changes" });
+    await next.user.see({ text: "Changing… 1,000" });
+    await next.user.click("Stop");
+    await untilState("stopping");
+    gate.resolve();
+    await next.user.see({ toast: "Stopped. Changed 2,000 plants." });
+    store.writePlants = writePlants;
+    expect((await read())?.report).toMatchObject({ replaced: 2_000, complete: false });
+    // The tab that started it says so, and offers the rest.
+    await page.goto(`${service.url}/#/plants`);
+    await user.see({ toast: "Not finished. Changed 2,000 plants so far. The job was stopped" });
+    await next.user.within(next.user.toast("Stopped.")).click("Undo");
+    await next.user.click("Undo 2,000 plants", { toast: "Undone: 2,000 plants." });
+    expect((await store.countPlants({ tag: "many" })).count).toBe(10_001);
+  });
+
+  test("are continued on request after the service lost them", async (visit) => {
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants?tag=many" });
+    // More than are previewed.
+    announceFailure("/changes/revert", 409);
+    const { store } = service;
+    await user.selectAll();
+    await setTag(user, "moved", {});
+    const dialog = page.getByRole("dialog", { name: "Tag 10,001 plants as moved?" });
+    await dialog.waitFor();
+    const readPlants = store.readPlants.bind(store);
+    store.readPlants = async (query, form) => {
+      if (query.charactersMax === undefined) return readPlants(query, form);
+      throw new Refusal("internal");
+    };
+    await user.within(dialog).click("Tag 10,001 plants as moved");
+    await user.see({ toast: "Not finished." });
+    store.readPlants = readPlants;
+    await user
+      .within(user.toast("Not finished."))
+      .click("Continue", { toast: "Changed 10,001 plants." });
+    await user.within(user.toast("Changed")).click("Undo");
+    await user.click("Undo all", { toast: "Undone: 10,001 plants." });
+  });
+
   test("are all of the store but some, each only as it was read", async (visit) => {
     const { page, user, service, announceFailure } = await visit.open({ at: "#/plants" });
     announceFailure("/changes/revert", 409);
@@ -165,11 +228,13 @@ describeInBrowser("several plants", () => {
   });
 
   it("can be stopped, and what was not reached stays selected", async (visit) => {
-    const { page, user, service } = await visit.open({ at: "#/plants?tag=few" });
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants?tag=few" });
+    // The request was not sent yet.
+    announceFailure("/jobs", 404);
     await user.hold(/plants\?tag=few&batch=/, "DELETE");
     await user.selectAll();
     await user.click("Delete", { progressbar: "Deleting" });
-    await user.click("Stop", { toast: "Stopped. Deleted 0 plants or more." });
+    await user.click("Stop", { toast: "Stopped. Deleted 0 plants." });
     await user.see({ text: /^All \d+ selected$/ });
     await page.context().unrouteAll();
     expect(await tagsOf(service, 20)).toEqual(["few"]);

@@ -133,11 +133,12 @@ export function startCommand(args: readonly string[], env: Readonly<Record<strin
   };
 }
 
-/** Everything that a person would have seen. The command gets a SIGTERM when `stopAt` is shown. */
+/** Everything that a person would have seen. The command gets a SIGTERM when `stopAt` is shown, `reply` at a question. */
 export async function runOnTerminal(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
   stopAt?: string,
+  answer?: { readonly at: string; readonly reply: string },
 ): Promise<{ readonly exitCode: number; readonly screen: string }> {
   const decoder = new TextDecoder();
   let screen = "";
@@ -146,10 +147,12 @@ export async function runOnTerminal(
     terminal: {
       cols: 80,
       rows: 24,
-      data: (_terminal, bytes) => {
+      data: (terminal, bytes) => {
         const wasShown = stopAt === undefined || screen.includes(stopAt);
+        const wasAsked = answer === undefined || screen.includes(answer.at);
         screen += decoder.decode(bytes, { stream: true });
         if (!wasShown && screen.includes(stopAt)) child.kill("SIGTERM");
+        if (!wasAsked && screen.includes(answer.at)) terminal.write(answer.reply);
       },
     },
   });
