@@ -52,9 +52,11 @@ export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => u
 }
 
 function show(next: Toast): void {
-  // A toast without an action makes room for the next, and so does one that says the same.
+  // A toast without an action makes room for the next, and so does one that says the same and loses nothing.
+  const isAgain = ({ text, action, done }: Toast): boolean =>
+    text === next.text && action?.isNeeded !== true && done === undefined;
   const kept = toasts.value.filter(
-    ({ key, action, text }) => action !== undefined && key !== next.key && text !== next.text,
+    (each) => each.action !== undefined && each.key !== next.key && !isAgain(each),
   );
   const first = kept.find(({ action: offered }) => offered?.isNeeded !== true) ?? kept[0];
   const rest = kept.length < TOASTS_MAX ? kept : kept.filter((each) => each !== first);
