@@ -111,7 +111,9 @@ function* readLines(file: string, segment: Segment) {
       offset += rest.length;
       rest = Buffer.alloc(0);
     }
-    if (rest.length > 0) yield { line: undefined, offset, isTorn: true };
+    // Only its newline may be lost.
+    if (rest.length > 0)
+      yield { line: findLine(rest.toString("utf8"), sealCrc), offset, isTorn: true };
   } finally {
     closeSync(descriptor);
   }
@@ -148,11 +150,11 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
   const tables = new Map<TableName, number>();
   for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
-    isEndUnknown = line === undefined;
+    isTorn = isCut;
+    isEndUnknown = line === undefined || isCut;
     isBare &&= line === undefined || !("entries" in line || "gone" in line);
     if (line === undefined) {
-      if (isCut) isTorn = true;
-      else faults.push(`damaged ${offset} bytes from its start`);
+      if (!isCut) faults.push(`damaged ${offset} bytes from its start`);
       tables.clear();
       lost++;
       continue;

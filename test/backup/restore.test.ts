@@ -355,7 +355,7 @@ describe("damage costs only what is damaged:", () => {
   test("a torn end is left out and named; the next append writes it again, in a new segment", async () => {
     const { list, restore, appender, append } = await makeDamageable();
     const file = list("open.changes")[0] ?? "";
-    truncateSync(file, statSync(file).size - 1);
+    truncateSync(file, statSync(file).size - 2);
     expect(await restore()).toMatchObject({
       ids: [1n, 2n, 3n, 4n],
       missing: [expect.stringContaining("What stood at the end")],
@@ -727,6 +727,16 @@ describe("what is missing is said:", () => {
     const { ids, missing } = await restore();
     expect(ids).toEqual([1n]);
     expect(missing).toEqual([expect.stringContaining("What stood at the end of")]);
+  });
+
+  test("an end of which only the newline is lost: the record counts, and more may have followed", async () => {
+    const { create, append, list, restore } = await makeScene();
+    await create(2n);
+    await append();
+    const [torn = ""] = list("open.changes");
+    truncateSync(torn, statSync(torn).size - 1);
+    const missing = [expect.stringContaining("What stood at the end of")];
+    expect(await restore()).toMatchObject({ ids: [1n, 2n], missing });
   });
 
   test("the end of a segment, also if the next one was only begun", async () => {
