@@ -84,7 +84,7 @@ describe("the package of the client", () => {
     await Bun.build({ entrypoints: [scenario], outdir: folder.path, naming: "scenario.js" });
     const program = `
       import * as Package from "@plantstore/client";
-      import { useClient } from "../scenario.js";
+      import { useClient } from "./scenario.js";
       console.log(JSON.stringify(await useClient(Package, process.env.SERVICE, process.env.TOKEN)));`;
     expect(JSON.parse(await runOnNode("main.mjs", program))).toEqual([]);
   });
