@@ -155,7 +155,7 @@ function createTargets(table: Table): Target[] {
       createBound,
       reasons.create,
     ),
-    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 5),
+    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5),
     atMost("create: p99 / p99 of the best peer", p99Of(ours) / p99Of(peer), 0.1, reasons.tail),
     atMost("create: memory, MB", ours?.figures?.rssMb ?? Number.NaN, 90, reasons.memory),
   ];
