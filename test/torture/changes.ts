@@ -19,6 +19,7 @@ export interface Seen {
   readonly seq: number;
   readonly type: string;
   readonly id: string;
+  readonly batch: string | undefined;
   readonly plant: string | undefined;
   readonly before: string | undefined;
 }
@@ -72,18 +73,18 @@ export class Follower extends Reader {
     // Stopped while it connected: no further event may come.
     if (this.isOver) return;
     for (let event = await reader.next(); event !== undefined; event = await reader.next()) {
-      this.seen.push(parse(event.data));
+      this.seen.push(parseChange(event.data));
       this.after = event.id;
       if (this.isOver) return;
     }
   }
 }
 
-function parse(data: string): Seen {
-  const { seq, type, plant, before } = JSON.parse(data) as Omit<Seen, "plant" | "before"> &
+export function parseChange(data: string): Seen {
+  const { seq, type, batch, plant, before } = JSON.parse(data) as Omit<Seen, "plant" | "before"> &
     Record<"plant" | "before", object | undefined>;
   const id = /"id":(-?\d+)/.exec(data)?.[1] ?? "";
-  return { seq, type, id, plant: JSON.stringify(plant), before: JSON.stringify(before) };
+  return { seq, type, id, batch, plant: JSON.stringify(plant), before: JSON.stringify(before) };
 }
 
 export async function findNewest(url: string): Promise<string> {
@@ -187,7 +188,7 @@ export class Receiver extends Reader implements AsyncDisposable {
   }
 
   private keep(body: string): void {
-    const change = parse(body.slice(body.indexOf('"data":') + '"data":'.length, -1));
+    const change = parseChange(body.slice(body.indexOf('"data":') + '"data":'.length, -1));
     const known = this.known.get(change.seq);
     if (known === undefined && change.seq < this.last)
       this.faults.push(`${change.seq} came for the first time after ${this.last}`);
