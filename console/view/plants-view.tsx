@@ -200,6 +200,8 @@ function SearchBox(): JSX.Element {
           isDone.current = false;
           forgetCode();
         }}
+        // At once: a later change of the URL would be taken for the user's, and end the lookup of a scan.
+        onChange={apply}
         onBlur={() => (isDone.current = true)}
         // The first click selects the text, the next one sets the cursor in it.
         onClick={({ currentTarget: field }) => {

@@ -120,12 +120,15 @@ export async function openCode(code: string): Promise<void> {
     follow(linkTo(next, filter));
     shown = route.value;
   };
-  const slow = setTimeout(() => isAdding || show(undefined), SLOW_MS);
+  // Without another scan since, and without anything that the user typed or opened.
+  const isLast = (): boolean => question === asked && route.value === shown;
+  const slow = setTimeout(() => {
+    if (!isAdding && isLast()) show(undefined);
+  }, SLOW_MS);
   // If the plant can't be read, its panel says so, and reads it again.
   const found = id === undefined ? undefined : await findTaken(id).catch(() => ({ id }));
   clearTimeout(slow);
-  // There was another scan, or the user has opened something else.
-  if (question !== asked || route.value !== shown) return;
+  if (!isLast()) return;
   if (found === undefined && isAdding) return takeNewId(code);
   show(found?.id);
   if (found !== undefined) return;

@@ -8,6 +8,8 @@ import type { User } from "../support/steps.ts";
 
 const CODE = "4006381333931";
 const OTHER_CODE = "4006381333948";
+/** As in scanner.ts. */
+const SLOW_MS = 300;
 const UNKNOWN_CODE = "4006381333955";
 
 const { it, test } = await startJourneys(limits({ scanRowsMax: 500 }), async (service) => {
@@ -24,6 +26,16 @@ async function scanBoth(user: User): Promise<void> {
   await user.scan(CODE, { shown: "Scanned once" });
   await user.scan(OTHER_CODE, { shown: "Scanned twice" });
 }
+
+const lookupOf = (code: string): RegExp => new RegExp(`after=${BigInt(code) - 1n}&limit=1`);
+
+/** A lookup is slow only when the test says so, and not when this machine is. */
+const SLOW_CLOCK = `{
+  const { setTimeout } = window;
+  window.passSlow = [];
+  window.setTimeout = (run, ms, ...values) =>
+    ms === ${SLOW_MS} ? -passSlow.push(run) : setTimeout(run, ms, ...values);
+}`;
 
 const idsInSight = `Array.from(document.querySelectorAll("#plants [role=row][id] .row-id"), (cell) => cell.textContent)`;
 
@@ -54,16 +66,33 @@ describeInBrowser("a scanner", () => {
   });
 
   test("scans again before the first answer came, and the last code counts", async (visit) => {
-    const { page, user } = await visit.open();
-    const first = new RegExp(`after=${BigInt(CODE) - 1n}&limit=1`);
+    const { page, user } = await visit.open({ prelude: SLOW_CLOCK });
+    const first = lookupOf(CODE);
     const release = await user.hold(first);
+    const releaseOther = await user.hold(lookupOf(OTHER_CODE));
     await user.scan(CODE);
     await user.scan(OTHER_CODE);
+    await page.evaluate("passSlow[0]()");
+    releaseOther();
     await user.see({ shown: "Scanned twice" });
     const answered = page.waitForResponse(first);
     release();
     await (await answered).finished();
     await user.untilAt(`#/plants/${OTHER_CODE}?q=${OTHER_CODE}`);
+  });
+
+  test("opens the plant although a part of its code was searched for meanwhile", async (visit) => {
+    const { page, user } = await visit.open({ prelude: SLOW_CLOCK });
+    const release = await user.hold(lookupOf(CODE));
+    await page.getByRole("grid").focus();
+    await page.evaluate("keyGapMs = 10");
+    await page.keyboard.type(CODE.slice(0, 6));
+    await user.untilAt(`#/plants?q=${CODE.slice(0, 6)}`);
+    await page.keyboard.type(CODE.slice(6));
+    await user.press("Enter");
+    await user.untilAt("#/plants");
+    release();
+    await user.see({ shown: "Scanned once" });
   });
 
   it("who scans an unknown code sees it: the open plant closes, and one can be added", async (visit) => {
