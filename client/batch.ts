@@ -50,7 +50,7 @@ export const formatUpsert = (write: Upsert): string =>
         "{",
         `{"id":${formatId(write.id)},`,
       )
-    : formatPlant(write, { ifMatch: write.ifMatch });
+    : formatPlant(write, { removed: write.removed, ifMatch: write.ifMatch });
 
 /** Smaller bodies are sent as they are. */
 const PACKED_CHARACTERS_MIN = 1_400;

@@ -176,24 +176,20 @@ export class Client extends Manager {
    * Changes the members of the patch, and leaves the others; `{ tag: null }` removes the tag. `ifMatch` as for
    * `replace`.
    */
-  async patch(
-    id: bigint,
-    { name, tag }: PlantPatch,
-    options: ChangeOptions = {},
-  ): Promise<Versioned> {
-    return this.change("PATCH", id, { name, tag }, options);
+  async patch(id: bigint, patch: PlantPatch, options: ChangeOptions = {}): Promise<Versioned> {
+    return this.change("PATCH", id, patch, options);
   }
 
   /** `wanted` is the plant that a replacement leaves; what a patch leaves follows from the plant that was there. */
   private async change(
     method: string,
     id: bigint,
-    { name, tag }: PlantPatch,
+    patch: PlantPatch,
     { ifMatch, batch, ...options }: ChangeOptions,
     wanted?: Content,
   ): Promise<Versioned> {
     const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
-    const init = { method, headers, body: JSON.stringify({ name, tag }) };
+    const init = { method, headers, body: JSON.stringify(patch) };
     try {
       const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
       const answer = await this.ask(path, init, options);
@@ -205,6 +201,7 @@ export class Client extends Manager {
       const current = await this.get(id, options).catch(() => undefined);
       // A retry after a lost answer finds its own change.
       const now = current?.plant;
+      const { name, tag } = patch;
       const isDone =
         wanted === undefined
           ? (name === undefined || name === now?.name) &&

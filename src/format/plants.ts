@@ -1,7 +1,8 @@
 /** Parses files to plants in constant memory, each record on its own; writes refused records back to a file. */
 
 import { Refusal } from "../domain/errors.ts";
-import { parseNewPlant, type Plant } from "../domain/plant.ts";
+import { describe } from "../domain/json.ts";
+import { parseObject, type Plant, toNewPlant } from "../domain/plant.ts";
 import {
   createRowParser,
   type Headings,
@@ -55,7 +56,7 @@ export async function* readPlants(
   if (!isTable(format)) {
     const Reader = format.kind === "json" ? ElementReader : LineReader;
     for await (const lines of new Reader(recordBytesMax).read(bytes, blockLengthMax))
-      yield lines.map((line) => toRecord(line, parseNewPlant));
+      yield lines.map((line) => toRecord(line, parseRecord));
     return;
   }
   const { headings = {}, isHeadless = false, needsName = false } = format;
@@ -75,6 +76,16 @@ export async function* readPlants(
     if (rows.length > 0) yield rows.map((row) => toRecord(row, parseRow));
   }
   if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
+}
+
+/** A batch would remove such a plant, or write it on a condition. An import must not store it as if neither were said. */
+function parseRecord(text: string): Plant {
+  const members = parseObject(text);
+  const faults = (["removed", "ifMatch"] as const)
+    .filter((name) => members[name] !== undefined)
+    .map((name) => `${name}: expected nothing in a file, got ${describe(members[name])}`);
+  if (faults.length > 0) throw new Refusal("invalid_plant", faults.join("; "));
+  return toNewPlant(text, members);
 }
 
 function toRecord({ number: line, text }: Line, parse: (text: string) => Plant): PlantRecord {

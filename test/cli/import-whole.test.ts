@@ -332,6 +332,38 @@ test("change and remove name what is wrong with their flags, and change nothing"
   expect(await empty.run("remove", ...tag)).toEqual(failure(1, "There is no store"));
 });
 
+test("import refuses a JSON record that says removed or ifMatch, in every mode, and changes nothing for it", async () => {
+  const wrong = [
+    '{"id":1,"name":"x","removed":false}',
+    '{"id":1,"name":"x","removed":true}',
+    '{"id":3,"removed":true}',
+    '{"id":1,"name":"x","ifMatch":"abc"}',
+    '{"id":1,"name":"x","ifMatch":"*"}',
+  ];
+  const files = { "wrong.ndjson": wrong.join("\n"), "wrong.json": `[${wrong.join(",")}]` };
+  await using service = await startService();
+  using at = makeWorkplace({ "plants.csv": first, ...files });
+  const remote = ["--url", service.url];
+  const run = (...args: readonly string[]) =>
+    runCommand(args, { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN }, { cwd: at.path });
+  for (const where of [[], remote]) await run("import", "plants.csv", ...where);
+  const before = readPlants(at.store);
+  for (const [file, mode, where, due] of [
+    ["wrong.ndjson", ["--upsert"], [], 3],
+    ["wrong.ndjson", ["--upsert"], remote, 3],
+    ["wrong.json", ["--upsert", "--dry-run"], [], 3],
+    ["wrong.json", ["--remove-missing", "--yes"], [], 1],
+    ["wrong.json", [], remote, 3],
+  ] as const) {
+    const { exitCode, stderr } = await run("import", file, ...mode, ...where);
+    expect([file, mode, exitCode]).toEqual([file, mode, due]);
+    expect(stderr).toContain("removed: expected nothing in a file, got false");
+    expect(stderr).toContain("ifMatch: expected nothing in a file, got");
+  }
+  expect(readPlants(at.store)).toEqual(before);
+  expect(await service.readPlants()).toEqual(before);
+});
+
 test("change asks on a terminal, and without an answer changes nothing", async () => {
   using at = makeWorkplace({ "plants.csv": first });
   await at.run("import", "plants.csv");
