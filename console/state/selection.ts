@@ -78,8 +78,8 @@ const RETRYING = { delaysMs: [300, 900, 3_000] };
 interface Work {
   readonly text: string;
   readonly done?: number | undefined;
-  /** The service continues it after the page is closed. */
-  readonly isKept?: boolean;
+  /** What closing the page does to it. */
+  readonly note?: string | undefined;
   readonly stop: () => void;
 }
 
@@ -339,9 +339,15 @@ function report(job: Job): void {
   work.value = {
     text: `${isStopping ? "Stopping" : doings[task.kind]}… ${progress}`,
     done: total === undefined ? undefined : Math.min(1, settled / total),
-    isKept: job.filter !== undefined,
+    note: describeClosing(job),
     stop: () => void stopJob(job),
   };
+}
+
+function describeClosing({ filter, total = 0 }: Job): string | undefined {
+  if (filter !== undefined) return "It continues if you close the page.";
+  // Fewer are done before this is read.
+  return total > ASKED_ABOVE ? "Keep the page open until it is done." : undefined;
 }
 
 async function stopJob(job: Job): Promise<void> {

@@ -60,13 +60,13 @@ export function BulkQuestion(): JSX.Element | null {
 export function Progress(): JSX.Element | null {
   const running = work.value;
   if (running === undefined) return null;
-  const { text, done, isKept = false, stop } = running;
+  const { text, done, note, stop } = running;
   return (
     <section class="selection" aria-label="Progress">
       <strong>{text}</strong>
       <progress value={done} aria-label={text} />
       <Button onClick={stop}>Stop</Button>
-      {isKept && <span class="faint">It continues if you close the page.</span>}
+      {note !== undefined && <span class="faint">{note}</span>}
     </section>
   );
 }

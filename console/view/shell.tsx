@@ -200,22 +200,24 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
   return (
     <div class="toast" ref={note}>
       <p>{text}</p>
-      {done?.verb === "Added" && other === undefined && (
-        <Button kind="plain" onClick={() => openPlant(only)}>
-          Open
-        </Button>
-      )}
-      {also !== undefined && (
-        <Button kind="plain" onClick={() => act({ key, action: also })}>
-          {also.label}
-        </Button>
-      )}
-      {action !== undefined && (
-        <Button kind="plain" aria-keyshortcuts="u" onClick={() => act(each)}>
-          {action.label}
-        </Button>
-      )}
-      <Button kind="plain" icon="close" label="Dismiss" onClick={() => dismiss(key)} />
+      <div class="with-button">
+        {done?.verb === "Added" && other === undefined && (
+          <Button kind="plain" onClick={() => openPlant(only)}>
+            Open
+          </Button>
+        )}
+        {also !== undefined && (
+          <Button kind="plain" onClick={() => act({ key, action: also })}>
+            {also.label}
+          </Button>
+        )}
+        {action !== undefined && (
+          <Button kind="plain" aria-keyshortcuts="u" onClick={() => act(each)}>
+            {action.label}
+          </Button>
+        )}
+        <Button kind="plain" icon="close" label="Dismiss" onClick={() => dismiss(key)} />
+      </div>
     </div>
   );
 }

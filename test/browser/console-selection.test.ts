@@ -183,7 +183,11 @@ describeInBrowser("several plants", () => {
     await check(user, 1);
     await setTag(user, "all", {});
     const inDialog = user.within(page.getByRole("dialog", { name: "Tag 10,040 plants as all?" }));
-    await inDialog.click("Tag 10,040 plants as all", { toast: "Changed 10,040 plants." });
+    const release = await user.hold("**/plants/batch*");
+    await inDialog.click("Tag 10,040 plants as all");
+    await user.see({ exactText: "Keep the page open until it is done." });
+    release();
+    await user.see({ toast: "Changed 10,040 plants." });
     expect(await tagsOf(service, 1, 2, COUNT)).toEqual(["few", "all", "all"]);
     await user.within(user.toast("Changed")).click("Undo");
     await user.click("Undo all", { toast: "Undone: 10,040 plants." });
