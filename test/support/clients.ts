@@ -416,6 +416,12 @@ export function sendOperation(
       ...options,
       body: `[${toLine(operation)}]`,
     });
+  if (kind === "sweep") {
+    const { tag, patch } = operation;
+    const path = `/plants?tag=${encodeURIComponent(tag)}`;
+    if (patch === undefined) return send({ url }, "DELETE", path, options);
+    return send({ url }, "PATCH", path, { ...options, body: JSON.stringify(patch) });
+  }
   const path = kind === "create" ? "/plants" : `/plants/${idOf(operation)}`;
   const body =
     kind === "patch"

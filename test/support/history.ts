@@ -80,10 +80,14 @@ function follow(courses: readonly Course[], due: Event, open: ReadonlySet<Event>
   return found;
 }
 
-/** An event that changes nothing, and whose answer is right at this moment, may as well happen now. */
+/**
+ * An event that changes nothing, and whose answer is right at this moment, may as well happen now. The answer of a sweep
+ * does not tell whether it changed this plant, so it may also happen later.
+ */
 function absorb({ state, done }: Course, open: ReadonlySet<Event>): Course {
   const idle = [...open].filter((event) => {
     if (event.answer === undefined || done.has(event)) return false;
+    if (event.operation.kind === "sweep") return false;
     const outcome = perform(state, event.operation);
     return isAnswer(event.answer, outcome.answer) && isSameState(outcome.state, state);
   });
@@ -122,9 +126,28 @@ const TWINS_BELOW = -1_000_000_000n;
 const CHANGED_AT_A_TIME = 5;
 const CHANGES_PER_PLANT = 200;
 
+const idsOf = (window: number): bigint[] =>
+  Array.from(
+    { length: CHANGED_AT_A_TIME },
+    (_, nth) => CHANGED_BELOW - BigInt(window * CHANGED_AT_A_TIME + nth),
+  );
+/** A change by filter finds the plants of a window. */
+const tagOf = (window: number): string => `window ${window}`;
+
 /** The ids of a pair are even and odd. */
 export const isTwin = (id: bigint): boolean => id <= TWINS_BELOW;
 export const twinOf = (id: bigint): bigint => (id % 2n === 0n ? id - 1n : id + 1n);
+
+/**
+ * Plants that a change by filter left alone, because others changed them: a first attempt, whose answer the service
+ * lost, may have changed them before. Undefined if it broke off.
+ */
+function findLeft({ status, body = "" }: Answer): Set<bigint> | undefined {
+  if (status !== 200) return undefined;
+  const lines = Bun.JSONL.parse(body) as { readonly id?: number; readonly complete?: boolean }[];
+  if (lines.at(-1)?.complete !== true) return undefined;
+  return new Set(lines.flatMap(({ id }) => (id === undefined ? [] : [BigInt(id)])));
+}
 
 /** Clients that want different things of the same plants. All their ids are negative. */
 export class Contest extends Crew {
@@ -139,6 +162,7 @@ export class Contest extends Crew {
     removed: 0,
     tooLate: 0,
     twins: 0,
+    swept: 0,
   };
   /** Counts what is sent and answered: all clients are in this process, so the order is exact. */
   #clock = 0;
@@ -170,14 +194,14 @@ export class Contest extends Crew {
   }
 
   async #work(): Promise<void> {
-    while (!this.isOver) {
-      const isAnswered = await (this.random.chance(50)
-        ? this.#create()
-        : this.random.chance(20)
-          ? this.#changeTwins()
-          : this.#change());
-      if (!isAnswered) await this.rest();
-    }
+    while (!this.isOver) if (!(await this.#act())) await this.rest();
+  }
+
+  /** False if it may have happened or not. */
+  #act(): Promise<boolean> {
+    if (this.random.chance(50)) return this.#create();
+    if (this.random.chance(20)) return this.#changeTwins();
+    return this.random.chance(5) ? this.#sweep() : this.#change();
   }
 
   async #create(): Promise<boolean> {
@@ -190,16 +214,23 @@ export class Contest extends Crew {
     return answer !== undefined;
   }
 
+  /** The window of plants that are changed now. */
+  #takeWindow(changes: number): number {
+    const past = Math.floor(this.#changes / (CHANGED_AT_A_TIME * CHANGES_PER_PLANT));
+    this.#changes += changes;
+    return past;
+  }
+
   async #change(): Promise<boolean> {
-    const past = Math.floor(this.#changes++ / (CHANGED_AT_A_TIME * CHANGES_PER_PLANT));
-    const offset = past * CHANGED_AT_A_TIME + this.random.below(CHANGED_AT_A_TIME);
-    const id = CHANGED_BELOW - BigInt(offset);
+    const past = this.#takeWindow(1);
+    const id = this.random.pick(idsOf(past));
+    const tag = tagOf(past);
     const found = await this.#ask({ kind: "read", id });
     if (found === undefined) return false;
-    const plant = { id, name: `version ${this.#serial++}`, tag: null };
+    const plant = { id, name: `version ${this.#serial++}`, tag };
     if (found.status !== 200) return (await this.#ask({ kind: "create", plant })) !== undefined;
     const { name } = JSON.parse(found.body ?? "") as { name: string };
-    const ifMatch = { id, name, tag: null };
+    const ifMatch = { id, name, tag };
     const isRemoval = this.random.chance(30);
     const answer = await this.#ask(
       isRemoval
@@ -216,9 +247,23 @@ export class Contest extends Crew {
     return answer !== undefined;
   }
 
+  /** All plants of the window get one name, or are removed, by a filter: each on its own. */
+  async #sweep(): Promise<boolean> {
+    const past = this.#takeWindow(CHANGED_AT_A_TIME);
+    const tag = tagOf(past);
+    const patch = this.random.chance(70) ? { name: `sweep ${this.#serial++}` } : undefined;
+    const operations = idsOf(past).map((id): Operation => ({ kind: "sweep", id, tag, patch }));
+    const { findUrl, isShared = false } = this.surroundings;
+    const answer = await this.#askAbout(operations, () =>
+      sendOperation(findUrl(), operations[0] as Operation, { keepalive: !isShared }),
+    );
+    if (answer !== undefined) this.counts.swept++;
+    return answer !== undefined;
+  }
+
   /** Both plants of a pair get one name, in one transaction, or both are removed. */
   async #changeTwins(): Promise<boolean> {
-    const past = Math.floor(this.#changes++ / (CHANGED_AT_A_TIME * CHANGES_PER_PLANT));
+    const past = this.#takeWindow(1);
     const first = TWINS_BELOW - BigInt(2 * past);
     const found = await this.#ask({ kind: "read", id: first });
     if (found === undefined) return false;
@@ -272,10 +317,13 @@ export class Contest extends Crew {
         this.faults.push(
           `${idOf(operations[0] as Operation)}: to ${kind} it was answered ${answer.status}`,
         );
+      const left = kind === "sweep" ? findLeft(answer) : new Set<bigint>();
+      if (left === undefined) return undefined;
       const answeredAt = ++this.#clock;
       for (const [index, event] of added.entries())
         // A batch that was refused as a whole has one answer: both plants were in the same state.
-        Object.assign(event, { answer: answers[index] ?? answer, answeredAt });
+        if (!left.has(idOf(event.operation)))
+          Object.assign(event, { answer: answers[index] ?? answer, answeredAt });
       return answer;
     } catch {
       return undefined;

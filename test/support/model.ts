@@ -24,7 +24,14 @@ export type Operation =
     }
   /** Lines of a batch with upsert: the second removes a plant, or finds none. */
   | { readonly kind: "upsert"; readonly plant: StoredPlant; readonly ifMatch?: StoredPlant }
-  | { readonly kind: "discard"; readonly id: bigint; readonly ifMatch?: StoredPlant };
+  | { readonly kind: "discard"; readonly id: bigint; readonly ifMatch?: StoredPlant }
+  /** What a change by filter does to one plant. Without a patch it is removed. */
+  | {
+      readonly kind: "sweep";
+      readonly id: bigint;
+      readonly tag: string;
+      readonly patch: { readonly name: string } | undefined;
+    };
 
 export interface Answer {
   readonly status: number;
@@ -62,6 +69,11 @@ export function perform(state: State, operation: Operation): Outcome {
     if (state !== undefined && isSamePlant(state, plant)) return done(state, true);
     const isOther = ifMatch !== undefined && !(state !== undefined && isSamePlant(state, ifMatch));
     return isOther ? { state, answer: { status: 412 } } : done(plant, false);
+  }
+  if (operation.kind === "sweep") {
+    const { tag, patch } = operation;
+    if (state?.tag !== tag) return { state, answer: { status: 200 } };
+    return { state: patch && { ...state, ...patch }, answer: { status: 200 } };
   }
   if (operation.kind === "discard" && state === undefined) return done(state, true);
   if (state === undefined) return { state, answer: { status: 404 } };

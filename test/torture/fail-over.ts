@@ -5,6 +5,7 @@ import type { StoredPlant } from "../support/plants.ts";
 import { startPair } from "../support/postgres-server.ts";
 import type { Random } from "../support/random.ts";
 import { until } from "../support/until.ts";
+import { findFaults, findNewest, Follower, untilCaughtUp } from "./changes.ts";
 import { Load } from "./mixed-load.ts";
 import {
   BATCH_LENGTH_MAX,
@@ -65,6 +66,9 @@ export const failOver: Scenario = {
       found.push(...(await load.flow(writesAfter)), ...(await compare(scene)));
       found.push(...findDelays(clients), ...(await findUnsound(scene.service)));
       findings.faults.push(...found.map((fault) => `${kind}: ${fault}`));
+      findings.count("changes in the feed", scene.follower?.seen.length ?? 0);
+      findings.count("operations of the contest", load.contest.operations);
+      findings.count("changes by filter in the contest", load.contest.counts.swept);
       findings.count("writes acknowledged", clients.acknowledged);
       findings.count("writes refused for now, or cut off", clients.unsettled);
       tell(`${kind}: ${clients.acknowledged} writes acknowledged`);
@@ -78,7 +82,7 @@ const CONTENDERS = 8;
 
 type PairScene = Awaited<ReturnType<typeof openPair>>;
 
-/** An old primary that could still be read would show old plants, so a contest needs one that is dead. */
+/** An old primary that could still be read would show old plants, so a contest and a feed need one that is dead. */
 async function openPair(synchronous: boolean, random: Random, isContested = false) {
   await using opened = new AsyncDisposableStack();
   const pair = opened.use(await startPair({ synchronous }));
@@ -88,15 +92,24 @@ async function openPair(synchronous: boolean, random: Random, isContested = fals
   const surroundings = { findUrl: () => service.started.url, batchLengthMax: BATCH_LENGTH_MAX };
   const contenders = isContested ? CONTENDERS : 0;
   const load = opened.use(new Load(CLIENTS, contenders, surroundings, random));
+  const follower = isContested ? new Follower(surroundings.findUrl) : undefined;
+  opened.defer(async () => follower?.stop());
   const scene = opened.move();
   const close = (): Promise<void> => scene.disposeAsync();
-  return { pair, service, load, [Symbol.asyncDispose]: close };
+  return { pair, service, load, follower, [Symbol.asyncDispose]: close };
 }
 
-/** After the standby has taken over: all in which it differs from what the clients were told. */
-async function compare({ pair, load }: PairScene): Promise<string[]> {
+/** After the standby has taken over: all in which it, or its feed, differs from what the clients were told. */
+async function compare({ pair, load, service, follower }: PairScene): Promise<string[]> {
   await load[Symbol.asyncDispose]();
-  return load.compare(await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants"));
+  const rows = await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
+  const faults = load.compare(rows);
+  if (follower === undefined) return faults;
+  faults.push(
+    ...(await untilCaughtUp(follower, Number(await findNewest(service.started.url)))),
+    ...findFaults(follower.seen, rows),
+  );
+  return faults;
 }
 
 const WRITES = 500;

@@ -19,6 +19,8 @@ const shorts: Readonly<Record<string, Short>> = {
     seconds: 3,
     atLeast: {
       "sqlite: operations": 500,
+      "sqlite: twins": 0,
+      "sqlite: swept": 0,
       "sqlite: falsified histories noticed": 20,
       "sqlite: changes seen by each reader": 20,
       "sqlite: connections of readers": 8,
@@ -62,7 +64,14 @@ const shorts: Readonly<Record<string, Short>> = {
       "contest: tooLate": 0,
     },
   },
-  "fail-over": { seconds: 0, atLeast: { "writes acknowledged": 0 } },
+  "fail-over": {
+    seconds: 0,
+    atLeast: {
+      "writes acknowledged": 0,
+      "operations of the contest": 0,
+      "changes in the feed": 0,
+    },
+  },
   cluster: { seconds: 20, atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 } },
   overload: {
     seconds: 6,
