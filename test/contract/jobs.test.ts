@@ -295,19 +295,29 @@ describe("a job", () => {
     expect((await store.listJobs())[0]?.version).toBe("other/1");
   });
 
+  test("lists the first 100 plants that it left alone, and counts all", async () => {
+    await using own = await startService();
+    await storePlants(own, 150);
+    own.store.writePlants = async (writes) => writes.map(() => new Refusal("precondition_failed"));
+    await accept(own, "DELETE", "?name=n&batch=b");
+    const { report, left } = await untilEnded(own, "b");
+    expect(report).toMatchObject({ plants: 150, changedSince: 150, complete: true });
+    expect(left).toHaveLength(100);
+  });
+
   test("outlasts an outage of the store, also one in which an answer was lost", async () => {
     await using own = await startService();
     await storePlants(own, 30);
     const { store } = own;
     const writePlants = store.writePlants.bind(store);
     const readPlants = store.readPlants.bind(store);
-    let outages = 0;
+    let [writes, reads] = [0, 0];
     store.writePlants = async (...given) => {
       const outcomes = await writePlants(...given);
-      return outages++ < 2 ? outcomes.map(() => new Refusal("store_unavailable")) : outcomes;
+      return writes++ < 2 ? outcomes.map(() => new Refusal("store_unavailable")) : outcomes;
     };
     store.readPlants = (...given) =>
-      outages++ < 1 ? Promise.reject(new Refusal("store_down")) : readPlants(...given);
+      reads++ < 1 ? Promise.reject(new Refusal("store_down")) : readPlants(...given);
     await accept(own, "DELETE", "?name=n&batch=b");
     const { report, left } = await untilEnded(own, "b");
     expect(report).toMatchObject({ plants: 30, refused: 0, changedSince: 0, complete: true });
