@@ -21,7 +21,7 @@ export function startThread(
   worker.postMessage({ ...setup, orders: port2 }, [port2, ...ports]);
   const finish = (error: unknown = new Error(`the thread ${basename(file)} has ended`)): void => {
     ended.reject(error);
-    orders.close();
+    orders.close(error);
   };
   worker.addEventListener("message", ({ data }) => {
     const { fatal } = data as { readonly fatal?: object };
@@ -32,7 +32,7 @@ export function startThread(
   return {
     worker,
     ended: ended.promise,
-    ask: (order: unknown): Promise<unknown> => Promise.race([orders.ask(order), ended.promise]),
+    ask: orders.ask,
     /** Does not wait: a running statement cannot be interrupted. */
     end: (): void => {
       finish();
@@ -118,13 +118,13 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
     else answered?.reject(fromFailed(answer));
   };
   onMessage(port, receive);
-  const fail = (): void => {
+  const fail = (error: unknown): void => {
     isClosed = true;
-    inFlight?.reject(new Refusal("store_unavailable"));
+    inFlight?.reject(error);
     inFlight = undefined;
   };
   // The other end closes with its thread, however that ended.
-  port.addEventListener("close", fail);
+  port.addEventListener("close", () => fail(new Refusal("store_unavailable")));
   const watch = async (): Promise<void> => {
     isWatching = true;
     while (isBusy()) {
@@ -142,9 +142,9 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
       if (!isWatching) void watch();
       return inFlight.promise;
     },
-    close(): void {
+    close(error: unknown = new Refusal("store_unavailable")): void {
       port.close();
-      fail();
+      fail(error);
     },
   };
 }

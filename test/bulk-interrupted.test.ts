@@ -45,8 +45,9 @@ describe("Ctrl-C in the middle", () => {
     await until("the second block is held", held.isHeld);
     command.kill("SIGINT");
     const { exitCode, stderr } = await command.finished;
-    held.release();
     expect(exitCode).toBe(130);
+    await until("the client is gone", () => service.logLines.join("").includes("answer_cut_off"));
+    held.release();
     await until("the service noticed", () => service.logLines.join("").includes("bulk_broken_off"));
     // The block in flight may still be written, and nothing after it.
     const reached = await count();

@@ -181,19 +181,24 @@ async function join(
   for (const part of group) await place.remove(part.name);
 }
 
+/** The second one is for the day on which the first is found damaged. */
+const COPIES_PER_STATE = 2;
+
 async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {
   await survey.readUnnamed();
   const { history } = await survey.findHistory();
   const newestFirst = survey.know().copies.toSorted(compareCopies).toReversed();
-  /** The newest copy of each state. A store that nobody changes is copied too, and must not push out older states. */
-  const states = new Map<string, KnownCopy>();
+  /** Two copies of each state. A store that nobody changes is copied too, and must not push out older states. */
+  const states = new Map<string, KnownCopy[]>();
   const repeated: KnownCopy[] = [];
   for (const [index, copy] of newestFirst.entries()) {
     if (!isOnHistory(history, copy)) continue;
     const state = `${copy.timeline} ${copy.change}`;
-    const newer = states.get(state);
-    if (newer !== undefined && (await isUsable(survey, history, newer))) repeated.push(copy);
-    else states.set(state, copy);
+    const newer = states.get(state) ?? [];
+    let usable = 0;
+    for (const one of newer) if (await isUsable(survey, history, one)) usable++;
+    if (usable >= COPIES_PER_STATE) repeated.push(copy);
+    else states.set(state, [...newer, copy]);
     if (states.size < keep || !(await isUsable(survey, history, copy))) continue;
     // The oldest first: whatever is left when it is interrupted, everything after the oldest copy can be reached.
     const older = newestFirst.slice(index + 1).toReversed();

@@ -304,7 +304,8 @@ function replayBlock(db: Database, block: Block, last: number, file: string): nu
         `${file} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
         block.after,
       );
-    kept.add(change.id, { token: change.by, batch: change.batch }, change.plant, change.before);
+    const { by: token, batch, trace } = change;
+    kept.add(change.id, { token, batch, trace }, change.plant, change.before);
   }
   const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
   insert.run(row.last, first, at, kept.format());

@@ -34,7 +34,7 @@ const STATE_MEMBER_CHARACTERS_MAX = 128;
 /** The list in its shortest form. Undefined if it is empty or one member is wrong. Of equal keys the first counts. */
 export function findTraceState(header: string | null): string | undefined {
   const members = new Map<string, string>();
-  const texts = (header ?? "").split(",").map((text) => text.replace(/^[ \t]+|[ \t]+$/g, ""));
+  const texts = (header ?? "").split(",").map((text) => text.trim());
   for (const text of texts.filter((each) => each !== "")) {
     const [, key] = STATE_MEMBER.exec(text) ?? [];
     if (key === undefined) return undefined;

@@ -78,11 +78,9 @@ async function changePlants(
 
 /** Reserves the memory of a block. */
 export async function openBulk(exchange: Exchange): Promise<void> {
-  const { request, service } = exchange;
   exchange.reserve(BLOCK_BYTES, ANSWERS_SHARE);
-  await requireOpen(request);
-  // No idle timeout: a count or a search may take longer. A stream sets its own.
-  service.limitIdle(request, 0);
+  await requireOpen(exchange.request);
+  exchange.waitLong();
 }
 
 export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): BulkOptions => ({

@@ -38,7 +38,10 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
     ...packer?.headers,
   };
   // No Link header: that would need a read of the page. A stream, because a string would set Content-Length.
-  if (request.method === "HEAD") return answer(200, new ReadableStream(), headers);
+  if (request.method === "HEAD") {
+    packer?.hold(false);
+    return answer(200, new ReadableStream(), headers);
+  }
   if (isPacked) return answer(200, await streamLines(exchange, query, packer), headers);
   const events = toStream(exchange, (signal) => follow(exchange, query, signal), { isFeed: true });
   // nginx would buffer the events.

@@ -59,6 +59,8 @@ export class Exchange {
   isRead = false;
   /** Memory is held until the stream ends. */
   isStreamed = false;
+  /** The runtime's idle timer is off. */
+  isPatient = false;
   /** The unread rest of a body. */
   rest: Rest | undefined;
   token: TokenRecord | undefined;
@@ -97,6 +99,12 @@ export class Exchange {
     if (isLate && grown < 0) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;
     this.bytesLeaving = bytesLeaving;
+  }
+
+  /** For work that may take longer than the idle time. The timer is set again with the answer. */
+  waitLong(): void {
+    this.isPatient = true;
+    this.service.limitIdle(this.request, 0);
   }
 
   nameWriter(batch?: string): Writer {

@@ -54,6 +54,8 @@ export function createHandler(service: Service, route: Route | undefined) {
     const { request, startedAtMs } = exchange;
     const { headers, status } = response;
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
+    if (exchange.isPatient && !exchange.isStreamed)
+      service.limitIdle(request, config.idleSecondsMax);
     countRequest(request.method, status, performance.now() - startedAtMs);
     if (refusal !== undefined || exchange.sentId !== null)
       headers.set("x-request-id", exchange.requestId);

@@ -46,6 +46,9 @@ export interface Order {
   readonly onEnd: () => void;
 }
 
+/** `isNew` is false if the same request had started the job before. */
+type Started = Readonly<{ job: ListedJob; isNew: boolean }>;
+
 export type ListedJob = Omit<Job, "state"> & { readonly state: Job["state"] | "lost" };
 
 /** A version begins with the id of the run, so a service whose job was replaced notices. */
@@ -65,6 +68,9 @@ export class Jobs {
   /** A record that has not changed for this long, as this service saw it, has nobody who writes it. */
   private readonly lostMs: number;
   private readonly running = new Map<string, Readonly<{ run: Run; ended: Promise<void> }>>();
+  private readonly starting = new Set<Promise<Started>>();
+  /** Runs whose first record may be in the store though they never began. */
+  private readonly unborn = new Set<string>();
   /** When each version was first seen: the clock of another machine tells nothing. */
   private seen = new Map<string, Readonly<{ version: string; sinceMs: number }>>();
 
@@ -87,7 +93,8 @@ export class Jobs {
       const last = seen.get(name);
       const sinceMs = last?.version === version ? last.sinceMs : nowMs;
       this.seen.set(name, { version, sinceMs });
-      const isLost = state !== "ended" && !this.running.has(name) && nowMs - sinceMs > this.lostMs;
+      const isSilent = nowMs - sinceMs > this.lostMs || this.unborn.has(runOf(job));
+      const isLost = state !== "ended" && !this.running.has(name) && isSilent;
       listed.push(isLost ? { ...job, state: "lost" } : job);
     }
     return listed;
@@ -100,10 +107,15 @@ export class Jobs {
   }
 
   /**
-   * Resolves when the job is in the store; `isNew` is false if this request had started it before. Throws a Refusal if
-   * another request runs under the name, or too many run.
+   * Resolves when the job is in the store. Throws a Refusal if another request runs under the name, or too many run.
    */
-  async start(order: Order): Promise<{ readonly job: ListedJob; readonly isNew: boolean }> {
+  async start(order: Order): Promise<Started> {
+    const starting = this.startOnce(order);
+    this.starting.add(starting);
+    return starting.finally(() => this.starting.delete(starting));
+  }
+
+  private async startOnce(order: Order): Promise<Started> {
     const { by, kind, request, report } = order;
     const { batch: name } = report;
     const digest = new Bun.CryptoHasher("sha256")
@@ -131,7 +143,11 @@ export class Jobs {
         state: "running",
       } as const;
       const job: Job = { ...started, report: { ...report }, left: [], version: `${id}/0` };
-      if (!(await this.store.putJob(job, last))) continue;
+      // If this rejects, the record may be stored. Then nobody runs it.
+      this.unborn.add(id);
+      const isStored = await this.store.putJob(job, last);
+      this.unborn.delete(id);
+      if (!isStored) continue;
       const ending = new AbortController();
       const run = { job, id, ending, report, left: [], saving: Promise.resolve() };
       const ended = this.runToEnd(run, order).finally(() => this.running.delete(name));
@@ -158,6 +174,7 @@ export class Jobs {
   /** Ends all after their commits in flight. Resolves when the store has their last state. */
   async close(): Promise<void> {
     this.isClosed = true;
+    await Promise.allSettled(this.starting);
     const jobs = [...this.running.values()];
     for (const { run } of jobs) run.ending.abort(new Refusal("shutting_down"));
     await Promise.all(jobs.map(({ ended }) => ended));

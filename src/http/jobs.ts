@@ -28,6 +28,8 @@ export async function answerAccepted(
   work: Pick<Order, "kind" | "request" | "report" | "run">,
 ): Promise<Response> {
   const { request, service, token, requestId } = exchange;
+  // Another instance can run it to its end.
+  if (service.readiness.isDraining) throw new Refusal("shutting_down");
   const { job, isNew } = await service.jobs.start({
     ...work,
     by: token?.name,

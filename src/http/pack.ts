@@ -1,10 +1,11 @@
 /** Answers in a content coding (RFC 9110, section 8.4): zstd or gzip, as the client prefers. */
 
+import { Refusal } from "../domain/errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { answerText, type MoreHeaders } from "./handle.ts";
 import { type Choice, chooseCoding, type Coding } from "./query.ts";
-import type { Make } from "./stream.ts";
+import type { Make, Packer } from "./stream.ts";
 
 /** What a resource with several codings says in every answer. */
 export const VARY = "Accept, Accept-Encoding";
@@ -59,25 +60,27 @@ async function packLater(bytes: Uint8Array<ArrayBuffer>, coding: Coding): Promis
 
 type Pieces = ReturnType<Make>;
 
-/** The coding of a stream; undefined if the client prefers none, or memory is short. */
-export function openPacker(exchange: Exchange) {
+/** The coding of a stream; undefined if the client prefers none, or memory is short. Holds its memory from now on. */
+export function openPacker(exchange: Exchange): (Packer & { headers: MoreHeaders }) | undefined {
   const { packing } = exchange.service;
   const choice = findChoice(exchange);
   if (choice === undefined) return undefined;
   const { coding, isRequired } = choice;
   const bytes = PACKER_BYTES[coding];
-  if (!isRequired && !packing.hasRoom(bytes, packing.bytesHeld)) return undefined;
+  if (!packing.hasRoom(bytes, packing.bytesHeld)) {
+    if (isRequired) throw new Refusal("overloaded");
+    return undefined;
+  }
+  let isHeld = false;
+  const hold = (isNeeded: boolean): void => {
+    if (isNeeded !== isHeld) packing.bytesHeld += isNeeded ? bytes : -bytes;
+    isHeld = isNeeded;
+  };
+  hold(true);
   return {
     headers: { "content-encoding": coding },
-    pack: (make: Make): Make =>
-      async function* (signal) {
-        packing.bytesHeld += bytes;
-        try {
-          yield* packPieces(make(signal), coding);
-        } finally {
-          packing.bytesHeld -= bytes;
-        }
-      },
+    hold,
+    pack: (make) => (signal) => packPieces(make(signal), coding),
   };
 }
 

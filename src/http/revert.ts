@@ -61,12 +61,10 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
 
 /** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
 export async function openRevert(exchange: Exchange, wanted: RevertRequest): Promise<Range> {
-  const { request, service } = exchange;
   exchange.reserve(PAGE_BYTES, ANSWERS_SHARE);
-  await requireOpen(request);
-  // No idle timeout: reading a long journal may take longer. A stream sets its own.
-  service.limitIdle(request, 0);
-  return openRange(service.store, wanted);
+  await requireOpen(exchange.request);
+  exchange.waitLong();
+  return openRange(exchange.service.store, wanted);
 }
 
 /** Throws a Refusal if the range concerns too many plants. */

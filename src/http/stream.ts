@@ -12,6 +12,8 @@ type PageText<Place> = Readonly<{ text: string | Uint8Array; next: Place | undef
 /** Packs the pieces of a stream. */
 export interface Packer {
   readonly pack: (make: Make) => Make;
+  /** Whether its memory counts. */
+  readonly hold: (isNeeded: boolean) => void;
 }
 
 /** Must end when the signal aborts, with the signal's reason. */
@@ -31,7 +33,13 @@ export async function streamPages<Place>(
     exchange.reserve(page.text.length, ANSWERS_SHARE);
     return page;
   };
-  let page: PageText<Place> | undefined = await readNext(start);
+  let page: PageText<Place> | undefined;
+  try {
+    page = await readNext(start);
+  } catch (error) {
+    packer?.hold(false);
+    throw error;
+  }
   const make = async function* (signal: AbortSignal): AsyncGenerator<string | Uint8Array> {
     if (heading !== "") yield heading;
     while (page !== undefined) {
@@ -47,7 +55,7 @@ export async function streamPages<Place>(
       });
     }
   };
-  return toStream(exchange, packer === undefined ? make : packer.pack(make));
+  return toStream(exchange, make, { packer });
 }
 
 /** Retries every 20 ms, for at most `secondsMax`. */
@@ -83,11 +91,15 @@ const CUT_SECONDS = 1;
 export function toStream(
   exchange: Exchange,
   make: Make,
-  { isFeed = false, onUnread }: { isFeed?: boolean; onUnread?: () => void } = {},
+  {
+    isFeed = false,
+    onUnread,
+    packer,
+  }: { isFeed?: boolean; onUnread?: () => void; packer?: Packer | undefined } = {},
 ): ReadableStream<Uint8Array> {
   const { request, service, bytesKept } = exchange;
   const ending = new AbortController();
-  const pieces = make(ending.signal);
+  const pieces = (packer?.pack(make) ?? make)(ending.signal);
   let unwatch: (() => void) | undefined;
   let bytesLast = 0;
   let isGone = false;
@@ -97,11 +109,13 @@ export function toStream(
   exchange.isStreamed = true;
   const unbegun = setTimeout(() => {
     exchange.hold(0);
+    packer?.hold(false);
     exchange.span?.end();
   }, UNBEGUN_MS_MAX);
   const begin = (): void => {
     clearTimeout(unbegun);
     exchange.hold(bytesKept);
+    packer?.hold(true);
     const header = request.headers.get("authorization") ?? "";
     const onInvalid = (refusal: Refusal): void => {
       // Called again if the stream has not ended. A client that does not read is cut off. One that is waiting still
@@ -115,6 +129,7 @@ export function toStream(
     clearTimeout(unread);
     unwatch?.();
     exchange.hold(0, 0);
+    packer?.hold(false);
     exchange.span?.end(failure);
   };
   const makeNext = async (): ReturnType<typeof pieces.next> => {

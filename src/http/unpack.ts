@@ -26,15 +26,15 @@ export async function* unpack(
     coding === "zstd" ? createZstdDecompress({ chunkSize, params }) : createGunzip({ chunkSize });
   const frames = coding === "zstd" ? new ZstdFrames() : undefined;
   let bytesHeld = 0;
-  const hold = async (bytes: number): Promise<void> => {
-    if (bytes <= bytesHeld) return;
-    await retryWhileOverloaded(config.queueSecondsMax, async () => {
+  const hold = (bytes: number): Promise<void> =>
+    retryWhileOverloaded(config.queueSecondsMax, async () => {
+      // After the end nobody would release them.
+      if (bytes <= bytesHeld || unpacker.destroyed) return;
       if (!packing.hasRoom(bytes - bytesHeld, packing.bytesHeld - bytesHeld))
         throw new Refusal("overloaded");
+      packing.bytesHeld += bytes - bytesHeld;
+      bytesHeld = bytes;
     });
-    packing.bytesHeld += bytes - bytesHeld;
-    bytesHeld = bytes;
-  };
   let packedBytes = 0;
   const feed = async (): Promise<void> => {
     for await (const chunk of chunks) {

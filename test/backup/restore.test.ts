@@ -155,7 +155,8 @@ describe("a copy with the segments after it", () => {
       const id = random.pick(ids);
       const tag = random.pick([undefined, "", "a\nb", "水"]);
       const plant = { id, name: random.pick(["Ä\u2028", '"\\', "x".repeat(3_000)]) + step, tag };
-      if (!model.has(id)) await store.createPlant(plant, { token: "till 'ü'" });
+      const writer = { token: "till 'ü'", batch: "spring", trace: "4bf92f35-00f067aa" };
+      if (!model.has(id)) await store.createPlant(plant, writer);
       else if (random.chance(50)) await store.replacePlant(plant, {}, undefined);
       else await store.removePlant(id, {});
       if (model.has(id) && (await store.findPlant(id)) === undefined) model.delete(id);

@@ -135,8 +135,11 @@ describeInBrowser("a token that may not do everything", () => {
 });
 
 /** The list follows the changes, so it notices by itself: the stream is cut off, and the next one refused. */
-async function untilSignedOut({ user, announceFailure }: TestPage, reason: string): Promise<void> {
+async function untilSignedOut(view: TestPage, reason: string): Promise<void> {
+  const { user, announceFailure, allowFailure } = view;
   announceFailure("/changes", "failed", 401);
+  // A page that was just opened looks for running jobs.
+  allowFailure("/jobs", 401);
   await user.see({ heading: "Sign in", text: reason });
 }
 

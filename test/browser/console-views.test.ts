@@ -32,6 +32,7 @@ describeInBrowser("in the console,", () => {
       await user.signIn(TEST_TOKEN, { row: "Rose" });
       await page.getByLabel("Filter by tag").click();
       await user.see({ option: "shrub" });
+      await user.press("Escape");
       await page.getByRole("checkbox", { name: "Select “Rose" }).check();
       await user.see({ text: "1 selected" });
       await user.search("5");

@@ -49,8 +49,15 @@ const readinessIs = (status: 200 | 503): Promise<void> =>
 /** Everything is refused for now, until it is mended. */
 async function expectRefusedUntil(mend: () => unknown): Promise<void> {
   disturbed.proxy.cut();
-  // Not even a connection was there, so nothing was stored.
-  await expectRefusal(await sendPlant(url, fern(1)), "store_down");
+  // When not even a connection is left, nothing was stored.
+  await until("the cut is noticed", async () => {
+    const refused = await expectRefusal(
+      await sendPlant(url, fern(1)),
+      "store_down",
+      "store_unavailable",
+    );
+    return refused === "store_down";
+  });
   await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_down");
   expect((await fetch(`${url}/readyz`)).status).toBe(503);
   const creates = { findUrl: () => url, createsOnly: true, firstId: 1_000n };

@@ -57,6 +57,8 @@ export interface TestPage {
    * may get no answer. Each has to happen at least once.
    */
   readonly announceFailure: (urlPart: string, ...outcomes: readonly (number | "failed")[]) => void;
+  /** The same for a request that may be sent in time to fail, or not. */
+  readonly allowFailure: TestPage["announceFailure"];
 }
 
 let launched: Promise<Browser> | undefined;
@@ -231,6 +233,9 @@ export async function openPage({
     user: new User(page),
     announceFailure: (urlPart, ...outcomes) => {
       announced.push(...outcomes.map((outcome) => ({ urlPart, outcome, isMet: false })));
+    },
+    allowFailure: (urlPart, ...outcomes) => {
+      announced.push(...outcomes.map((outcome) => ({ urlPart, outcome, isMet: true })));
     },
   };
 }
