@@ -32,7 +32,7 @@ function makeOrder() {
     requestId: "1",
     kind: "change",
     request: { tag: "a" },
-    report: { batch: "spring" },
+    report: { batch: "spring", plants: 0, complete: false },
     async *run({ signal }) {
       runs++;
       yield [];
