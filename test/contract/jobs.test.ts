@@ -125,7 +125,7 @@ describe("a request with respond-async", () => {
     expect(await accept(own, "DELETE", "?name=n&batch=b", slow)).toMatchObject({
       state: "running",
     });
-    await expectError(await start(own, "DELETE", "?tag=n&batch=b", slow), "job_running");
+    await expectError(await start(own, "DELETE", "?tag=n&batch=b"), "job_running");
     await expectError(await start(own, "DELETE", "?name=n&batch=b"), "job_running");
     const revert = { body: '{"batch":"x"}', headers: ASYNC };
     await expectError(await send(own, "POST", "/changes/revert?batch=b", revert), "job_running");

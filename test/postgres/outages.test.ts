@@ -91,7 +91,8 @@ describe("a server that stops answering", () => {
     disturbed.proxy.freeze(true);
     // Known to be not stored if the settings of the server were to be checked first.
     await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable", "store_down");
-    await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_down");
+    const read = await disturbed.send("GET", "/plants/1");
+    await expectRefusal(read, "store_unavailable", "store_down");
     disturbed.proxy.freeze(false);
     await readinessIs(200);
     expect((await sendPlant(url, fern(1))).status).toBe(200);

@@ -2,12 +2,12 @@
 
 import { expect, test } from "bun:test";
 import { zstdCompressSync } from "node:zlib";
-import { Refusal } from "../../src/domain/errors.ts";
-import { Budget } from "../../src/http/budget.ts";
-import type { Exchange, Service } from "../../src/http/exchange.ts";
-import { openPacker } from "../../src/http/pack.ts";
-import { unpack } from "../../src/http/unpack.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { Refusal } from "../src/domain/errors.ts";
+import { Budget } from "../src/http/budget.ts";
+import type { Exchange, Service } from "../src/http/exchange.ts";
+import { openPacker } from "../src/http/pack.ts";
+import { unpack } from "../src/http/unpack.ts";
+import { rejectionOf } from "./support/expect.ts";
 
 const MiB = 1_048_576;
 

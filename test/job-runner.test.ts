@@ -1,12 +1,12 @@
 /** Jobs whose start meets an outage or a shutdown. Their whole life is in test/contract/jobs.test.ts. */
 
 import { expect, test } from "bun:test";
-import { Refusal } from "../../src/domain/errors.ts";
-import type { Job } from "../../src/domain/job.ts";
-import type { ServedStore } from "../../src/domain/store.ts";
-import { Jobs, type Order } from "../../src/http/job-runner.ts";
-import { createLog } from "../../src/observe/log.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { Refusal } from "../src/domain/errors.ts";
+import type { Job } from "../src/domain/job.ts";
+import type { ServedStore } from "../src/domain/store.ts";
+import { Jobs, type Order } from "../src/http/job-runner.ts";
+import { createLog } from "../src/observe/log.ts";
+import { rejectionOf } from "./support/expect.ts";
 
 /** A store of jobs alone. `beforeAnswer` is called when a record is stored. */
 function makeJobs(beforeAnswer: () => Promise<void>) {
