@@ -136,8 +136,9 @@ describe("a filter", () => {
   test("by name looks at a bounded number of plants a page, which then ends early with a link", async () => {
     const first = await list("?name=eiche");
     expect(await first.clone().text()).toBe("[]");
-    expect(nextOf(first)).toBe("?after=100&limit=100&name=eiche");
     // On a slow machine the time limit may end a page earlier still.
+    const [, after] = /^\?after=(\d+)&limit=100&name=eiche$/.exec(nextOf(first) ?? "") ?? [];
+    expect(Number(after)).toBeWithin(1, 101);
     const walked = await walk("?name=eiche");
     expect(walked.ids).toEqual([240]);
     expect(walked.pages).toBeGreaterThanOrEqual(3);
