@@ -1,6 +1,16 @@
 /** Runs all test scripts, four at a time because they often wait. With --long, runs the longer tests too. */
 
-import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const isLong = process.argv.includes("--long");
@@ -46,6 +56,9 @@ const inMemory = hasRoomInMemory() ? { TMPDIR: MEMORY } : {};
 const long = isLong ? { PLANTSTORE_TEST_LONG: "true" } : {};
 const built = { PLANTSTORE_TEST_BUILT: "true" };
 
+/** A script that hangs ends as a failure, with what it printed, before the patience of whoever runs all of them ends. */
+const SCRIPT_MS_MAX = (isLong ? 60 : 30) * 60_000;
+
 interface Finished {
   readonly script: string;
   readonly exitCode: number;
@@ -54,25 +67,54 @@ interface Finished {
   readonly skipped: number;
 }
 
-/** Prints the output of a script when it ends, so outputs do not interleave. */
+const outputFolder = mkdtempSync(join(tmpdir(), "plantstore-test-output-"));
+const running = new Set<Bun.Subprocess>();
+
+/** A script leads a process group, so that the programs it started end with it. */
+function endGroup({ pid }: Bun.Subprocess): void {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // It has ended.
+  }
+}
+
+for (const signal of ["SIGINT", "SIGTERM"])
+  process.once(signal, () => {
+    running.forEach(endGroup);
+    process.exit(1);
+  });
+
+/**
+ * Prints the output of a script when it ends, so outputs do not interleave. The output goes to a file: a program that
+ * outlives its test would hold a pipe open for ever.
+ */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
-  const env = { ...process.env, ...built, ...long, ...(onDisk.has(script) ? {} : inMemory) };
+  const outputPath = join(outputFolder, script.replace(":", "-"));
+  const outputFile = openSync(outputPath, "a");
   const child = Bun.spawn(["npm", "run", "--silent", script], {
-    env,
-    stdout: "pipe",
-    stderr: "pipe",
+    env: { ...process.env, ...built, ...long, ...(onDisk.has(script) ? {} : inMemory) },
+    stdout: outputFile,
+    stderr: outputFile,
+    detached: true,
   });
-  const [stdout, stderr, exitCode] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-    child.exited,
-  ]);
+  closeSync(outputFile);
+  running.add(child);
+  const deadline = setTimeout(() => {
+    appendFileSync(outputPath, `\n${script} was ended after ${SCRIPT_MS_MAX / 60_000} minutes\n`);
+    endGroup(child);
+  }, SCRIPT_MS_MAX);
+  const exitCode = await child.exited;
+  clearTimeout(deadline);
+  running.delete(child);
+  endGroup(child);
   const seconds = (performance.now() - startedAtMs) / 1000;
-  process.stdout.write(`\n===== ${script} =====\n${stdout}${stderr}`);
+  const output = readFileSync(outputPath, "utf8");
+  process.stdout.write(`\n===== ${script} =====\n${output}`);
   // The runner prints each failure twice.
-  const failed = new Set(stderr.split("\n").filter((line) => line.startsWith("(fail)")));
-  const skipped = Number(/^ *(\d+) skip$/m.exec(stderr)?.[1] ?? 0);
+  const failed = new Set(output.split("\n").filter((line) => line.startsWith("(fail)")));
+  const skipped = Number(/^ *(\d+) skip$/m.exec(output)?.[1] ?? 0);
   return { script, exitCode, seconds, failed: [...failed], skipped };
 }
 
@@ -84,6 +126,7 @@ async function work(): Promise<void> {
 }
 
 await Promise.all(Array.from({ length: AT_A_TIME }, work));
+rmSync(outputFolder, { recursive: true });
 process.stdout.write("\n");
 for (const { script, exitCode, seconds, failed, skipped } of finished)
   process.stdout.write(

@@ -1,4 +1,4 @@
-/** Spans by OpenTelemetry: which requests and deliveries are sampled, and what is told about them. */
+/** Spans by OpenTelemetry: which requests and deliveries are sampled, and their attributes. */
 
 import type { Config, findTracing } from "../config.ts";
 import {

@@ -730,7 +730,7 @@ describe("what is missing is said:", () => {
     expect(missing).toEqual([expect.stringContaining("What stood at the end of")]);
   });
 
-  test("an end of which only the newline is lost: the record counts, and more may have followed", async () => {
+  test("an end that lost only its newline: the record counts, and more may have followed", async () => {
     const { create, append, list, restore } = await makeScene();
     await create(2n);
     await append();

@@ -13,11 +13,9 @@ import {
   removeAll,
   send,
   sendLines,
-  startService,
   startShared,
   TEST_TOKEN,
 } from "../support/service.ts";
-import { until } from "../support/until.ts";
 
 const codings = ["zstd", "gzip"] as const;
 type Coding = (typeof codings)[number];
@@ -197,31 +195,6 @@ test.each(codings)("an export in %s that is cut off is continued by the client",
     Array.from({ length: 5_000 }, (_, at) => BigInt(at + 1)),
   );
   expect(seen.length).toBeGreaterThan(1);
-});
-
-test("when memory for packing is short, streams are sent as they are", async () => {
-  await using small = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1048576" });
-  await (await sendLines(small, lines(1, 20_000))).text();
-  const open = async (): Promise<Response> =>
-    fetch(`${small.url}/plants`, {
-      headers: { ...bearer(), accept: "text/csv", "accept-encoding": "zstd" },
-      decompress: false,
-    } as RequestInit);
-  const first = await open();
-  expect(first.headers.get("content-encoding")).toBe("zstd");
-  const reader = (first.body as ReadableStream<Uint8Array>).getReader();
-  await reader.read();
-  await until("the second is sent as it is", async () => {
-    const second = await open();
-    await second.body?.cancel();
-    return second.headers.get("content-encoding") === null;
-  });
-  await reader.cancel();
-  await until("there is memory again", async () => {
-    const third = await open();
-    await third.body?.cancel();
-    return third.headers.get("content-encoding") === "zstd";
-  });
 });
 
 const service = await startShared();

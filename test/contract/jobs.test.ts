@@ -297,7 +297,7 @@ describe("a job", () => {
   });
 
   test("lists the first 100 plants that it left alone, and counts all", async () => {
-    await using own = await startService();
+    await using own = await startService({ PLANTSTORE_WORKERS: "1" });
     await storePlants(own, 150);
     own.store.writePlants = async (writes) => writes.map(() => new Refusal("precondition_failed"));
     await accept(own, "DELETE", "?name=n&batch=b");
@@ -307,7 +307,7 @@ describe("a job", () => {
   });
 
   test("outlasts an outage of the store, also one in which an answer was lost", async () => {
-    await using own = await startService();
+    await using own = await startService({ PLANTSTORE_WORKERS: "1" });
     await storePlants(own, 30);
     const { store } = own;
     const writePlants = store.writePlants.bind(store);

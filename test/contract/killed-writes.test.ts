@@ -130,7 +130,7 @@ async function sendLines(
   return answered;
 }
 
-/** Mixed lines, some of which are refused: each plant is in one of them. */
+/** Mixed lines, some refused. Each plant is in one line. */
 function makeLines(scene: Scene, isUpsert: boolean, mayFail: boolean): Operation[] {
   const { random, ledger } = scene;
   return ids.map((id): Operation => {

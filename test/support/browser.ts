@@ -185,7 +185,7 @@ async function leaveTab({ page }: Tab): Promise<void> {
 }
 
 /**
- * Keys are told from a scanner's by their times. Here each comes long after the one before, as from a person, until
+ * The page tells a scanner from a person by the time between keys. Here each key comes long after the one before, as from a person, until
  * `scan` of `User` makes them faster, so no test depends on how fast this machine types.
  */
 const KEY_CLOCK = `{

@@ -51,7 +51,7 @@ export interface Evidence {
   readonly links: readonly Link[];
   /** Pieces of any state, with what they are known to have held. */
   readonly present: readonly { readonly piece: Piece; readonly held: ReadonlySet<Moment> }[];
-  /** The numbers of timelines that have a piece, and of those that have one with a readable history. */
+  /** The numbers of timelines with a piece, and of timelines with a piece whose history can be read. */
   readonly numbers: ReadonlySet<number>;
   readonly readable: ReadonlySet<number>;
 }

@@ -744,7 +744,7 @@ class Day {
     }
   }
 
-  /** Timelines of this number of which there is a piece: usually one. */
+  /** Timelines of this number that left a piece: usually one. */
   private listIds(number: number): string[] {
     return [...this.timelines.histories.values()]
       .map((history) => history.at(-1) as Timeline)
