@@ -68,12 +68,11 @@ export interface BackupState {
 }
 
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {
-  const { store, limits, backups, tls } = observed;
+  const { limits, backups } = observed;
   const intervalMs = limits.sampleSeconds * 1000;
   const loopDelays = new Histogram();
-  const plants = createFigure(() => store.countPlants());
-  const size = createFigure(() => store.measureBytes());
-  const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS));
+  const figures = createFigures(observed.store);
+  const { size } = figures;
   const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
   /** 4xx and 5xx are kept apart, so refusals do not evict failures. */
   const failures: readonly [Numbered[], Numbered[]] = [[], []];
@@ -132,116 +131,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     };
   };
 
-  const formatMetrics = async (): Promise<string> => {
-    const newest = backups?.last;
-    const [isReady = false, webhooks = [], connections, open, rss, figures = {}] =
-      await Promise.all([
-        inTime(observed.checkReady().then(() => true)),
-        inTime(observed.reportWebhooks?.()),
-        inTime(countConnections(limits.port)),
-        inTime(readdir("/proc/self/fd")),
-        inTime(Promise.try(() => process.memoryUsage.rss())),
-        inTime(store.readFigures()),
-        inTime(plants.refresh()),
-        inTime(expiring.refresh()),
-        inTime(size.refresh()),
-      ]);
-    const { creates, changes, commits, requests, batchLines, durations, gauges } =
-      Metrics.addUp(blocks);
-    const { diskFreeBytes } = figures;
-    const diskMin = (diskFreeBytes !== undefined && limits.diskFreeBytesMin) || undefined;
-    const lag = secondsSince(backups?.loggedSinceMs);
-    const proofs = backups && byResult({ proven: backups.proofs, failed: backups.proofsFailed });
-    const info = { version: packageJson.version, engine: store.description.engine };
-    const cpu = process.cpuUsage();
-    const made = backups && byResult({ made: backups.made, failed: backups.failed });
-    const attempts = webhooks.flatMap(({ name, sent: taken, failed }) =>
-      byResult({ taken, failed }, { webhook: name }),
-    );
-    const dropped = observed.countDroppedLines?.() ?? 0;
-    const { spansExported, spansDropped } = gauges;
-    const spans = findTracing(limits)
-      ? byResult({ exported: spansExported, dropped: spansDropped })
-      : [];
-    const byWebhook = (key: "lagSeconds" | "isPaused"): Series =>
-      webhooks.map((webhook) => [{ webhook: webhook.name }, webhook[key]]);
-    return formatFamilies({
-      gauge: {
-        info: ["The version and the engine of the store, as labels.", [[info, 1]]],
-        ready: ["1 if a write was committed and synced within the last second.", isReady],
-        requests_in_flight: ["Requests that are not answered yet.", gauges.requestsInFlight],
-        open_connections: ["Client connections (Linux, with a fixed port).", connections],
-        writes_waiting: ["Writes that wait for a commit.", gauges.writesWaiting],
-        writes_waiting_max: ["Length limit of the write queue.", limits.queueLengthMax],
-        held_bytes: ["Memory for bodies in flight and unread answers.", gauges.bytesHeld],
-        held_bytes_max: ["Memory budget for bodies and answers.", limits.bodyBytesTotalMax],
-        store_bytes: ["Size of the store with its WAL; at most 10 s stale.", size.value],
-        store_log_bytes: ["SQLite: size of the WAL.", figures.logBytes],
-        plants: ["Plants in the store; at most 10 s old.", plants.value?.count],
-        plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
-        disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
-        disk_free_bytes_min: ["SQLite: free space below which new plants are refused.", diskMin],
-        postgres_connections_in_use: ["PostgreSQL: connections in use.", figures.connectionsInUse],
-        postgres_waiting: ["PostgreSQL: callers waiting for a connection.", figures.callersWaiting],
-        tokens_expiring: ["Tokens that expire within a week.", expiring.value],
-        jwt_keys_age_seconds: [
-          "Time since the issuer's keys were fetched, or since the start.",
-          observed.findKeysAge?.(),
-        ],
-        tls_expiry_seconds: [
-          "Time until the certificate in use expires, by the wall clock; negative after that.",
-          tls && (tls.expiresAtMs - Date.now()) / 1000,
-        ],
-        tls_problem: ["1 if the files of the certificate and key cannot be used.", tls?.hasProblem],
-        backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
-        backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
-        backup_bytes: ["Size of the newest backup.", newest?.bytes],
-        backup_age_seconds: [
-          "Time since the newest backup began, by a clock that is never set.",
-          secondsSince(newest?.sinceMs),
-        ],
-        backup_lag_seconds: ["Age of the oldest change that may not be in the backups.", lag],
-        backup_lag_changes: [
-          "Changes of this instance that may not be in the backups.",
-          lag === undefined ? undefined : changes - (backups?.loggedChanges ?? 0),
-        ],
-        backup_unproven_seconds: [
-          "Time since the backups were last restored and compared with the store, or since the start.",
-          backups && secondsSince(backups.proven?.sinceMs ?? 0),
-        ],
-        feed_readers: ["Open change streams.", gauges.feedReaders],
-        webhook_lag_seconds: [
-          "Age of the oldest undelivered change, by webhook.",
-          byWebhook("lagSeconds"),
-        ],
-        webhook_paused: ["1 if the webhook is paused, by webhook.", byWebhook("isPaused")],
-        process_resident_memory_bytes: ["Resident memory.", rss],
-        process_open_fds: ["Open file descriptors (Linux).", open?.length],
-        process_max_fds: ["Limit of file descriptors (Linux).", findDescriptorsMax()],
-        process_start_time_seconds: ["When the process started.", performance.timeOrigin / 1000],
-      },
-      counter: {
-        requests_total: ["Answered requests, by method, path and status.", requests],
-        batch_lines_total: ["Batch lines, by the status of their result.", batchLines],
-        postgres_retries_total: ["PostgreSQL: retries.", figures.retries],
-        postgres_connects_total: ["PostgreSQL: connections opened.", figures.connects],
-        backups_total: ["Backups, by result: made or failed.", made],
-        backup_proofs_total: ["Proofs of the backups, by result: proven or failed.", proofs],
-        log_lines_dropped_total: ["Log lines that were dropped.", dropped],
-        spans_total: ["Spans of traces, by result: exported or dropped.", spans],
-        changes_total: ["Journal entries that this instance wrote.", changes],
-        webhook_attempts_total: ["Events sent by this instance, by webhook and result.", attempts],
-        process_cpu_seconds_total: ["CPU time.", (cpu.user + cpu.system) / 1e6],
-      },
-      histogram: {
-        request_seconds: ["Time from request head to answer, by method and path.", durations],
-        create_seconds: ["Time from the arrival of a new plant to its commit.", creates],
-        commit_seconds: ["Duration of a commit of plants, sync included.", commits.durations],
-        commit_writes: ["Writes that shared a commit.", commits.sizes],
-        event_loop_delay_seconds: ["Event-loop delay of the first HTTP thread.", loopDelays],
-      },
-    });
-  };
+  const formatMetrics = (): Promise<string> => formatPage(blocks, observed, figures, loopDelays);
 
   return { start, stop, sample, noteFailure, readActivity, formatMetrics };
 }
@@ -273,6 +163,129 @@ type Families = Readonly<Record<string, readonly [string, Figure | Series]>>;
 
 const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {}): Series =>
   Object.entries(counts).map(([result, count]) => [{ ...labels, result }, count]);
+
+/** The page of GET /metrics. A figure that fails or times out is missing from it. */
+async function formatPage(
+  blocks: readonly Metrics[],
+  observed: Observed,
+  { plants, size, expiring }: ReturnType<typeof createFigures>,
+  loopDelays: Histogram,
+) {
+  const { store, limits, backups, tls } = observed;
+  const [isReady = false, webhooks = [], connections, open, rss, figures = {}] = await Promise.all([
+    inTime(observed.checkReady().then(() => true)),
+    inTime(observed.reportWebhooks?.()),
+    inTime(countConnections(limits.port)),
+    inTime(readdir("/proc/self/fd")),
+    inTime(Promise.try(() => process.memoryUsage.rss())),
+    inTime(store.readFigures()),
+    inTime(plants.refresh()),
+    inTime(expiring.refresh()),
+    inTime(size.refresh()),
+  ]);
+  const { creates, changes, commits, requests, batchLines, durations, gauges } =
+    Metrics.addUp(blocks);
+  const { diskFreeBytes } = figures;
+  const diskMin = (diskFreeBytes !== undefined && limits.diskFreeBytesMin) || undefined;
+  const proofs = backups && byResult({ proven: backups.proofs, failed: backups.proofsFailed });
+  const info = { version: packageJson.version, engine: store.description.engine };
+  const cpu = process.cpuUsage();
+  const made = backups && byResult({ made: backups.made, failed: backups.failed });
+  const attempts = webhooks.flatMap(({ name, sent: taken, failed }) =>
+    byResult({ taken, failed }, { webhook: name }),
+  );
+  const dropped = observed.countDroppedLines?.() ?? 0;
+  const { spansExported, spansDropped } = gauges;
+  const spans = findTracing(limits)
+    ? byResult({ exported: spansExported, dropped: spansDropped })
+    : [];
+  const byWebhook = (key: "lagSeconds" | "isPaused"): Series =>
+    webhooks.map((webhook) => [{ webhook: webhook.name }, webhook[key]]);
+  return formatFamilies({
+    gauge: {
+      info: ["The version and the engine of the store, as labels.", [[info, 1]]],
+      ready: ["1 if a write was committed and synced within the last second.", isReady],
+      requests_in_flight: ["Requests that are not answered yet.", gauges.requestsInFlight],
+      open_connections: ["Client connections (Linux, with a fixed port).", connections],
+      writes_waiting: ["Writes that wait for a commit.", gauges.writesWaiting],
+      writes_waiting_max: ["Length limit of the write queue.", limits.queueLengthMax],
+      held_bytes: ["Memory for bodies in flight and unread answers.", gauges.bytesHeld],
+      held_bytes_max: ["Memory budget for bodies and answers.", limits.bodyBytesTotalMax],
+      store_bytes: ["Size of the store with its WAL; at most 10 s old.", size.value],
+      store_log_bytes: ["SQLite: size of the WAL.", figures.logBytes],
+      plants: ["Plants in the store; at most 10 s old.", plants.value?.count],
+      plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
+      disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
+      disk_free_bytes_min: ["SQLite: free space below which new plants are refused.", diskMin],
+      postgres_connections_in_use: ["PostgreSQL: connections in use.", figures.connectionsInUse],
+      postgres_waiting: ["PostgreSQL: callers waiting for a connection.", figures.callersWaiting],
+      tokens_expiring: ["Tokens that expire within a week.", expiring.value],
+      jwt_keys_age_seconds: [
+        "Time since the issuer's keys were fetched, or since the start.",
+        observed.findKeysAge?.(),
+      ],
+      tls_expiry_seconds: [
+        "Time until the certificate in use expires, by the wall clock; negative after that.",
+        tls && (tls.expiresAtMs - Date.now()) / 1000,
+      ],
+      tls_problem: ["1 if the files of the certificate and key cannot be used.", tls?.hasProblem],
+      ...listBackupGauges(backups, changes),
+      feed_readers: ["Open change streams.", gauges.feedReaders],
+      webhook_lag_seconds: [
+        "Age of the oldest undelivered change, by webhook.",
+        byWebhook("lagSeconds"),
+      ],
+      webhook_paused: ["1 if the webhook is paused, by webhook.", byWebhook("isPaused")],
+      process_resident_memory_bytes: ["Resident memory.", rss],
+      process_open_fds: ["Open file descriptors (Linux).", open?.length],
+      process_max_fds: ["Limit of file descriptors (Linux).", findDescriptorsMax()],
+      process_start_time_seconds: ["When the process started.", performance.timeOrigin / 1000],
+    },
+    counter: {
+      requests_total: ["Answered requests, by method, path and status.", requests],
+      batch_lines_total: ["Batch lines, by the status of their result.", batchLines],
+      postgres_retries_total: ["PostgreSQL: retries.", figures.retries],
+      postgres_connects_total: ["PostgreSQL: connections opened.", figures.connects],
+      backups_total: ["Backups, by result: made or failed.", made],
+      backup_proofs_total: ["Proofs of the backups, by result: proven or failed.", proofs],
+      log_lines_dropped_total: ["Log lines that were dropped.", dropped],
+      spans_total: ["Spans of traces, by result: exported or dropped.", spans],
+      changes_total: ["Journal entries that this instance wrote.", changes],
+      webhook_attempts_total: ["Events sent by this instance, by webhook and result.", attempts],
+      process_cpu_seconds_total: ["CPU time.", (cpu.user + cpu.system) / 1e6],
+    },
+    histogram: {
+      request_seconds: ["Time from request head to answer, by method and path.", durations],
+      create_seconds: ["Time from the arrival of a new plant to its commit.", creates],
+      commit_seconds: ["Duration of a commit of plants, sync included.", commits.durations],
+      commit_writes: ["Writes that shared a commit.", commits.sizes],
+      event_loop_delay_seconds: ["Event-loop delay of the first HTTP thread.", loopDelays],
+    },
+  });
+}
+
+function listBackupGauges(backups: BackupState | undefined, changes: number): Families {
+  const newest = backups?.last;
+  const lag = secondsSince(backups?.loggedSinceMs);
+  return {
+    backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
+    backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
+    backup_bytes: ["Size of the newest backup.", newest?.bytes],
+    backup_age_seconds: [
+      "Time since the newest backup began, by a clock that is never set.",
+      secondsSince(newest?.sinceMs),
+    ],
+    backup_lag_seconds: ["Age of the oldest change that may not be in the backups.", lag],
+    backup_lag_changes: [
+      "Changes of this instance that may not be in the backups.",
+      lag === undefined ? undefined : changes - (backups?.loggedChanges ?? 0),
+    ],
+    backup_unproven_seconds: [
+      "Time since the backups were last restored and compared with the store, or since the start.",
+      backups && secondsSince(backups.proven?.sinceMs ?? 0),
+    ],
+  };
+}
 
 const formatFamilies = (byType: Readonly<Record<string, Families>>): string =>
   Object.entries(byType)
@@ -310,7 +323,6 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-/** A figure that fails or times out must not delay the others. */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
@@ -388,6 +400,12 @@ function summarize(blocks: readonly Metrics[]) {
 
 const round = (ms: number | undefined): number | undefined =>
   ms === undefined ? undefined : Number(ms.toPrecision(3));
+
+const createFigures = (store: Store) => ({
+  plants: createFigure(() => store.countPlants()),
+  size: createFigure(() => store.measureBytes()),
+  expiring: createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS)),
+});
 
 const SIZE_FRESH_MS = 10_000;
 

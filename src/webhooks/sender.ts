@@ -97,25 +97,11 @@ export function createWebhookSender(
     const webhooks = await store.listWebhooks();
     isFailing = false;
     const known = receivers;
-    receivers = new Map(webhooks.map((webhook) => [webhook.name, refresh(known, webhook)]));
+    const { webhookRetrySeconds: waits } = limits;
+    receivers = new Map(
+      webhooks.map((webhook) => [webhook.name, refresh(known.get(webhook.name), webhook, waits)]),
+    );
     for (const [name, removed] of known) removed.isLost ||= !receivers.has(name);
-  }
-
-  function refresh(known: ReadonlyMap<string, Receiver>, webhook: Webhook): Receiver {
-    const last = known.get(webhook.name);
-    if (last?.round !== undefined) return last;
-    const { sent, failed } = last ?? { sent: 0, failed: 0 };
-    const isSame = last?.stored.version === webhook.version;
-    const sinceMs = performance.now();
-    const dueMs = sinceMs + findWaitMs(webhook);
-    const seen = isSame ? last : { webhook, stored: webhook, sinceMs, dueMs };
-    return { ...seen, sent, failed, round: undefined, isLost: false };
-  }
-
-  /** The rest of a wait that another process wrote. Never longer than the whole: the clock may have been set back. */
-  function findWaitMs({ nextAttemptAtMs, waitMs, failures }: Webhook): number {
-    const wholeMs = waitMs ?? (limits.webhookRetrySeconds[failures - 1] ?? 0) * 1000;
-    return Math.max(0, Math.min(nextAttemptAtMs - Date.now(), wholeMs));
   }
 
   async function runRound(receiver: Receiver): Promise<void> {
@@ -125,7 +111,7 @@ export function createWebhookSender(
       if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
       pause(receiver, explainGone(receiver.webhook));
     } finally {
-      if (isUnwritten(receiver)) await write(receiver, undefined);
+      if (isUnwritten(receiver)) await write(store, receiver);
     }
   }
 
@@ -169,25 +155,28 @@ export function createWebhookSender(
     const { attempt, retryAfterMs, ids } = sent;
     if (signal.aborted && attempt.status === null) return false;
     const attempts = joinAttempts(attempt, ...webhook.attempts);
-    const isTaken = hasSucceeded(attempt);
-    const failures = isTaken ? 0 : webhook.failures + 1;
+    const isDelivered = hasSucceeded(attempt);
+    const failures = isDelivered ? 0 : webhook.failures + 1;
     update(receiver, { attempts, failures });
-    receiver[isTaken ? "sent" : "failed"]++;
-    if (isTaken) return true;
-    const waitSeconds = limits.webhookRetrySeconds[failures - 1];
+    receiver[isDelivered ? "sent" : "failed"]++;
+    if (isDelivered) return true;
     const what = attempt.error ?? `The receiver answered ${attempt.status}.`;
     const facts = { webhook: webhook.name, change: change.seq, failures, what, ...ids };
     log.warn("webhook_failed", facts);
     if (attempt.status === 410) pause(receiver, "The receiver answered 410 Gone.");
-    else if (waitSeconds === undefined)
-      pause(receiver, `${failures} attempts failed. The last one: ${what}`);
-    else {
-      const backoffMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
-      const waitMs = Math.round(Math.max(backoffMs, retryAfterMs));
-      update(receiver, { nextAttemptAtMs: Date.now() + waitMs, waitMs });
-      receiver.dueMs = performance.now() + waitMs;
-    }
+    else retryOrPause(receiver, retryAfterMs, what);
     return false;
+  }
+
+  function retryOrPause(receiver: Receiver, retryAfterMs: number, what: string): void {
+    const { failures } = receiver.webhook;
+    const waitSeconds = limits.webhookRetrySeconds[failures - 1];
+    if (waitSeconds === undefined)
+      return pause(receiver, `${failures} attempts failed. The last one: ${what}`);
+    const backoffMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
+    const waitMs = Math.round(Math.max(backoffMs, retryAfterMs));
+    update(receiver, { nextAttemptAtMs: Date.now() + waitMs, waitMs });
+    receiver.dueMs = performance.now() + waitMs;
   }
 
   function pause(receiver: Receiver, reason: string): void {
@@ -200,24 +189,7 @@ export function createWebhookSender(
   async function hold(receiver: Receiver): Promise<boolean> {
     const isHeld = receiver.webhook.holder === HOLDER;
     const isFresh = isHeld && ageMs(receiver) < spareMs / WRITES_PER_LEASE;
-    return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
-  }
-
-  /** False if another writer won and took the lease. If it left the lease with us, its write is merged. */
-  async function write(receiver: Receiver, holder: string | undefined): Promise<boolean> {
-    while (!receiver.isLost) {
-      const sinceMs = performance.now();
-      const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
-      if (await store.putWebhook(next, receiver.stored)) {
-        Object.assign(receiver, { sinceMs, webhook: next, stored: next });
-        return true;
-      }
-      const webhooks = await store.listWebhooks();
-      const stored = webhooks.find(({ name }) => name === next.name);
-      if (stored?.holder === HOLDER) adopt(receiver, stored);
-      else receiver.isLost = true;
-    }
-    return false;
+    return (isFresh || (await write(store, receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
   return {
@@ -252,6 +224,45 @@ function isUnwritten(receiver: Receiver): boolean {
   const { webhook, stored } = receiver;
   const isOld = webhook.cursor !== stored.cursor && ageMs(receiver) > CURSOR_MS_MAX;
   return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;
+}
+
+/** What this instance knows of a webhook, after the list was read again. */
+function refresh(
+  last: Receiver | undefined,
+  webhook: Webhook,
+  retrySeconds: readonly number[],
+): Receiver {
+  if (last?.round !== undefined) return last;
+  const { sent, failed } = last ?? { sent: 0, failed: 0 };
+  const isSame = last?.stored.version === webhook.version;
+  const sinceMs = performance.now();
+  const dueMs = sinceMs + findWaitMs(webhook, retrySeconds);
+  const seen = isSame ? last : { webhook, stored: webhook, sinceMs, dueMs };
+  return { ...seen, sent, failed, round: undefined, isLost: false };
+}
+
+/** The rest of a wait that another process wrote. Never longer than the whole: the clock may have been set back. */
+function findWaitMs(webhook: Webhook, retrySeconds: readonly number[]): number {
+  const { nextAttemptAtMs, waitMs, failures } = webhook;
+  const wholeMs = waitMs ?? (retrySeconds[failures - 1] ?? 0) * 1000;
+  return Math.max(0, Math.min(nextAttemptAtMs - Date.now(), wholeMs));
+}
+
+/** False if another writer won and took the lease. If it left the lease with us, its write is merged. */
+async function write(store: WebhookStore, receiver: Receiver, holder?: string): Promise<boolean> {
+  while (!receiver.isLost) {
+    const sinceMs = performance.now();
+    const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
+    if (await store.putWebhook(next, receiver.stored)) {
+      Object.assign(receiver, { sinceMs, webhook: next, stored: next });
+      return true;
+    }
+    const webhooks = await store.listWebhooks();
+    const stored = webhooks.find(({ name }) => name === next.name);
+    if (stored?.holder === HOLDER) adopt(receiver, stored);
+    else receiver.isLost = true;
+  }
+  return false;
 }
 
 function update(receiver: Receiver, changes: Partial<Webhook>): void {
