@@ -28,53 +28,125 @@ export interface Event {
 /** What may have happened so far. */
 interface Course {
   readonly state: State;
-  /** Events that have happened, but are not answered yet, or never are. */
+  /** Events that have happened, and are answered later. */
   readonly done: ReadonlySet<Event>;
+  /** How many events of each kind without an answer have happened. */
+  readonly lost: readonly number[];
+}
+
+/** Operations without an answer that have the same effect: which of them happens makes no difference. */
+interface LostKind {
+  readonly operation: Operation;
+  readonly sentAt: number[];
 }
 
 /** Events of one plant, which is absent at the beginning. */
 export function isLinearizable(events: readonly Event[]): boolean {
+  const lostKinds = groupLost(events);
   const moments = events
+    .filter(({ answer }) => answer !== undefined)
     .flatMap((event) => [
       { at: event.sentAt, event, isAnswer: false },
-      ...(event.answeredAt === undefined ? [] : [{ at: event.answeredAt, event, isAnswer: true }]),
+      { at: event.answeredAt ?? Infinity, event, isAnswer: true },
     ])
     .toSorted((one, other) => one.at - other.at);
   const open = new Set<Event>();
-  let courses: readonly Course[] = [{ state: undefined, done: new Set() }];
-  for (const { event, isAnswer: isEnd } of moments) {
+  let courses: readonly Course[] = [
+    { state: undefined, done: new Set(), lost: lostKinds.map(() => 0) },
+  ];
+  for (const { at, event, isAnswer: isEnd } of moments) {
     if (!isEnd) {
       open.add(event);
       continue;
     }
-    courses = follow(courses, event, open);
+    const sent = lostKinds.map((kind) => kind.sentAt.filter((sentAt) => sentAt < at).length);
+    courses = follow(courses, event, open, lostKinds, sent);
     open.delete(event);
     if (courses.length === 0) return false;
   }
   return true;
 }
 
+/**
+ * Names that only lost operations write, and nobody was told of or asked for, explain the same answers: they count as
+ * one name. Without this the search takes time exponential in the number of lost operations.
+ */
+const UNOBSERVED = "a name that nobody observed";
+
+function groupLost(events: readonly Event[]): LostKind[] {
+  const observed = new Set(events.flatMap(listObserved));
+  const anonymous = (name: string): string => (observed.has(name) ? name : UNOBSERVED);
+  const kinds = new Map<string, LostKind>();
+  for (const { operation, sentAt, answer } of events) {
+    if (answer !== undefined || operation.kind === "read") continue;
+    const renamed = rename(operation, anonymous);
+    const key = Bun.inspect(renamed);
+    const kind = kinds.get(key) ?? { operation: renamed, sentAt: [] };
+    kind.sentAt.push(sentAt);
+    kinds.set(key, kind);
+  }
+  return [...kinds.values()];
+}
+
+/** The names that the answer to an event depends on; of one without an answer those that its effect depends on. */
+function listObserved({ operation, answer }: Event): string[] {
+  const condition = "ifMatch" in operation ? operation.ifMatch : undefined;
+  const names = condition === undefined ? [] : [condition.name];
+  if (answer === undefined) return names;
+  if ("plant" in operation) names.push(operation.plant.name);
+  if ("patch" in operation && operation.patch?.name !== undefined) names.push(operation.patch.name);
+  if (operation.kind === "read" && answer.body !== undefined)
+    names.push((JSON.parse(answer.body) as { name: string }).name);
+  return names;
+}
+
+function rename(operation: Operation, toName: (name: string) => string): Operation {
+  if ("plant" in operation) {
+    const { plant } = operation;
+    return { ...operation, plant: { ...plant, name: toName(plant.name) } };
+  }
+  if (!("patch" in operation) || operation.patch?.name === undefined) return operation;
+  const patch = { ...operation.patch, name: toName(operation.patch.name) };
+  return { ...operation, patch };
+}
+
 /** All courses in which the event has happened by the time of its answer. */
-function follow(courses: readonly Course[], due: Event, open: ReadonlySet<Event>): Course[] {
+function follow(
+  courses: readonly Course[],
+  due: Event,
+  open: ReadonlySet<Event>,
+  lostKinds: readonly LostKind[],
+  sent: readonly number[],
+): Course[] {
   const queue = [...courses];
-  const seen: Course[] = [];
+  const seen = new Map<string, Course[]>();
   const found: Course[] = [];
-  for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+  // Grows while it is walked.
+  for (const next of queue) {
     const course = absorb(next, open);
-    if (seen.some((other) => isBetter(other, course))) continue;
-    seen.push(course);
-    if (course.done.has(due)) {
-      found.push({ state: course.state, done: course.done.difference(new Set([due])) });
+    const { state, done, lost } = course;
+    // Courses of one key differ by lost events alone.
+    const doneAt = [...done].map(({ sentAt }) => sentAt).toSorted((one, other) => one - other);
+    const key = [state?.name, state?.tag, ...doneAt].join("\n");
+    const alike = seen.get(key) ?? [];
+    if (alike.some((other) => isBetter(other, course))) continue;
+    seen.set(key, [...alike.filter((other) => !isBetter(course, other)), course]);
+    if (done.has(due)) {
+      found.push({ state, done: done.difference(new Set([due])), lost });
       continue;
     }
     for (const event of open) {
-      if (course.done.has(event)) continue;
-      const { state, answer } = perform(course.state, event.operation);
-      const isPossible =
-        event.answer === undefined
-          ? !isSameState(state, course.state)
-          : isAnswer(event.answer, answer);
-      if (isPossible) queue.push({ state, done: new Set([...course.done, event]) });
+      if (done.has(event) || event.answer === undefined) continue;
+      const outcome = perform(state, event.operation);
+      if (isAnswer(event.answer, outcome.answer))
+        queue.push({ state: outcome.state, done: new Set([...done, event]), lost });
+    }
+    for (const [nth, { operation }] of lostKinds.entries()) {
+      const count = lost[nth] ?? 0;
+      if (count === sent[nth]) continue;
+      const outcome = perform(state, operation);
+      if (!isSameState(outcome.state, state))
+        queue.push({ state: outcome.state, done, lost: lost.with(nth, count + 1) });
     }
   }
   return found;
@@ -84,24 +156,19 @@ function follow(courses: readonly Course[], due: Event, open: ReadonlySet<Event>
  * An event that changes nothing, and whose answer is right at this moment, may as well happen now. The answer of a sweep
  * does not tell whether it changed this plant, so it may also happen later.
  */
-function absorb({ state, done }: Course, open: ReadonlySet<Event>): Course {
+function absorb({ state, done, lost }: Course, open: ReadonlySet<Event>): Course {
   const idle = [...open].filter((event) => {
     if (event.answer === undefined || done.has(event)) return false;
     if (event.operation.kind === "sweep") return false;
     const outcome = perform(state, event.operation);
     return isAnswer(event.answer, outcome.answer) && isSameState(outcome.state, state);
   });
-  return idle.length === 0 ? { state, done } : { state, done: new Set([...done, ...idle]) };
+  return { state, done: idle.length === 0 ? done : new Set([...done, ...idle]), lost };
 }
 
-/** Whatever may follow the other may follow this one: it differs only by unanswered events that may still happen. */
+/** Whatever may follow the other may follow this one: more of the lost events may still happen. */
 const isBetter = (one: Course, other: Course): boolean =>
-  isSameState(one.state, other.state) &&
-  one.done.isSubsetOf(other.done) &&
-  other.done
-    .difference(one.done)
-    .values()
-    .every(({ answer }) => answer === undefined);
+  one.lost.every((count, nth) => count <= (other.lost[nth] ?? 0));
 
 const show = (value: unknown): string => Bun.inspect(value, { compact: true });
 

@@ -21,7 +21,7 @@ const shorts: Readonly<Record<string, Short>> = {
       "sqlite: operations": 500,
       "sqlite: twins": 0,
       "sqlite: swept": 0,
-      "sqlite: falsified histories noticed": 20,
+      "sqlite: falsified histories noticed": 5,
       "sqlite: changes seen by each reader": 20,
       "sqlite: connections of readers": 8,
       "sqlite: receivers ended": 0,
