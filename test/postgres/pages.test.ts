@@ -119,3 +119,40 @@ test("a page that gets no connection in time is refused while it would still hav
   expect(refused[0]).toBe(8);
   await database.run("ROLLBACK");
 });
+
+test("a page of a tag reads no more plants than it lists, with and without statistics", async () => {
+  await using database = await openTestDatabase("postgres");
+  await using store = await openTestStore({}, database);
+  await database.run(`INSERT INTO plants SELECT id, 'Fern', 'tag ' || id % 4
+    FROM generate_series(0, 39999) AS id`);
+  for (const prepare of ["SELECT 1", "ANALYZE plants"]) {
+    await database.run(prepare);
+    for (const order of ["asc", "desc"] as const) {
+      const query = { ...everything, tag: "tag 2", order, limit: 100, after: 20_000n };
+      const { plants } = await store.listPlants(query);
+      expect(plants.map(({ id }) => Number(id))).toEqual(
+        Array.from({ length: 100 }, (_, at) =>
+          order === "asc" ? 20_002 + 4 * at : 19_998 - 4 * at,
+        ),
+      );
+      const plan = await onWatched(
+        database.url,
+        async () => undefined,
+        async (connection) => {
+          let explained = "";
+          const explain = async (text: string, [id, tag]: unknown[]) => {
+            const literal = text.replaceAll("$1", `'${String(id)}'`).replaceAll("$2", `'${tag}'`);
+            const lines = await connection.query<object>(`EXPLAIN (ANALYZE) ${literal}`);
+            explained = lines.flatMap(Object.values).join("\n");
+            return [];
+          };
+          await listPlants({ query: explain } as unknown as typeof connection, query, 1);
+          return explained;
+        },
+      );
+      const read = [...plan.matchAll(/actual [^)]* rows=(\d+)/g)].map(([, rows]) => Number(rows));
+      expect(read.length).toBeGreaterThan(0);
+      expect({ plan, most: Math.max(...read) }).toEqual({ plan, most: 101 });
+    }
+  }
+});

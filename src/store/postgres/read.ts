@@ -73,12 +73,19 @@ function createLongReader(connection: Connection, rows: readonly (SentRow | unde
   };
 }
 
-/** LIMIT is a literal: with a parameter the server replans every page, which takes as long as reading it. */
+/**
+ * LIMIT is a literal: with a parameter the server replans every page, which takes as long as reading it. A tag has a
+ * lower bound in the index and an upper one whose value the planner does not know. With an equality it would expect few
+ * rows, and for each page read and sort all plants of the tag.
+ */
 function rowsOf({ tag, order }: PlantQuery, length: number): string {
-  const isTagged =
-    tag === undefined ? "" : "AND left(tag, 100) = left($2::text, 100) AND tag = $2::text";
-  return `FROM plants WHERE id ${order === "asc" ? ">=" : "<="} $1::bigint ${isTagged}
-    ORDER BY id ${order} LIMIT ${length}`;
+  const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
+  const end = `${order} LIMIT ${length}`;
+  if (tag === undefined) return `FROM plants WHERE id ${from} $1::bigint ORDER BY id ${end}`;
+  return `FROM plants
+    WHERE (left(tag, 100), id) ${from} (left($2::text, 100), $1::bigint)
+      AND left(tag, 100) ${to} (SELECT left($2::text, 100)) AND coalesce(tag = $2::text, false)
+    ORDER BY left(tag, 100) ${order}, id ${end}`;
 }
 
 const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
