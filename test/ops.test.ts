@@ -9,6 +9,7 @@ import { createRoutes, listOperations } from "../src/http/operations.ts";
 import { spawnService } from "./support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { findFreePort } from "./support/postgres-files.ts";
+import { runSync } from "./support/processes.ts";
 import { getText, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { run } from "./support/shipped.ts";
 import { until } from "./support/until.ts";
@@ -109,7 +110,7 @@ test("the dashboard takes rates over an interval that fits the scrapes and the s
 test.skipIf(Bun.which("promtool") === null)(
   "Prometheus takes the rules and the metrics",
   async () => {
-    const rules = Bun.spawnSync(["promtool", "check", "rules", join(root, RULES)]);
+    const rules = runSync(["promtool", "check", "rules", join(root, RULES)]);
     expect([rules.exitCode, rules.stderr.toString()]).toEqual([0, ""]);
     const child = Bun.spawn(["promtool", "check", "metrics"], {
       stdin: new Blob([metrics]),
@@ -252,10 +253,10 @@ describe("the compose file", () => {
   });
 
   const composer = ["docker", "podman"].find(
-    (engine) => Bun.spawnSync(["sh", "-c", `${engine} compose version`]).exitCode === 0,
+    (engine) => runSync(["sh", "-c", `${engine} compose version`]).exitCode === 0,
   );
   test.skipIf(composer === undefined)("is understood by the engine", () => {
-    const { exitCode, stderr } = Bun.spawnSync(
+    const { exitCode, stderr } = runSync(
       [String(composer), "compose", "--file", join(root, "ops/compose.yaml"), "config", "--quiet"],
       { env: { ...process.env, POSTGRES_PASSWORD: "secret" }, stderr: "pipe" },
     );

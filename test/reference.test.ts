@@ -10,6 +10,7 @@ import {
 } from "../reference/samples.ts";
 import { resolveConfig } from "../src/config.ts";
 import { describeApi } from "../src/http/description.ts";
+import { runSync } from "./support/processes.ts";
 
 const request = (body?: string): SnippetRequest => ({
   method: body === undefined ? "GET" : "POST",
@@ -76,7 +77,7 @@ test.each(bodies)(
 
 const hasRequests =
   Bun.which("python3") !== null &&
-  Bun.spawnSync(["python3", "-c", "import requests"], { stderr: "ignore" }).success;
+  runSync(["python3", "-c", "import requests"], { stderr: "ignore" }).success;
 for (const [name, command] of [
   ["JavaScript", [process.execPath, "-e"]],
   ["Python", ["python3", "-c"]],
@@ -106,7 +107,7 @@ test.each([
 
 /** What curl would be called with. */
 function runInShell(code: string): string[] {
-  const { stdout } = Bun.spawnSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${code}`]);
+  const { stdout } = runSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${code}`]);
   return stdout.toString().split("\0").slice(0, -1);
 }
 

@@ -86,6 +86,11 @@ test("no file imports itself through others", () => {
   expect([...sources, ...tests].flatMap((file) => findCycle(file, []) ?? [])).toEqual([]);
 });
 
+test("no test blocks its process on a command without a time limit", () => {
+  const blocks = (file: string): boolean => /\b(?:spawn|exec|execFile)Sync\(/.test(read(file));
+  expect(tests.filter(blocks)).toEqual(["test/support/processes.ts"]);
+});
+
 test.each(neutral)("%s runs over every engine, and knows none of them", (file) => {
   const text = read(file);
   const imports = [...text.matchAll(/from "([^"]+)"/g)].map(([, path = ""]) => path);

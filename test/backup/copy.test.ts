@@ -14,6 +14,7 @@ import {
 import { failure } from "../support/expect.ts";
 import { makeWorkplace, type Workplace } from "../support/folder.ts";
 import type { StoredPlant } from "../support/plants.ts";
+import { runSync } from "../support/processes.ts";
 import { createRandom } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import {
@@ -214,7 +215,7 @@ async function killAt(call: string, count: number, at: Workplace): Promise<boole
 const canTrace =
   process.platform === "linux" &&
   Bun.which("strace") !== null &&
-  Bun.spawnSync(["strace", "-qq", "-o", "/dev/null", "true"]).exitCode === 0;
+  runSync(["strace", "-qq", "-o", "/dev/null", "true"]).exitCode === 0;
 
 describe.skipIf(!canTrace)("plantstore restore, killed", () => {
   test.each(["fsync", "linkat,link"])("at any %s leaves no store, or a whole one", async (call) => {

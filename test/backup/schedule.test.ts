@@ -17,6 +17,7 @@ import { runCommand, runForJson, type ServiceProcess, spawnService } from "../su
 import { failure } from "../support/expect.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
+import { runSync } from "../support/processes.ts";
 import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 import { checkIntegrity, damage, makeStore, readPlants } from "../support/stores.ts";
@@ -212,7 +213,7 @@ describe("serve --backup-to", () => {
     db.close();
     // Opening a pipe without a writer takes until there is one: the thread that opens it hangs in the kernel.
     const lease = `${scene.backups}/plants-${id}.writer`;
-    expect(Bun.spawnSync(["mkfifo", lease]).exitCode).toBe(0);
+    expect(runSync(["mkfifo", lease]).exitCode).toBe(0);
     await using service = await spawnService(scene.env);
     await create(service, 2n, 3n);
     for (const path of ["/livez", "/readyz", "/plants/2", "/plants", "/changes", "/activity"])

@@ -4,6 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { dirname } from "node:path";
 import { launcher, runCommand } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
+import { runSync } from "../support/processes.ts";
 import { until } from "../support/until.ts";
 
 async function propose(...words: string[]): Promise<string[]> {
@@ -108,7 +109,7 @@ describe("a shell", () => {
   ])("fish completes %j", (line, expected) => {
     using home = makeHome();
     const script = `plantstore completion fish | source; complete -C '${line}'`;
-    const { stdout } = Bun.spawnSync(["fish", "-c", script], home.options);
+    const { stdout } = runSync(["fish", "-c", script], home.options);
     expect(stdout.toString()).toBe(expected);
   });
 });

@@ -16,6 +16,7 @@ import { createWebhookSender } from "../../src/webhooks/sender.ts";
 import { runCommand, spawnService } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
+import { runSync } from "../support/processes.ts";
 import { makeWebhook, type Received, startReceiver, verify } from "../support/receiver.ts";
 import { findFreePort } from "../support/postgres-files.ts";
 import { getText, sendPlant, TEST_TOKEN } from "../support/service.ts";
@@ -133,7 +134,7 @@ test.skipIf(Bun.which("openssl") === null)(
       const [key, cert] = [at.file(`${name}.key`), at.file(`${name}.pem`)];
       const made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
       const named = ["-subj", `/CN=${name}`, "-addext", `subjectAltName=DNS:${name}`];
-      Bun.spawnSync(["openssl", "req", ...made, "-keyout", key, "-out", cert, ...named]);
+      runSync(["openssl", "req", ...made, "-keyout", key, "-out", cert, ...named]);
       using server = Bun.serve({
         port: 0,
         hostname: "127.0.0.1",

@@ -8,14 +8,7 @@ import { Client } from "../../client/client.ts";
 import { chooseCoding } from "../../src/http/query.ts";
 import { expectError } from "../support/expect.ts";
 import { lines } from "../support/folder.ts";
-import {
-  bearer,
-  removeAll,
-  send,
-  sendLines,
-  startShared,
-  TEST_TOKEN,
-} from "../support/service.ts";
+import { bearer, removeAll, send, sendLines, startShared, TEST_TOKEN } from "../support/service.ts";
 
 const codings = ["zstd", "gzip"] as const;
 type Coding = (typeof codings)[number];

@@ -11,6 +11,7 @@ import { certify, hasOpenssl } from "../support/certificates.ts";
 import { failure } from "../support/expect.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
+import { runSync } from "../support/processes.ts";
 import { bearer, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
@@ -191,7 +192,7 @@ describe.skipIf(!hasOpenssl)("HTTPS", () => {
       "a key with a passphrase",
       (at) => {
         const args = ["pkcs8", "-topk8", "-in", at.first.key, "-out", at.key, "-passout", "pass:x"];
-        Bun.spawnSync(["openssl", ...args]);
+        runSync(["openssl", ...args]);
         return {};
       },
       "PLANTSTORE_TLS_KEY: FOLDER/key.pem has a passphrase; it must not have one.",

@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { isLong } from "../support/long.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
+import { runSync } from "../support/processes.ts";
 
 test.skipIf(!isLong)(
   "PLANTSTORE_TEST_URL runs the contract suite there, and leaves nothing",
@@ -13,7 +14,7 @@ test.skipIf(!isLong)(
     const command = [process.execPath, "test", "test/contract/tags.test.ts"];
     const env = { ...process.env, PLANTSTORE_TEST_ENGINE: "postgres", PLANTSTORE_TEST_URL };
     const cwd = join(import.meta.dir, "../..");
-    const { exitCode, stderr } = Bun.spawnSync(command, { cwd, env });
+    const { exitCode, stderr } = runSync(command, { cwd, env });
     const said = stderr.toString();
     expect(exitCode, said).toBe(0);
     expect(said).toMatch(/^ +[1-9]\d* pass$/m);

@@ -13,7 +13,7 @@ import {
   type PostgresServer,
   sharedPostgres,
 } from "../support/postgres-server.ts";
-import { guardFolder } from "../support/processes.ts";
+import { guardFolder, runSync } from "../support/processes.ts";
 import { sendPlant, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
@@ -29,7 +29,7 @@ async function startPgbouncer(serverPort: number) {
   const settings = join(folder.path, "pgbouncer.ini");
   const log = join(folder.path, "log");
   // It has no statements of its own to replace named ones by: before 1.21 it could not, since then it need not.
-  const version = Bun.spawnSync([BINARY, "--version"]).stdout.toString();
+  const version = runSync([BINARY, "--version"]).stdout.toString();
   const canReplace = !/ 1\.(\d|1\d|20)\./.test(version);
   writeFileSync(
     settings,

@@ -13,6 +13,7 @@ import {
   startPostgres,
 } from "../support/postgres-server.ts";
 import { openStoreAt } from "../support/database.ts";
+import { runSync } from "../support/processes.ts";
 import { sendPlant, startService } from "../support/service.ts";
 import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 import { until } from "../support/until.ts";
@@ -180,7 +181,7 @@ describe.skipIf(!canMount)("a server whose disk is full", () => {
   const fill = (): string => `${small}/fill`;
   /** Until nothing more fits. */
   function fillDisk(): void {
-    Bun.spawnSync(["dd", "if=/dev/zero", `of=${fill()}`, "bs=4096"], { stderr: "ignore" });
+    runSync(["dd", "if=/dev/zero", `of=${fill()}`, "bs=4096"], { stderr: "ignore" });
   }
 
   test("refuses creates at once and says that nothing was stored; replays, reads and /readyz are right", async () => {

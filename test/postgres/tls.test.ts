@@ -8,11 +8,12 @@ import { openStoreAt } from "../support/database.ts";
 import { openErrorOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { type PostgresServer, sharedPostgres, startPostgres } from "../support/postgres-server.ts";
+import { runSync } from "../support/processes.ts";
 
 /** LibreSSL, and OpenSSL before 3, cannot make and sign a certificate by one command. */
 const hasOpenssl =
   Bun.which("openssl") !== null &&
-  /^OpenSSL ([3-9]|\d\d)/.test(Bun.spawnSync(["openssl", "version"]).stdout.toString());
+  /^OpenSSL ([3-9]|\d\d)/.test(runSync(["openssl", "version"]).stdout.toString());
 
 const opened = new AsyncDisposableStack();
 const folder = opened.use(makeTemporaryFolder()).path;
@@ -24,7 +25,7 @@ function certify(name: string, by = "", extension = ""): void {
   const key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -days 2";
   const files = `-keyout ${name}.key -out ${name}.pem -subj /CN=${name}`;
   const command = `openssl req -x509 ${key} ${files}${signed}${extension}`;
-  const { exitCode, stderr } = Bun.spawnSync(command.split(" "), { cwd: folder });
+  const { exitCode, stderr } = runSync(command.split(" "), { cwd: folder });
   if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
 }
 

@@ -12,7 +12,7 @@ import {
   targets,
 } from "../../scripts/build-executable.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { listChildren, signal } from "../support/processes.ts";
+import { listChildren, runSync, signal } from "../support/processes.ts";
 import { copySources, fail, run, serve, useEverything } from "../support/shipped.ts";
 
 const sources = copySources();
@@ -53,7 +53,7 @@ mount -o remount,ro,bind "$1"
 exec chroot --userspec=65532:65532 "$1" /plantstore serve`;
 /** Whether the machine lets this process do it. */
 const can = (...command: string[]): boolean =>
-  Bun.which(command[0] as string) !== null && Bun.spawnSync(command).success;
+  Bun.which(command[0] as string) !== null && runSync(command).success;
 const canUnshare = can("unshare", "-m", "-p", "-f", "mount", "-t", "proc", "proc", "/proc");
 if (!canUnshare)
   process.stderr.write("unshare is not allowed: the box of a container is not tried.\n");

@@ -28,6 +28,7 @@ import { sharedNow } from "../../src/tick.ts";
 import { runCommand } from "../support/command.ts";
 import { reasonOf, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
+import { runSync } from "../support/processes.ts";
 import { send, startService } from "../support/service.ts";
 import { changesIn, everything } from "../support/plants.ts";
 import { alter, makeStore, readFolder, readMainFile, readPlants } from "../support/stores.ts";
@@ -441,7 +442,7 @@ test("a write in flight fails when the store thread ends, and so do later ones",
 // In a process of its own: in that of the tests, threads do not handle their errors.
 test.each(["throws", "rejects"])("a thread that %s ends with its error", (fails) => {
   const program = join(import.meta.dir, "../support/failing-thread.ts");
-  const { stdout } = Bun.spawnSync([process.execPath, program, fails]);
+  const { stdout } = runSync([process.execPath, program, fails]);
   const { stack, ...error } = JSON.parse(stdout.toString()) as Record<string, string>;
   expect(error).toEqual({
     name: "TypeError",

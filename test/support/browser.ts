@@ -21,8 +21,7 @@ import { makeTemporaryFolder } from "./folder.ts";
 import { isLong } from "./long.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./service.ts";
-import { improveSteps, STEP_PATIENCE_MS, User } from "./steps.ts";
-import { PATIENCE_MS } from "./until.ts";
+import { improveSteps, stepPatienceMs, User } from "./steps.ts";
 
 /** How a page is looked at. */
 type Look = Pick<BrowserContextOptions, "colorScheme" | "viewport" | "hasTouch" | "isMobile">;
@@ -124,8 +123,6 @@ async function openTab(browser: Browser, options: BrowserContextOptions): Promis
     timezoneId: "UTC",
     permissions: ["camera", "clipboard-read", "clipboard-write"],
   });
-  context.setDefaultTimeout(STEP_PATIENCE_MS);
-  context.setDefaultNavigationTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const tab: Tab = { page, faults: [], announced: [], origins: [], isJudgedThroughout: false };
   const { faults, announced } = tab;
@@ -213,6 +210,7 @@ export async function openPage({
   const key = JSON.stringify(options);
   const tab = idleTabs.get(key)?.pop() ?? (await openTab(browser, options));
   const { page, faults, announced } = tab;
+  page.context().setDefaultTimeout(stepPatienceMs());
   faults.length = announced.length = 0;
   Object.assign(tab, { origins: [new URL(url).origin, ...otherOrigins], isJudgedThroughout });
   const script = await page.addInitScript(`${KEY_CLOCK}\n${prelude}`);
@@ -227,10 +225,11 @@ export async function openPage({
     await leaveTab(tab);
     idleTabs.set(key, [...(idleTabs.get(key) ?? []), tab]);
   });
-  await page.goto(url);
+  const user = new User(page);
+  await user.goTo(url);
   return {
     page,
-    user: new User(page),
+    user,
     announceFailure: (urlPart, ...outcomes) => {
       announced.push(...outcomes.map((outcome) => ({ urlPart, outcome, isMet: false })));
     },

@@ -2,6 +2,7 @@
 
 import { copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { runSync } from "./processes.ts";
 
 export const hasOpenssl = Bun.which("openssl") !== null;
 
@@ -30,7 +31,7 @@ interface Options {
 /** `<name>.pem` and `<name>.key`, for localhost and 127.0.0.1, with the name as their common name. */
 export function certify(folder: string, name: string, { from, to, key }: Options = {}) {
   const run = (command: string): void => {
-    const { exitCode, stderr } = Bun.spawnSync(["openssl", ...command.split(" ")], { cwd: folder });
+    const { exitCode, stderr } = runSync(["openssl", ...command.split(" ")], { cwd: folder });
     if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
   };
   writeFileSync(join(folder, "ca.cnf"), CONFIG);

@@ -2,6 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { canInstall, installPackages } from "./packages.ts";
+import { runSync } from "./processes.ts";
 
 const commands = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const applications = ["Chromium", "Google Chrome"].map(
@@ -32,7 +33,7 @@ function findInstalled(): string | undefined {
 /** Ubuntu has a command of this name that does nothing but ask for another installation. */
 function runs(path: string): boolean {
   try {
-    return Bun.spawnSync([path, "--version"], { stdout: "ignore", stderr: "ignore" }).success;
+    return runSync([path, "--version"], { stdout: "ignore", stderr: "ignore" }).success;
   } catch {
     return false;
   }

@@ -3,6 +3,7 @@
 import { chmodSync, closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
+import { runSync } from "./processes.ts";
 
 const FIELDS = 2;
 
@@ -16,7 +17,7 @@ export class ClockShim implements Disposable {
     const library = join(this.#folder.path, "clock-shim.so");
     const source = join(import.meta.dir, "clock-shim.c");
     const command = ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"];
-    const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
+    const { exitCode, stderr } = runSync(command, { stderr: "pipe" });
     if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
     writeFileSync(this.#control, new Uint8Array(FIELDS * BigInt64Array.BYTES_PER_ELEMENT));
     // A database server runs as another user.

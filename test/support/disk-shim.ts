@@ -3,6 +3,7 @@
 import { closeSync, openSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
+import { runSync } from "./processes.ts";
 
 export const lackOfShim = (): string | undefined =>
   process.platform === "linux" && Bun.which("cc") !== null
@@ -43,7 +44,7 @@ export class DiskShim {
     writeFileSync(this.control, new Uint8Array(FAULTS_OFFSET + FIELD_BYTES));
     const source = join(import.meta.dir, "disk-shim.c");
     const command = ["cc", "-O2", "-shared", "-fPIC", "-o", this.library, source, "-ldl"];
-    const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
+    const { exitCode, stderr } = runSync(command, { stderr: "pipe" });
     if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
   }
 

@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
-import { guardFolder } from "./processes.ts";
+import { guardFolder, runSync } from "./processes.ts";
 
 const PACKAGE = join(
   import.meta.dir,
@@ -39,7 +39,7 @@ function makeReachable(bin: string): string {
     throw new Error("PostgreSQL is not here: run npm ci, or set PG_BIN to the folder of postgres");
   // npm keeps no symbolic links, and does not run the package's install script, which makes them.
   if (bin.startsWith(PACKAGE))
-    Bun.spawnSync([process.execPath, "scripts/hydrate-symlinks.js"], { cwd: PACKAGE });
+    runSync([process.execPath, "scripts/hydrate-symlinks.js"], { cwd: PACKAGE });
   if (runs(bin)) return bin;
   const { path } = makeTemporaryFolder();
   guardFolder(path);
@@ -51,7 +51,7 @@ function makeReachable(bin: string): string {
 
 function runs(bin: string): boolean {
   try {
-    return Bun.spawnSync([join(bin, "postgres"), "--version"], spawnOptions).exitCode === 0;
+    return runSync([join(bin, "postgres"), "--version"], spawnOptions).exitCode === 0;
   } catch {
     return false;
   }
@@ -95,7 +95,7 @@ function initialise(dataFolder: string): void {
   const flags = "-U postgres -E UTF8 --no-locale --auth=trust --no-sync --no-instructions".split(
     " ",
   );
-  const { exitCode, stderr } = Bun.spawnSync(
+  const { exitCode, stderr } = runSync(
     [join(findPostgresBinaries(), "initdb"), ...flags, "-D", dataFolder],
     { ...spawnOptions, stderr: "pipe" },
   );

@@ -2,7 +2,17 @@
 
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { until } from "./until.ts";
+import { PATIENCE_MS, until } from "./until.ts";
+
+/** Runs a command to its end. Until then nothing else happens in this process, not even the timeout of a test. */
+export const runSync = <
+  const Out extends Bun.SpawnOptions.Readable = "pipe",
+  const Err extends Bun.SpawnOptions.Readable = "pipe",
+>(
+  command: readonly string[],
+  options: Bun.SpawnOptions.SpawnSyncOptions<"ignore", Out, Err> = {},
+): Bun.SyncSubprocess<Out, Err> =>
+  Bun.spawnSync([...command], { timeout: PATIENCE_MS, killSignal: "SIGKILL", ...options });
 
 export interface Process {
   readonly pid: number;
@@ -76,7 +86,7 @@ function readProc(): Process[] {
 }
 
 function readPs(): Process[] {
-  const { stdout } = Bun.spawnSync(["ps", "-A", "-ww", "-o", "pid=,ppid=,state=,command="]);
+  const { stdout } = runSync(["ps", "-A", "-ww", "-o", "pid=,ppid=,state=,command="]);
   return [...stdout.toString().matchAll(/^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*)$/gm)].map(
     ([, pid, parent, state = "", command = ""]) => ({
       pid: Number(pid),
@@ -88,6 +98,8 @@ function readPs(): Process[] {
 }
 
 const QUIT_MS_MAX = 5000;
+/** One that a broken disk holds cannot even be killed. */
+const KILL_MS_MAX = 60_000;
 
 let guard: Bun.Subprocess<"pipe"> | undefined;
 
@@ -112,8 +124,9 @@ function end(pids: readonly number[], how: NodeJS.Signals): void {
   for (const pid of pids) signal(pid, "SIGCONT");
   const startedAtMs = performance.now();
   while (isAnyAlive(pids)) {
-    if (performance.now() - startedAtMs > QUIT_MS_MAX)
-      for (const pid of pids) signal(pid, "SIGKILL");
+    const passedMs = performance.now() - startedAtMs;
+    if (passedMs > KILL_MS_MAX) return;
+    if (passedMs > QUIT_MS_MAX) for (const pid of pids) signal(pid, "SIGKILL");
     Bun.sleepSync(10);
   }
 }
@@ -136,7 +149,7 @@ export function removeServerFolder(folder: string): void {
   const lines = existsSync(pidFile) ? readFileSync(pidFile, "utf8").split("\n") : [];
   const [, segment] = lines[6]?.trim().split(/\s+/) ?? [];
   if (segment !== undefined && Bun.which("ipcrm") !== null)
-    Bun.spawnSync(["ipcrm", "-m", segment], { stdout: "ignore", stderr: "ignore" });
+    runSync(["ipcrm", "-m", segment], { stdout: "ignore", stderr: "ignore" });
   rmSync(folder, { recursive: true, force: true });
 }
 

@@ -1,6 +1,7 @@
 /** File systems that are soon full. Mounting one takes root on Linux. */
 
 import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
+import { runSync } from "./processes.ts";
 
 export const canMount = process.platform === "linux" && process.getuid?.() === 0 && tryMount();
 
@@ -33,6 +34,6 @@ function tryMount(): boolean {
 }
 
 export function runSystemCommand(...command: string[]): void {
-  const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
+  const { exitCode, stderr } = runSync(command, { stderr: "pipe" });
   if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
 }

@@ -11,12 +11,18 @@ import type { Locator, Page, Route } from "playwright-core";
 import { openWorkbook } from "../../src/format/workbook.ts";
 import { until } from "./until.ts";
 
+const PATIENCE_SECONDS_MIN = 8;
+
+let patienceSeconds = Number(
+  process.env["PLANTSTORE_TEST_PATIENCE_SECONDS"] ?? PATIENCE_SECONDS_MIN,
+);
+
 /**
  * How long a step waits for what it needs. A wrong label fails soon while a test is written; `npm run test:browser`
- * is patient, because it has to pass on a slow machine.
+ * is patient, because it has to pass on a slow machine. Each wait in vain halves it: a browser that hangs, or a word
+ * that many tests look for, does not cost its patience once per test.
  */
-export const STEP_PATIENCE_MS =
-  Number(process.env["PLANTSTORE_TEST_PATIENCE_SECONDS"] ?? 8) * 1_000;
+export const stepPatienceMs = (): number => patienceSeconds * 1_000;
 
 const SCANNER_GAP_MS = 10;
 const PERSON_GAP_MS = 200;
@@ -140,9 +146,10 @@ export class User {
     await this.see(seen);
   }
 
-  /** Another view of the console, as in `#/import`. */
+  /** Another view of the console, as in `#/import`, or another page. */
   async goTo(view: string, seen: Seen = {}): Promise<void> {
-    await this.page.goto(new URL(view, this.page.url()).href);
+    const { href } = new URL(view, this.page.url());
+    await this.page.goto(href).catch((error: Error) => tell(this.page, error));
     await this.see(seen);
   }
 
@@ -159,7 +166,7 @@ export class User {
 
   /** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
   async untilSo(expression: string): Promise<void> {
-    const isSo = until(expression, () => this.page.evaluate<boolean>(expression), STEP_PATIENCE_MS);
+    const isSo = until(expression, () => this.page.evaluate<boolean>(expression), stepPatienceMs());
     await isSo.catch((error: Error) => tell(this.page, error));
   }
 
@@ -287,11 +294,13 @@ export class User {
 
 /** Adds to the error what the page shows. */
 async function tell(page: Page, error: Error): Promise<never> {
+  const waitedSeconds = patienceSeconds;
+  patienceSeconds = Math.min(patienceSeconds, Math.max(patienceSeconds / 2, PATIENCE_SECONDS_MIN));
   const path = join(tmpdir(), `plantstore-${Date.now()}.png`);
   await page.screenshot({ path }).catch(() => undefined);
   const seen = `[document.activeElement?.cloneNode().outerHTML, document.body.innerText.slice(0, 2000)]`;
   const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
   error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n
-A slow machine needs more than ${STEP_PATIENCE_MS / 1_000} s a step: set PLANTSTORE_TEST_PATIENCE_SECONDS.\n`;
+A slow machine needs more than ${waitedSeconds} s a step: set PLANTSTORE_TEST_PATIENCE_SECONDS.\n`;
   throw error;
 }

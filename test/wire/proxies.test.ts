@@ -7,6 +7,7 @@ import { spawnService } from "../support/command.ts";
 import { EventReader } from "../support/events.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { findFreePort } from "../support/postgres-files.ts";
+import { runSync } from "../support/processes.ts";
 import { bearer, TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { chunk, connectRaw, head } from "../support/wire.ts";
@@ -72,7 +73,7 @@ async function startProxy(name: string, serviceUrl: string) {
   const subject = ["-subj", "/CN=plants.example", "-addext", "subjectAltName=IP:127.0.0.1"];
   const request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
   const files = ["-nodes", "-days", "1", "-keyout", key, "-out", certificate];
-  const made = Bun.spawnSync(["openssl", ...request, ...files, ...subject]);
+  const made = runSync(["openssl", ...request, ...files, ...subject]);
   expect(made.exitCode).toBe(0);
   const ca = readFileSync(certificate, "utf8");
   writeFileSync(`${folder.path}/plants.example.pem`, ca + readFileSync(key, "utf8"));
