@@ -143,7 +143,7 @@ export interface Job {
   readonly kind: "change" | "remove" | "revert";
   /** The name of the token. */
   readonly by: string;
-  /** `lost`: the service that ran it ended without a word. Sent again, the work continues. */
+  /** `lost`: the service that ran it was killed, or writes no progress. Sent again, the work continues. */
   readonly state: "running" | "stopping" | "ended" | "lost";
   /** ISO 8601. */
   readonly started: string;

@@ -99,11 +99,10 @@ const rules = {
   port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
   tlsCert: {
     default: "",
-    meaning:
-      "File of the certificate for HTTPS in PEM format, with those of the authorities below.",
+    meaning: "PEM file with the certificate for HTTPS, followed by its intermediate certificates.",
     ...pemFile,
   },
-  tlsKey: { default: "", meaning: "File of its private key, in PEM format.", ...pemFile },
+  tlsKey: { default: "", meaning: "PEM file with the private key.", ...pemFile },
   databaseUrl: {
     default: "sqlite:./data/plants.db",
     meaning: "URL of the store: sqlite:<file> or postgres://…",
@@ -123,20 +122,20 @@ const rules = {
   },
   jwtIssuer: {
     default: "",
-    meaning: "Issuer whose JWTs are accepted too, exactly as in their iss.",
+    meaning: "Issuer whose JWTs are also accepted, exactly as in their iss claim.",
     parse: (text) => (text === "" || isIssuer(text) ? text : undefined),
     allowed:
       "an https URL without query and fragment, as in https://id.example; http on a loopback address",
   },
   jwtAudience: {
     default: "",
-    meaning: "Audience (aud) of these JWTs, best the public URL of the service.",
+    meaning: "Audience (aud) of these JWTs, ideally the public URL of the service.",
     parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
     allowed: 'up to 200 visible ASCII characters without " and \\',
   },
   jwtClientId: {
     default: "",
-    meaning: "The console's client id at the issuer; staff then sign in there.",
+    meaning: "Client ID of the console at the issuer; with it, staff sign in there.",
     parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
     allowed: 'up to 200 visible ASCII characters without " and \\',
   },
@@ -208,7 +207,7 @@ const rules = {
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
   },
   writeConnections: {
-    meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
+    meaning: "PostgreSQL: connections for writes, each with one group of writes in flight.",
     ...integer("2", 1, 64),
   },
   plantsMax: {
@@ -237,12 +236,12 @@ const rules = {
   otlpEndpoint: {
     env: "OTEL_EXPORTER_OTLP_ENDPOINT",
     meaning:
-      "Collector that gets traces, at /v1/traces below this URL; without one there are none.",
+      "Base URL of the collector; traces go to /v1/traces below it. Without one, tracing is off.",
     ...endpoint,
   },
   otlpTracesEndpoint: {
     env: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    meaning: "The whole URL for traces instead.",
+    meaning: "Full URL for traces, in place of the base URL.",
     ...endpoint,
   },
   otlpHeaders: {
@@ -252,17 +251,17 @@ const rules = {
   },
   otlpTracesHeaders: {
     env: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    meaning: "Headers for traces instead; a secret.",
+    meaning: "Headers for traces only, in place of the others; a secret.",
     ...headers,
   },
   otlpProtocol: {
     env: "OTEL_EXPORTER_OTLP_PROTOCOL",
-    meaning: "Protocol of the collector. The service speaks no other one for traces.",
+    meaning: "Protocol of the collector. For traces the service supports only http/json.",
     ...protocol,
   },
   otlpTracesProtocol: {
     env: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    meaning: "The same for traces alone; for where other programs need another one.",
+    meaning: "The same for traces only, if other programs need another protocol.",
     ...protocol,
     default: "",
     parse: (text) => (text === "" ? "" : protocol.parse(text)),
@@ -274,20 +273,20 @@ const rules = {
   },
   otlpTracesTimeoutMs: {
     env: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-    meaning: "The same for traces alone.",
+    meaning: "The same for traces only.",
     ...timeout(""),
   },
   otelServiceName: {
     env: "OTEL_SERVICE_NAME",
     default: "",
-    meaning: "service.name of the traces; plantstore if neither this nor the next one says.",
+    meaning: "service.name of the traces; plantstore unless the resource attributes have one.",
     parse: (text) => (/^\P{Cc}{0,255}$/u.test(text) ? text : undefined),
     allowed: "up to 255 characters without control characters",
   },
   otelResourceAttributes: {
     env: "OTEL_RESOURCE_ATTRIBUTES",
     default: "",
-    meaning: "More about this instance, as in deployment.environment.name=shop.",
+    meaning: "Resource attributes of this instance, as in deployment.environment.name=shop.",
     parse: (text) => (findAttributes(text) ? text : undefined),
     allowed: "name=value pairs separated by commas, with percent-encoded values",
   },
@@ -300,7 +299,7 @@ const rules = {
   tracesSamplerArg: {
     env: "OTEL_TRACES_SAMPLER_ARG",
     default: "",
-    meaning: "Share of requests that a traceidratio sampler takes, as in 0.01; 1 without it.",
+    meaning: "Share of requests that a traceidratio sampler traces, as in 0.01; 1 if unset.",
     parse: (text) => {
       if (text === "") return 1;
       const share = /^(\d+\.?\d*|\.\d+)(e-?\d{1,3})?$/i.test(text) ? Number(text) : Number.NaN;
@@ -366,7 +365,10 @@ export const fixedLimits = {
   revertCharactersMax: limit(4_194_304, "Characters of their names and tags."),
   backupKeep: limit(48, "Scheduled backups that are kept."),
   trimSeconds: limit(60, "Interval of journal trims."),
-  markSeconds: limit(60, "Unit in which the age of changes is counted, while a service runs."),
+  markSeconds: limit(
+    60,
+    "Unit in which the age of changes is counted. Only time with a running service counts.",
+  ),
   commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
   jobLostSeconds: limit(
     10,
@@ -378,14 +380,17 @@ export const fixedLimits = {
     webhookRetrySeconds,
     "Backoff between attempts; then the webhook is paused.",
   ),
-  webhookLeaseSeconds: limit(25, "Lease of the instance that sends, longer than an event takes."),
+  webhookLeaseSeconds: limit(
+    25,
+    "Lease of the sending instance: longer than one delivery may take.",
+  ),
   webhookPollMs: limit(200, "Poll interval of webhooks."),
-  jwtRefreshSeconds: limit(300, "Interval of fetches of the issuer's keys."),
+  jwtRefreshSeconds: limit(300, "Interval at which the issuer's keys are fetched."),
   jwtCoolDownSeconds: limit(30, "Minimum time between two fetches of the issuer's keys."),
   jwtFetchSecondsMax: limit(5, "Time for the issuer to answer."),
   spansMax: limit(2_048, "Spans that wait for the collector, for each HTTP thread."),
   spanDelayMs: limit(1_000, "Time that spans wait for others to share a request to the collector."),
-  spanRetryMs: limit(1_000, "First backoff of a request to the collector; each is twice as long."),
+  spanRetryMs: limit(1_000, "First backoff of a request to the collector; it doubles each time."),
   spanFlushMs: limit(1_000, "Time for the last spans when the service stops."),
 };
 

@@ -55,7 +55,7 @@ export function parsePostgresUrl(url: string): Target {
     // The name is not shown: it may be the rest of a password with a bare ? in it.
     if (allowed === undefined)
       throw new TypeError(`a parameter is none of ${Object.keys(parameters).join(", ")}`);
-    if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} is given twice`);
+    if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} appears twice`);
     if (!allowed.test(value)) throw new TypeError(`${name} ${otherwise}`);
   }
   if (query.has("sslcert") !== query.has("sslkey"))
@@ -164,8 +164,7 @@ const SEGMENT = /^(?!\.+$)[\w.!*'()=+,@:~-]+$/;
 export function parseBucketUrl(url: string): Readonly<{ bucket: string; prefix: string }> {
   if (!isBucketUrl(url)) throw new TypeError("not s3://bucket/prefix");
   const [bucket = "", ...segments] = url.slice(BUCKET_SCHEME.length).replace(/\/$/, "").split("/");
-  if (bucket.includes("@"))
-    throw new TypeError("credentials are in AWS_… variables, not in the URL");
+  if (bucket.includes("@")) throw new TypeError("credentials belong in AWS_… variables");
   if (!/^[a-z0-9]([a-z0-9.-]{1,61})[a-z0-9]$/.test(bucket) || bucket.includes(".."))
     throw new TypeError(
       "a bucket has 3 to 63 characters out of a-z 0-9 . -, and begins and ends with a letter or digit",

@@ -5,7 +5,7 @@ import { describeError, Refusal, StoreOpenError, toRefusal } from "./domain/erro
 import type { OnMigrate, SchemaChange } from "./domain/store.ts";
 import { pause } from "./tick.ts";
 
-/** `ports` are given to the thread. By the runtime's own Worker: that of node:worker_threads takes longer to start. */
+/** Transfers `ports` to the thread. Uses the runtime's own Worker: that of node:worker_threads starts more slowly. */
 export function startThread(
   file: string,
   setup: object = {},

@@ -1,4 +1,4 @@
-/** The first token of a new store: made once, and shown or kept where its owner finds it. */
+/** The first token of a new store: created once, and shown to its owner or written to a file. */
 
 import { readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";

@@ -46,7 +46,7 @@ interface Bucket extends Rate {
 
 /** Batches in flight per rate-limited token: a throttled batch holds memory that others need. */
 const BATCHES_MAX = 4;
-const BATCHES_TAKEN = `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`;
+const BATCHES_FULL = `The token has ${BATCHES_MAX} batches in flight, the limit for a token with a rate.`;
 const BATCH_RETRY_SECONDS = 1;
 
 /**
@@ -76,7 +76,7 @@ export function createRateLimiter(
     const bucket = token && bucketOf(token);
     const begun = batches.filter((hash) => hash === bucket?.hash).length;
     if (bucket === undefined || begun < BATCHES_MAX) return;
-    throw new RateLimited(tryTake(bucket, 0).state, BATCH_RETRY_SECONDS, BATCHES_TAKEN);
+    throw new RateLimited(tryTake(bucket, 0).state, BATCH_RETRY_SECONDS, BATCHES_FULL);
   }
 
   async function* pace<Line>(

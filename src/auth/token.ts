@@ -338,10 +338,10 @@ export function findExcess(
 ): string | undefined {
   if (name === ENVIRONMENT_NAME) return undefined;
   if ((grant.expiresAtMs ?? Infinity) > expiresAtMs)
-    return `expires: at the latest ${formatTime(expiresAtMs)}, when the token that asks for it expires`;
+    return `expires: at the latest ${formatTime(expiresAtMs)}, when the creating token expires`;
   const [own, demand] = [rate, grant.rate].map((text) => findRate(text ?? allRate));
   if (own === undefined || (demand && isWithin(demand, own))) return undefined;
-  return `rate: at most ${rate ?? allRate}, the rate of the token that asks for it`;
+  return `rate: at most ${rate ?? allRate}, the rate of the creating token`;
 }
 
 /** Neither the burst nor the sustained rate is higher. */

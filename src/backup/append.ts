@@ -138,7 +138,7 @@ export class Appender {
     }
   }
 
-  /** What is open is not verified any longer. */
+  /** The open segment no longer counts as verified. */
   private giveUp(error: unknown): StoreOpenError {
     this.disconnect();
     if (error instanceof StoreOpenError) return error;
@@ -326,7 +326,7 @@ export class Appender {
       this.lease = known ?? { text, isOwn: false, sinceMs: nowMs };
       if (nowMs - this.lease.sinceMs < LEASE_LOST_MS)
         throw new StoreOpenError(
-          `Another service writes the backups of this store to ${place.url}: ${other.holder}. This one makes none. If that one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
+          `Another service writes the backups of this store to ${place.url}: ${other.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
         );
     }
     const own = JSON.stringify({ holder, instance, beat: randomBytes(6).toString("hex") });
@@ -407,9 +407,9 @@ function openJournal(from: string) {
     readPage,
     close: (): void => db.close(true),
     /**
-     * `known`: the journal continues it. `trimmed`: it is too old, or was made without a
-     * journal. `unknown`: this store never had it. A number alone
-     * proves nothing: a store that was rolled back gives it again if the clock was set back too.
+     * `known`: the journal continues it. `trimmed`: it is too old, or was made without a journal. `unknown`: this store
+     * never had it. A number alone proves nothing: a store that was rolled back assigns it again if the clock was set
+     * back too.
      */
     locate(tail: Tail, change = tail.last): "known" | "trimmed" | "unknown" {
       const own = findTail(db, change);

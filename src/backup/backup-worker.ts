@@ -1,4 +1,4 @@
-/** The thread of backups: makes copies, appends changes, proves, prunes and restores. One order at a time. */
+/** The backup thread: makes copies, appends changes, proves, prunes and restores. One order at a time. */
 
 import { setPriority } from "node:os";
 import { onMessage, runThread, toFailed } from "../thread.ts";

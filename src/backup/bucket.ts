@@ -194,7 +194,7 @@ async function readObject(send: Send, name: string, path: string, shown: string)
         if (end !== range.end) throw new Transient("the answer was cut off");
         return end;
       });
-      // Otherwise the collector lets tens of megabytes of chunks gather.
+      // Otherwise GC lets tens of megabytes of chunks pile up.
       if (at < bytes) Bun.gc(true);
     }
     ftruncateSync(file, bytes);
@@ -296,7 +296,7 @@ async function writeParts(
     );
     const finish = { done: "written", name, method: "POST", query: { uploadId }, body } as const;
     await send({ ...finish, isTriedOnce: true }, readFinished).catch(async () => {
-      // If only the answer was lost, the server does not know the upload any longer.
+      // If only the answer was lost, the server no longer knows the upload.
       if (!(await isStored())) await send(finish, readFinished);
     });
   } catch (error) {

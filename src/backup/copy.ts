@@ -202,5 +202,5 @@ export function digestRows(db: Database, table?: string): string {
   return hasher.digest("hex");
 }
 
-/** On its own the collector lets tens of megabytes of rows gather, beside a service that is serving. */
+/** On its own, GC lets tens of megabytes of rows pile up beside a service that is serving. */
 const ROWS_PER_COLLECTION = 10_000;

@@ -23,7 +23,7 @@ import { proveBackups } from "./restore.ts";
 import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
 import { readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
 
-export interface Made {
+export interface CopyFacts {
   readonly name: string;
   readonly change: number;
   readonly plants: number;
@@ -32,7 +32,7 @@ export interface Made {
 }
 
 /** The copy appears, verified, with a name that tells what it holds and what its bytes are. */
-export async function backUp(order: BackUpOrder, open = openPlace): Promise<Made> {
+export async function backUp(order: BackUpOrder, open = openPlace): Promise<CopyFacts> {
   const { from, to, label, instance, serial, isAlone } = order;
   const place = await open(to, dirname(resolve(from)));
   const owner = { label, store: readIdentity(from) };
@@ -181,7 +181,7 @@ async function join(
   for (const part of group) await place.remove(part.name);
 }
 
-/** The second one is for the day on which the first is found damaged. */
+/** The second one is for the case that the first turns out to be damaged. */
 const COPIES_PER_STATE = 2;
 
 async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {

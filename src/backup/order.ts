@@ -1,4 +1,4 @@
-/** What the thread of backups is asked to do. */
+/** The orders of the backup thread. */
 
 /** A store, and the place of its backups. */
 export interface Source {

@@ -67,8 +67,8 @@ export async function openPlace(url: string, scratch: string): Promise<Place> {
     : openFolder(url);
 }
 
-function openFolder(given: string): Place {
-  const folder = resolve(given);
+function openFolder(url: string): Place {
+  const folder = resolve(url);
   const pathOf = (name: string): string => join(folder, name);
   // Not created: it may be the mount point of a disk that is not mounted.
   const requireFolder = (): void => {

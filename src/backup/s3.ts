@@ -150,19 +150,19 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
     const text = (await readWhole(answer.chunks(), DOCUMENT_BYTES_MAX))?.toString() ?? "";
     const code = /^[A-Za-z0-9.]{1,64}$/.exec(findElement(text, "Code") ?? "")?.[0] ?? "";
     if (status === 404 && code === "NoSuchKey") return;
-    const said = `${host} answered ${status} ${code}`.trimEnd();
+    const answered = `${host} answered ${status} ${code}`.trimEnd();
     const serverMs = Date.parse(headers.get("date") ?? "");
     // A wrong clock must not keep anybody from a backup.
     if (status === 403 && Math.abs(serverMs - timeMs) > SKEW_MS_MAX) {
       skewMs = serverMs - Date.now();
-      throw new Transient(said);
+      throw new Transient(answered);
     }
     const isTransient = status === 429 || (status >= 500 && status !== 501);
-    if (isTransient || transientCodes.has(code)) throw new Transient(said);
+    if (isTransient || transientCodes.has(code)) throw new Transient(answered);
     const region = headers.get("x-amz-bucket-region") ?? findElement(text, "Region");
     const isElsewhere = region !== undefined && region !== target.region;
     const hint = isElsewhere ? `AWS_REGION must be ${region}` : hints[code];
-    throw new Refused(hint === undefined ? said : `${said}: ${hint}`);
+    throw new Refused(hint === undefined ? answered : `${answered}: ${hint}`);
   }
 
   return async (request, read) => {

@@ -15,7 +15,7 @@ import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { within } from "../tick.ts";
 import type { Appended, NewestCopy } from "./append.ts";
-import type { Made } from "./keep.ts";
+import type { CopyFacts } from "./keep.ts";
 import type { Digest, Source } from "./order.ts";
 import type { Proof } from "./restore.ts";
 import { labelOf, nameProof } from "./piece.ts";
@@ -73,7 +73,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   let dueMs: number | undefined;
   let proofDueMs = 0;
   /** The plants of the newest copy, without a journal: later states are not in the place. */
-  let copied: Digest | undefined;
+  let copyDigest: Digest | undefined;
   /** Whether the last proof succeeded. */
   let isProven = false;
   /** Pieces that are known to be damaged, so each is logged once. */
@@ -142,10 +142,10 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       const atMs = Date.now();
       const serial = await appending.ask<number>({ ...source, kind: "roll" });
       const isAlone = changesDays === 0;
-      const made = await copying.ask<Made>({ ...source, kind: "backUp", serial, isAlone });
+      const copy = await copying.ask<CopyFacts>({ ...source, kind: "backUp", serial, isAlone });
       const durationMs = Math.round(performance.now() - startedAtMs);
-      const { name, plants, bytes } = made;
-      copied = made.digest;
+      const { name, plants, bytes } = copy;
+      copyDigest = copy.digest;
       log.info("backed_up", { to, name, plants, bytes, durationMs });
       state.made++;
       state.last = { atMs, bytes, sinceMs: startedAtMs };
@@ -166,7 +166,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const prove = async (): Promise<void> => {
     const startedAtMs = performance.now();
     try {
-      const digest = copied ?? (await copying.ask<Digest>({ kind: "digest", from: source.from }));
+      const digest =
+        copyDigest ?? (await copying.ask<Digest>({ kind: "digest", from: source.from }));
       if (changesDays > 0 && !reaches(await append(), digest.change)) return;
       const { diskFreeBytesMin } = config;
       const order = { ...source, ...digest, kind: "prove", scratch, diskFreeBytesMin } as const;

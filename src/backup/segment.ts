@@ -104,7 +104,7 @@ function* readLines(file: string, segment: Segment) {
         start = at + 1;
       }
       rest = rest.subarray(start);
-      // On its own the collector lets tens of megabytes gather, beside a service that is serving.
+      // On its own, GC lets tens of megabytes pile up beside a service that is serving.
       if (length === CHUNK_BYTES) Bun.gc(true);
       if (rest.length <= LINE_BYTES_MAX) continue;
       yield { line: undefined, offset, isTorn: false };

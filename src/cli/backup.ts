@@ -40,9 +40,9 @@ export async function backUp(config: Config, flags: Flags, file: string): Promis
   await transfer("backed_up", "Backed up, and the copy verified.", from, flags, (signal) =>
     to === "-"
       ? withTemporaryFile(async (path) => {
-          const made = await backUpStore(from, path, signal);
+          const copy = await backUpStore(from, path, signal);
           await copyDescriptor(openSync(path, "r"), STANDARD_OUTPUT, signal);
-          return { ...made, path: "-" };
+          return { ...copy, path: "-" };
         })
       : backUpStore(from, to, signal),
   );
@@ -224,9 +224,9 @@ async function transfer(
   make: (signal: AbortSignal) => Promise<Transferred & PlaceFacts>,
 ): Promise<void> {
   const startedAtMs = performance.now();
-  const made = await untilInterrupted(make);
-  const { path, schemaVersion, plants, tokens, bytes, copy, changes, reached } = made;
-  const { missing = [], damage = [], timeline } = made;
+  const result = await untilInterrupted(make);
+  const { path, schemaVersion, plants, tokens, bytes, copy, changes, reached } = result;
+  const { missing = [], damage = [], timeline } = result;
   const seconds = Math.round(performance.now() - startedAtMs) / 1000;
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
   const source = from === "-" || isBucketUrl(from) ? from : resolve(from);
@@ -248,14 +248,14 @@ async function transfer(
   const output = path === "-" ? process.stderr : process.stdout;
   const isLess = missing.length > 0;
   const isDamaged = damage.length > 0 && event === "verified";
-  const told = isLess
+  const summary = isLess
     ? event === "verified"
       ? "The backups can be restored, but not completely."
       : "Restored as far as the backups are whole. The store is verified, but not complete."
     : isDamaged
       ? `The newest state can be restored, but ${countOf(damage.length, "piece")} of the backups ${damage.length === 1 ? "is" : "are"} damaged.`
       : sentence;
-  printReport(told, facts, { isJson: json ?? false, more: { event, missing, damage }, output });
+  printReport(summary, facts, { isJson: json ?? false, more: { event, missing, damage }, output });
   if (!json) {
     for (const what of missing) printError(`missing: ${what}`);
     for (const { name, faults } of damage) printError(`damaged: ${name}: ${faults.join("; ")}`);

@@ -93,7 +93,7 @@ function explainSilence(error: unknown, host: string): string {
   if (name === "TimeoutError") return `it took more than ${HEALTH_MS_MAX / 1000} seconds`;
   if (code === "ECONNRESET")
     return `it closed the connection; if it has TLS, ${settings.tlsCert.env} and ${settings.tlsKey.env} must be set here too`;
-  if (code === "ECONNREFUSED") return "nothing listens there";
+  if (code === "ECONNREFUSED") return "nothing is listening there";
   return code === "ENOTFOUND" ? `there is no host ${host}` : (code ?? "the connection was lost");
 }
 

@@ -50,7 +50,14 @@ export class UsageError extends CommandError {
   override readonly exitCode = 2;
 }
 
-const explained = [CommandError, ConfigError, StoreOpenError, Refusal, ServiceError, MalformedFile];
+const knownErrors = [
+  CommandError,
+  ConfigError,
+  StoreOpenError,
+  Refusal,
+  ServiceError,
+  MalformedFile,
+];
 
 /** Known failures in a sentence; a defect with its stack. */
 export function explain(error: unknown): string {
@@ -62,7 +69,7 @@ export function explain(error: unknown): string {
   // The cause is for the operator, as in the log of a service.
   if (error instanceof Refusal && cause instanceof Error)
     return `${message} ${cause.message.replace(/\.?$/, ".")}`;
-  if (explained.some((kind) => error instanceof kind)) return message;
+  if (knownErrors.some((kind) => error instanceof kind)) return message;
   const { code, path } = error as NodeJS.ErrnoException;
   if (typeof code !== "string") return stack;
   // `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.`
@@ -284,18 +291,18 @@ export interface Flags extends Filter, Readonly<Partial<Record<Moments | Names |
 export type Target =
   { readonly client: Client } | { readonly client?: undefined; readonly store: Store };
 
-/** `isMade` creates a missing store. Without it, a typo would look like an empty store. */
+/** Creates a missing store only with `canCreate`. Otherwise a typo would look like an empty store. */
 export async function withTarget<Result>(
   config: Config,
   flags: Flags,
   use: (target: Target) => Promise<Result>,
-  { isMade = false } = {},
+  { canCreate = false } = {},
 ): Promise<Result> {
   const client = findClient(flags, config);
   if (client !== undefined) return use({ client });
   const { location, version } = await findSchema(config);
   const exists = version !== undefined;
-  if (!exists && !isMade) throw new CommandError(`There is no store at ${location}.`);
+  if (!exists && !canCreate) throw new CommandError(`There is no store at ${location}.`);
   return withStore(config, (store) => {
     // In the wrong folder, the new store would go unnoticed.
     if (!exists) printError(`created a new store at ${location}`);

@@ -199,7 +199,7 @@ async function sumUp(
 function parseEnds({ from, to }: Flags, resolveConfig: Parameters<typeof copyStore>[1]) {
   if (from === undefined && to === undefined)
     throw new UsageError(
-      `--from, --to: give at least one; ${settings.databaseUrl.env} stands in for the other`,
+      `--from, --to: give at least one; ${settings.databaseUrl.env} is the default for the other`,
     );
   const resolveEnd = (flag: string, url: string | undefined): Config => {
     if (url !== undefined) parseSetting(settings.databaseUrl, url, flag);

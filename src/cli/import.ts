@@ -138,7 +138,7 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
     next = await blocks.next();
     await storeBlocks();
     // Opens the store only now: a file with nothing to store creates none.
-    if (!next.done) await withTarget(config, flags, storeBlocks, { isMade: true });
+    if (!next.done) await withTarget(config, flags, storeBlocks, { canCreate: true });
     isRead = true;
   } finally {
     // An unreadable file neither creates nor replaces a rejects file.
@@ -178,7 +178,7 @@ async function importWhole(run: Run, signal: AbortSignal): Promise<Preview | und
   await stage(run, staging, signal);
   if (tally.refused > 0 && !flags.dryRun)
     throw new CommandError(
-      `The file is not the whole truth: ${countOf(tally.refused, "record")} of it ${tally.refused === 1 ? "is" : "are"} refused. Nothing was changed.`,
+      `--remove-missing needs a file without faults, and ${countOf(tally.refused, "record")} ${tally.refused === 1 ? "is" : "are"} refused. Nothing was changed.`,
     );
   const isThere = flags.url !== undefined || (await findSchema(config)).version !== undefined;
   // A dry run does not create the store.
@@ -193,7 +193,7 @@ async function importWhole(run: Run, signal: AbortSignal): Promise<Preview | und
       await makeEqual(run, staging, target, preview, signal);
       return undefined;
     },
-    { isMade: true },
+    { canCreate: true },
   );
 }
 
@@ -221,10 +221,10 @@ async function stage(
       signal.throwIfAborted();
       const good = block.filter(hasPlant);
       plants += good.length;
-      const isTruth = flags.removeMissing || !flags.upsert;
+      const isStrict = flags.removeMissing || !flags.upsert;
       // If two different plants have one id, an upsert stores the last. Otherwise the second is refused.
       const refused = new Map<PlantRecord, Refusal>();
-      if (isTruth)
+      if (isStrict)
         for (const record of staging.add(good)) refused.set(record, refuseTwice(record.plant));
       else staging.put(good);
       const bad = block.flatMap((record) => {
@@ -243,7 +243,7 @@ const hasPlant = (record: PlantRecord): record is PlantRecord & { readonly plant
   !(record.plant instanceof Refusal);
 
 const refuseTwice = ({ id }: Plant): Refusal =>
-  new Refusal("id_taken", `The file has a different plant with the id ${id} before.`);
+  new Refusal("id_taken", `An earlier record of the file has a different plant with the id ${id}.`);
 
 function toRejected(record: PlantRecord): Rejected {
   const { message, code } = toRefused(record.plant as Refusal);
@@ -332,15 +332,15 @@ async function makeEqual(
   }));
   const writing = { signal, batch, onRetry: progress.onRetry };
   const { upsertBatch } = writersOf(target);
-  const write = async <Given extends Upsert>(
-    block: readonly Given[],
-    onRefused: (given: Given, refused: Refused) => void,
+  const write = async <Item extends Upsert>(
+    block: readonly Item[],
+    onRefused: (item: Item, refused: Refused) => void,
   ): Promise<void> => {
     signal.throwIfAborted();
     const settle: Settle<Upserted> = (index, outcome) => {
       done++;
       if (typeof outcome === "string") tally[outcome]++;
-      else onRefused(block[index] as Given, outcome);
+      else onRefused(block[index] as Item, outcome);
     };
     await upsertBatch(block, settle, writing);
   };
@@ -387,9 +387,9 @@ export const describeCounts = (counts: Readonly<Record<string, number>>): string
     .join(", ");
 
 /** The name of an earlier import adds this one to it. */
-export function parseBatch(given: string | undefined, name: string): string {
-  if (given === undefined) return nameBatch(name);
-  if (batchRule.find(given) !== undefined) return given;
+export function parseBatch(flag: string | undefined, name: string): string {
+  if (flag === undefined) return nameBatch(name);
+  if (batchRule.find(flag) !== undefined) return flag;
   throw new UsageError(`--batch: expected ${batchRule.expected}`);
 }
 
@@ -534,7 +534,7 @@ function parseMap(text: string): Headings {
       throw new UsageError(
         `--map: ${JSON.stringify(pair)} is not allowed; expected field=heading, as in name=Plant,tag=Type; the fields are ${plantFields.join(", ")}`,
       );
-    if (headings[field] !== undefined) throw new UsageError(`--map: ${field} is given twice`);
+    if (headings[field] !== undefined) throw new UsageError(`--map: ${field} appears twice`);
     headings[field] = heading;
   }
   return headings;
@@ -555,7 +555,7 @@ async function summarize(
   if (error instanceof UsageError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(
-      `${error.message} Name the columns with --map id=…,name=…,tag=…, or the sign between them with --delimiter.`,
+      `${error.message} Name the columns with --map id=…,name=…,tag=…, or set the --delimiter.`,
     );
   const { created, replaced, removed, replayed, changedSince, refused } = tally;
   const counts = {

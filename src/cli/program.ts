@@ -55,7 +55,7 @@ function createProgram(): Command {
   addServiceCommands(program);
   addTransferCommands(program);
   addTokenCommands(program.command("token").description("Create, list and revoke tokens."));
-  addWebhookCommands(program.command("webhook").description("Tell other systems of changes."));
+  addWebhookCommands(program.command("webhook").description("Notify other systems of changes."));
   addStoreCommands(program);
   addCompletion(program);
   return program;
@@ -93,7 +93,7 @@ const addStore = (command: Command): Command => addSettings(command, ["databaseU
 
 const CA_OPTION = [
   "--ca <file>",
-  "the authority of the service's certificate, in PEM format, if it is a private one",
+  "PEM file of the private authority that signed the service's certificate",
 ] as const;
 
 /** For commands that work on a store or through a service. */
@@ -131,7 +131,7 @@ function addServiceCommands(program: Command): void {
     .description("Run the service.")
     .addHelpText(
       "after",
-      "\nIn the environment alone: PLANTSTORE_TOKEN, a token with all scopes, and OTEL_… for traces (docs/operations.md).",
+      "\nOnly in the environment: PLANTSTORE_TOKEN, a token with all scopes, and OTEL_… for traces (docs/operations.md).",
     )
     .action(load(async () => (await import("./serve.ts")).serve));
   addSettings(program.command("config"))
@@ -167,7 +167,7 @@ function addTransferCommands(program: Command): void {
   addTarget(program.command("import"))
     .description("Store the plants of a file. Stored plants are left as they are without --upsert.")
     .argument("<file|->", ".ndjson, .jsonl, .json, .csv, .tsv or .xlsx; - is standard input")
-    .addOption(choice("--format <format>", "default: by the name", [...formats, "xlsx"]))
+    .addOption(choice("--format <format>", "default: by the file name", [...formats, "xlsx"]))
     .option("--map <fields>", "headings of columns, as in id=Nr,name=Plant,tag=Type")
     .option("--sheet <name>", "the sheet of a workbook (default: the first)")
     .addOption(
@@ -184,7 +184,7 @@ function addTransferCommands(program: Command): void {
     .option("--dry-run", "print what would be done, and change nothing")
     .option("--yes", "do not ask before --remove-missing removes over a tenth of the store")
     .option("--batch <name>", "its name in the journal (default: the file and the time)")
-    .option("--rejects <file>", "for refused records, with reasons; - is standard output")
+    .option("--rejects <file>", "where refused records go, with reasons; - is standard output")
     .option("--force", "replace the file of --rejects")
     .option("--json", "the summary as JSON")
     .addHelpText("after", IMPORT_HELP)
@@ -199,7 +199,7 @@ function addTransferCommands(program: Command): void {
     .description("Change all plants that match.")
     .option("--set-name <text>", "the new name")
     .option("--set-tag <text>", "the new tag")
-    .option("--remove-tag", "leaves them without a tag")
+    .option("--remove-tag", "remove the tag")
     .addHelpText("after", BULK_HELP)
     .action(load(async () => (await import("./bulk.ts")).changeMatching));
   addBulk(program.command("remove"), "remove")
@@ -264,8 +264,8 @@ A bad record is refused alone, and the import continues. Fix the records in the 
 import that file. After an interruption or a failure, run the import again: plants that are stored
 already are counted as replayed. docs/operations.md describes the formats.
 
-With --remove-missing the store has exactly the plants of the file afterwards.
-Nothing is changed if a record of it is refused.
+With --remove-missing the store afterwards has exactly the plants of the file.
+Nothing is changed if a record is refused.
 ${EXIT_CODES}
 
 Examples:
@@ -274,8 +274,8 @@ Examples:
   zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
 
 const COPY_HELP = `
-DATABASE_URL stands in for the one that is left out. It keeps a password off the command line, where
-other users of the machine can see it.
+DATABASE_URL is the default for the one that is left out. It keeps a password off the command line,
+where other users of the machine can see it.
 
 Stop the service, copy, and start it on the new store. Nothing in the target is ever replaced. After
 an interruption or a failure, run the copy again: it continues. Webhooks are paused in the copy.
@@ -285,10 +285,10 @@ function addTokenCommands(token: Command): void {
   addTarget(token.command("create"))
     .description("Create a token and print it. It is shown only once.")
     .requiredOption("--name <name>", "its name, unique among the tokens in use")
-    .option("--scopes <scopes>", `out of ${scopes.join(",")}`, plantScopes.join(","))
+    .option("--scopes <scopes>", `any of ${scopes.join(",")}`, plantScopes.join(","))
     .option("--expires <time>", "a time as in 90d, or a date as in 2030-01-31 (default: never)")
     .option("--rate <rate>", "as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)")
-    .option("--json", "as JSON, with its facts")
+    .option("--json", "as JSON, with its details")
     .action(load(async () => (await import("./token.ts")).createToken));
   addTarget(token.command("list"))
     .description("List the tokens: names, scopes, times, and the prefix of each.")
@@ -324,7 +324,7 @@ function addWebhookCommands(webhook: Command): void {
       command
         .argument("<target>", "the URL, as in https://shop.example/plants")
         .option("--name <name>", "its name (default: the host of the URL)")
-        .option("--types <types>", `which changes, out of ${changeTypes.join(",")} (default: all)`);
+        .option("--types <types>", `which changes: any of ${changeTypes.join(",")} (default: all)`);
     else if (action !== "list") command.argument("<name>", "which webhook");
     if (action === "replay") command.requiredOption("--from <number>", from);
   }

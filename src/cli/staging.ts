@@ -104,10 +104,10 @@ export function openStaging() {
       }),
 
     /** The first record of an id wins. Returns the records that differ from it. */
-    add<Given extends { readonly line: number; readonly plant: Plant }>(
-      records: readonly Given[],
-    ): Given[] {
-      const different: Given[] = [];
+    add<Item extends { readonly line: number; readonly plant: Plant }>(
+      records: readonly Item[],
+    ): Item[] {
+      const different: Item[] = [];
       inTransaction(() => {
         for (const record of records) {
           const { line, plant } = record;

@@ -18,14 +18,14 @@ import { printJson, printLine, printTable } from "./terminal.ts";
 export async function createToken(config: Config, flags: Flags): Promise<void> {
   const { name, expires, rate } = flags;
   const scopes = splitList(flags.scopes);
-  const given = { name, scopes, expires, rate };
-  requireFlags(() => parseGrant(given), flags.scopes);
+  const request = { name, scopes, expires, rate };
+  requireFlags(() => parseGrant(request), flags.scopes);
   const create = (target: Target): Promise<IssuedToken> =>
     target.client === undefined
-      ? issueToken(target.store, parseGrant(given))
-      : askService(target.client, "POST", "/tokens", given);
-  const made = await withTarget(config, flags, create, { isMade: true });
-  await printSecret(flags.json ? JSON.stringify(made) : made.token);
+      ? issueToken(target.store, parseGrant(request))
+      : askService(target.client, "POST", "/tokens", request);
+  const issued = await withTarget(config, flags, create, { canCreate: true });
+  await printSecret(flags.json ? JSON.stringify(issued) : issued.token);
   if (process.stdout.isTTY)
     process.stderr.write(
       "Keep the token: the store has only its hash, so it cannot be shown again.\n",
@@ -59,9 +59,9 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
   );
 }
 
-export async function revokeToken(config: Config, flags: Flags, given: string): Promise<void> {
+export async function revokeToken(config: Config, flags: Flags, text: string): Promise<void> {
   const { name, prefix } = await withTarget(config, flags, async (target) => {
-    const token = findOne(await list(target), given);
+    const token = findOne(await list(target), text);
     if (target.client !== undefined) await target.client.revokeToken(token.id);
     else {
       const [found] = await target.store.listTokens({ after: token.id, limit: 1 });
@@ -72,20 +72,21 @@ export async function revokeToken(config: Config, flags: Flags, given: string): 
   await printLine(`Revoked ${name} (${prefix}…). Running services refuse it within 5 seconds.`);
 }
 
-function findOne(listed: readonly TokenSummary[], given: string): TokenSummary {
-  const inUse = listed.filter((token) => token.revoked === null);
-  const named = inUse.filter((token) => token.name === given);
+/** By its name or, if none has that name, by its prefix. */
+function findOne(tokens: readonly TokenSummary[], text: string): TokenSummary {
+  const inUse = tokens.filter((token) => token.revoked === null);
+  const named = inUse.filter((token) => token.name === text);
   const matches = ({ prefix }: TokenSummary): boolean =>
-    given.length > "pst_".length && (given.startsWith(prefix) || prefix.startsWith(given));
+    text.length > "pst_".length && (text.startsWith(prefix) || prefix.startsWith(text));
   const found = named.length > 0 ? named : inUse.filter(matches);
   const [token, another] = found;
   if (token === undefined)
     throw new CommandError(
-      `No token in use has the name or prefix ${JSON.stringify(given)}; see: plantstore token list`,
+      `No token in use has the name or prefix ${JSON.stringify(text)}; see: plantstore token list`,
     );
   if (another !== undefined)
     throw new CommandError(
-      `${JSON.stringify(given)} could be ${found.map((one) => one.name).join(" or ")}; give the name.`,
+      `${JSON.stringify(text)} could be ${found.map((one) => one.name).join(" or ")}; give the name.`,
     );
   return token;
 }

@@ -93,7 +93,7 @@ function printWebhook(webhook: ShownWebhook): void {
   printWebhooks([webhook]);
   const { failures, nextAttempt, attempts } = webhook;
   if (nextAttempt !== null)
-    process.stdout.write(`\nFailed ${failures} times. The next attempt is at ${nextAttempt}.\n`);
+    process.stdout.write(`\nFailed attempts: ${failures}. The next one is at ${nextAttempt}.\n`);
   if (attempts.length === 0) return;
   process.stdout.write("\n");
   printTable(

@@ -56,7 +56,7 @@ const table = {
   range_too_large: { code: 3012, status: 409, failures: ["RangeTooLarge"], meaning: "The changes concern too many plants for a dry run." },
   transaction_too_large: { code: 3013, status: 409, failures: ["BatchConflict"], meaning: "The stored plants that an atomic batch changes are too large for one transaction; nothing was changed." },
   job_running: { code: 3014, ...jobs, meaning: "Another job runs under the name of this batch; nothing was changed." },
-  jobs_full: { code: 3015, ...jobs, meaning: "As many jobs run as are allowed; wait for one to end, or stop one." },
+  jobs_full: { code: 3015, ...jobs, meaning: "The limit of running jobs is reached; wait for one to end, or stop one." },
   job_not_found: { code: 3016, status: 404, failures: ["JobNotFound"], meaning: "There is no job of this batch." },
   job_stopped: { code: 3017, status: 409, failures: [], meaning: "The job was stopped on request; what it had changed stays." },
   malformed_request: { code: 4001, ...requests, meaning: "The request's Host header is empty, repeated or not a host." },

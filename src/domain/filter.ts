@@ -113,7 +113,7 @@ const COMPOSABLE = /[\u0300-\uffff]/;
 const ACCENTS = /[\u0300-\u036f]/g;
 /** Composing sorts the marks on a letter, in quadratic time. */
 const TOO_MANY_MARKS = /\p{M}{32}/u;
-/** Composing takes up to 0.5 µs per character. */
+/** Composing a longer text would block the thread for milliseconds. */
 const COMPOSED_CHARACTERS_MAX = 4_096;
 
 /**

@@ -2,7 +2,7 @@
 
 import { Refusal } from "./errors.ts";
 
-/** A body of nested brackets parses ten times slower than other text. */
+/** Nested brackets are slow to parse. */
 const DEPTH_MAX = 1_000;
 /** A small value takes up to 80 bytes once parsed: 1 MB of empty arrays takes 30 MB. Plants are less dense. */
 const DENSE_VALUES_MAX = 10_000;
@@ -48,7 +48,7 @@ function requireBounds(text: string, subject: string): void {
   if (values > DENSE_VALUES_MAX && values * DENSE_CHARACTERS > text.length)
     throw new Refusal(
       "invalid_json",
-      `${subject} has ${values} values in ${text.length} characters: beyond ${DENSE_VALUES_MAX} values, each takes at least ${DENSE_CHARACTERS} on average.`,
+      `${subject} has ${values} values in ${text.length} characters: more than ${DENSE_VALUES_MAX} values need at least ${DENSE_CHARACTERS} characters each on average.`,
     );
 }
 

@@ -80,12 +80,12 @@ export function parseReplacement(text: string, id: bigint): Plant {
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
   const faults = findFaults(exactId, name, tag);
-  const said = [
+  const messages = [
     faults.id && explainId(id.trim()),
     faults.name && (name === undefined ? NAME_MISSING : `The name is not ${faults.name}.`),
     faults.tag && `The tag is not ${faults.tag}.`,
   ].filter(Boolean);
-  if (said.length > 0) throw new Refusal("invalid_plant", said.join(" "));
+  if (messages.length > 0) throw new Refusal("invalid_plant", messages.join(" "));
   return { id: exactId, name, tag } as Plant;
 }
 
@@ -135,13 +135,13 @@ export function refuseFaults(
   idFault?: string,
 ) {
   const { id: idExpected, ...others } = faults;
-  const said = Object.entries(others).map(
+  const messages = Object.entries(others).map(
     ([field, expected]) =>
       `${field}: expected ${expected}, got ${describe(field === "name" ? name : tag)}`,
   );
-  const idSaid = idFault ?? (idExpected && `id: expected ${idExpected}, got ${idText}`);
-  if (idSaid !== undefined) said.unshift(idSaid);
-  return new Refusal("invalid_plant", said.join("; "));
+  const idMessage = idFault ?? (idExpected && `id: expected ${idExpected}, got ${idText}`);
+  if (idMessage !== undefined) messages.unshift(idMessage);
+  return new Refusal("invalid_plant", messages.join("; "));
 }
 
 /** The schema Plant of the API, which has no id. */

@@ -197,7 +197,7 @@ export function parseWrite(text: string, isUpsert: boolean): PlantWrite {
     faults.push(`ifMatch: expected * or a list of entity tags, got ${describe(ifMatch)}`);
   // An older service would ignore it, and create the plant.
   else if (ifMatch !== undefined && removed === undefined && !isUpsert)
-    faults.push("ifMatch: expected nothing, unless with removed, or in a batch with ?upsert=true");
+    faults.push("ifMatch: expected nothing, except with removed or in a batch with ?upsert=true");
   if (removed === true)
     // An older service would ignore `removed`, and create the plant.
     for (const name of ["name", "tag"] as const)

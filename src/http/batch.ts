@@ -187,7 +187,7 @@ async function* writeAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: Ab
 
 /** Concurrent batches queue here, before parsing, while lines are short strings. */
 async function holdLines<Result>(
-  { config, budget, lines: held }: Service,
+  { config, budget, lines }: Service,
   count: number,
   signal: AbortSignal,
   work: () => Promise<Result>,
@@ -195,14 +195,14 @@ async function holdLines<Result>(
   const bytes = count * LINE_BYTES;
   await retryWhileOverloaded(config.idleSecondsMax, async () => {
     signal.throwIfAborted();
-    if (!held.hasRoom(bytes, held.bytesHeld)) throw new Refusal("overloaded");
-    held.bytesHeld += bytes;
+    if (!lines.hasRoom(bytes, lines.bytesHeld)) throw new Refusal("overloaded");
+    lines.bytesHeld += bytes;
   });
   try {
     return await work();
   } finally {
-    held.bytesHeld -= bytes;
-    budget.noteGarbage(bytes, held.bytesHeld);
+    lines.bytesHeld -= bytes;
+    budget.noteGarbage(bytes, lines.bytesHeld);
   }
 }
 

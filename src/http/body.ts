@@ -63,7 +63,7 @@ function findUtf8Type(contentType: string, allowed: readonly string[]): string |
 /** Smaller bodies are bounded by the number of connections, so they are served while large ones are refused. */
 const COUNTED_BYTES_MIN = 1_024;
 
-/** The runtime buffers up to this much of a body before the service reads it (measured). */
+/** The runtime buffers up to this much of a body before the service reads it. */
 export const UNREAD_BYTES_MAX = 1_572_864;
 
 /** Bytes that the runtime may buffer of an unread body. One body fits, however small the budget. */
@@ -247,7 +247,7 @@ function explainAbort(error: unknown): never {
 function requireLength(bytes: number, { service }: Exchange): void {
   const { bodyBytesMax: most } = service.config;
   if (bytes <= most) return;
-  const message = `The body is larger than ${most} bytes, the most that this service reads.`;
+  const message = `The body is larger than the limit of ${most} bytes.`;
   throw new Refusal("body_too_large", message);
 }
 

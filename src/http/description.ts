@@ -101,7 +101,7 @@ function describeOperation(
   endpoint: Endpoint,
   prose: string | undefined,
 ) {
-  const { scope, summary, query, headers: sent, takes, answers } = endpoint;
+  const { scope, summary, query, headers: sent, accepts, answers } = endpoint;
   const isOpen = scope === undefined;
   const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = endpoint;
   const needs = isOpen
@@ -111,7 +111,7 @@ function describeOperation(
       : `Needs the scope \`${scope}\`.`;
   const all: readonly FailureName[] = [
     ...fails,
-    ...(takes === undefined ? [] : bodyFailures),
+    ...(accepts === undefined ? [] : bodyFailures),
     ...(isOpen ? [] : tokenFailures),
     ...(isOpen || scope === "any" ? [] : (["Forbidden"] as const)),
     "UrlTooLong",
@@ -128,7 +128,7 @@ function describeOperation(
     tags: [tag],
     summary,
     parameters: [...describeParameters("query", query), ...describeParameters("header", sent)],
-    requestBody: takes && { required: true, content: takes },
+    requestBody: accepts && { required: true, content: accepts },
     description: [prose, needs].join(" ").trim(),
     ...(isOpen && { security: [] }),
     responses,

@@ -20,7 +20,7 @@ export const headers = {
   "WWW-Authenticate": "RFC 6750.",
   "Retry-After": "Seconds.",
   RateLimit:
-    'What the token has left, as in `"token";r=7;t=1`: units, and seconds until it has all again (IETF draft).',
+    'What the token has left, as in `"token";r=7;t=1`: units, and seconds until all are available again (IETF draft).',
   "RateLimit-Policy":
     'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
   "Accept-Post": "The media types that a POST accepts (W3C Linked Data Platform).",
@@ -37,7 +37,7 @@ export type Endpoint = Operation & {
   readonly summary: string;
   readonly query?: Members;
   readonly headers?: Members;
-  readonly takes?: object;
+  readonly accepts?: object;
   /** The responses that are not failures. */
   readonly answers: Responses;
   /** In addition to those of every operation and of every body. */
@@ -132,7 +132,7 @@ export function toEndpoint(definition: JsonOperation): Endpoint {
       if (status === 200) return answerJson(exchange, result);
       return answer(status, shows === undefined ? null : JSON.stringify(result));
     },
-    ...(body && { bodyTypes: [JSON_TYPE], takes: json(body) }),
+    ...(body && { bodyTypes: [JSON_TYPE], accepts: json(body) }),
     answers: answering(status, meaning, shows && json(shows)),
     fails: [body ? "BadBody" : "BadQuery", ...fails],
   };

@@ -24,7 +24,7 @@ export interface Operation {
   readonly hasQuery?: boolean;
   /** The media types that it accepts, for the 415 answer. */
   readonly bodyTypes?: readonly string[] | undefined;
-  /** The codings that it unpacks, for the same; without them, only a body without a coding is taken. */
+  /** The codings that it unpacks, for the same answer; without them, only a body without a coding is accepted. */
   readonly bodyCodings?: string | undefined;
 }
 
@@ -84,8 +84,8 @@ export function createHandler(service: Service, route: Route | undefined) {
     flushOverdue(startedAtMs);
     const { method } = request;
     const operation = operations.get(method);
-    // The reads of a tick run each step together, while its code and data are in the CPU's caches: look-ups take 10 %
-    // less CPU time, pages 20 %. A body would be buffered meanwhile, uncounted.
+    // The reads of a tick run each step together, while its code and data are in the CPU's caches. A body would be
+    // buffered meanwhile, uncounted.
     if (method === "GET" && operation?.scope?.startsWith("plants:") && !hasBody(request))
       await joinTick();
     const exchange = new Exchange(service, request, startedAtMs);

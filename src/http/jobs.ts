@@ -73,10 +73,10 @@ export const asyncHeaders = {
 };
 
 const Job = define("Job", {
-  batch: text(EXAMPLE, "Its name, and that of its writes in the journal."),
+  batch: text(EXAMPLE, "The name of the job, and of its writes in the journal."),
   kind: text("change", undefined, { enum: ["change", "remove", "revert"] }),
   by: text("office", "The name of the token."),
-  state: text("running", "`lost`: the service that ran it ended without a word.", {
+  state: text("running", "`lost`: the service that ran it was killed, or writes no progress.", {
     enum: ["running", "stopping", "ended", "lost"],
   }),
   started: time("2026-01-02T00:00:00.000Z"),
@@ -95,7 +95,7 @@ const Job = define("Job", {
 
 export const accepted = answering(
   202,
-  "With `Prefer: respond-async`: the service has the work.",
+  "With `Prefer: respond-async`: the service has accepted the job.",
   json(Job),
   "Preference-Applied",
 );

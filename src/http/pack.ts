@@ -14,7 +14,7 @@ export const VARY = "Accept, Accept-Encoding";
 const PACKED_BYTES_MIN = 1_400;
 /** Packing less takes less time than a message to another thread. */
 const SYNC_BYTES_MAX = 16_384;
-/** The fastest level of zstd takes less than half the CPU time of gzip, for nearly the same size. */
+/** At its fastest level zstd needs less CPU time than gzip, for nearly the same size. */
 const LEVELS: Readonly<Record<Coding, number>> = { zstd: 1, gzip: 4 };
 /** A larger window takes more memory, and makes plants no smaller. */
 const WINDOW_BITS = 18;

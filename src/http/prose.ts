@@ -49,8 +49,8 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "instead, and `limit` is not allowed. To check that a stream is complete, request what follows its last " +
     "plant: `?after=<id>&limit=1`, with the same filters. " +
     `A page of very long names may end before its limit. A search by ${searchNames} scans for a bounded time, and at most ${config.scanRowsMax} plants, so a page may end early or be empty. Both have a next link.`,
-  patchPlants: `Applies a merge patch (RFC 7396) to each plant that matches every filter given. ${describeBulk("replaced")}`,
-  removePlants: `Removes each plant that matches every filter given. ${describeBulk("removed")}`,
+  patchPlants: `Applies a merge patch (RFC 7396) to each plant that matches all filters. ${describeBulk("replaced")}`,
+  removePlants: `Removes each plant that matches all filters. ${describeBulk("removed")}`,
   createPlants:
     "Accepts an array of plants and answers with an array of results, or accepts one plant per line and answers with one " +
     "result per line, while the lines are still being sent. The body may be sent in gzip or zstd (`Content-Encoding`). Results are in the order of the plants. " +
@@ -95,9 +95,9 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
     `Changes are kept for ${config.changesDays} days. If few of many changes match, a page may end early or be empty, with a next link.`,
   revertChanges:
-    "Undoes (reverts) the changes that match every member given. Each plant that they concern returns to its state before them. " +
+    "Undoes (reverts) the changes that match all members of the body. Each plant that they concern returns to its state before them. " +
     "A plant that was changed since is left alone. " +
-    "Each plant is one write, in the journal by this token. Send the request again to continue. A revert can itself be reverted. " +
+    "Each plant is one write, recorded under this token. Send the request again to continue. A revert can itself be reverted. " +
     `With \`dryRun\` nothing is changed, and the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
     "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed since, else the error of its write. " +
     "Lines with counts show progress; `complete` is true in the last one. If the revert was interrupted, the last line has `complete: false`, a status and an error. " +

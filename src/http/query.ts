@@ -105,7 +105,7 @@ const batch = { ...anyText("Only changes of this batch."), ...batchRule };
 export const writeParameters = {
   batch: {
     ...batch,
-    ...text(undefined, "Names the writes that belong together, for the journal.", {
+    ...text(undefined, "Names writes that belong together, in the journal.", {
       minLength: 1,
       maxLength: 100,
     }),

@@ -30,7 +30,7 @@ import { answerText, requireScope } from "./handle.ts";
 import { accepted, answerAccepted, asyncHeaders } from "./jobs.ts";
 import { parseQuery, prefersAsync, writeParameters } from "./query.ts";
 import { id, Plant } from "./plant-shapes.ts";
-import { define, explained, flag, integer, list, object, type Shape, text } from "./shape.ts";
+import { define, withDescription, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
 /** A string takes up to this many per character. */
 const CHARACTER_BYTES = 2;
@@ -139,11 +139,11 @@ const RevertPreview = define("RevertPreview", {
       {
         id,
         now: {
-          ...explained(Plant, "Absent if there is no such plant now."),
+          ...withDescription(Plant, "Absent if there is no such plant now."),
           example: { name: "Monstera" },
         },
         before: {
-          ...explained(Plant, "Absent if the plant would be removed."),
+          ...withDescription(Plant, "Absent if the plant would be removed."),
           example: undefined,
         },
       },
@@ -165,13 +165,13 @@ export const revertOperation: Endpoint = operation(
     bodyTypes: [JSON_TYPE],
     summary: "Undo changes (revert)",
     query: {
-      batch: explained(
+      batch: withDescription(
         writeParameters.batch,
         "Names these writes in the journal; by default `revert` and the time.",
       ),
     },
     headers: asyncHeaders,
-    takes: json(RevertRequest),
+    accepts: json(RevertRequest),
     answers: {
       ...ok("The result, or the preview of a dry run.", {
         ...json(RevertPreview),

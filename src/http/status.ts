@@ -10,7 +10,7 @@ import type { Exchange } from "./exchange.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
-import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
+import { withDescription, integer, list, maybe, number, object, text } from "./shape.ts";
 
 /** Any client may ask, and a probe is a commit, so it is throttled to one per second. */
 export function createReadiness(store: Pick<Store, "probe">) {
@@ -54,8 +54,8 @@ const SampleShape = object({
   atMs: integer(1_767_225_600_000, "When the interval ended, in milliseconds since 1970."),
   creates: integer(12, "Plants that were created, those of batches included."),
   requests: integer(40, "Requests that were answered."),
-  errors: integer(0, "Answers of status 5xx."),
-  refused: integer(3, "Answers of status 4xx."),
+  errors: integer(0, "Answers with status 5xx."),
+  refused: integer(3, "Answers with status 4xx."),
   durableP50Ms: maybe(
     number(1.2, "Half of the plants were on disk within this time; null if none was created."),
   ),
@@ -82,14 +82,14 @@ const BackupsShape = object({
   ),
   lagChanges: maybe(integer(0, "Changes of this instance that may not be in the backups.")),
   proven: maybe(
-    explained(
+    withDescription(
       object({
         atMs: integer(1_767_225_600_000),
         change: integer(1_767_225_599_000_000),
         copies: integer(48),
         oldestAtMs: integer(1_767_182_400_000, "When the oldest copy was made."),
       }),
-      "When the backups were last restored and compared with the store, up to which change, and what they reach back to.",
+      "When the backups were last restored and compared with the store, up to which change, and how far back they reach.",
     ),
   ),
   proofs: integer(1),
@@ -111,11 +111,14 @@ const ActivityShape = object({
   intervalMs: integer(5_000),
   samples: list(SampleShape),
   backups: maybe(
-    explained(BackupsShape, "The backups of this instance since its start; null if it makes none."),
+    withDescription(
+      BackupsShape,
+      "The backups of this instance since its start; null if it makes none.",
+    ),
   ),
   failures: list(
     FailureShape,
-    "The last 20 answers of status 4xx and the last 20 of 5xx, newest first.",
+    "The last 20 answers with status 4xx and the last 20 with 5xx, newest first.",
   ),
   version: text("1.0.0", "The version of the program."),
   startedAtMs: integer(1_767_225_000_000),

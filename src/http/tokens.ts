@@ -53,7 +53,7 @@ async function revokeToken({ request, service }: Exchange): Promise<void> {
 
 const scopesShown = list(
   text("plants:write"),
-  `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
+  `Any of ${scopes.join(", ")}. Later versions may add more: ignore those that you do not know.`,
 );
 
 const tokenMembers = {
@@ -65,7 +65,7 @@ const tokenMembers = {
   expires: maybe(time("2026-04-01T00:00:00.000Z")),
   lastUsed: maybe(time(null, "Updated every 30 seconds.")),
   revoked: maybe(time(null)),
-  rate: maybe(text(null, "null for what the service allows every token.")),
+  rate: maybe(text(null, "null for the default rate of the service.")),
 };
 const Token = define("Token", tokenMembers);
 

@@ -425,7 +425,7 @@ export const tools: Readonly<Record<string, Tool>> = {
   find_plants: tool<PlantQuery>(
     reading,
     "Find plants",
-    `Plants in the order of their ids. They match every filter given; without one, all plants. ${NEXT}`,
+    `Plants that match all filters, in the order of their ids; without a filter, all plants. ${NEXT}`,
     {
       ...filterArguments,
       order: toArgument(plantParameters.order),
@@ -445,7 +445,7 @@ export const tools: Readonly<Record<string, Tool>> = {
   count_plants: tool<Filter>(
     reading,
     "Count plants",
-    "How many plants match every filter given. If `exact` is false, `count` is a lower bound.",
+    "How many plants match all filters. If `exact` is false, `count` is a lower bound.",
     filterArguments,
     async ({ service }, filter) => format(await service.store.countPlants(filter)),
   ),
@@ -505,14 +505,14 @@ export const tools: Readonly<Record<string, Tool>> = {
   change_plants: tool<Matching & { readonly patch: Patch }>(
     changingMany,
     "Change all plants that match",
-    `Applies \`patch\` to every plant that matches every filter given; at least one is needed. ${DRY_RUN} ${REPORT}`,
+    `Applies \`patch\` to every plant that matches all filters; at least one is needed. ${DRY_RUN} ${REPORT}`,
     { ...filterArguments, patch, dryRun, batch },
     changeMatching,
   ),
   remove_plants: tool<Matching>(
     changingMany,
     "Remove all plants that match",
-    `Removes every plant that matches every filter given; at least one is needed. ${DRY_RUN} ${REPORT}`,
+    `Removes every plant that matches all filters; at least one is needed. ${DRY_RUN} ${REPORT}`,
     { ...filterArguments, dryRun, batch },
     changeMatching,
   ),

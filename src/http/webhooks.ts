@@ -4,7 +4,17 @@ import { changeTypes } from "../domain/change.ts";
 import { findParent } from "../domain/trace.ts";
 import { webhookActions } from "../webhooks/manage.ts";
 import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
-import { define, explained, int64, integer, list, maybe, object, text, time } from "./shape.ts";
+import {
+  define,
+  withDescription,
+  int64,
+  integer,
+  list,
+  maybe,
+  object,
+  text,
+  time,
+} from "./shape.ts";
 
 const AttemptShape = object({
   event: text("msg_1767225600000001", "The `webhook-id`. For a test it begins with `msg_test_`."),
@@ -40,7 +50,7 @@ const NewWebhookShape = object(
   {
     url: text("https://shop.example/plants", "http or https, at a public address."),
     name: text("shop", "Unique. By default the host of the URL."),
-    types: explained(types, "Which changes are sent. By default all."),
+    types: withDescription(types, "Which changes are sent. By default all."),
   },
   { optional: ["name", "types"], additionalProperties: false },
 );
@@ -152,7 +162,7 @@ export function describeEvents(example: object): object {
       parameters: describeParameters("header", eventHeaders, true),
       requestBody: { required: true, content: json(event) },
       responses: {
-        "2XX": { description: "Taken." },
+        "2XX": { description: "Accepted." },
         "4XX": { description: "Refused. 410 pauses the webhook." },
       },
     };

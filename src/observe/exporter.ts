@@ -203,11 +203,11 @@ function findRetryAfterMs(header: string | null): "backoff" | number {
 
 /** https://opentelemetry.io/docs/specs/semconv/resource/ */
 function describeResource({ otelServiceName, otelResourceAttributes }: Config): object[] {
-  const given = findAttributes(otelResourceAttributes) ?? new Map<string, string>();
+  const attributes = findAttributes(otelResourceAttributes) ?? new Map<string, string>();
   return toAttributes({
     "service.version": packageJson.version,
     "host.name": hostname(),
-    ...Object.fromEntries(given),
-    "service.name": otelServiceName || given.get("service.name") || "plantstore",
+    ...Object.fromEntries(attributes),
+    "service.name": otelServiceName || attributes.get("service.name") || "plantstore",
   });
 }

@@ -19,7 +19,7 @@ export function createLog(least: LogLevel, writeLine: (line: string) => void): L
 }
 
 const OWN_TOKEN = /pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g;
-/** The header of a JWT is a JSON object, so it begins so in base64. */
+/** The header of a JWT is a JSON object, so its base64 begins with eyJ. */
 const JWT = /eyJ[\w-]{8,}\.[\w-]*(\.[\w-]*)?/g;
 
 function formatLine(level: LogLevel, event: string, fields: Fields = {}): string {

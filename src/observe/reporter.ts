@@ -190,7 +190,7 @@ async function formatPage(
   const proofs = backups && byResult({ proven: backups.proofs, failed: backups.proofsFailed });
   const info = { version: packageJson.version, engine: store.description.engine };
   const cpu = process.cpuUsage();
-  const made = backups && byResult({ made: backups.made, failed: backups.failed });
+  const copies = backups && byResult({ made: backups.made, failed: backups.failed });
   const attempts = webhooks.flatMap(({ name, sent: taken, failed }) =>
     byResult({ taken, failed }, { webhook: name }),
   );
@@ -246,7 +246,7 @@ async function formatPage(
       batch_lines_total: ["Batch lines, by the status of their result.", batchLines],
       postgres_retries_total: ["PostgreSQL: retries.", figures.retries],
       postgres_connects_total: ["PostgreSQL: connections opened.", figures.connects],
-      backups_total: ["Backups, by result: made or failed.", made],
+      backups_total: ["Backups, by result: made or failed.", copies],
       backup_proofs_total: ["Proofs of the backups, by result: proven or failed.", proofs],
       log_lines_dropped_total: ["Log lines that were dropped.", dropped],
       spans_total: ["Spans of traces, by result: exported or dropped.", spans],
@@ -272,7 +272,7 @@ function listBackupGauges(backups: BackupState | undefined, changes: number): Fa
     backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
     backup_bytes: ["Size of the newest backup.", newest?.bytes],
     backup_age_seconds: [
-      "Time since the newest backup began, by a clock that is never set.",
+      "Time since the newest backup began, by a monotonic clock.",
       secondsSince(newest?.sinceMs),
     ],
     backup_lag_seconds: ["Age of the oldest change that may not be in the backups.", lag],

@@ -251,7 +251,7 @@ export function trimStatements(prefix: string) {
     dropMarks: `DELETE FROM ${marks} WHERE (number < CAST($1 AS bigint) - ${FINE_MARKS} AND number % ${FINE_MARKS} <> 0)
       OR number < (SELECT max(number) FROM ${marks} WHERE number <= CAST($1 AS bigint) - CAST($2 AS bigint))`,
 
-    /** Removes a batch of blocks up to the change $1. The newest block stays: numbering continues from it. */
+    /** Deletes some of the blocks up to the change $1. The newest block stays: numbering continues from it. */
     trimBlocks: `WITH oldest AS (
         SELECT last, octet_length(entries) AS bytes FROM ${changes}
         WHERE last <= CAST($1 AS bigint) ORDER BY last LIMIT ${TRIM_BLOCKS}

@@ -242,7 +242,7 @@ export class Queue<Write, Outcome> {
       for (const group of this.inFlight.keys())
         for (const { write } of group) for (const key of keysOf(write)) keysInFlight.add(key);
     const taken: Pending<Write, Outcome>[] = [];
-    const held: Pending<Write, Outcome>[] = [];
+    const deferred: Pending<Write, Outcome>[] = [];
     let characters = 0;
     let seen = 0;
     for (const pending of queue) {
@@ -250,7 +250,7 @@ export class Queue<Write, Outcome> {
       seen++;
       const keys = keysInFlight.size === 0 ? [] : keysOf(pending.write);
       if (keys.some((key) => keysInFlight.has(key))) {
-        held.push(pending);
+        deferred.push(pending);
         // Later writes with another of its keys must not overtake it.
         for (const key of keys) keysInFlight.add(key);
       } else {
@@ -258,7 +258,7 @@ export class Queue<Write, Outcome> {
         characters += pending.characters;
       }
     }
-    this.queue = seen === queue.length ? held : held.concat(queue.slice(seen));
+    this.queue = seen === queue.length ? deferred : deferred.concat(queue.slice(seen));
     return taken;
   }
 

@@ -30,7 +30,7 @@ const COLUMNS = Object.values(tokenColumns).join(", ");
 const TOKEN_FIELDS = Object.entries(tokenColumns)
   .map(([field, column]) => `${column} AS "${field}"`)
   .join(", ");
-const GIVEN = Object.keys(tokenColumns)
+const TOKEN_VALUES = Object.keys(tokenColumns)
   .map((field, index) => `CAST(value ->> ${index} AS ${field.endsWith("Ms") ? "bigint" : "text"})`)
   .join(", ");
 
@@ -57,7 +57,7 @@ export interface Dialect {
   /** The row-lock clause of a query; empty if the engine needs none. */
   readonly lock: string;
   /** Expands the JSON array in $1 to rows with a column `value`. */
-  readonly given: string;
+  readonly rows: string;
   /** A CTE `turn`: one row, or none if another writer took a turn after this statement's snapshot. */
   readonly turn: string;
   /** Whether a row of `changes` is where the journal began, so no change was made before it. */
@@ -65,20 +65,20 @@ export interface Dialect {
 }
 
 /** One statement stores any number of tokens: on a server, each statement costs a round trip and a sync. */
-function statementsOf({ prefix, lock, given }: Dialect) {
+function statementsOf({ prefix, lock, rows }: Dialect) {
   const tokens = `${prefix}tokens`;
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
     listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash > $1 ORDER BY hash LIMIT CAST($2 AS bigint)`,
-    findHashes: `SELECT hash FROM ${tokens} WHERE hash IN (SELECT value ->> 0 FROM ${given})`,
+    findHashes: `SELECT hash FROM ${tokens} WHERE hash IN (SELECT value ->> 0 FROM ${rows})`,
     countExpiring: `SELECT count(*) AS count FROM ${tokens} WHERE revoked_at_ms IS NULL
       AND expires_at_ms > CAST($1 AS bigint) AND expires_at_ms < CAST($2 AS bigint)`,
-    insertTokens: `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN} FROM ${given} WHERE true
+    insertTokens: `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${TOKEN_VALUES} FROM ${rows} WHERE true
       ON CONFLICT DO NOTHING`,
     // Takes [hash, revoked, used]. An existing revocation stays; the later use wins.
     mergeTokens: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST(value ->> 1 AS bigint)),
       last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST(value ->> 2 AS bigint)
-        THEN CAST(value ->> 2 AS bigint) ELSE last_used_at_ms END FROM ${given} WHERE hash = value ->> 0`,
+        THEN CAST(value ->> 2 AS bigint) ELSE last_used_at_ms END FROM ${rows} WHERE hash = value ->> 0`,
     // The locks serialize revocations: two at once could each count on the token that the other revokes.
     revokeToken: `WITH usable AS MATERIALIZED (
         SELECT t.hash FROM ${tokens} t WHERE t.revoked_at_ms IS NULL
@@ -90,7 +90,7 @@ function statementsOf({ prefix, lock, given }: Dialect) {
   };
 }
 
-function recordStatementsOf({ prefix, given, turn }: Dialect, name: RecordTable) {
+function recordStatementsOf({ prefix, rows, turn }: Dialect, name: RecordTable) {
   const table = `${prefix}${name}`;
   return {
     list: `SELECT record FROM ${table} ORDER BY name`,
@@ -101,7 +101,7 @@ function recordStatementsOf({ prefix, given, turn }: Dialect, name: RecordTable)
       WHERE (SELECT count(*) FROM ${table} WHERE name <> $1) < ${recordsMax[name]}
       ON CONFLICT (name) DO UPDATE SET record = excluded.record
         WHERE ${table}.version = excluded.version RETURNING name`,
-    update: `UPDATE ${table} SET version = value ->> 2, record = value ->> 3 FROM ${given}
+    update: `UPDATE ${table} SET version = value ->> 2, record = value ->> 3 FROM ${rows}
       WHERE name = value ->> 0 AND version IN (value ->> 1, value ->> 2) RETURNING version`,
     remove: `DELETE FROM ${table} WHERE name = $1 AND version = $2`,
     find: `SELECT name FROM ${table} WHERE name = $1`,
@@ -160,12 +160,12 @@ export abstract class SqlRecords implements TokenStore {
   async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
     const { mergeTokens, insertTokens, findHashes } = this.sql;
     const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
-    const given = JSON.stringify(records.map(toValues));
+    const values = JSON.stringify(records.map(toValues));
     const stored = await this.writeRecords<Pick<TokenRow, "hash">>(
       // Merge first: a revocation frees a name that an inserted token may have.
       [mergeTokens, JSON.stringify(known)],
-      [insertTokens, given],
-      [findHashes, given],
+      [insertTokens, values],
+      [findHashes, values],
     );
     const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
     return records.filter(({ hash }) => !hashes.has(hash));

@@ -178,7 +178,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     this.isTrimming = false;
   }
 
-  /** Trims in batches. The end is fixed at the start, so every round ends. */
+  /** Trims in pieces. The end is fixed at the start, so every round ends. */
   private async trim(): Promise<void> {
     const { readMarks, trimBlocks } = this.journal;
     const kept = Math.ceil(this.limits.changesDays * MINUTES_PER_DAY);

@@ -13,7 +13,7 @@ export interface CommitNotes {
 }
 
 export type NotedCommit<Write> = (
-  ...given: [...Parameters<Commit<Write, unknown>>, notes?: CommitNotes]
+  ...args: [...Parameters<Commit<Write, unknown>>, notes?: CommitNotes]
 ) => ReturnType<Commit<Write, unknown>>;
 
 type Options<Write> = ConstructorParameters<typeof Queue<Write, unknown>>[2];

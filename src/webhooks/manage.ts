@@ -168,8 +168,8 @@ async function change(
 ): Promise<Webhook | undefined> {
   for (let tries = 0; tries < CHANGES_MAX; tries++) {
     const webhook = await find(context, name);
-    const made = make(webhook);
-    const next = made && { ...made, version: crypto.randomUUID() };
+    const changed = make(webhook);
+    const next = changed && { ...changed, version: crypto.randomUUID() };
     if (await context.store.putWebhook(next, webhook)) return next;
   }
   throw new Refusal("store_busy");

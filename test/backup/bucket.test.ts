@@ -364,7 +364,7 @@ describe("a bucket is not opened", () => {
     ["s3://bucket/a b", "other characters"],
     ["s3://bucket/x?versionId=1", "other characters"],
     [`s3://bucket/${"x/".repeat(257)}y`, "longer than 512"],
-    ["s3://key:very-secret@bucket/x", "credentials are in AWS_… variables"],
+    ["s3://key:very-secret@bucket/x", "credentials belong in AWS_… variables"],
     ["/mnt/backups", "not s3://bucket/prefix"],
   ])("by %s", (given, reason) => {
     const openIt = (): unknown => openBucket(given, folder.path, bucket.env);

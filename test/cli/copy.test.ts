@@ -144,7 +144,7 @@ describe("plantstore copy", () => {
   });
 
   test.each([
-    [[], "--from, --to: give at least one; DATABASE_URL stands in for the other"],
+    [[], "--from, --to: give at least one; DATABASE_URL is the default for the other"],
     [["--from", ""], '--from: "" is not allowed (unknown scheme); expected sqlite:'],
     [["--to", "postgres://me:secret"], '--to: "postgres://********" is not allowed ('],
     [["--from", "sqlite:a.db", "--to", "sqlite:a.db"], "both are the same store"],

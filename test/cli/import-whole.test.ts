@@ -146,11 +146,11 @@ describe.each(Object.keys(kinds))("on %s", (kind) => {
       "--rejects",
       "rejects.csv",
     );
-    expect(bad).toEqual(failure(1, "1 record of it is refused. Nothing was changed."));
+    expect(bad).toEqual(failure(1, "1 record is refused. Nothing was changed."));
     expect(existsSync(place.file("rejects.csv"))).toBe(true);
     const twice = await place.run("import", "twice.csv", "--remove-missing", "--yes");
     expect(twice).toEqual(
-      failure(1, "line 12: The file has a different plant with the id 9 before."),
+      failure(1, "line 12: An earlier record of the file has a different plant with the id 9."),
     );
     const short = await place.run("import", "short.csv", "--remove-missing");
     expect(short).toEqual(

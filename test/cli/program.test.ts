@@ -208,7 +208,7 @@ describe("plantstore health", () => {
   });
 
   test.each([
-    ["0.0.0.0", "127.0.0.1", "nothing listens there"],
+    ["0.0.0.0", "127.0.0.1", "nothing is listening there"],
     ["plants.invalid", "plants.invalid", "there is no host plants.invalid"],
   ])("says why %s does not answer", async (host, asked, why) => {
     const finished = await runCommand(["health", "--host", host, "--port", "1"]);

@@ -81,7 +81,7 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     expect(refused.received()).toStartWith("HTTP/1.1 429 ");
     expect(refused.received()).toContain("retry-after: 1\r\n");
     expect(refused.received()).toContain(
-      `"error":${catalogue.rate_limited.code},"message":"The token has 4 batches under way, `,
+      `"error":${catalogue.rate_limited.code},"message":"The token has 4 batches in flight, `,
     );
     // 100, without nine requests and four lines.
     expect(refused.received()).toContain('ratelimit: "token";r=87;');

@@ -209,7 +209,7 @@ describe("a line", () => {
 
   test("that creates cannot have ifMatch: an older service would ignore it", async () => {
     expect(await write(['{"id":2,"name":"a","ifMatch":"*"}'], "")).toEqual([
-      failed(1, "invalid_plant", expect.stringContaining("unless with removed, or in a batch")),
+      failed(1, "invalid_plant", expect.stringContaining("except with removed or in a batch")),
     ]);
   });
 

@@ -60,7 +60,7 @@ test("a password that was not given is asked for, and one that was is not", asyn
     [
       "",
       "",
-      'failed for user "keeper". No password was given: put it into the URL or into PGPASSWORD.',
+      'failed for user "keeper". The password is missing: put it into the URL or into PGPASSWORD.',
     ],
     ["", "wrong", 'failed for user "keeper".'],
     ["wrong", "", 'failed for user "keeper".'],

@@ -92,7 +92,7 @@ const faults: Readonly<Record<string, string>> = {
     /(?<=^| )/g,
     "ada@db?target_session_attrs=",
   ),
-  "the parameter sslmode is given twice": "ada@db?sslmode=disable&sslmode=require",
+  "the parameter sslmode appears twice": "ada@db?sslmode=disable&sslmode=require",
   "a parameter is none of host, sslmode, sslrootcert, sslcert, sslkey, application_name, connect_timeout, target_session_attrs, prepare":
     "ada@db?password=secret ada@db?constructor=1 ada@db?user=ada ada@db?options=-csearch_path%3Dshop " +
     "ada@db?SSLMODE=disable ada:hidden@more?secret@db/plants",

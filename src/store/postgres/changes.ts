@@ -26,12 +26,12 @@ const NUMBER = `WITH ready AS (
     WHERE name = 'changes' AND at_ms = (SELECT max(last) FROM plantstore_changes)
       AND EXISTS (SELECT 1 FROM numbered)
     RETURNING name
-  ), given AS (
+  ), assigned AS (
     UPDATE plantstore_changes c SET last = number FROM numbered, turn WHERE c.ctid = place
     RETURNING c.last
   )
-  SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
-    greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
+  SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM assigned) AS assigned,
+    greatest((SELECT max(last) FROM assigned), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
 /** The first block is a break too, and has no mark. */
 export const IS_BEGINNING =
@@ -117,8 +117,8 @@ export async function readChanges(connection: Connection, query: ChangeQuery, ne
 /** Numbers every block committed before the call. Resolves to the newest number. */
 export async function numberBlocks(connection: Connection): Promise<number> {
   for (;;) {
-    const [row] = await connection.query<Record<"ready" | "given" | "newest", bigint>>(NUMBER);
-    const { ready = 0n, given = 0n, newest } = row ?? {};
-    if (ready === given && ready < BLOCKS_MAX) return Number(newest);
+    const [row] = await connection.query<Record<"ready" | "assigned" | "newest", bigint>>(NUMBER);
+    const { ready = 0n, assigned = 0n, newest } = row ?? {};
+    if (ready === assigned && ready < BLOCKS_MAX) return Number(newest);
   }
 }

@@ -200,8 +200,8 @@ export class Connection {
     const { target } = wanted;
     let mode = target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full");
     for (;;) {
-      const isAsked = wanted.isPrepared && target.prepare === undefined;
-      const session = isAsked ? crypto.randomUUID() : undefined;
+      const detectsPooler = wanted.isPrepared && target.prepare === undefined;
+      const session = detectsPooler ? crypto.randomUUID() : undefined;
       const connection = new Connection(wanted, host, mode, session);
       const connectedByMs = performance.now() + target.connectSeconds * 1000;
       connection.deadlineMs = Math.min(deadlineMs, connectedByMs);
@@ -343,7 +343,7 @@ function describeDurability(place: string, greeting: Greeting): string {
 /** The client reports only that it could not connect, or that it did not understand. */
 export async function explainFailure(target: Target, failure: Error): Promise<string> {
   if (sqlStateOf(failure) === "28P01" && !target.password && !process.env["PGPASSWORD"])
-    return `${failure.message}. No password was given: put it into the URL or into PGPASSWORD`;
+    return `${failure.message}. The password is missing: put it into the URL or into PGPASSWORD`;
   const code = String((failure as NodeJS.ErrnoException).code);
   const isRefused = code === "ERR_POSTGRES_CONNECTION_REFUSED";
   if (!/^ERR_POSTGRES_(CONNECTION|UNEXPECTED)/.test(code) && !(failure instanceof TransientError))

@@ -148,9 +148,9 @@ const ABSENT = `SELECT name FROM unnest($1::text[]) AS name
 
 /** Which tables and indexes of the newest schema are missing. */
 export async function findAbsent(connection: Connection): Promise<Part[]> {
-  const made = /(TABLE|INDEX) IF NOT EXISTS (\w+)/;
+  const created = /(TABLE|INDEX) IF NOT EXISTS (\w+)/;
   const parts = steps.flat().flatMap((statement): Part[] => {
-    const [, kind, name] = made.exec(statement) ?? [];
+    const [, kind, name] = created.exec(statement) ?? [];
     if (name === undefined) return [];
     return [{ kind: kind === "TABLE" ? "table" : "index", name }];
   });

@@ -23,14 +23,14 @@ type Limits = StoreLimits & ServerLimits;
 
 const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
 
-/** Reads that share a connection take a third less CPU, of the service and of the server. */
+/** Reads that share a connection need less CPU, here and on the server. */
 const READERS_PER_CONNECTION = 8;
 /** A large page or a search takes milliseconds of CPU, here and on the server. */
 const LONG_READS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
 /** The client would encode a parameter of type json a second time. */
-const GIVEN = "json_array_elements(CAST(CAST($1 AS text) AS json))";
+const JSON_ROWS = "json_array_elements(CAST(CAST($1 AS text) AS json))";
 /** Optimistic lock: no row if the mark has moved since the statement's snapshot, whose count may then be too low. */
 const TURN = `turn AS (
     INSERT INTO plantstore_marks (name, at_ms) VALUES ('turn', 1)
@@ -61,7 +61,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** Numbering costs a sync, so readers of the journal share it, and reads of plants do not wait behind it. */
   private readonly numberings: Queue<undefined, number>;
-  /** Batched: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
+  /** Grouped: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
   private readonly webhookUpdates: Queue<RecordUpdate, boolean>;
   /** Throttled: many at once would starve other requests of connections and CPU. */
   private readonly longReads: Queue<PlantQuery, PlantPage>;
@@ -69,7 +69,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly counts: Queue<PlantQuery, CountPage>;
 
   constructor(target: Target, description: Store["description"], limits: Limits) {
-    const dialect = { prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN };
+    const dialect = { prefix: "plantstore_", lock: "FOR UPDATE", rows: JSON_ROWS, turn: TURN };
     super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
     this.description = description;
     const hosts = createHosts(target, limits);
@@ -105,9 +105,9 @@ class PostgresStore extends SqlStore implements Store {
       { inFlightMax: limits.readConnections, commitMsMin },
     );
     this.numberings = new Queue(
-      async (asked, deadlineMs) => {
+      async (readers, deadlineMs) => {
         const newest = await this.recordWriters.run(numberBlocks, deadlineMs);
-        return asked.map(() => newest);
+        return readers.map(() => newest);
       },
       limits,
       { commitMsMin },

@@ -139,9 +139,10 @@ if (process.platform === "darwin")
     if (existsSync(library) && Database.setCustomSQLite(library)) break;
   }
 
-function requireSqliteVersion(given?: string): void {
+/** `injected` is for tests. */
+function requireSqliteVersion(injected?: string): void {
   using db = new Database(":memory:");
-  const version = given ?? String(db.query("SELECT sqlite_version()").values()[0]);
+  const version = injected ?? String(db.query("SELECT sqlite_version()").values()[0]);
   if (Bun.semver.order(version, SQLITE_VERSION_MIN) >= 0) return;
   throw new StoreOpenError(
     `SQLite ${version} is too old: a bug in it can damage the store. plantstore needs ${SQLITE_VERSION_MIN} or newer` +
@@ -428,9 +429,10 @@ export function watchFiles(files: readonly string[]): () => void {
 
 /** SQLite syncs the folder of its files, but not the folders above it that we create. */
 export function makeDirectoryDurably(path: string): void {
-  const firstMade = mkdirSync(path, { recursive: true, mode: 0o700 });
-  if (firstMade === undefined) return;
-  for (let made = path; made.startsWith(firstMade); made = dirname(made)) syncFile(dirname(made));
+  const topmost = mkdirSync(path, { recursive: true, mode: 0o700 });
+  if (topmost === undefined) return;
+  for (let folder = path; folder.startsWith(topmost); folder = dirname(folder))
+    syncFile(dirname(folder));
 }
 
 export class StoreLockedError extends StoreOpenError {

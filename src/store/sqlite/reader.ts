@@ -46,7 +46,7 @@ export type ReadRequest =
 /** Rows of tokens or webhooks, or the sizes of the files. */
 export type RecordRead = Statement | "files";
 
-/** Bounds the memory of one batch of look-ups. The rest go to the next batch. */
+/** Bounds the memory of look-ups that run together. The rest wait for the next round. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
 /** Between two looks at whether the file was moved. */
 export const WATCH_MS = 50;
@@ -285,7 +285,7 @@ function readPage(connection: ReadConnection, query: PlantQuery): PlantPage {
     }
     return { plants: page.plants, next: undefined };
   };
-  // Ids are read as numbers first (10 % faster), and again as bigints if one may have been rounded.
+  // Ids are read as numbers first, which is faster, and again as bigints if one may have been rounded.
   return read(false) ?? (read(true) as PlantPage);
 }
 

@@ -46,7 +46,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
-    const dialect = { prefix: "", lock: "", given: "json_each($1)", turn: "turn AS (SELECT 1)" };
+    const dialect = { prefix: "", lock: "", rows: "json_each($1)", turn: "turn AS (SELECT 1)" };
     super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
     this.engine = engine;
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
@@ -54,7 +54,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const reader = (this.reader = new SqliteReader(path, limits, engine.isMoved));
     const readHere = (order: ReadRequest) => reader.perform(order);
     const { read = readHere, readRecords = readHere } = engine;
-    const commit: Engine["commit"] = (...given) => engine.commit(...given);
+    const commit: Engine["commit"] = (...args) => engine.commit(...args);
     this.writes = createWriteQueue(commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Queue((ids) => reader.findPlants(ids), limits);
     this.longReads = new Queue(

@@ -197,7 +197,7 @@ export async function startStoreThreads(
     const thread = startThread(join(import.meta.dir, entry), setup, ports, onMigrate);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
-  // Started in parallel: each takes about 10 ms.
+  // In parallel: starting a thread is slow.
   const writer = start("store-worker", 1);
   const reader = start("reader-worker", 2);
   let isClosing = false;

@@ -266,10 +266,10 @@ function applyAll(transaction: Transaction, group: readonly Write[]): unknown[] 
   let isTaken = false;
   while (outcomes.length < group.length && !transaction.entries.isFull) {
     const creates: readonly Create[] = isTaken ? [] : takeCreates(group, outcomes.length);
-    const made = creates.length === 0 ? 0 : createTogether(transaction, creates);
-    isTaken ||= made < creates.length;
-    for (let count = 0; count < made; count++) outcomes.push("created");
-    if (made > 0) continue;
+    const created = creates.length === 0 ? 0 : createTogether(transaction, creates);
+    isTaken ||= created < creates.length;
+    for (let count = 0; count < created; count++) outcomes.push("created");
+    if (created > 0) continue;
     outcomes.push(applyAlone(transaction, group[outcomes.length] as Write));
   }
   return outcomes;
@@ -289,17 +289,17 @@ function createTogether(transaction: Transaction, creates: readonly Create[]): n
   if (refuseNew(capacity, creates.length) !== undefined) return 0;
   const values: Value[] = [];
   for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
-  let made = creates.length;
+  let created = creates.length;
   try {
     insertPlants[creates.length as (typeof ROWS_TOGETHER)[number]].run(...values);
   } catch (error) {
     if (!db.inTransaction) throw error;
     // A taken id, or an operator's trigger. After any other error, changes() may count an earlier statement.
-    made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
+    created = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
   }
-  capacity.plantsLeft -= made;
-  for (const { id, writer, plant } of creates.slice(0, made)) entries.add(id, writer, plant);
-  return made;
+  capacity.plantsLeft -= created;
+  for (const { id, writer, plant } of creates.slice(0, created)) entries.add(id, writer, plant);
+  return created;
 }
 
 /** If the transaction is still open after an error, SQLite undid only that statement, so only this write fails. */
