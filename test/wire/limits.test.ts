@@ -7,6 +7,7 @@ import {
   batchHead,
   chunk,
   connectRaw,
+  CREDENTIALS,
   createHead,
   createRequest,
   exchange,
@@ -181,13 +182,15 @@ describe.concurrent("what takes long:", () => {
   test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
     const asked = head("GET /livez HTTP/1.1", HOST);
     const unread = head("POST /plants HTTP/1.1", HOST, "Content-Length: 1000");
+    const dryRun = head("DELETE /plants?tag=x&dry_run=true HTTP/1.1", HOST, ...CREDENTIALS);
     const idle = await Promise.all([
       trickle(hasty, asked, []),
+      trickle(hasty, dryRun, []),
       trickle(hasty, asked + asked.slice(0, 10), []),
       trickle(hasty, unread, []),
       trickle(hasty, unread, bytes),
     ]);
-    expect(idle).toMatchObject([200, 200, 401, 401].map((status) => ({ answers: [{ status }] })));
+    expect(idle).toMatchObject([200, 200, 200, 401, 401].map((status) => ({ answers: [{ status }] })));
     for (const { seconds } of idle) expect(seconds).toBeGreaterThan(3.9);
     await expectNothingStored(hasty);
   });
