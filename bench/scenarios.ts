@@ -123,6 +123,7 @@ const baselineTarget = ({ rows: [ours, baseline] }: Table): Target =>
   ratioAtLeast("create, on all cores / baseline", ours, baseline, 1.1, reasons.shared);
 
 const p99Of = (row: Row | undefined): number => row?.figures?.p99Ms ?? Number.NaN;
+const rssOf = (row: Row | undefined): number => row?.figures?.rssMb ?? Number.NaN;
 
 function singleTargets(table: Table): Target[] {
   const ours = rowOf(table, OURS);
@@ -397,6 +398,9 @@ const backup: Scenario = {
       atMost("create: p99 with / without a change log", p99Of(log) / p99Of(none), 1.2),
     ({ rows: [none, , copies] }) =>
       atMost("create: p99 with / without backups", p99Of(copies) / p99Of(none), 3),
+    ({ rows: [none, log] }) => ratioAtLeast("create: with / without a change log", log, none, 0.97),
+    ({ rows: [none, , copies] }) =>
+      atMost("memory that backups take, MB", rssOf(copies) - rssOf(none), 20),
   ),
 };
 

@@ -94,6 +94,8 @@ interface Link {
   segment: OpenSegment | undefined;
   /** The last segment that was begun, and not only continued. */
   begun: { readonly after: number; readonly serial: number } | undefined;
+  /** The serial of the last segment of this connection. */
+  previous: number | undefined;
   /** Segments that the new one replaces. */
   superseded: readonly string[];
 }
@@ -233,6 +235,7 @@ export class Appender {
         newest: survey.findNewestCopy(history),
         segment: undefined,
         begun: undefined,
+        previous: undefined,
         superseded: [],
       };
       link.superseded = survey.segments
@@ -260,7 +263,7 @@ export class Appender {
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
     const file = place.grow(nameSegment(position, cursor, "open"));
-    const text = format(this.formatHeader(link));
+    const text = format(this.formatHeader(link, position));
     file.append(text);
     link.segment = { after: cursor, serial: position.serial, format, file, bytes: text.length };
   }
@@ -285,12 +288,20 @@ export class Appender {
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
     const staged = place.stage(`${prefixOfStaged(owner)}.${this.source.instance}`);
-    writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
+    writeFileSync(staged, [this.formatHeader(link, position), ...lines, END].map(format).join(""));
     await place.keep(staged, nameSegment(position, cursor, last));
   }
 
-  private formatHeader({ owner, schema, history, cursor }: Link): string {
-    return formatHeader({ store: owner.store, schema, timelines: history, after: cursor });
+  private formatHeader(link: Link, { serial }: Position): string {
+    const { owner, schema, history, cursor, previous } = link;
+    link.previous = serial;
+    return formatHeader({
+      store: owner.store,
+      schema,
+      timelines: history,
+      after: cursor,
+      previous,
+    });
   }
 
   private closeSegment(link: Link): void {

@@ -206,34 +206,65 @@ export async function describeMissing(
   survey: Survey,
   history: readonly Timeline[],
   target: number,
-  { reached, copy, steps }: Plan,
+  plan: Plan,
 ): Promise<string[]> {
-  const furthest = survey.furthest(history);
+  const { reached, copy } = plan;
   const missing: string[] = [];
-  let damaged: string[] = [];
-  for (const { segment } of steps) {
-    const found = survey.knownSegments.get(segment.name);
-    if (found === undefined || segment.serial < copy.serial) continue;
-    // Of a page with changes, a restore to the last of them stops before the webhooks.
-    const at = found.tablesAt ?? NEWEST;
-    if (at < reached || (at === reached && target === NEWEST)) damaged = [];
-    else if (!isWhole(found)) damaged.push(segment.name);
-  }
+  const doubtful = await listDoubtfulTables(survey, history, target, plan);
+  const furthest = survey.furthest(history);
   if (reached < Math.min(target, furthest))
     missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
   else if (target !== NEWEST && furthest < target)
     missing.push(`The backups end at change ${furthest}, before change ${target}.`);
   else if (target === NEWEST) {
     const unknown = await survey.findUnknownEnd(history, copy);
-    damaged = damaged.filter((name) => name !== unknown?.name);
+    doubtful.delete(unknown?.name ?? "");
     if (unknown !== undefined)
       missing.push(`What stood at the end of ${unknown.name}, after change ${reached}.`);
     else if (!survey.isFollowed(copy) && copy.digest !== undefined)
       missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
   }
-  for (const name of damaged)
-    missing.push(`Changes of tokens or webhooks that stood where ${name} is damaged.`);
+  for (const where of doubtful.values()) missing.push(`Changes of tokens or webhooks ${where}.`);
   return missing;
+}
+
+/**
+ * Where rows of tables may be lost, in words, by segment. A plan leaves out a segment without a whole change, so all are
+ * read that were written between its copy and its end.
+ */
+async function listDoubtfulTables(
+  survey: Survey,
+  history: readonly Timeline[],
+  target: number,
+  { reached, copy, steps }: Plan,
+): Promise<Map<string, string>> {
+  const replayed = new Set(steps.map(({ segment }) => segment.name));
+  const isInReach = (after: number): boolean =>
+    after < reached || (after === reached && target === NEWEST);
+  const written = survey
+    .listOnHistory(history)
+    .filter(({ segment }) => segment.serial >= copy.serial)
+    .filter(({ segment: { after = 0 }, until }) => after < until && isInReach(after))
+    .map(({ segment }) => segment)
+    .toSorted((one, other) => one.serial - other.serial);
+  const doubtful = new Map<string, string>();
+  for (const segment of written) {
+    const found = await survey.readSegment(segment);
+    const { name, timeline } = segment;
+    const { timelines, previous } = found.header ?? {};
+    const id = timelines?.at(-1)?.id;
+    if (id !== undefined && !history.some((one) => one.id === id)) continue;
+    const isLost =
+      previous !== undefined &&
+      previous >= copy.serial &&
+      !survey.segments.some((one) => one.timeline === timeline && one.serial === previous);
+    if (isLost) doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
+    // Of a page with changes, a restore to the last of them stops before the webhooks.
+    if (replayed.has(name) && isInReach(found.tablesAt ?? NEWEST)) doubtful.clear();
+    else if (!isWhole(found) && found.end >= copy.change)
+      doubtful.set(name, `that stood where ${name} is damaged`);
+  }
+  return doubtful;
 }
 
 export interface Proof {

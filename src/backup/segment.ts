@@ -22,6 +22,8 @@ export interface Header {
   /** From the first to the one that the changes belong to. */
   readonly timelines: readonly Timeline[];
   readonly after: number;
+  /** The serial of the segment before it; undefined in the first one of a run, which leads to whole tables. */
+  readonly previous?: number | undefined;
 }
 
 const FORMAT = 2;

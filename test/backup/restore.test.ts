@@ -707,6 +707,12 @@ describe("tokens", () => {
 });
 
 describe("what is missing is said:", () => {
+  /** A bucket is a place without files that grow. */
+  const openBucket: typeof openPlace = async (...of) => {
+    const { grow: _, ...place } = await openPlace(...of);
+    return place;
+  };
+
   test("the segment that was begun before a copy", async () => {
     const { create, append, copy, list, restore } = await makeScene();
     await create(2n);
@@ -792,14 +798,40 @@ describe("what is missing is said:", () => {
     expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
   });
 
+  test.each([
+    [
+      "damaged",
+      (path: string) => truncateSync(path, 10),
+      /^Changes of tokens or webhooks .* is damaged\.$/,
+    ],
+    ["lost", (path: string) => rmSync(path), /^Changes of tokens or webhooks .* is lost\.$/],
+  ])("an object of a bucket that is %s and held only a token", async (_state, harm, sentence) => {
+    const at = makePlace();
+    const { create, source, store } = await openBacked(at);
+    const appender = new Appender(source, openBucket);
+    await create(1n);
+    await appender.append();
+    const serial = await appender.roll();
+    await backUp({ ...source, kind: "backUp", serial, isAlone: false });
+    appender.cover();
+    await store.createToken(toRecord(mintToken(), { name: "till", scopes, createdAtMs: 1 }));
+    await appender.append();
+    const ofToken = at.list(".changes").at(-1) ?? "";
+    await create(2n);
+    await appender.append();
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
+    harm(ofToken);
+    const missing = [expect.stringMatching(sentence)];
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n], tokens: 0n, missing });
+    appender.disconnect();
+    await appender.append();
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
+  });
+
   test("nothing, if the copy of a bucket is the newest that happened", async () => {
     const at = makePlace();
     const { create, source } = await openBacked(at);
-    // A bucket is a place without files that grow.
-    const appender = new Appender(source, async (...of) => {
-      const { grow: _, ...place } = await openPlace(...of);
-      return place;
-    });
+    const appender = new Appender(source, openBucket);
     await create(1n);
     await appender.append();
     const serial = await appender.roll();

@@ -19,6 +19,7 @@ export function createRandom(from: number = seed) {
   /** An integer from 0 to one less than `count`. */
   const below = (count: number): number => Math.floor(next() * count);
   return {
+    seed: from,
     below,
     /** True with this probability. */
     chance: (percent: number) => next() * 100 < percent,

@@ -94,7 +94,7 @@ export class Timelines {
   readonly histories = new Map<string, readonly Timeline[]>();
   private readonly pieces = new Map<string, Piece>();
   private readonly links = new Map<string, Link>();
-  private readonly headers = new Map<string, string>();
+  private readonly headers = new Map<string, Piece>();
   private readonly sizes = new Map<string, number>();
 
   constructor(place: string) {
@@ -155,7 +155,7 @@ export class Timelines {
         const id = `${piece.timeline} ${line}`;
         if (this.links.has(id) || this.headers.has(id) || !isWholeLine(line, name)) continue;
         const record = JSON.parse(line.slice(HASHED_AT)) as Record<string, unknown>;
-        if ("segment" in record) this.headers.set(id, piece.timeline);
+        if ("segment" in record) this.headers.set(id, piece);
         const after = byChange.get(Number(record["after"]));
         if (after !== undefined && !this.tips.has(timeline)) this.extend(timeline, after);
         if (!("entries" in record) || after === undefined) continue;
@@ -207,7 +207,7 @@ export class Timelines {
         .map((line) => this.links.get(`${piece.timeline} ${line}`))
         .flatMap((link) => (link?.piece === piece ? [link] : []));
       links.push(...found);
-      if (lines.some((line) => this.headers.has(`${piece.timeline} ${line}`)))
+      if (lines.some((line) => this.headers.get(`${piece.timeline} ${line}`) === piece))
         readable.add(parts.number);
       // A file that grows, cut between two records, looks as if it had never had more than what is left.
       const isCutClean =

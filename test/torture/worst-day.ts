@@ -32,7 +32,7 @@ import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { openStoreAt } from "../support/database.ts";
-import { fork, type Random } from "../support/random.ts";
+import { createRandom, type Random } from "../support/random.ts";
 import { alter } from "../support/stores.ts";
 import {
   type Budget,
@@ -966,9 +966,11 @@ async function run(
   const isOver = endsAfter(seconds);
   // In memory if possible: nothing here depends on the disk.
   const base = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
+  // The first sequence has the seed of the run, so each can be replayed alone.
+  let { seed } = random;
   for (let nth = 0; nth < sequencesMin || !isOver(); nth++) {
     const folder = mkdtempSync(join(base, "plantstore-worst-day-"));
-    const day = new Day(folder, fork(random), restore, findings);
+    const day = new Day(folder, createRandom(seed), restore, findings);
     try {
       await day.run();
     } finally {
@@ -976,8 +978,10 @@ async function run(
     }
     findings.count("sequences");
     const [fault] = day.faults;
-    if (fault !== undefined) findings.faults.push(`${fault}\n    ${day.log.join("\n    ")}`);
+    if (fault !== undefined)
+      findings.faults.push(`seed ${seed}: ${fault}\n    ${day.log.join("\n    ")}`);
     if (findings.faults.length >= faultsMax) break;
+    seed = random.below(2 ** 31);
   }
   return findings;
 }
