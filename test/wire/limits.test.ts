@@ -190,7 +190,9 @@ describe.concurrent("what takes long:", () => {
       trickle(hasty, unread, []),
       trickle(hasty, unread, bytes),
     ]);
-    expect(idle).toMatchObject([200, 200, 200, 401, 401].map((status) => ({ answers: [{ status }] })));
+    expect(idle).toMatchObject(
+      [200, 200, 200, 401, 401].map((status) => ({ answers: [{ status }] })),
+    );
     for (const { seconds } of idle) expect(seconds).toBeGreaterThan(3.9);
     await expectNothingStored(hasty);
   });
