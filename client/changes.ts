@@ -13,8 +13,10 @@ interface ChangeFacts {
   readonly by?: string;
   /** What its client called the writes that belong together. */
   readonly batch?: string;
-  /** With `fold`, for a change with a batch: how many changes the entry stands for, itself included. */
+  /** With `fold`, for a change of a run: how many changes the entry stands for, itself included. */
   readonly folded?: Readonly<Record<"created" | "replaced" | "removed", number>>;
+  /** With `folded`: the number of the last change of the run. */
+  readonly foldedTo?: number;
 }
 
 /** `plant` is the plant after this change, `before` the one it replaced or removed. */
@@ -35,6 +37,9 @@ export type Change =
       readonly before: Content;
     });
 
+/** The number of a change, or a time in ISO 8601 with its zone. */
+type Moment = number | string;
+
 export interface ChangeQuery {
   /** The cursor: the number of the last change seen. 0 or undefined starts at the oldest change, or at the newest. */
   readonly after?: number | undefined;
@@ -42,8 +47,8 @@ export interface ChangeQuery {
   readonly order?: "asc" | "desc" | undefined;
   /** Entries on a page, 1,000 by default. */
   readonly limit?: number | undefined;
-  /** One entry for consecutive changes by one token in one batch. */
-  readonly fold?: "batch" | undefined;
+  /** `batch`: one entry for consecutive changes by one token in one batch. `run`: also for consecutive creates. */
+  readonly fold?: "batch" | "run" | undefined;
   /** Only changes of this plant. */
   readonly id?: bigint | undefined;
   /** Only changes of these types. */
@@ -52,16 +57,59 @@ export interface ChangeQuery {
   readonly by?: string | undefined;
   /** Only those of this batch. */
   readonly batch?: string | undefined;
+  /** The first and the last. */
+  readonly from?: Moment | undefined;
+  readonly to?: Moment | undefined;
+}
+
+export interface ChangeCountQuery extends Omit<ChangeQuery, "order" | "fold" | "id"> {
+  /** Counts those of each token, of each batch, or of both. */
+  readonly group?: readonly ("by" | "batch")[] | undefined;
+  /** Also those of each interval of this length, in UTC, as in `15m`, `1h` or `1d`. */
+  readonly every?: string | undefined;
+}
+
+/** How many changes a group has. */
+export interface ChangeCount {
+  /** The start of its interval, in ISO 8601. */
+  readonly start?: string | undefined;
+  readonly by?: string | undefined;
+  readonly batch?: string | undefined;
+  readonly created: number;
+  readonly replaced: number;
+  readonly removed: number;
+  /** The number and the time of its first change, and of its last. */
+  readonly first: number;
+  readonly last: number;
+  readonly firstTime: string;
+  readonly lastTime: string;
+}
+
+export interface ChangeCountPage {
+  /** The group with the newest change is first. One may be on several pages: add up its counts. */
+  readonly counts: readonly ChangeCount[];
+  /** The `after` of the next page; undefined on the last one. */
+  readonly next: number | undefined;
+}
+
+/** Undefined if the text is no array of counts. */
+export function findChangeCounts(json: string): readonly ChangeCount[] | undefined {
+  const found = findJson(json);
+  const isCount = (value: unknown): boolean => {
+    const { created, replaced, removed, first } = (value ?? {}) as Partial<ChangeCount>;
+    return [created, replaced, removed, first].every((each) => typeof each === "number");
+  };
+  return Array.isArray(found) && found.every(isCount) ? (found as ChangeCount[]) : undefined;
 }
 
 /** Which changes to undo: those that match everything given. Both ends belong to the range. */
 export interface RevertRange {
-  /** The number of a change, or a time in ISO 8601 with its zone. */
-  readonly from?: number | string | undefined;
-  readonly to?: number | string | undefined;
+  readonly from?: Moment | undefined;
+  readonly to?: Moment | undefined;
   /** The name of a token. */
   readonly by?: string | undefined;
   readonly batch?: string | undefined;
+  readonly types?: readonly Change["type"][] | undefined;
 }
 
 /** What a revert would do. */
@@ -248,13 +296,19 @@ export function findNewest(headers: Headers): number | undefined {
   return newest !== null && /^\d{1,16}$/.test(newest) ? Number(newest) : undefined;
 }
 
-export const formatChangeQuery = ({ after = 0, id, types, ...query }: ChangeQuery): string =>
-  formatPairs({
-    after,
-    id: id === undefined ? id : formatId(id),
-    type: types?.join(","),
-    by: query.by,
-    batch: query.batch,
-    order: query.order,
-    fold: query.fold,
-  });
+const pairsOf = ({ after = 0, id, types, ...query }: ChangeQuery) => ({
+  after,
+  id: id === undefined ? id : formatId(id),
+  type: types?.join(","),
+  by: query.by,
+  batch: query.batch,
+  from: query.from,
+  to: query.to,
+  order: query.order,
+  fold: query.fold,
+});
+
+export const formatChangeQuery = (query: ChangeQuery): string => formatPairs(pairsOf(query));
+
+export const formatChangeCountQuery = ({ group, every, limit, ...query }: ChangeCountQuery) =>
+  formatPairs({ ...pairsOf(query), limit, group: group?.join(","), every });

@@ -21,10 +21,14 @@ import {
   type BulkOptions,
   type BulkPreview,
   type Change,
+  type ChangeCountPage,
+  type ChangeCountQuery,
   type ChangePage,
   type ChangeQuery,
+  findChangeCounts,
   findChanges,
   findNewest,
+  formatChangeCountQuery,
   formatChangeQuery,
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
@@ -74,6 +78,9 @@ export type {
   BulkOptions,
   BulkPreview,
   Change,
+  ChangeCount,
+  ChangeCountPage,
+  ChangeCountQuery,
   ChangePage,
   ChangeQuery,
   Job,
@@ -287,6 +294,19 @@ export class Client extends Manager {
     if (changes === undefined || next === null || newest === undefined) throw this.notAPlantStore();
     const last = next === undefined ? (changes.at(-1)?.seq ?? query.after ?? 0) : Number(next);
     return { changes, last, hasMore: next !== undefined, newest };
+  }
+
+  /** Counts the changes from the newest back, without reading them. A page takes about a second at most. */
+  async countChangePage(
+    query: ChangeCountQuery = {},
+    options?: RetryOptions,
+  ): Promise<ChangeCountPage> {
+    const path = `/changes/counts${formatChangeCountQuery({ limit: PAGE_LENGTH, ...query })}`;
+    const { headers, text } = await this.ask(path, {}, options);
+    const counts = findChangeCounts(text);
+    const next = findNext(headers);
+    if (counts === undefined || next === null) throw this.notAPlantStore();
+    return { counts, next: next === undefined ? undefined : Number(next) };
   }
 
   /** The number of the newest change. Read it before an export: the export may miss the changes after it. */

@@ -30,6 +30,7 @@ import {
   plantsOf,
   requireFlags,
   retryBusy,
+  splitList,
   type Target,
   toRefused,
   untilInterrupted,
@@ -97,10 +98,11 @@ export function listLeft() {
 
 export async function revert(config: Config, flags: Flags): Promise<void> {
   const { by, batch } = flags;
-  const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch };
+  const types = splitList(flags.types) as RevertRange["types"];
+  const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch, types };
   if (Object.values(range).every((part) => part === undefined))
-    throw new UsageError("give at least one of --from, --to, --by and --batch");
-  requireFlags(() => parseRevert(range), undefined);
+    throw new UsageError("give at least one of --from, --to, --by, --batch and --types");
+  requireFlags(() => parseRevert(range), flags.types);
   if (!flags.dryRun && !flags.yes && !isatty(STANDARD_INPUT))
     throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
   await untilInterrupted((signal) =>

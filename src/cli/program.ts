@@ -218,6 +218,7 @@ function addTransferCommands(program: Command): void {
     .option("--to <number|time>", "the last change, or a time")
     .option("--by <token>", "only changes by the token of this name")
     .option("--batch <name>", "only changes of this batch, as import prints it")
+    .option("--types <types>", `only these, out of ${changeTypes.join(",")}`)
     .option("--dry-run", "print what would be done, and change nothing")
     .option("--yes", "do not ask")
     .option("--json", "the summary as JSON")

@@ -2,6 +2,7 @@
 
 import type { Order } from "./page.ts";
 import { formatPlant, type Plant } from "./plant.ts";
+import { findTimeMs } from "./time.ts";
 
 export const changeTypes = ["created", "replaced", "removed"] as const;
 export type ChangeType = (typeof changeTypes)[number];
@@ -24,6 +25,46 @@ export function findChangeNumber(text: string): number | undefined {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
   return Number.isSafeInteger(number) ? number : undefined;
 }
+
+/** The number of a change, or a time. */
+export interface Moment {
+  readonly unit: "seq" | "atMs";
+  readonly value: number;
+}
+
+/** `from` and `to` are inclusive. */
+export interface Period {
+  readonly from?: Moment | undefined;
+  readonly to?: Moment | undefined;
+}
+
+export const momentRule = {
+  expected: "the number of a change, or a time with its zone, as in 2026-11-15T10:00:00Z",
+  /** A string is a time. */
+  find: (input: unknown): Moment | undefined => {
+    const unit = typeof input === "number" ? "seq" : "atMs";
+    const value = typeof input === "string" ? findTimeMs(input) : input;
+    return Number.isSafeInteger(value) && (unit === "atMs" || (value as number) > 0)
+      ? { unit, value: value as number }
+      : undefined;
+  },
+};
+
+export const isBackwards = ({ from, to }: Period): boolean =>
+  from !== undefined && from.unit === to?.unit && from.value > to.value;
+
+export const BACKWARDS = "from: expected a moment that is not after to";
+
+/** Every change at or after this moment has this number or a larger one. */
+export const firstNumberOf = ({ unit, value }: Moment): number =>
+  unit === "seq" ? value : Math.min(value * 1000, TIME_NUMBER_MAX);
+
+const isWithin = (
+  { from, to }: Period,
+  change: Readonly<Record<Moment["unit"], number>>,
+): boolean =>
+  (from === undefined || change[from.unit] >= from.value) &&
+  (to === undefined || change[to.unit] <= to.value);
 
 /** Who writes, for the journal. */
 export interface Writer {
@@ -52,7 +93,18 @@ export interface Change {
   readonly before: Plant | undefined;
 }
 
-export interface ChangeQuery {
+export const folds = ["batch", "run"] as const;
+export const countGroups = ["by", "batch"] as const;
+export type CountGroup = (typeof countGroups)[number];
+
+/** What changes are counted by. */
+export interface Grouping {
+  readonly group: readonly CountGroup[];
+  /** Also by time, in intervals of this length since 1970. */
+  readonly everyMs: number | undefined;
+}
+
+export interface ChangeQuery extends Period {
   readonly id?: bigint | undefined;
   readonly types?: readonly ChangeType[] | undefined;
   /** The name of a token. */
@@ -60,8 +112,13 @@ export interface ChangeQuery {
   readonly batch?: string | undefined;
   /** By default the oldest change is first. */
   readonly order?: Order | undefined;
-  /** Lists a run of changes by one token in one batch as its first change, with the counts of the run. */
-  readonly fold?: "batch" | undefined;
+  /**
+   * Lists a run of changes by one token in one batch as its first change, with the counts of the run. `run`: also a run
+   * of creates by one token without a batch.
+   */
+  readonly fold?: (typeof folds)[number] | undefined;
+  /** Counts the changes instead of listing them, in at most `limit` groups. */
+  readonly count?: Grouping | undefined;
   /** The cursor: the number of the last change seen. 0 starts at the oldest change kept, or at the newest. */
   readonly after: number;
   /** 0 returns no changes: only the newest number. It still validates the cursor. */
@@ -73,7 +130,22 @@ export interface ListedChange extends Pick<Change, "seq" | "atMs" | "type" | "tr
   readonly json: string;
 }
 
+/** The changes of one group. */
+export interface ChangeCount extends Folded {
+  /** The start of its interval. */
+  readonly startMs: number | undefined;
+  readonly by: string | undefined;
+  readonly batch: string | undefined;
+  /** The number and the time of its first change, and of its last. */
+  first: number;
+  firstMs: number;
+  last: number;
+  lastMs: number;
+}
+
 export interface ChangePage {
+  /** With `count`. */
+  readonly counts?: readonly ChangeCount[] | undefined;
   readonly changes: readonly ListedChange[];
   /** The cursor of the next page: every change up to it was examined. */
   readonly last: number;
@@ -82,14 +154,19 @@ export interface ChangePage {
 }
 
 /** Whether a page may examine many more changes than it lists. */
-export const isFiltered = ({ id, types, by, batch, fold }: ChangeQuery): boolean =>
-  [id, types, by, batch, fold].some((wanted) => wanted !== undefined);
+export const isFiltered = ({ id, types, by, batch, fold, count, from, to }: ChangeQuery): boolean =>
+  [id, types, by, batch, fold, count, from, to].some((wanted) => wanted !== undefined);
 
-export const isWanted = ({ id, types, by, batch }: ChangeQuery, change: Change): boolean =>
-  (id === undefined || id === change.id) &&
-  (types === undefined || types.includes(change.type)) &&
-  (by === undefined || by === change.by) &&
-  (batch === undefined || batch === change.batch);
+export const isWanted = (query: ChangeQuery, change: Change): boolean => {
+  const { id, types, by, batch } = query;
+  return (
+    isWithin(query, change) &&
+    (id === undefined || id === change.id) &&
+    (types === undefined || types.includes(change.type)) &&
+    (by === undefined || by === change.by) &&
+    (batch === undefined || batch === change.batch)
+  );
+};
 
 /** The rule for the name of a batch. */
 export const batchRule = {
@@ -118,13 +195,14 @@ export const nameOfBatch = (batch: string): string =>
 /** The number of changes of each type in a run. */
 export type Folded = Record<ChangeType, number>;
 
-export function listChange(change: Change, folded?: Folded): ListedChange {
+/** `foldedTo` is the number of the last change of the run. */
+export function listChange(change: Change, folded?: Folded, foldedTo?: number): ListedChange {
   const { seq, atMs, type, id, by, batch, trace, plant, before } = change;
   let text = `{"seq":${seq},"time":"${new Date(atMs).toISOString()}","type":"${type}","id":${id}`;
   if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
   if (batch !== undefined) text += `,"batch":${JSON.stringify(batch)}`;
   if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
   if (before !== undefined) text += `,"before":${formatPlant(before)}`;
-  if (folded !== undefined) text += `,"folded":${JSON.stringify(folded)}`;
+  if (folded !== undefined) text += `,"folded":${JSON.stringify(folded)},"foldedTo":${foldedTo}`;
   return { seq, atMs, type, json: `${text}}`, ...(trace !== undefined && { trace }) };
 }

@@ -16,13 +16,20 @@ import {
   writeBlock,
 } from "./bulk.ts";
 import {
+  BACKWARDS,
   batchRule,
   type Change,
+  type ChangeType,
+  changeTypes,
+  findChangeTypes,
+  firstNumberOf,
+  isBackwards,
   type ListedChange,
-  TIME_NUMBER_MAX,
+  type Moment,
+  momentRule,
+  type Period,
   type Writer,
 } from "./change.ts";
-import { findTimeMs } from "./time.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import { INT64_MAX, INT64_MIN } from "./json.ts";
@@ -30,33 +37,16 @@ import { type Content, isSameState, lengthOf, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
 import type { Done, PlantWrite } from "./write.ts";
 
-/** The number of a change, or a time. */
-interface Moment {
-  readonly unit: "seq" | "atMs";
-  readonly value: number;
-}
-
-/** Selects the changes that match every given member. `from` and `to` are inclusive. */
-export interface RevertRequest {
-  readonly from?: Moment;
-  readonly to?: Moment;
+/** Selects the changes that match every given member. */
+export interface RevertRequest extends Period {
+  readonly types?: readonly ChangeType[];
   /** The name of a token. */
   readonly by?: string;
   readonly batch?: string;
   readonly dryRun?: boolean;
 }
 
-const moment: Rule<Moment> = {
-  optional: true,
-  expected: "the number of a change, or a time with its zone, as in 2026-11-15T10:00:00Z",
-  find: (input) => {
-    const unit = typeof input === "number" ? "seq" : "atMs";
-    const value = typeof input === "string" ? findTimeMs(input) : input;
-    return Number.isSafeInteger(value) && (unit === "atMs" || (value as number) > 0)
-      ? { unit, value: value as number }
-      : undefined;
-  },
-};
+const moment: Rule<Moment> = { optional: true, ...momentRule };
 
 const rules = {
   from: moment,
@@ -67,6 +57,11 @@ const rules = {
     find: (input: unknown) => (typeof input === "string" && input !== "" ? input : undefined),
   },
   batch: { optional: true, ...batchRule },
+  types: {
+    optional: true,
+    expected: `a list of ${changeTypes.join(", ")}`,
+    find: findChangeTypes,
+  },
   dryRun: {
     optional: true,
     expected: "true or false",
@@ -77,11 +72,13 @@ const rules = {
 /** Throws a Refusal that names every fault. */
 export function parseRevert(input: unknown): RevertRequest {
   const request = parseMembers<RevertRequest>(input, rules);
-  const { from, to, by, batch } = request;
-  if ([from, to, by, batch].every((part) => part === undefined))
-    throw new Refusal("invalid_body", "body: expected at least one of from, to, by and batch");
-  if (from !== undefined && from.unit === to?.unit && from.value > to.value)
-    throw new Refusal("invalid_body", "from: expected a moment that is not after to");
+  const { from, to, by, batch, types } = request;
+  if ([from, to, by, batch, types].every((part) => part === undefined))
+    throw new Refusal(
+      "invalid_body",
+      "body: expected at least one of from, to, by, batch and types",
+    );
+  if (isBackwards(request)) throw new Refusal("invalid_body", BACKWARDS);
   return request;
 }
 
@@ -102,8 +99,7 @@ export async function openRange(store: ServedStore, request: RevertRequest) {
     return { ...request, after: first === undefined ? newest : first.seq - 1, newest };
   }
   const isNumber = from.unit === "seq";
-  // Every block with a change at or after this time ends at this number or later.
-  const seq = isNumber ? from.value : Math.min(from.value * 1000, TIME_NUMBER_MAX);
+  const seq = firstNumberOf(from);
   // Changes made while the clock was ahead have times in the future.
   if (seq > (isNumber ? newest : Math.max(newest, Date.now() * 1000)))
     throw new Refusal("invalid_body", `from: is in the future; the newest change is ${newest}`);
@@ -228,20 +224,15 @@ const PAGE_LENGTH = 1_000;
 
 async function* readRange(
   store: ServedStore,
-  { from, to, by, batch, newest, after: start }: Range,
+  { from, to, by, batch, types, newest, after: start }: Range,
   { signal, retry }: RevertOptions,
 ): AsyncGenerator<ListedChange[]> {
   const last = Math.min(newest, to?.unit === "seq" ? to.value : newest);
   for (let after = start; after < last;) {
     signal.throwIfAborted();
-    const query = { by, batch, after, limit: PAGE_LENGTH };
+    const query = { from, to, by, batch, types, after, limit: PAGE_LENGTH };
     const page = await retry(() => store.readChanges(query));
-    yield page.changes.filter(
-      (change) =>
-        change.seq <= last &&
-        (from === undefined || change[from.unit] >= from.value) &&
-        (to === undefined || change[to.unit] <= to.value),
-    );
+    yield page.changes.filter((change) => change.seq <= last);
     if (!page.hasMore) return;
     after = page.last;
   }

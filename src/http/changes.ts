@@ -1,14 +1,19 @@
-/** GET /changes: a page of the journal as JSON, the rest of it as NDJSON, or server-sent events that follow it. */
+/**
+ * GET /changes: a page of the journal as JSON, the rest of it as NDJSON, or server-sent events that follow it.
+ * GET /changes/counts: how many there are.
+ */
 
+import { countChanges as count } from "../domain/change-count.ts";
 import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.ts";
+import { formatTime } from "../domain/time.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
 import type { Exchange } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
-import { answer, requireRoomToAnswer } from "./handle.ts";
-import { chooseForm, linkNext, parseChangeQuery } from "./query.ts";
+import { answer, answerJson, requireRoomToAnswer } from "./handle.ts";
+import { chooseForm, linkNext, parseChangeCountQuery, parseChangeQuery } from "./query.ts";
 import { type Packer, retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
@@ -54,6 +59,20 @@ async function listPage(exchange: Exchange, query: ChangeQuery): Promise<Respons
   const link = linkNext(exchange, query.limit, page.hasMore ? page.last : undefined);
   const headers = { vary: VARY, ...link, "last-change": String(page.newest) };
   return answerPage(exchange, text, headers);
+}
+
+export async function countChanges(exchange: Exchange): Promise<Response> {
+  const query = parseChangeCountQuery(exchange.request.url);
+  const { counts, next, newest } = await count(exchange.service.store, query);
+  const shown = counts.map(({ startMs, by, batch, firstMs, lastMs, ...each }) =>
+    Object.assign(
+      { start: startMs === undefined ? undefined : formatTime(startMs), by, batch },
+      each,
+      { firstTime: formatTime(firstMs), lastTime: formatTime(lastMs) },
+    ),
+  );
+  const link = linkNext(exchange, query.limit, next);
+  return answerJson(exchange, shown, { ...link, "last-change": String(newest) });
 }
 
 const streamLines = (exchange: Exchange, query: ChangeQuery, packer: Packer | undefined) =>

@@ -3,7 +3,7 @@
 import type { Config } from "../config.ts";
 import { BATCH_CODINGS, BATCH_TYPES, writePlants } from "./batch.ts";
 import { BULK_TYPE, patchPlants, removePlants } from "./bulk.ts";
-import { listChanges } from "./changes.ts";
+import { countChanges, listChanges } from "./changes.ts";
 import {
   answering,
   type Endpoints,
@@ -30,6 +30,7 @@ import {
 import {
   batchParameters,
   bulkParameters,
+  changeCountParameters,
   changeParameters,
   filterParameters,
   plantParameters,
@@ -41,6 +42,7 @@ import {
   batchResults,
   BulkPreview,
   Change,
+  ChangeCount,
   counted,
   created,
   CSV_EXAMPLE,
@@ -257,6 +259,12 @@ const plantOperations: Endpoints = {
       "Link",
       "Last-Change",
     ),
+    fails: ["BadQuery", "ChangesGone"],
+  }),
+  countChanges: operation("GET /changes/counts", "plants:read", countChanges, {
+    summary: "Count the changes by token, batch and time",
+    query: changeCountParameters,
+    answers: ok("The counts of each group.", json(list(ChangeCount)), "Link", "Last-Change"),
     fails: ["BadQuery", "ChangesGone"],
   }),
   revertChanges: revertOperation,

@@ -119,10 +119,28 @@ export const Change = define(
           integer(undefined, `Changes of the type ${type}.`),
         ),
       ),
-      "With `fold`, for a change with a batch: how many changes the entry stands for, itself included.",
+      "With `fold`, for a change of a run: how many changes the entry stands for, itself included.",
     ),
+    foldedTo: int64(undefined, "With `folded`: the number of the last change of the run."),
   },
-  { optional: ["by", "batch", "plant", "before", "folded"] },
+  { optional: ["by", "batch", "plant", "before", "folded", "foldedTo"] },
+);
+
+export const ChangeCount = define(
+  "ChangeCount",
+  {
+    start: time("2026-01-01T00:00:00.000Z", "The start of the interval, with `every`."),
+    by: text("till", "The name of the token. Absent if a command changed the store directly."),
+    batch: text("spring.csv 2026-01-01", "Absent for changes without a batch."),
+    created: integer(1200),
+    replaced: integer(3),
+    removed: integer(0),
+    first: int64(1_767_225_600_000_001, "The number of the first change."),
+    last: int64(1_767_225_605_000_000, "The number of the last change."),
+    firstTime: time("2026-01-01T00:00:00.000Z"),
+    lastTime: time("2026-01-01T00:00:05.000Z"),
+  },
+  { optional: ["start", "by", "batch"] },
 );
 
 define("Error", errorMembers);

@@ -94,6 +94,10 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "events follow the journal: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +
     "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
     `Changes are kept for ${config.changesDays} days. If few of many changes match, a page may end early or be empty, with a next link.`,
+  countChanges:
+    "How many plants were created (added), replaced (changed) and removed (deleted): of each token, each batch and each interval, as `group` and `every` say. " +
+    "Counted from the newest change back. A page ends when it has `limit` groups, or after about a second; then it has a next link. " +
+    "A group may be on several pages: add up its counts. The group with the newest change is first.",
   revertChanges:
     "Undoes (reverts) the changes that match all members of the body. Each plant that they concern returns to its state before them. " +
     "A plant that was changed since is left alone. " +

@@ -1,11 +1,19 @@
 /** Parses the query string, where unknown parameters are refused, content negotiation and preconditions. */
 
 import { findForwardedPrefix } from "./proxies.ts";
+import { findCountGroups } from "../domain/change-count.ts";
 import {
+  BACKWARDS,
   batchRule,
   changeTypes,
+  countGroups,
   findChangeNumber,
   findChangeTypes,
+  folds,
+  isBackwards,
+  type Moment,
+  momentRule,
+  type Period,
   type Writer,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -15,6 +23,7 @@ import { type Order, orders } from "../domain/page.ts";
 import { type Condition, type EntityTags, findEntityTags, matches } from "../domain/entity-tag.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { isStorable } from "../domain/plant.ts";
+import { findDurationMs } from "../domain/time.ts";
 import type { Exchange } from "./exchange.ts";
 import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
@@ -128,6 +137,13 @@ export const bulkParameters = {
 
 export const jobParameters = { batch: { ...batch, ...text(undefined, "The job of this batch.") } };
 
+const momentOf = (description: string): Parameter<Moment | undefined> => ({
+  ...text(undefined, `${description} Its number, or a time with its zone.`),
+  expected: momentRule.expected,
+  find: (input) => momentRule.find(findChangeNumber(input) ?? input),
+  fallback: undefined,
+});
+
 export const changeParameters = {
   after: {
     ...int64(
@@ -153,15 +169,52 @@ export const changeParameters = {
   },
   by: anyText("Only changes by the token of this name."),
   batch,
+  from: momentOf("The first change."),
+  to: momentOf("The last change."),
   order: orderBy("By number."),
   fold: {
-    ...text(undefined, "One entry for consecutive changes by one token in one batch.", {
-      enum: ["batch"],
-    }),
-    expected: "batch",
-    find: (input: string) => (input === "batch" ? input : undefined),
+    ...text(
+      undefined,
+      "`batch`: one entry for consecutive changes by one token in one batch. `run`: the same, and one entry for consecutive creates by one token without a batch.",
+      { enum: folds },
+    ),
+    expected: folds.join(" or "),
+    find: (input: string) => folds.find((known) => known === input),
     fallback: undefined,
-  } as Parameter<"batch" | undefined>,
+  } as Parameter<(typeof folds)[number] | undefined>,
+};
+
+const { id: _id, order: _order, fold: _fold, ...countedChanges } = changeParameters;
+export const changeCountParameters = {
+  ...countedChanges,
+  after: {
+    ...countedChanges.after,
+    ...int64(
+      undefined,
+      "The number of the last change counted. 0 or absent: begin with the newest.",
+      {
+        minimum: 0,
+        default: 0,
+      },
+    ),
+  },
+  limit: limitTo("Groups on a page."),
+  group: {
+    ...list(
+      text(undefined, undefined, { enum: countGroups }),
+      "Count those of each token, of each batch, or of both, separated by commas. Absent: all together.",
+    ),
+    more: { style: "form", explode: false },
+    expected: `${countGroups.join(", ")}, or both with a comma`,
+    find: findCountGroups,
+    fallback: [],
+  } as Parameter<NonNullable<ReturnType<typeof findCountGroups>>>,
+  every: {
+    ...text(undefined, "Count those of each interval of this length, in UTC, as in 15m, 1h or 1d."),
+    expected: "a duration as in 15m, 1h or 1d",
+    find: findDurationMs,
+    fallback: undefined,
+  } as Parameter<number | undefined>,
 };
 
 export const activityParameters = {
@@ -204,8 +257,23 @@ export function parseChangeQuery(url: string, isStream: boolean, lastEventId: st
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
   const faults =
     seen === undefined ? [describeFault("Last-Event-ID", known.after, lastEventId ?? "")] : [];
-  const { type: types, after, ...query } = parseQuery(url, known, faults);
+  const { type: types, after, ...query } = requireForwards(parseQuery(url, known, faults));
   return { ...query, types, after: seen ?? after };
+}
+
+export function parseChangeCountQuery(url: string) {
+  const {
+    type: types,
+    group,
+    every: everyMs,
+    ...query
+  } = requireForwards(parseQuery(url, changeCountParameters));
+  return { ...query, types, count: { group, everyMs } };
+}
+
+function requireForwards<Query extends Period>(query: Query): Query {
+  if (isBackwards(query)) throw new Refusal("invalid_query", BACKWARDS);
+  return query;
 }
 
 /** Throws a Refusal that names every fault, including those passed in. */

@@ -1,6 +1,7 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
 import type { BulkOptions, Left } from "../domain/bulk.ts";
+import { changeTypes } from "../domain/change.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
 import {
   openRange,
@@ -124,6 +125,7 @@ export const revertMembers = {
   to: moment("2026-01-01T00:00:05.000Z", "The last change."),
   by: text("till", "Only changes by the token of this name."),
   batch: text("spring.csv 2026-01-01", "Only changes of this batch."),
+  types: list(text("created", undefined, { enum: changeTypes }), "Only changes of these types."),
   dryRun: flag(true, "Change nothing."),
 };
 const optional = Object.keys(revertMembers);

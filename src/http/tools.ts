@@ -522,7 +522,7 @@ export const tools: Readonly<Record<string, Tool>> = {
       title: "Undo changes",
       description:
         "Each plant that the selected changes concern returns to its state before them, unless it was changed since. " +
-        "Select them by at least one of `from`, `to`, `by` and `batch`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
+        "Select them by at least one of `from`, `to`, `by`, `batch` and `types`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
         "If `complete` is false, `message` says why; call it again to continue.",
       annotations: changing.annotations,
       inputSchema: object(

@@ -9,12 +9,15 @@ import {
   type ChangeQuery,
   type ChangeType,
   changeTypes,
+  firstNumberOf,
   type Folded,
   isFiltered,
   isWanted,
   listChange,
+  type Moment,
   type Writer,
 } from "../domain/change.ts";
+import { createTally } from "../domain/change-count.ts";
 import { Refusal } from "../domain/errors.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
 
@@ -93,6 +96,15 @@ export function partOf({ id, by, batch }: ChangeQuery): string | null {
   return by === undefined ? null : `,${JSON.stringify(by).slice(0, -1)}`;
 }
 
+/** The times between which a block has wanted entries, in milliseconds; null for no bound. */
+export const timesOf = ({
+  from,
+  to,
+}: ChangeQuery): readonly [from: number | null, to: number | null] => [timeOf(from), timeOf(to)];
+
+const timeOf = (moment: Moment | undefined): number | null =>
+  moment?.unit === "atMs" ? moment.value : null;
+
 export interface BlockRow {
   readonly first: bigint;
   readonly last: bigint;
@@ -104,17 +116,37 @@ export interface BlockRow {
   readonly is_beginning?: boolean | bigint;
 }
 
-export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
+/** `isBrief`: without ids and plants, for counts. */
+export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = false): Change[] {
   if (entries === null) return [];
   const values = JSON.parse(entries) as EntryValue[];
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
   const changes: Change[] = [];
+  const atMs = Number(at_ms);
   let seq = Number(first);
   let writer = unpackWriter(null);
   for (let at = 0; at < values.length;) {
     const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
     const name = values[at++];
     if (name !== "") writer = unpackWriter(name);
+    if (isBrief) {
+      const { by, batch } = writer;
+      const isKept = keptIds === undefined || keptIds.has(String(values[at]));
+      // The id, then name and tag of one plant or, for a replacement, of two.
+      at += type === "replaced" ? 5 : 3;
+      if (isKept)
+        changes.push({
+          seq: seq++,
+          atMs,
+          type,
+          id: 0n,
+          by,
+          batch,
+          plant: undefined,
+          before: undefined,
+        });
+      continue;
+    }
     const id = BigInt(values[at++] as string | number);
     const take = (): Plant => ({
       id,
@@ -124,7 +156,7 @@ export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Cha
     const plant = type === "removed" ? undefined : take();
     const before = type === "created" ? undefined : take();
     if (keptIds === undefined || keptIds.has(String(id)))
-      changes.push({ seq: seq++, atMs: Number(atMs), type, id, ...writer, plant, before });
+      changes.push({ seq: seq++, atMs, type, id, ...writer, plant, before });
   }
   return changes;
 }
@@ -149,11 +181,17 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
   const { after, limit } = query;
   const isBack = query.order === "desc";
   const endsAtMs = isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
-  let listed: { readonly change: Change; readonly folded: Folded | undefined }[] = [];
+  const { from, to, fold, count } = query;
+  const tally = count && createTally(count);
+  let listed: { readonly change: Change; readonly folded: Folded | undefined; last: number }[] = [];
   let last = isBack && after === 0 ? newest + 1 : after;
+  if (isBack && to?.unit === "seq") last = Math.min(last, to.value + 1);
+  const oldest = from === undefined ? 0 : firstNumberOf(from);
   let characters = 0;
   let isBegun = isBack || after === 0;
   let isAtBreak = false;
+  /** A page that reads back has passed the start of its period. */
+  let isPast = false;
 
   const gone = (row?: BlockRow): Refusal => {
     const fault = row?.is_beginning
@@ -166,15 +204,19 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
   /** False if the change is wanted, and the page is full. */
   const addChange = (change: Change): boolean => {
     if (!isWanted(query, change)) return true;
-    const { by, batch, type } = change;
-    const isFolded = query.fold === "batch" && batch !== undefined;
+    if (tally !== undefined) return tally.add(change, limit);
+    const { by, batch, type, seq } = change;
+    const isFolded =
+      fold !== undefined && (batch !== undefined || (fold === "run" && type === "created"));
     const run = listed.at(-1);
     const isSameRun = run?.change.batch === batch && run?.change.by === by;
-    if (isFolded && isSameRun && run?.folded !== undefined) run.folded[type]++;
-    else if (listed.length === limit) return false;
+    if (isFolded && isSameRun && run?.folded !== undefined) {
+      run.folded[type]++;
+      run.last = seq;
+    } else if (listed.length === limit) return false;
     else {
       const folded = isFolded ? { created: 0, replaced: 0, removed: 0, [type]: 1 } : undefined;
-      listed.push({ change, folded });
+      listed.push({ change, folded, last: seq });
     }
     return true;
   };
@@ -189,6 +231,10 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       const [first, lastOfRow] = [Number(row.first), Number(row.last)];
       isAtBreak = first > lastOfRow;
       if (isBack && isAtBreak) return false;
+      if (isBack && lastOfRow < oldest) {
+        isPast = true;
+        return false;
+      }
       // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
       const isStart = after === 0 || (Boolean(row.is_beginning) && after < CURSOR_MIN);
       if (!isBegun && first > after + 1 && !isStart) throw gone(row);
@@ -201,7 +247,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       }
       if (limit === 0 && !isBack) return lastOfRow <= after;
       characters += row.entries?.length ?? 0;
-      const changes = parseBlock(row);
+      const changes = parseBlock(row, tally !== undefined);
       for (const change of isBack ? changes.toReversed() : changes) {
         if (isBack ? change.seq >= last : change.seq <= last) continue;
         if (!addChange(change)) return false;
@@ -216,9 +262,10 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
     /** `isEnd`: there are no further blocks. */
     finish(isEnd = false): ChangePage {
       if (!isBegun) throw gone();
-      const changes = listed.map(({ change, folded }) => listChange(change, folded));
-      const hasMore = isBack ? !isAtBreak && !isEnd : last < newest;
-      return { changes, last, hasMore, newest: isBack ? newest : Math.max(last, newest) };
+      const changes = listed.map((each) => listChange(each.change, each.folded, each.last));
+      const hasMore = isBack ? !isAtBreak && !isPast && !isEnd : last < newest;
+      const page = { changes, last, hasMore, newest: isBack ? newest : Math.max(last, newest) };
+      return tally === undefined ? page : { ...page, counts: tally.list() };
     },
   };
 }

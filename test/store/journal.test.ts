@@ -108,3 +108,34 @@ test("a page ends after 512 KiB of text, or with a filter after its time, but ge
   expect(add({ ...block(10, 1), last: 10n, entries: "[]" }, -1, { after: 10, id: 1n })).toBe(true);
   expect(add(breakAt(10), -1, { id: 1n })).toBe(true);
 });
+
+test("a page that reads back ends at the start of its period, and needs no next one", () => {
+  const query = { ...all, order: "desc", from: { unit: "seq", value: 12 } } as const;
+  const page = createChangePage(query, 12, 1e9);
+  expect(rows.toReversed().map((row) => page.add(row))).toEqual([true, false]);
+  const { changes, hasMore } = page.finish();
+  expect([changes.map(({ seq }) => seq), hasMore]).toEqual([[12], false]);
+});
+
+test("fold=run has one entry for consecutive creates of one token, with the end of the run", () => {
+  const entries = new JournalBlock();
+  const [till, office] = [{ token: "till" }, { token: "office" }];
+  for (const id of [1n, 2n]) entries.add(id, till, plant(id));
+  entries.add(3n, office, plant(3n));
+  entries.add(4n, { ...office, batch: "b" }, plant(4n));
+  for (const id of [5n, 6n]) entries.add(id, office, plant(id));
+  entries.add(5n, office, undefined, plant(5n));
+  const row = { first: 10n, last: 16n, at_ms: 1n, entries: entries.format() };
+  const page = createChangePage({ ...all, limit: 9, order: "desc", fold: "run" }, 16, 1e9);
+  page.add(row);
+  type Shown = { readonly seq: number; readonly folded?: object; readonly foldedTo?: number };
+  const shown = page.finish(true).changes.map(({ json }) => JSON.parse(json) as Shown);
+  const created = (count: number) => ({ created: count, replaced: 0, removed: 0 });
+  expect(shown.map(({ seq, folded, foldedTo }) => [seq, foldedTo, folded])).toEqual([
+    [16, undefined, undefined],
+    [15, 14, created(2)],
+    [13, 13, created(1)],
+    [12, 12, created(1)],
+    [11, 10, created(2)],
+  ]);
+});

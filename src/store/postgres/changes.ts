@@ -1,7 +1,7 @@
 /** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
 import { type ChangeQuery, TIME_NUMBER_MAX } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf } from "../journal.ts";
+import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
 
@@ -48,7 +48,8 @@ function readBlocks(isBack: boolean, hasText: string, blocksMax = BLOCKS_MAX): s
     : ">= $1::bigint";
   return `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
     ${IS_BEGINNING} AS is_beginning,
-    CASE WHEN ${hasText} AND ($2::text IS NULL OR position($2::text IN entries) > 0)
+    CASE WHEN ${hasText} AND ($3::bigint IS NULL OR at_us / 1000 >= $3::bigint)
+        AND ($4::bigint IS NULL OR at_us / 1000 <= $4::bigint) AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
   FROM (
     SELECT *, sum(octet_length(entries)) FILTER (WHERE last ${isBack ? "<" : ">"} $1::bigint)
@@ -105,7 +106,8 @@ export async function readChanges(connection: Connection, query: ChangeQuery, ne
   const statement = isBack ? READ_BACK : query.limit === 0 ? PEEK : READ;
   for (;;) {
     const start = page.last === 0 ? (found?.last ?? 0) : page.last;
-    const rows = await connection.query<BlockRow>(statement, [start, partOf(query)]);
+    const wanted = [start, partOf(query), ...timesOf(query)];
+    const rows = await connection.query<BlockRow>(statement, wanted);
     // The next blocks were trimmed since the last statement. The next page is refused.
     const isTrimmed = !isBack && page.last > query.after && Number(rows[0]?.first) > page.last + 1;
     if (isTrimmed || !rows.every((row) => page.add(row))) return page.finish();

@@ -23,7 +23,7 @@ import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
-import { type BlockRow, createChangePage, partOf } from "../journal.ts";
+import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
 import {
   IS_BEGINNING,
@@ -62,6 +62,10 @@ const mayMatch = (column: string): string =>
 /** The tag index has the ids of each tag in order, so pages walk it like the table. */
 const TAGGED = "tag = ?1 AND";
 
+/** Whether a block may have changes that match the text ?2, and the times ?3 and ?4. */
+const IS_WANTED = `(?3 IS NULL OR at_ms >= ?3) AND (?4 IS NULL OR at_ms <= ?4)
+  AND (?2 IS NULL OR instr(entries, ?2))`;
+
 function connect(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
   const prepareWalk = (order: Order, condition: string) => {
@@ -98,12 +102,12 @@ function connect(db: Database) {
     // The first row is the block that contains the number ?1. Only its numbers are used.
     readChanges: prepare<BlockRow>(
       `SELECT first, last, at_ms, ${IS_BEGINNING} AS is_beginning,
-        iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries
+        iif(last > ?1 AND ${IS_WANTED}, entries, NULL) AS entries
         FROM changes WHERE last >= ?1 ORDER BY last`,
     ),
     // From the block that contains the number ?1 back.
     readChangesBack: prepare<BlockRow>(
-      `SELECT first, last, at_ms, iif(?2 IS NULL OR instr(entries, ?2), entries, NULL) AS entries
+      `SELECT first, last, at_ms, iif(${IS_WANTED}, entries, NULL) AS entries
         FROM changes WHERE last <= coalesce((SELECT min(last) FROM changes WHERE last >= ?1), ?1)
         ORDER BY last DESC`,
     ),
@@ -232,7 +236,8 @@ export class SqliteReader {
       if (query.after === 0 && !isBack) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
       const page = createChangePage(query, Number(newestChange.get()?.newest));
       const start = page.last || (this.lastBreak as number);
-      for (const row of (isBack ? readChangesBack : readChanges).iterate(start, partOf(query)))
+      const wanted = [start, partOf(query), ...timesOf(query)];
+      for (const row of (isBack ? readChangesBack : readChanges).iterate(...wanted))
         if (!page.add(row)) return page.finish();
       return page.finish(true);
     });
