@@ -364,6 +364,9 @@ export const fixedLimits = {
   revertPlantsMax: limit(10_000, "Plants in one pass of a revert, and in a dry run."),
   revertCharactersMax: limit(4_194_304, "Characters of their names and tags."),
   backupKeep: limit(48, "Scheduled backups that are kept."),
+  backupFolderSeconds: limit(1, "Interval at which changes are written to a backup folder."),
+  backupBucketSeconds: limit(10, "Interval at which changes are written to a bucket."),
+  backupProofRest: limit(20, "Pause after a proof of the backups, in times of its duration."),
   trimSeconds: limit(60, "Interval of journal trims."),
   markSeconds: limit(
     60,

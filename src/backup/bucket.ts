@@ -32,6 +32,8 @@ import {
 
 interface BucketLimits extends Limits {
   readonly partBytes: number;
+  /** Objects on a page of a listing. */
+  readonly pageLengthMax: number;
 }
 
 const defaults: BucketLimits = {
@@ -40,6 +42,8 @@ const defaults: BucketLimits = {
   backoffMs: 100,
   // Servers refuse smaller ones.
   partBytes: 5_242_880,
+  // Servers send no more.
+  pageLengthMax: 1_000,
 };
 
 /** Servers refuse more. Larger objects have larger parts. */
@@ -84,7 +88,7 @@ export function openBucket(
 
   return {
     url: target.url,
-    list: () => listObjects(send, target.prefix),
+    list: () => listObjects(send, target.prefix, limits.pageLengthMax),
     async fetch(name) {
       const { path, done } = fetched.get(name) ?? download(name);
       await done;
@@ -126,9 +130,13 @@ export function openBucket(
   };
 }
 
-async function listObjects(send: Send, prefix: string): Promise<FoundFile[]> {
+async function listObjects(
+  send: Send,
+  prefix: string,
+  pageLengthMax: number,
+): Promise<FoundFile[]> {
   const files: FoundFile[] = [];
-  const query = { "list-type": "2", delimiter: "/", prefix };
+  const query = { "list-type": "2", delimiter: "/", "max-keys": `${pageLengthMax}`, prefix };
   let token: string | undefined;
   do {
     const next = token === undefined ? query : { ...query, "continuation-token": token };

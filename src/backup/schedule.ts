@@ -22,17 +22,13 @@ import { labelOf, nameProof } from "./piece.ts";
 import { locateBucket } from "./s3.ts";
 import { createThread } from "./thread.ts";
 
-/** The pause after a failed append, and the usual one in a folder. */
-const APPEND_MS = 1_000;
-const BUCKET_APPEND_MS = 10_000;
 /** A slower append is logged. */
 const APPEND_MS_MAX = 10_000;
 /** A failed copy is retried after this time, or after the interval if that is shorter. */
 const RETRY_MS_MAX = 300_000;
 /** The deadline of the last append at shutdown. */
 const STOP_MS_MAX = 2_000;
-/** Proofs take at most a twentieth of the time, and are repeated after the interval of copies or this time. */
-const PROOF_REST = 20;
+/** Proofs are repeated after the interval of copies or this time. */
 const PROOF_MS_MAX = 3_600_000;
 
 export function scheduleBackups(config: Config, log: Log, explain: (error: unknown) => string) {
@@ -195,7 +191,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     const tookMs = performance.now() - startedAtMs;
     // A proof downloads copies from a bucket.
     const restMs = isBucketUrl(to) ? PROOF_MS_MAX : Math.min(everyMs, PROOF_MS_MAX);
-    proofDueMs = performance.now() + Math.max(PROOF_REST * tookMs, restMs);
+    proofDueMs = performance.now() + Math.max(config.backupProofRest * tookMs, restMs);
   };
 
   /** Older pieces are removed as long as the newer ones were proven. */
@@ -224,8 +220,10 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       const isProofDue = changesDays > 0 && nowMs >= proofDueMs;
       if (done !== undefined && "change" in done && (isCopyDue || isProofDue))
         maintaining ??= maintain(isCopyDue).finally(() => (maintaining = undefined));
-      const pauseMs = done !== undefined && isBucketUrl(to) ? BUCKET_APPEND_MS : APPEND_MS;
-      await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
+      // A failed append is retried soon.
+      const isSparing = done !== undefined && isBucketUrl(to);
+      const pauseSeconds = isSparing ? config.backupBucketSeconds : config.backupFolderSeconds;
+      await sleep(1_000 * pauseSeconds, undefined, { signal }).catch(() => undefined);
     }
   };
 

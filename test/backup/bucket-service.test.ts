@@ -11,6 +11,7 @@ import {
   startCommand,
 } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
+import { limits } from "../support/limits.ts";
 import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
@@ -38,6 +39,7 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
     PLANTSTORE_TOKEN: TEST_TOKEN,
     PLANTSTORE_BACKUP_TO: bucket.url,
     PLANTSTORE_BACKUP_EVERY: "2s",
+    ...limits({ backupBucketSeconds: 0.1, backupFolderSeconds: 0.1 }),
   };
   const ids: bigint[] = [];
   const create = async (service: ServiceProcess, count: number): Promise<void> => {

@@ -25,6 +25,8 @@ import { until } from "../support/until.ts";
 
 const NAME = /^plants-[0-9a-f]{16}-t\d{4}-s\d{8}-\d{16}-\d{8}T\d{6}Z-[0-9a-f]{16}\.db$/;
 
+const quick = { backupFolderSeconds: 0.1, backupProofRest: 0 };
+
 function makeScene(every = "1s") {
   const at = makeWorkplace();
   const backups = at.file("backups");
@@ -34,6 +36,7 @@ function makeScene(every = "1s") {
     PLANTSTORE_TOKEN: TEST_TOKEN,
     PLANTSTORE_BACKUP_TO: backups,
     PLANTSTORE_BACKUP_EVERY: every,
+    ...limits(quick),
   };
   /** Without segments and the lease, oldest first. */
   const list = (): string[] =>
@@ -106,7 +109,10 @@ describe("serve --backup-to", () => {
     ];
     for (const name of others) writeFileSync(`${scene.backups}/${name}`, "no backup");
     const startedAt = Math.floor(Date.now() / 1000);
-    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 2 }) });
+    await using service = await spawnService({
+      ...scene.env,
+      ...limits({ ...quick, backupKeep: 2 }),
+    });
     await create(service, 1n, 2n, 3n);
     // The one under way may lack the plants.
     const before = await count(service);
@@ -143,7 +149,10 @@ describe("serve --backup-to", () => {
     using scene = makeScene();
     makeStore(scene.store, 10);
     renameSync(scene.backups, `${scene.backups}.away`);
-    await using service = await spawnService({ ...scene.env, ...limits({ backupKeep: 1 }) });
+    await using service = await spawnService({
+      ...scene.env,
+      ...limits({ ...quick, backupKeep: 1 }),
+    });
     const readLag = () => readMetric(service, "plantstore_backup_lag_seconds");
     await until("the lag grows", async () => (await readLag()) > 2);
     await create(service, 11n);
