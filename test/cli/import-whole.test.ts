@@ -7,6 +7,7 @@ import { failure } from "../support/expect.ts";
 import { lines, makeWorkplace } from "../support/folder.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
+import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 import { readPlants } from "../support/stores.ts";
 
 const first =
@@ -208,6 +209,33 @@ test("a dry run creates no store, and leaves no temporary file", async () => {
   expect(stdout).toEndWith("added 3, changed 0, removed 0, same 0, refused 0\n");
   expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
 });
+
+test.skipIf(!canMount)(
+  "a full folder for temporary files is named, and nothing is stored or removed",
+  async () => {
+    using full = mountSmallFolder();
+    // More than the memory of the comparison.
+    const long = Array.from({ length: 30 }, (_, id) => ({ id, name: "a".repeat(900_000) }));
+    using at = makeWorkplace({
+      "old.ndjson": lines(100, 3),
+      "new.ndjson": long.map((plant) => `${JSON.stringify(plant)}\n`).join(""),
+    });
+    await at.run("import", "old.ndjson");
+    for (const more of [["--remove-missing", "--yes"], ["--dry-run"]]) {
+      const env = { ...at.env, TMPDIR: full.path };
+      expect(await runCommand(["import", at.file("new.ndjson"), ...more], env)).toEqual({
+        exitCode: 1,
+        stdout: "",
+        stderr:
+          `plantstore: database or disk is full. Temporary files are in ${full.path}: ` +
+          "make room there, or name another folder with TMPDIR.\n" +
+          "The import did not finish: 0 plants are known to be stored. Running it again is safe.\n",
+      });
+    }
+    expect(readPlants(at.store).map(({ id }) => id)).toEqual([100n, 101n, 102n]);
+    expect(readdirSync(full.path)).toEqual([]);
+  },
+);
 
 test("--remove-missing leaves the plants alone if one of the file cannot be stored", async () => {
   await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });

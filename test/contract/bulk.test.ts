@@ -201,18 +201,48 @@ describe("what is wrong", () => {
   });
 });
 
-test("plants created while it runs, behind its end, are not among those that match", async () => {
+test("plants created while it runs, behind its end, are not among those that match, nor read", async () => {
   await using own = await startService();
-  await storePlants(own, 1_500);
+  const make = (first: number, length: number): Plant[] =>
+    Array.from({ length }, (_, at) => ({ id: BigInt(first + at), name: "n", tag: "t" }));
+  await own.store.createPlants(make(0, 1_500));
   const options = {
     signal: new AbortController().signal,
     retry: <Result>(attempt: () => Promise<Result>) => attempt(),
   };
-  const pages = readMatching(own.store, { name: "n" }, options);
-  const ids = ((await pages.next()).value as Plant[]).map(({ id }) => id);
-  await own.store.createPlant({ id: 1_600n, name: "n", tag: undefined });
-  for await (const page of pages) ids.push(...page.map(({ id }) => id));
-  expect([ids.length, ids.at(-1)]).toEqual([1_500, 1_499n]);
+  const pages = readMatching(own.store, { tag: "t" }, options);
+  const ids = [((await pages.next()).value as Plant[]).map(({ id }) => id)];
+  // More than a page of them: a client that keeps creating plants would keep it reading.
+  await own.store.createPlants(make(1_500, 2_500));
+  for await (const page of pages) ids.push(page.map(({ id }) => id));
+  expect(ids.map(({ length }) => length)).toEqual([1_000, 500]);
+  expect(ids.at(-1)?.at(-1)).toBe(1_499n);
+});
+
+test("a service that shuts down ends it at a commit, and says so", async () => {
+  await using own = await startService({ PLANTSTORE_WORKERS: "1" });
+  await storePlants(own, 2_500);
+  const { store } = own;
+  const writePlants = store.writePlants.bind(store);
+  const begun = Promise.withResolvers<void>();
+  const released = Promise.withResolvers<void>();
+  let blocks = 0;
+  store.writePlants = async (...given) => {
+    blocks++;
+    begun.resolve();
+    await released.promise;
+    return writePlants(...given);
+  };
+  const answering = ask("PATCH", "?name=n", '{"tag":"t"}', {}, own);
+  await begun.promise;
+  const closing = own[Symbol.asyncDispose]();
+  await new Promise(setImmediate);
+  released.resolve();
+  const report = parseLines(await (await answering).text()).at(-1) as Record<string, unknown>;
+  const { code } = catalogue.shutting_down;
+  expect(report).toMatchObject({ status: 503, error: code, complete: false });
+  expect([blocks, report["plants"]]).toEqual([1, report["replaced"]]);
+  await closing;
 });
 
 describe("while others write", () => {
