@@ -12,7 +12,7 @@ import {
 } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT, STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
-import { findChangeNumber } from "../domain/change.ts";
+import { findChangeNumber, nameBatch } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import {
@@ -149,7 +149,7 @@ function reverterOf(target: Target, range: RevertRange, config: Config, signal: 
     preview: async (): Promise<RevertPreview> => previewRange(store, await open(true), options),
     revert: async (onLeft: OnLeft): Promise<Reverted> => {
       const counts = startCounts();
-      const batch = `revert ${new Date().toISOString()}`;
+      const batch = nameBatch("revert");
       for await (const block of readTouched(store, await open(false), options)) {
         signal.throwIfAborted();
         for (const { id, refusal } of await revertBlock(store, block, { batch }, counts, options))

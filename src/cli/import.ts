@@ -9,6 +9,7 @@ import { isatty } from "node:tty";
 import type { Content, Refused, Settle, Upsert, Upserted } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
+import { contentOf } from "../domain/bulk.ts";
 import { batchRule, nameBatch } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
@@ -294,8 +295,6 @@ async function compare(
   });
   return preview;
 }
-
-const contentOf = ({ name, tag }: Content): Content => ({ name, tag });
 
 /** A share of the store that may go without a question. */
 const REMOVED_PART_MAX = 0.1;

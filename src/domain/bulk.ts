@@ -200,4 +200,4 @@ export async function previewBulk(
   return { plants: count, exact, sample };
 }
 
-export const contentOf = ({ name, tag }: Plant): Content => ({ name, tag });
+export const contentOf = ({ name, tag }: Content): Content => ({ name, tag });

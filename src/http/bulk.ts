@@ -11,7 +11,7 @@ import {
   requireFilter,
   startBulkCounts,
 } from "../domain/bulk.ts";
-import type { Writer } from "../domain/change.ts";
+import { nameBatch, type Writer } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import { type Patch, parsePatchText } from "../domain/write.ts";
@@ -65,7 +65,7 @@ async function changePlants(
     );
     return answerText(exchange, formatJson(preview));
   }
-  const report = startChange(batch ?? nameNow(kind));
+  const report = startChange(batch ?? nameBatch(kind));
   const order = {
     kind,
     request: bulk,
@@ -87,9 +87,6 @@ export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): Bulk
   signal,
   retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
 });
-
-/** The default name of a batch. */
-export const nameNow = (name: string): string => `${name} ${new Date().toISOString()}`;
 
 export const startBulkReport = <Counts extends object>(counts: Counts, batch: string) => ({
   ...counts,

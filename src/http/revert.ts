@@ -1,7 +1,7 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
 import type { BulkOptions, Left } from "../domain/bulk.ts";
-import { changeTypes } from "../domain/change.ts";
+import { changeTypes, nameBatch } from "../domain/change.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
 import {
   openRange,
@@ -21,7 +21,6 @@ import {
   answerBulk,
   BULK_TYPE,
   bulkOptionsFor,
-  nameNow,
   PLANT_BYTES,
   runBulk,
   startBulkReport,
@@ -97,7 +96,7 @@ function limitPass(exchange: Exchange, options: BulkOptions): RevertOptions {
   };
 }
 
-export const startReport = (batch = nameNow("revert")) => startBulkReport(startCounts(), batch);
+export const startReport = (batch = nameBatch("revert")) => startBulkReport(startCounts(), batch);
 
 type Report = ReturnType<typeof startReport>;
 

@@ -1,10 +1,16 @@
-/** What both engines share about plants: the write queue, and the trim of the journal. */
+/** What both engines share about plants: the write queue, pages as text, and the trim of the journal. */
 
 import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { CountPage, PlantQuery } from "../domain/page.ts";
+import type { CountPage, PageForm, PageText, PlantPage, PlantQuery } from "../domain/page.ts";
 import type { Condition } from "../domain/entity-tag.ts";
-import { lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
+import {
+  formatNdjson,
+  formatStoredPlants,
+  lengthOf,
+  type Plant,
+  refusePlant,
+} from "../domain/plant.ts";
 import type { Created, StoreLimits } from "../domain/store.ts";
 import {
   type AtomicWrite,
@@ -14,6 +20,7 @@ import {
   refuseLine,
   type Verdict,
 } from "../domain/write.ts";
+import { formatCsv } from "../format/csv.ts";
 import { pause } from "../tick.ts";
 import { createCounter } from "./counter.ts";
 import { trimStatements } from "./journal.ts";
@@ -31,6 +38,13 @@ const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && ref
 /** Rows are selected by column, so one with a tag is a plant. Copying it would slow pages down. */
 export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
   row.tag === null ? { ...row, tag: undefined } : (row as Plant<Id>);
+
+const formats = { json: formatStoredPlants, ndjson: formatNdjson, csv: formatCsv };
+
+export const formatPage = ({ plants, next }: PlantPage, form: PageForm): PageText => ({
+  text: formats[form](plants),
+  next,
+});
 
 const isChange = (outcome: unknown): boolean =>
   !(outcome instanceof Error || outcome instanceof Promise) &&

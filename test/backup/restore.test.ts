@@ -136,6 +136,17 @@ async function makeScene() {
   };
 }
 
+/** Puts a snapshot of the store file back, after the plant `lost` was created and backed up. */
+async function rollBack(scene: Awaited<ReturnType<typeof makeScene>>, lost: bigint) {
+  await scene.close();
+  copyFileSync(scene.from, `${scene.folder}/old.db`);
+  const later = await openBacked(scene);
+  await later.create(lost, "lost with the snapshot");
+  await later.append();
+  await later.close();
+  await scene.replaceBy(`${scene.folder}/old.db`);
+}
+
 const flip = (file: string, find: string): void => {
   const bytes = readFileSync(file);
   const place = bytes.indexOf(find);
@@ -465,13 +476,7 @@ describe("timelines", () => {
 
   test("an old file put in the place of the store starts a timeline by itself", async () => {
     const scene = await makeScene();
-    await scene.close();
-    copyFileSync(scene.from, `${scene.folder}/old.db`);
-    const later = await openBacked(scene);
-    await later.create(2n, "lost with the snapshot");
-    await later.append();
-    await later.close();
-    copyFileSync(`${scene.folder}/old.db`, scene.from);
+    await rollBack(scene, 2n);
     const rolled = await openBacked(scene);
     await rolled.create(3n, "after the snapshot");
     await rolled.append();
@@ -541,13 +546,7 @@ describe("what was left behind is never mixed in:", () => {
     cleanUps.push(() => setSystemTime());
     await scene.create(2n);
     setSystemTime();
-    await scene.close();
-    copyFileSync(scene.from, `${scene.folder}/old.db`);
-    const later = await openBacked(scene);
-    await later.create(3n, "lost with the snapshot");
-    await later.append();
-    await later.close();
-    await scene.replaceBy(`${scene.folder}/old.db`);
+    await rollBack(scene, 3n);
     const rolled = await openBacked(scene);
     await rolled.create(4n, "with the same number");
     await rolled.append();
@@ -556,13 +555,7 @@ describe("what was left behind is never mixed in:", () => {
 
   test("a future that no copy leads to is not continued by a new copy", async () => {
     const scene = await makeScene();
-    await scene.close();
-    copyFileSync(scene.from, `${scene.folder}/old.db`);
-    const later = await openBacked(scene);
-    await later.create(2n, "lost with the snapshot");
-    await later.append();
-    await later.close();
-    await scene.replaceBy(`${scene.folder}/old.db`);
+    await rollBack(scene, 2n);
     flip(scene.list(".db")[0] ?? "", "plant 1");
     const rolled = await openBacked(scene);
     expect(await rolled.append()).toMatchObject({ isCovered: false });

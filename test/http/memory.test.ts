@@ -61,26 +61,32 @@ async function readHeld(service: TestService): Promise<number> {
   return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]);
 }
 
-const untilHeld = (service: TestService, bytes: number): Promise<void> =>
-  until(`${bytes} bytes are held`, async () => (await readHeld(service)) >= bytes);
-
-test("a page of more than 16 KiB counts while it is not read, and a smaller one does not", async () => {
-  await using service = await startService(limits({ drainSecondsMax: 0.1 }));
-  await storePlants(service, 10, "x".repeat(5_000));
+/** The most bytes that the budget of this process has held since. */
+function watchHeld() {
   let most = 0;
   const hold = Reflect.get(Exchange.prototype, "hold");
-  using watched = spyOn(Exchange.prototype, "hold").mockImplementation(function (
+  const spy = spyOn(Exchange.prototype, "hold").mockImplementation(function (
     this: Exchange,
     ...bytes
   ) {
     hold.apply(this, bytes);
     most = Math.max(most, this.service.budget.bytesHeld);
   });
+  return { readMost: () => most, spy, [Symbol.dispose]: () => spy.mockRestore() };
+}
+
+const untilHeld = (service: TestService, bytes: number): Promise<void> =>
+  until(`${bytes} bytes are held`, async () => (await readHeld(service)) >= bytes);
+
+test("a page of more than 16 KiB counts while it is not read, and a smaller one does not", async () => {
+  await using service = await startService(limits({ drainSecondsMax: 0.1 }));
+  await storePlants(service, 10, "x".repeat(5_000));
+  using watched = watchHeld();
   await getText(service, "/plants?limit=3");
-  expect(most).toBe(0);
+  expect(watched.readMost()).toBe(0);
   const page = await getText(service, "/plants?limit=4");
-  expect(most).toBeGreaterThanOrEqual(page.length);
-  expect(watched).toHaveBeenCalled();
+  expect(watched.readMost()).toBeGreaterThanOrEqual(page.length);
+  expect(watched.spy).toHaveBeenCalled();
   await until("it is read", async () => (await readHeld(service)) === 0);
 });
 
@@ -228,20 +234,12 @@ test("readers of events that wait for the same change hold no more than their sh
   const readers = await Promise.all(
     Array.from({ length: CLIENTS }, () => EventReader.open(service.url, from)),
   );
-  let most = 0;
-  const hold = Reflect.get(Exchange.prototype, "hold");
-  using watched = spyOn(Exchange.prototype, "hold").mockImplementation(function (
-    this: Exchange,
-    ...bytes
-  ) {
-    hold.apply(this, bytes);
-    most = Math.max(most, this.service.budget.bytesHeld);
-  });
+  using watched = watchHeld();
   await service.store.createPlant({ id: 100n, name: "x".repeat(200_000), tag: undefined });
   for (const reader of readers) expect(await reader.take(1)).toHaveLength(1);
-  expect(watched).toHaveBeenCalled();
+  expect(watched.spy).toHaveBeenCalled();
   // Half of the budget and one piece. All pieces together are nearly the whole budget.
-  expect(most).toBeWithin(100_000, 4_300_000);
+  expect(watched.readMost()).toBeWithin(100_000, 4_300_000);
   for (const reader of readers) await reader[Symbol.asyncDispose]();
 });
 

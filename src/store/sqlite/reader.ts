@@ -21,10 +21,9 @@ import {
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
-import { formatPage } from "../../format/page.ts";
 import type { Statement, Value } from "../records.ts";
 import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
-import { type PlantRow, toPlant } from "../sql-store.ts";
+import { formatPage, type PlantRow, toPlant } from "../sql-store.ts";
 import {
   IS_BEGINNING,
   measureFiles,
