@@ -368,10 +368,7 @@ export const fixedLimits = {
   backupBucketSeconds: limit(10, "Interval at which changes are written to a bucket."),
   backupProofRest: limit(20, "Pause after a proof of the backups, in times of its duration."),
   trimSeconds: limit(60, "Interval of journal trims."),
-  markSeconds: limit(
-    60,
-    "Unit in which the age of changes is counted. Only time with a running service counts.",
-  ),
+  markSeconds: limit(60, "Unit of the age of changes, counted while a service runs."),
   commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
   jobLostSeconds: limit(
     10,
@@ -383,10 +380,7 @@ export const fixedLimits = {
     webhookRetrySeconds,
     "Backoff between attempts; then the webhook is paused.",
   ),
-  webhookLeaseSeconds: limit(
-    25,
-    "Lease of the sending instance: longer than one delivery may take.",
-  ),
+  webhookLeaseSeconds: limit(25, "Lease of the sending instance, longer than a delivery takes."),
   webhookPollMs: limit(200, "Poll interval of webhooks."),
   jwtRefreshSeconds: limit(300, "Interval at which the issuer's keys are fetched."),
   jwtCoolDownSeconds: limit(30, "Minimum time between two fetches of the issuer's keys."),

@@ -186,10 +186,7 @@ async function readObject(send: Send, name: string, path: string, shown: string)
     let bytes = Number.POSITIVE_INFINITY;
     let tag: string | null = null;
     for (let at = 0; at < bytes;) {
-      const headers = {
-        ...rangeFrom(at, RANGE_BYTES),
-        ...(tag !== null && { "if-match": tag }),
-      };
+      const headers = { ...rangeFrom(at, RANGE_BYTES), ...(tag !== null && { "if-match": tag }) };
       at = await send({ done: "read", name, headers }, async (answer) => {
         if (answer === undefined) throw new StoreOpenError(`${shown} does not exist.`);
         const range = readRange(answer);

@@ -50,14 +50,7 @@ export class UsageError extends CommandError {
   override readonly exitCode = 2;
 }
 
-const knownErrors = [
-  CommandError,
-  ConfigError,
-  StoreOpenError,
-  Refusal,
-  ServiceError,
-  MalformedFile,
-];
+const ourErrors = [CommandError, ConfigError, StoreOpenError, Refusal, ServiceError, MalformedFile];
 
 /** Known failures in a sentence; a defect with its stack. */
 export function explain(error: unknown): string {
@@ -69,7 +62,7 @@ export function explain(error: unknown): string {
   // The cause is for the operator, as in the log of a service.
   if (error instanceof Refusal && cause instanceof Error)
     return `${message} ${cause.message.replace(/\.?$/, ".")}`;
-  if (knownErrors.some((kind) => error instanceof kind)) return message;
+  if (ourErrors.some((kind) => error instanceof kind)) return message;
   const { code, path } = error as NodeJS.ErrnoException;
   if (typeof code !== "string") return stack;
   // `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.`

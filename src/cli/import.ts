@@ -204,12 +204,7 @@ async function stage(
   signal: AbortSignal,
 ): Promise<void> {
   let [plants, part]: [number, number | undefined] = [0, undefined];
-  using progress = showProgress(() => ({
-    stage: "reading",
-    plants,
-    refused: tally.refused,
-    part,
-  }));
+  using progress = showProgress(() => ({ stage: "reading", plants, refused: tally.refused, part }));
   const { print } = progress;
   const reject = async (records: readonly PlantRecord[]): Promise<void> => {
     tally.refused += records.length;

@@ -4,7 +4,7 @@
  */
 
 import type { Writer } from "./change.ts";
-import { catalogue, Refusal, toRefusal } from "./errors.ts";
+import { catalogue, describeRefusal, Refusal, toRefusal } from "./errors.ts";
 import { type Filter, filterNames, narrows } from "./filter.ts";
 import type { PlantCount } from "./page.ts";
 import { type Content, isSame, parsePlants, type Plant } from "./plant.ts";
@@ -19,6 +19,8 @@ export interface BulkOptions {
 
 /** A plant that was left alone, and why. */
 export type Left = Readonly<{ id: bigint; refusal: Refusal }>;
+
+export const describeLeft = ({ id, refusal }: Left) => ({ id, ...describeRefusal(refusal) });
 
 const CHANGED = "precondition_failed";
 /** Errors of a write to a plant that is not in the expected state. */

@@ -38,5 +38,12 @@ export function findTimeMs(text: string): number | undefined {
   return Number.isNaN(timeMs) ? undefined : timeMs;
 }
 
+/** Retry-After: seconds or a date, RFC 9110 section 10.2.3. */
+export function findRetryAfterMs(header: string | null): number | undefined {
+  const text = header ?? "";
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
+  return Number.isNaN(ms) ? undefined : Math.max(ms, 0);
+}
+
 export const formatTime = (ms: number | undefined): string | null =>
   ms === undefined ? null : new Date(ms).toISOString();

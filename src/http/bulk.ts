@@ -5,6 +5,7 @@ import {
   type Bulk,
   type BulkOptions,
   changeBlock,
+  describeLeft,
   type Left,
   previewBulk,
   readMatching,
@@ -159,7 +160,5 @@ async function* writeLines(report: Report, blocks: AsyncIterable<readonly Left[]
   }
   yield formatLine(report);
 }
-
-export const describeLeft = ({ id, refusal }: Left) => ({ id, ...describeRefusal(refusal) });
 
 const formatLine = (value: object): string => `${formatJson(value)}\n`;

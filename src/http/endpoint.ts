@@ -95,10 +95,7 @@ export function jsonAndLines(name: string, examples: readonly unknown[]): Conten
     `One ${name} per line, as JSON.`,
   );
   return {
-    ...json({
-      schema: { type: "array", items: component("schemas", name) },
-      example: examples,
-    }),
+    ...json({ schema: { type: "array", items: component("schemas", name) }, example: examples }),
     ...Object.fromEntries(NDJSON_TYPES.map((type) => [type, lines])),
   };
 }

@@ -2,8 +2,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Authenticator } from "../auth/token.ts";
-import type { BulkOptions, Left } from "../domain/bulk.ts";
-import { catalogue, describeRefusal, Refusal } from "../domain/errors.ts";
+import { type BulkOptions, describeLeft, type Left } from "../domain/bulk.ts";
+import { catalogue, Refusal } from "../domain/errors.ts";
 import {
   type Job,
   type JobKind,
@@ -190,8 +190,12 @@ export class Jobs {
     try {
       const retry: BulkOptions["retry"] = (attempt) => retryPatiently(attempt, signal);
       for await (const block of order.run({ signal, retry }))
-        for (const { id, refusal } of block.slice(0, LEFT_MAX - left.length))
-          left.push(formatJson({ id, ...describeRefusal(refusal) }));
+        left.push(
+          ...block
+            .slice(0, LEFT_MAX - left.length)
+            .map(describeLeft)
+            .map((each) => formatJson(each)),
+        );
     } finally {
       clearInterval(beating);
       unwatch();

@@ -240,13 +240,7 @@ const plantOperations: Endpoints = {
     summary: "List or follow the changes",
     query: changeParameters,
     headers: {
-      "Last-Event-ID": int64(
-        undefined,
-        "For event streams: the same as `after`, and overrides it.",
-        {
-          minimum: 0,
-        },
-      ),
+      "Last-Event-ID": int64(undefined, "For event streams: overrides `after`.", { minimum: 0 }),
     },
     answers: ok(
       "The changes.",

@@ -4,7 +4,7 @@ import { changeTypes } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import {
   define,
-  withDescription,
+  annotate,
   flag,
   int64,
   integer,
@@ -43,8 +43,8 @@ export const StoredPlant = define(
 export const PlantPatch = define(
   "PlantPatch",
   {
-    name: withDescription(plantMembers.name, "The new name."),
-    tag: maybe(withDescription(plantMembers.tag, "The new tag; null removes it.")),
+    name: annotate(plantMembers.name, "The new name."),
+    tag: maybe(annotate(plantMembers.tag, "The new tag; null removes it.")),
   },
   { optional: ["name", "tag"], additionalProperties: false, description: "What to change." },
 );
@@ -108,12 +108,12 @@ export const Change = define(
     id,
     by: text("office", "The name of the token. Absent if a command changed the store directly."),
     batch: text(undefined, "The client's name for a group of writes, such as an import."),
-    plant: withDescription(Plant, "The plant after this change. Absent if it was removed."),
+    plant: annotate(Plant, "The plant after this change. Absent if it was removed."),
     before: {
-      ...withDescription(Plant, "The plant before this change. Absent if it was created."),
+      ...annotate(Plant, "The plant before this change. Absent if it was created."),
       example: created.plant,
     },
-    folded: withDescription(
+    folded: annotate(
       object(
         mapValues(Object.fromEntries(changeTypes.map((type) => [type, type])), (type) =>
           integer(undefined, `Changes of the type ${type}.`),
@@ -166,9 +166,9 @@ export const BulkPreview = define("BulkPreview", {
     object(
       {
         id,
-        now: { ...withDescription(Plant, "The plant as it is."), example: { name: "Monstera" } },
+        now: { ...annotate(Plant, "The plant as it is."), example: { name: "Monstera" } },
         after: {
-          ...withDescription(Plant, "The plant as it would be. Absent if it would be removed."),
+          ...annotate(Plant, "The plant as it would be. Absent if it would be removed."),
           example: { name: "Monstera", tag: "tropical" },
         },
       },

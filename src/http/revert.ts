@@ -30,7 +30,7 @@ import { answerText, requireScope } from "./handle.ts";
 import { accepted, answerAccepted, asyncHeaders } from "./jobs.ts";
 import { parseQuery, prefersAsync, writeParameters } from "./query.ts";
 import { id, Plant } from "./plant-shapes.ts";
-import { define, withDescription, flag, integer, list, object, type Shape, text } from "./shape.ts";
+import { define, annotate, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
 /** A string takes up to this many per character. */
 const CHARACTER_BYTES = 2;
@@ -140,13 +140,10 @@ const RevertPreview = define("RevertPreview", {
       {
         id,
         now: {
-          ...withDescription(Plant, "Absent if there is no such plant now."),
+          ...annotate(Plant, "Absent if there is no such plant now."),
           example: { name: "Monstera" },
         },
-        before: {
-          ...withDescription(Plant, "Absent if the plant would be removed."),
-          example: undefined,
-        },
+        before: { ...annotate(Plant, "Absent if the plant would be removed."), example: undefined },
       },
       { optional: ["now", "before"] },
     ),
@@ -166,7 +163,7 @@ export const revertOperation: Endpoint = operation(
     bodyTypes: [JSON_TYPE],
     summary: "Undo changes (revert)",
     query: {
-      batch: withDescription(
+      batch: annotate(
         writeParameters.batch,
         "Names these writes in the journal; by default `revert` and the time.",
       ),

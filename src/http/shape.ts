@@ -32,7 +32,7 @@ export const maybe = ({ schema, example }: Shape): Shape => ({
   example,
 });
 
-export const withDescription = ({ schema, example }: Shape, description: string): Shape => ({
+export const annotate = ({ schema, example }: Shape, description: string): Shape => ({
   schema: { ...schema, description },
   example,
 });

@@ -10,7 +10,7 @@ import type { Exchange } from "./exchange.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
-import { withDescription, integer, list, maybe, number, object, text } from "./shape.ts";
+import { annotate, integer, list, maybe, number, object, text } from "./shape.ts";
 
 /** Any client may ask, and a probe is a commit, so it is throttled to one per second. */
 export function createReadiness(store: Pick<Store, "probe">) {
@@ -82,7 +82,7 @@ const BackupsShape = object({
   ),
   lagChanges: maybe(integer(0, "Changes of this instance that may not be in the backups.")),
   proven: maybe(
-    withDescription(
+    annotate(
       object({
         atMs: integer(1_767_225_600_000),
         change: integer(1_767_225_599_000_000),
@@ -111,10 +111,7 @@ const ActivityShape = object({
   intervalMs: integer(5_000),
   samples: list(SampleShape),
   backups: maybe(
-    withDescription(
-      BackupsShape,
-      "The backups of this instance since its start; null if it makes none.",
-    ),
+    annotate(BackupsShape, "The backups of this instance since its start; null if it makes none."),
   ),
   failures: list(
     FailureShape,

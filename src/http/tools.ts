@@ -1,6 +1,6 @@
 /** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
 
-import { type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
+import { describeLeft, type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
 import { nameBatch } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
@@ -36,7 +36,7 @@ import {
   plantParameters,
   writeParameters,
 } from "./query.ts";
-import { bulkOptionsFor, changeAll, describeLeft, openBulk, startChange } from "./bulk.ts";
+import { bulkOptionsFor, changeAll, openBulk, startChange } from "./bulk.ts";
 import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
 import { flag, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
 
@@ -286,10 +286,7 @@ async function changeMatching(
     const options = bulkOptionsFor(exchange, signal);
     if (isDry) return format(await previewBulk(exchange.service.store, bulk, options));
     const report = startChange(named ?? nameBatch(patch === undefined ? "remove" : "change"));
-    return formatReport(
-      report,
-      changeAll(exchange, bulk, report, bulkOptionsFor(exchange, signal)),
-    );
+    return formatReport(report, changeAll(exchange, bulk, report, options));
   });
 }
 

@@ -4,17 +4,7 @@ import { changeTypes } from "../domain/change.ts";
 import { findParent } from "../domain/trace.ts";
 import { webhookActions } from "../webhooks/manage.ts";
 import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
-import {
-  define,
-  withDescription,
-  int64,
-  integer,
-  list,
-  maybe,
-  object,
-  text,
-  time,
-} from "./shape.ts";
+import { define, annotate, int64, integer, list, maybe, object, text, time } from "./shape.ts";
 
 const AttemptShape = object({
   event: text("msg_1767225600000001", "The `webhook-id`. For a test it begins with `msg_test_`."),
@@ -50,7 +40,7 @@ const NewWebhookShape = object(
   {
     url: text("https://shop.example/plants", "http or https, at a public address."),
     name: text("shop", "Unique. By default the host of the URL."),
-    types: withDescription(types, "Which changes are sent. By default all."),
+    types: annotate(types, "Which changes are sent. By default all."),
   },
   { optional: ["name", "types"], additionalProperties: false },
 );
@@ -114,10 +104,7 @@ export const webhookOperations: Endpoints = {
     summary: "Show a webhook",
     shows: Webhook,
   }),
-  removeWebhook: manage("remove", {
-    at: "DELETE /webhooks/{name}",
-    summary: "Remove a webhook",
-  }),
+  removeWebhook: manage("remove", { at: "DELETE /webhooks/{name}", summary: "Remove a webhook" }),
   testWebhook: act("test", "Send a test event", AttemptShape),
   replayWebhook: manage("replay", {
     at: "POST /webhooks/{name}/replay",

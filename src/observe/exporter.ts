@@ -6,6 +6,7 @@
 import { hostname } from "node:os";
 import packageJson from "../../package.json";
 import type { Config, findTracing } from "../config.ts";
+import { findRetryAfterMs } from "../domain/time.ts";
 import { findAttributes } from "../domain/trace.ts";
 import { within } from "../tick.ts";
 import type { Log } from "./log.ts";
@@ -171,7 +172,8 @@ async function judge(response: Response, length: number): Promise<Sent> {
   await response.body?.cancel();
   const problem = `It answered ${status}.`;
   if (!RETRYABLE.has(status)) return { rejected: length, problem };
-  return { rejected: length, problem, wait: findRetryAfterMs(headers.get("retry-after")) };
+  const wait = findRetryAfterMs(headers.get("retry-after")) ?? "backoff";
+  return { rejected: length, problem, wait };
 }
 
 async function readStart({ body }: Response): Promise<string> {
@@ -192,13 +194,6 @@ async function readStart({ body }: Response): Promise<string> {
 function findRejected(text: string): number {
   const [, count] = /"rejectedSpans"\s*:\s*"?(\d{1,9})\b/.exec(text) ?? [];
   return Number(count ?? 0);
-}
-
-/** Seconds or a date, RFC 9110 section 10.2.3. */
-function findRetryAfterMs(header: string | null): "backoff" | number {
-  const text = header ?? "";
-  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
-  return Number.isNaN(ms) ? "backoff" : Math.max(ms, 0);
 }
 
 /** https://opentelemetry.io/docs/specs/semconv/resource/ */

@@ -112,9 +112,7 @@ function findMissing(db: Database, schemaVersion: number): string[] {
   return readParts(model).flatMap(({ type, name, sql }) => {
     const part = found.get(name);
     if (part === undefined) return [`The ${type} ${name} is missing.`];
-    return part.sql === sql
-      ? []
-      : [`The ${type} ${name} differs from the one that plantstore creates.`];
+    return part.sql === sql ? [] : [`The ${type} ${name} has an unexpected definition.`];
   });
 }
 

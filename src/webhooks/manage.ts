@@ -210,10 +210,7 @@ const newRules = {
     expected: "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit",
     find: (value: unknown) => (typeof value === "string" && NAME.test(value) ? value : undefined),
   },
-  types: {
-    expected: `one or more of ${changeTypes.join(", ")}`,
-    find: findChangeTypes,
-  },
+  types: { expected: `one or more of ${changeTypes.join(", ")}`, find: findChangeTypes },
 };
 
 const replayRules = {

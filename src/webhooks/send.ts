@@ -2,6 +2,7 @@
 
 import { familyOf, isIn } from "../address.ts";
 import type { ListedChange } from "../domain/change.ts";
+import { DAY_MS, findRetryAfterMs } from "../domain/time.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
 import type { Tracer } from "../observe/tracer.ts";
 import { within } from "../tick.ts";
@@ -23,7 +24,6 @@ const ANSWER_BYTES_MAX = 4_096;
 /** The start of the body comes with the status. A receiver may keep the rest open. */
 const ANSWER_MS_MAX = 500;
 const ANSWER_CHARACTERS_MAX = 200;
-const RETRY_AFTER_MS_MAX = 86_400_000;
 
 export const toEvent = ({ seq, atMs, type, json }: ListedChange): Event => ({
   id: `msg_${seq}`,
@@ -141,8 +141,8 @@ export async function sendEvent(
   if (typeof response === "string") return end({ error: response });
   const leftMs = startedAtMs + msMax - performance.now();
   const answer = await readStart(response, Math.min(leftMs, ANSWER_MS_MAX));
-  const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
-  return end({ status: response.status, answer }, retryAfterMs);
+  const retryAfterMs = findRetryAfterMs(response.headers.get("retry-after")) ?? 0;
+  return end({ status: response.status, answer }, Math.min(retryAfterMs, DAY_MS));
 }
 
 /** Omits the URL, which is in some of the runtime's messages: its path or query may have a secret. */
@@ -169,13 +169,6 @@ async function readStart({ body }: Response, msMax: number): Promise<string> {
   clearTimeout(timer);
   stop();
   return text.slice(0, ANSWER_CHARACTERS_MAX).toWellFormed();
-}
-
-/** Seconds or a date, RFC 9110 section 10.2.3. */
-function parseRetryAfter(header: string | null, nowMs: number): number {
-  const text = header ?? "";
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
-  return Math.min(Math.max(ms || 0, 0), RETRY_AFTER_MS_MAX);
 }
 
 /** Rejects if any address of the name is not public. */

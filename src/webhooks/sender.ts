@@ -227,16 +227,12 @@ function isUnwritten(receiver: Receiver): boolean {
 }
 
 /** What this instance knows of a webhook, after the list was read again. */
-function refresh(
-  last: Receiver | undefined,
-  webhook: Webhook,
-  retrySeconds: readonly number[],
-): Receiver {
+function refresh(last: Receiver | undefined, webhook: Webhook, waits: readonly number[]): Receiver {
   if (last?.round !== undefined) return last;
   const { sent, failed } = last ?? { sent: 0, failed: 0 };
   const isSame = last?.stored.version === webhook.version;
   const sinceMs = performance.now();
-  const dueMs = sinceMs + findWaitMs(webhook, retrySeconds);
+  const dueMs = sinceMs + findWaitMs(webhook, waits);
   const seen = isSame ? last : { webhook, stored: webhook, sinceMs, dueMs };
   return { ...seen, sent, failed, round: undefined, isLost: false };
 }
