@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { spawnService } from "../support/command.ts";
 import { ClockShim } from "../support/clock-shim.ts";
-import { openTestDatabaseWith } from "../support/database.ts";
+import { openTestDatabase, openTestDatabaseWith } from "../support/database.ts";
 import { lackOfShim } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import { startReceiver } from "../support/receiver.ts";
@@ -29,11 +29,12 @@ interface Entry {
   readonly time: string;
 }
 
-/** A database, and for an engine that has one its server, whose clock the test sets. */
-async function openPlace() {
+/** A database, and for an engine that has one its server, unless that has the right time. */
+async function openPlace({ isServerToo = true } = {}) {
   await using opened = new AsyncDisposableStack();
   const clock = opened.use(new ClockShim());
-  const database = opened.use(await openTestDatabaseWith(clock.environment));
+  const opening = isServerToo ? openTestDatabaseWith(clock.environment) : openTestDatabase();
+  const database = opened.use(await opening);
   const stack = opened.move();
   return {
     clock,
@@ -138,7 +139,7 @@ describe.skipIf(lack !== undefined)("a clock that is set", () => {
   ])(
     "%s while the service starts its threads refuses nothing (%d s, --workers %s)",
     async (_, seconds, workers) => {
-      await using place = await openPlace();
+      await using place = await openPlace({ isServerToo: false });
       place.clock.set(0, seconds);
       const rates = { PLANTSTORE_WORKERS: workers, PLANTSTORE_RATE_LIMIT: "1000/h" };
       await using service = await spawnService({ ...place.env, ...rates, ...limits({}) });
