@@ -54,6 +54,8 @@ import {
   type PageQuery,
   type Plant,
   type PlantPatch,
+  type SortedPage,
+  type SortedQuery,
   type TagCountPage,
   type TagPage,
   type TagQuery,
@@ -110,6 +112,8 @@ export type {
   Plant,
   PlantPatch,
   TagCount,
+  SortedPage,
+  SortedQuery,
   TagCountPage,
   TagPage,
   TagQuery,
@@ -234,6 +238,19 @@ export class Client extends Manager {
     const isPage = after === undefined || /^-?\d+$/.test(after ?? "");
     if (plants === undefined || !isPage) throw this.notAPlantStore();
     return { plants, next: after === undefined ? undefined : BigInt(after as string) };
+  }
+
+  /**
+   * A page in the order of `sort`. The service scans all plants for each page. A plant that changes between two pages
+   * may be on both, or on none.
+   */
+  async listSortedPage(query: SortedQuery, options?: RetryOptions): Promise<SortedPage> {
+    const init = { headers: { accept: "application/json" } };
+    const { headers, text } = await this.ask(`/plants${formatQuery(query)}`, init, options);
+    const plants = findPlants(text);
+    const cursor = findNext(headers, "cursor");
+    if (plants === undefined || cursor === null) throw this.notAPlantStore();
+    return { plants, cursor };
   }
 
   /** Iterates over all matching plants, page by page. Concurrent changes may or may not show. */

@@ -12,6 +12,8 @@ export interface Content {
 export interface Plant extends Content {
   /** Any int64. */
   readonly id: bigint;
+  /** When it last changed (ISO 8601), with `include`. Undefined if that is not known. */
+  readonly changed?: string | undefined;
 }
 
 /** A plant to create, or the replacement of one. */
@@ -48,6 +50,21 @@ export interface ListQuery extends Filter {
 export interface PageQuery extends ListQuery {
   /** 1 to 1000, 100 by default. A page may be shorter and still have a next one. */
   readonly limit?: number | undefined;
+  /** Adds the time of the last change to each plant. */
+  readonly include?: "changed" | undefined;
+}
+
+export interface SortedQuery extends Pick<PageQuery, "limit" | "include">, Omit<Filter, "order"> {
+  /** By name, tag or time of the last change; `-` for descending. */
+  readonly sort: "name" | "-name" | "tag" | "-tag" | "changed" | "-changed";
+  /** The `cursor` of the page before, with the same sort. */
+  readonly cursor?: string | undefined;
+}
+
+export interface SortedPage {
+  readonly plants: readonly Plant[];
+  /** The `cursor` of the next page; undefined on the last one. */
+  readonly cursor: string | undefined;
 }
 
 export interface Page {
@@ -114,19 +131,22 @@ export function formatId(id: bigint): string {
 }
 
 /** A missing name does not compile: if a filter is not sent, every plant matches. */
-const queryNames: Readonly<Record<keyof PageQuery | keyof TagQuery, true>> = {
+const queryNames: Readonly<Record<keyof PageQuery | keyof SortedQuery | keyof TagQuery, true>> = {
   prefix: true,
   tag: true,
   name: true,
   q: true,
   order: true,
+  sort: true,
+  cursor: true,
+  include: true,
   after: true,
   limit: true,
 };
 /** Other members of the given object are not sent. */
 const QUERY_NAMES = Object.keys(queryNames);
 
-export function formatQuery(query: PageQuery | TagQuery): string {
+export function formatQuery(query: PageQuery | SortedQuery | TagQuery): string {
   const values: Readonly<Record<string, unknown>> = { ...query };
   return formatPairs(Object.fromEntries(QUERY_NAMES.map((name) => [name, values[name]])));
 }
@@ -139,10 +159,13 @@ export function formatPairs(values: Readonly<Record<string, unknown>>): string {
 }
 
 /** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if the link has no `after`. */
-export function findNext(headers: Headers): string | undefined | null {
+export function findNext(
+  headers: Headers,
+  name: "after" | "cursor" = "after",
+): string | undefined | null {
   const link = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "")?.[1];
   if (link === undefined) return undefined;
-  return new URLSearchParams(link.replace(/^[^?]*/, "")).get("after");
+  return new URLSearchParams(link.replace(/^[^?]*/, "")).get(name);
 }
 
 /** Undefined without an entity tag. `*` is none: as `ifMatch` it would match any content. */
@@ -170,9 +193,14 @@ export function findPlants(json: string): Plant[] | undefined {
 }
 
 function findPlant(value: unknown): Plant | undefined {
-  const { id, name, tag } = (value ?? {}) as Record<keyof Plant, unknown>;
+  const { id, name, tag, changed } = (value ?? {}) as Record<keyof Plant, unknown>;
   const isPlant = typeof id === "string" && typeof name === "string";
   if (!isPlant || (tag !== undefined && typeof tag !== "string")) return undefined;
   if (!/^-?\d+$/.test(id)) return undefined;
-  return tag === undefined ? { id: BigInt(id), name } : { id: BigInt(id), name, tag };
+  return {
+    id: BigInt(id),
+    name,
+    ...(tag !== undefined && { tag }),
+    ...(typeof changed === "string" && { changed }),
+  };
 }

@@ -9,7 +9,7 @@ import type { Database } from "bun:sqlite";
 import { closeSync, openSync, readSync } from "node:fs";
 import type { Change } from "../domain/change.ts";
 import { StoreOpenError } from "../domain/errors.ts";
-import { isSameState } from "../domain/plant.ts";
+import { isSameState, type Plant } from "../domain/plant.ts";
 import { JournalBlock, parseBlock } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/sql-store.ts";
 import { isOld, sealOf, type Segment, type Timeline } from "./piece.ts";
@@ -266,6 +266,7 @@ export function replaySegment(
   let reached = from;
   let atMs: number | undefined;
   let changes = 0;
+  const put = createPut(db);
   for (const { line } of readLines(file, segment)) {
     if (line === undefined || "segment" in line || "end" in line) continue;
     if (!("entries" in line)) {
@@ -285,7 +286,7 @@ export function replaySegment(
     const last = Math.min(line.last, until);
     // Numbers have gaps: the change before this block is the last one up to `until`.
     if (last < line.first) return { changes, reached, atMs };
-    changes += replayBlock(db, line, last, file);
+    changes += replayBlock(db, put, line, last, file);
     reached = last;
     atMs = line.at;
     if (reached >= until && isEnd) break;
@@ -295,13 +296,13 @@ export function replaySegment(
 }
 
 /** Returns the number of changes up to `last`. */
-function replayBlock(db: Database, block: Block, last: number, file: string): number {
+function replayBlock(db: Database, put: Put, block: Block, last: number, file: string): number {
   const [first, at] = [BigInt(block.first), BigInt(block.at)];
   const row = { first, last: BigInt(last), at_ms: at, entries: JSON.stringify(block.entries) };
   const kept = new JournalBlock();
   for (const change of parseBlock(row)) {
     if (change.seq > last) break;
-    if (!applyChange(db, change))
+    if (!applyChange(db, put, change))
       throw new ReplayError(
         `${file} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
         block.after,
@@ -314,14 +315,26 @@ function replayBlock(db: Database, block: Block, last: number, file: string): nu
   return kept.count;
 }
 
+type Put = (plant: Plant, atMs: number) => void;
+
+/** A copy of version 1.0 is restored in its own schema, which has no times. */
+function createPut(db: Database): Put {
+  const column = db.query("SELECT 1 FROM pragma_table_info('plants') WHERE name = 'changed_at_ms'");
+  if (column.get() === null) {
+    const put = db.query("REPLACE INTO plants (id, name, tag) VALUES (?, ?, ?)");
+    return ({ id, name, tag = null }) => put.run(id, name, tag);
+  }
+  const put = db.query("REPLACE INTO plants (id, name, tag, changed_at_ms) VALUES (?, ?, ?, ?)");
+  return ({ id, name, tag = null }, atMs) => put.run(id, name, tag, atMs);
+}
+
 /** False if the plant is not as it was before the change. */
-function applyChange(db: Database, { id, plant, before }: Change): boolean {
+function applyChange(db: Database, put: Put, { id, plant, before, atMs }: Change): boolean {
   const find = db.query<PlantRow, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?");
-  const put = db.query("REPLACE INTO plants (id, name, tag) VALUES (?, ?, ?)");
   const row = find.get(id);
   if (!isSameState(row === null ? undefined : toPlant(row), before)) return false;
   if (plant === undefined) db.query("DELETE FROM plants WHERE id = ?").run(id);
-  else put.run(id, plant.name, plant.tag ?? null);
+  else put(plant, atMs);
   return true;
 }
 

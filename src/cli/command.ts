@@ -9,6 +9,7 @@ import {
   type RetryOptions,
   ServiceError,
   type Settle,
+  type SortedQuery,
   type Upsert,
   type Upserted,
   type WriteOptions,
@@ -18,7 +19,8 @@ import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
-import type { PlantQuery } from "../domain/page.ts";
+import type { Order, PlantQuery } from "../domain/page.ts";
+import { formatCursor, toOrder } from "../domain/sort.ts";
 import { findEntityTags } from "../domain/entity-tag.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { SchemaChange, Store } from "../domain/store.ts";
@@ -165,6 +167,8 @@ export const retryBusy = <Result>(attempt: () => Promise<Result>, options: Retry
   );
 
 const PAGE_LENGTH = 1_000;
+/** A sorted page scans the whole store. */
+const SORTED_PAGE_LENGTH = 20_000;
 
 async function readPage(store: Store, query: PlantQuery, retrying: RetryOptions) {
   // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
@@ -173,10 +177,14 @@ async function readPage(store: Store, query: PlantQuery, retrying: RetryOptions)
   return retryBusy(() => store.listPlants(query), retrying);
 }
 
-export async function* readPages(store: Store, filter: Filter, retrying: RetryOptions) {
+export async function* readPages(
+  store: Store,
+  { order = "asc", ...filter }: Filter & { readonly order?: Order | undefined },
+  retrying: RetryOptions,
+) {
   let after: bigint | undefined;
   do {
-    const query = { ...filter, after, limit: PAGE_LENGTH, order: "asc" } as const;
+    const query = { ...filter, after, limit: PAGE_LENGTH, order };
     const page = await readPage(store, query, retrying);
     if (page.plants.length > 0) yield page.plants;
     after = page.next;
@@ -274,6 +282,7 @@ export interface Flags extends Filter, Readonly<Partial<Record<Moments | Names |
   readonly follow?: boolean;
   readonly force?: boolean;
   readonly format?: FileFormat["kind"];
+  readonly sort?: string;
   readonly json?: boolean;
   readonly removeMissing?: boolean;
   readonly removeTag?: boolean;
@@ -312,8 +321,15 @@ export const plantsOf = (target: Target) =>
       upsertPlants(target.store, writes, settle, writing),
     listPage: (query: { after: bigint | undefined; limit: number }, retrying: RetryOptions) =>
       readPage(target.store, { ...query, order: "asc" }, retrying),
-    exportBlocks: (filter: Filter, retrying: RetryOptions) =>
-      readPages(target.store, filter, retrying),
+    listSortedPage: async ({ sort, cursor, ...filter }: SortedQuery, retrying: RetryOptions) => {
+      const ordered = toOrder({ sort, cursor });
+      const query = { ...filter, ...ordered, limit: SORTED_PAGE_LENGTH };
+      const { plants, nextPlace } = await readPage(target.store, query, retrying);
+      const next = ordered.sort && nextPlace && formatCursor(ordered.sort, nextPlace);
+      return { plants, cursor: next };
+    },
+    exportBlocks: (query: Parameters<typeof readPages>[1], retrying: RetryOptions) =>
+      readPages(target.store, query, retrying),
     listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {
       const read = () => target.store.readChanges({ after, limit: PAGE_LENGTH });
       const page = await retryBusy(read, retrying);

@@ -1,10 +1,18 @@
 /** plantstore export: writes all matching plants, from the store or a running service, to one file. */
 
+import type { RetryOptions, SortedQuery } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { type Filter, filterNames, filters, pickFilter } from "../domain/filter.ts";
 import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
-import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
+import {
+  type Flags,
+  plantsOf,
+  type Target,
+  untilInterrupted,
+  UsageError,
+  withTarget,
+} from "./command.ts";
 import { openOutput } from "./files.ts";
 import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, showProgress } from "./terminal.ts";
@@ -26,7 +34,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = showProgress(() => ({ plants: count }), isShown);
       const retrying = { signal, onRetry: progress.onRetry };
-      const blocks = plantsOf(target).exportBlocks(filter, retrying);
+      const blocks = readBlocks(target, filter, flags.sort, retrying);
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
         count += plants.length;
@@ -38,6 +46,27 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   const time = formatSeconds((performance.now() - startedAtMs) / 1000);
   if (process.stderr.isTTY)
     process.stderr.write(`exported ${countOf(count, "plant")} in ${time}\n`);
+}
+
+/** A service sends sorted plants in pages of 1,000: a stream could not resume where it was cut off. */
+async function* readBlocks(
+  target: Target,
+  filter: Filter,
+  sort: Flags["sort"],
+  retrying: RetryOptions,
+): AsyncGenerator<readonly ListedPlant[]> {
+  const plants = plantsOf(target);
+  if (sort === undefined || sort === "id" || sort === "-id") {
+    const order = sort === "-id" ? "desc" : undefined;
+    return yield* plants.exportBlocks({ ...filter, order }, retrying);
+  }
+  let cursor: string | undefined;
+  do {
+    const query = { ...filter, sort: sort as SortedQuery["sort"], cursor, limit: 1_000 };
+    const page = await plants.listSortedPage(query, retrying);
+    if (page.plants.length > 0) yield page.plants;
+    cursor = page.cursor;
+  } while (cursor !== undefined);
 }
 
 export function parseFilter(flags: Flags): Filter {

@@ -1,6 +1,7 @@
 /** The command line: every command, its flags and its help. */
 
 import { filterNames, filters } from "../domain/filter.ts";
+import { sortValues } from "../domain/sort.ts";
 import { Argument, Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
 import {
@@ -190,7 +191,10 @@ function addTransferCommands(program: Command): void {
     .addHelpText("after", IMPORT_HELP)
     .action(load(async () => (await import("./import.ts")).importPlants));
   addFilters(addTarget(program.command("export")))
-    .description("Write all plants, or those that match, by ascending id.")
+    .description("Write all plants, or those that match, by ascending id or as sorted.")
+    .addOption(
+      choice("--sort <sort>", "by id, name, tag or last change; - for descending", sortValues),
+    )
     .addOption(choice("--format <format>", "default: by the name of --output, or ndjson", formats))
     .option("--output <file>", "a file that appears when it is complete (default: standard output)")
     .option("--force", "replace the file of --output")

@@ -7,24 +7,48 @@ import { lengthOf, type ListedPlant } from "./plant.ts";
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];
 
+/** Orders other than by id. */
+export const sortNames = ["name", "tag", "changed"] as const;
+export type SortName = (typeof sortNames)[number];
+
+export interface Sort {
+  readonly by: SortName;
+  readonly isDescending: boolean;
+  /** The page begins after this place. */
+  readonly after?: Place | undefined;
+}
+
+/** Where a plant stands in a list. */
+export interface Place {
+  /** Null for a plant without a tag, or without a known change: it comes last, in both directions. */
+  readonly key: string | number | null;
+  readonly id: bigint;
+}
+
 export interface PlantQuery extends Filter {
   readonly after: bigint | undefined;
   readonly limit: number;
   readonly order: Order;
+  /** In place of `order` and `after`. */
+  readonly sort?: Sort | undefined;
+  /** Lists each plant with the time of its last change. */
+  readonly hasTimes?: boolean | undefined;
   /** Ends the page after this many characters; by default CHARACTERS_MAX. */
   readonly charactersMax?: number | undefined;
 }
 
 export interface PlantPage {
   readonly plants: readonly ListedPlant[];
-  /** The `after` of the next page; undefined on the last one. */
+  /** The `after` of the next page; undefined on the last one, and in a sorted list. */
   readonly next: bigint | undefined;
+  /** Of a sorted list: the place after which the next page begins. */
+  readonly nextPlace?: Place | undefined;
 }
 
 export type PageForm = "json" | "ndjson" | "csv";
 
 /** The body of a page, without a table's heading. Bytes if another thread made it. */
-export type PageText = Readonly<{ text: string | Uint8Array; next: bigint | undefined }>;
+export type PageText = Omit<PlantPage, "plants"> & { readonly text: string | Uint8Array };
 
 /** The count of a bounded scan, and where the next one continues. */
 export type CountPage = Readonly<{ count: number; next: bigint | undefined }>;
@@ -41,7 +65,7 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
 }
 
 /** Bounds a page of long names, whatever its limit. */
-const CHARACTERS_MAX = 2_097_152;
+export const CHARACTERS_MAX = 2_097_152;
 const SEARCH_MS_MAX = 50;
 
 /**

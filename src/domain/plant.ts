@@ -20,7 +20,10 @@ export interface Plant<Id = bigint> {
 }
 
 /** A plant on a page. The id is a number where that is exact: a BigInt is slower to create and to format. */
-export type ListedPlant = Plant<bigint | number>;
+export interface ListedPlant extends Plant<bigint | number> {
+  /** The time of its last change (ISO 8601), if it was asked for and is known. */
+  readonly changed?: string | undefined;
+}
 
 export const lengthOf = (plant: ListedPlant | undefined): number =>
   plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
@@ -148,11 +151,11 @@ export function refuseFaults(
 export const formatPlant = ({ name, tag }: Plant): string => JSON.stringify({ name, tag });
 
 /** Writes the id in exact digits. */
-export function formatStoredPlant({ id, name, tag }: ListedPlant): string {
+export function formatStoredPlant({ id, name, tag, changed }: ListedPlant): string {
   // One JSON.stringify call is faster than two.
-  if (Number.isSafeInteger(Number(id))) return JSON.stringify({ id: Number(id), name, tag });
-  const tagMember = tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`;
-  return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
+  if (Number.isSafeInteger(Number(id)))
+    return JSON.stringify({ id: Number(id), name, tag, changed });
+  return `{"id":${id},${JSON.stringify({ name, tag, changed }).slice(1)}`;
 }
 
 /** One plant per line. Quotes in a string are escaped, so no string contains the separator. */
@@ -165,19 +168,19 @@ export const formatNdjson = (plants: readonly ListedPlant[]): string =>
 export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   const numbered = plants.every(({ id }) => typeof id === "number")
     ? plants
-    : plants.map(({ id, name, tag }) => ({ id: Number(id), name, tag }));
+    : plants.map(({ id, name, tag, changed }) => ({ id: Number(id), name, tag, changed }));
   if (numbered.every(({ id }) => Number.isSafeInteger(id))) return JSON.stringify(numbered);
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
 /** What `formatStoredPlants` writes, as text or bytes. */
-export function parsePlants(page: string | Uint8Array): Plant[] {
+export function parsePlants(page: string | Uint8Array): (Plant & Pick<ListedPlant, "changed">)[] {
   const text = typeof page === "string" ? page : new TextDecoder().decode(page);
-  type Parsed = readonly Plant<number | string>[];
+  type Parsed = readonly (Plant<number | string> & Pick<ListedPlant, "changed">)[];
   let parsed = JSON.parse(text) as Parsed;
   if (!parsed.every(({ id }) => Number.isSafeInteger(id)))
     parsed = JSON.parse(quoteIds(text)) as Parsed;
-  return parsed.map(({ id, name, tag }) => ({ id: BigInt(id), name, tag }));
+  return parsed.map(({ id, name, tag, changed }) => ({ id: BigInt(id), name, tag, changed }));
 }
 
 /** A plant without its id. */

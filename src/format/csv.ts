@@ -10,6 +10,16 @@ export const CSV_HEAD = "id,name,tag\r\n";
 export const formatCsv = (plants: readonly ListedPlant[]): string =>
   plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
 
+/** With the time of the last change. A time that is not known is an empty cell. */
+export const TIMED_CSV_HEAD = "id,name,tag,changed\r\n";
+export const formatTimedCsv = (plants: readonly ListedPlant[]): string =>
+  plants
+    .map(
+      ({ id, name, tag, changed = "" }) =>
+        `${id},${formatCell(name)},${formatCell(tag)},${changed}\r\n`,
+    )
+    .join("");
+
 /**
  * What spreadsheets run as a formula, by OWASP's list for CSV injection: the full-width signs in East Asian locales,
  * and what follows white space that an import may drop. Apostrophes in front count, so restoring is exact.

@@ -34,6 +34,7 @@ import {
   changeParameters,
   filterParameters,
   plantParameters,
+  readParameters,
   tagParameters,
   writeParameters,
 } from "./query.ts";
@@ -189,6 +190,7 @@ const plantOperations: Endpoints = {
   }),
   readPlant: operation("GET /plants/{id}", "plants:read", readPlant, {
     summary: "Read a plant",
+    query: readParameters,
     headers: {
       "If-None-Match": text(undefined, "Answers 304 if the plant still has this entity tag."),
     },

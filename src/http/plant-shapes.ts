@@ -36,8 +36,15 @@ export const Plant = define("Plant", plantMembers, { optional: ["tag"] });
 export const NewPlant = define("NewPlant", { id, ...plantMembers }, { optional: ["tag"] });
 export const StoredPlant = define(
   "StoredPlant",
-  { id, ...plantMembers },
-  { optional: ["tag"], description: "A plant with its id." },
+  {
+    id,
+    ...plantMembers,
+    changed: time(
+      undefined,
+      "With `include=changed`: the time of the last change. Absent if the plant has not changed since version 1.0.",
+    ),
+  },
+  { optional: ["tag", "changed"], description: "A plant with its id." },
 );
 
 export const PlantPatch = define(

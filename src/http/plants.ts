@@ -2,17 +2,19 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { entityTagOf } from "../domain/entity-tag.ts";
-import { findPlainInt64 } from "../domain/json.ts";
-import type { TagPage } from "../domain/page.ts";
+import { findPlainInt64, INT64_MIN } from "../domain/json.ts";
+import type { PageText, PlantQuery, TagPage } from "../domain/page.ts";
 import {
   formatPlant,
   formatStoredPlant,
   lengthOf,
   parseNewPlant,
+  parsePlants,
   parseReplacement,
 } from "../domain/plant.ts";
+import { formatCursor } from "../domain/sort.ts";
 import { parsePatchText } from "../domain/write.ts";
-import { CSV_HEAD } from "../format/csv.ts";
+import { CSV_HEAD, TIMED_CSV_HEAD } from "../format/csv.ts";
 import { JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
@@ -33,9 +35,9 @@ import {
   linkNext,
   nameWriter,
   parseCondition,
+  parsePlantQuery,
   parseQuery,
-  plantParameters,
-  plantStreamParameters,
+  readParameters,
   tagParameters,
 } from "./query.ts";
 import { streamPages } from "./stream.ts";
@@ -56,6 +58,9 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
 
 export async function readPlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
+  const hasTimes =
+    request.url.includes("?") && parseQuery(request.url, readParameters).include !== undefined;
+  if (hasTimes) return readTimedPlant(exchange);
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
   // Checked before serializing, so a refused request builds no body.
@@ -66,6 +71,20 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const headers = { etag, "cache-control": "private, no-cache" };
   if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
   return answerText(exchange, text, headers);
+}
+
+/** The entity tag is that of the content. It says nothing about the time, so there is no 304. */
+async function readTimedPlant(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
+  const id = parseId(request);
+  const after = id === INT64_MIN ? undefined : id - 1n;
+  const query = { after, limit: 1, order: "asc", hasTimes: true } as const;
+  const { text } = await service.store.readPlants(query, "json");
+  const [plant] = parsePlants(text);
+  if (plant?.id !== id) throw new Refusal("plant_not_found");
+  requireRoomToAnswer(exchange, lengthOf(plant));
+  const etag = entityTagOf(formatStoredPlant({ ...plant, changed: undefined }));
+  return answerText(exchange, formatStoredPlant(plant), { etag, "cache-control": "no-store" });
 }
 
 export async function replacePlant(exchange: Exchange): Promise<Response> {
@@ -120,17 +139,27 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
   if (form === JSON_TYPE) return listPage(exchange);
-  const query = parseQuery(request.url, plantStreamParameters);
+  const query = parsePlantQuery(request.url, true);
   const isCsv = form === CSV_TYPE;
   const packer = openPacker(exchange);
-  const body = await streamPages(
+  const body = await streamPages<PlantQuery>(
     exchange,
-    query.after,
-    async (after) => service.store.readPlants({ ...query, after }, isCsv ? "csv" : "ndjson"),
-    { heading: isCsv ? CSV_HEAD : "", packer },
+    query,
+    async (from) => {
+      const page = await service.store.readPlants(from, isCsv ? "csv" : "ndjson");
+      return { text: page.text, next: nextQuery(from, page) };
+    },
+    { heading: isCsv ? (query.hasTimes ? TIMED_CSV_HEAD : CSV_HEAD) : "", packer },
   );
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
   return answer(200, body, { vary: VARY, "content-type": type, ...packer?.headers });
+}
+
+/** Undefined after the last page. */
+function nextQuery(query: PlantQuery, { next, nextPlace }: PageText): PlantQuery | undefined {
+  if (nextPlace !== undefined)
+    return { ...query, sort: query.sort && { ...query.sort, after: nextPlace } };
+  return next === undefined ? undefined : { ...query, after: next };
 }
 
 /** Far below the size of a large answer. */
@@ -139,7 +168,7 @@ const SMALL_PAGE_LENGTH = 100;
 
 async function listPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const query = parseQuery(request.url, plantParameters);
+  const query = parsePlantQuery(request.url, false);
   // While large answers are refused, pages are cut short. A single large plant still makes a large page.
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
@@ -147,8 +176,13 @@ async function listPage(exchange: Exchange): Promise<Response> {
   const limit = isFull ? Math.min(query.limit, SMALL_PAGE_LENGTH) : query.limit;
   const page = service.store.readPlants({ ...query, limit, charactersMax }, "json");
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
-  const { text, next } = page instanceof Promise ? await page : page;
-  return answerPage(exchange, text, { vary: VARY, ...linkNext(exchange, query.limit, next) });
+  const { text, next, nextPlace } = page instanceof Promise ? await page : page;
+  const { sort } = query;
+  const link =
+    sort === undefined || nextPlace === undefined
+      ? linkNext(exchange, query.limit, next)
+      : linkNext(exchange, query.limit, formatCursor(sort, nextPlace), "cursor");
+  return answerPage(exchange, text, { vary: VARY, ...link });
 }
 
 export async function countPlants({ request, service }: Exchange): Promise<Response> {

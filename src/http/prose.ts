@@ -44,10 +44,11 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     `Limits: body ${config.bodyBytesMax} bytes, ${config.readSecondsMax} s to send it, ` +
     `URL ${config.urlBytesMax} bytes, head ${config.headerBytesMax} bytes.`,
   listPlants:
-    "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
+    "A page of plants in the order of their ids, or of `sort`, as an array; the next page is in the `Link` header, which the last " +
     "page does not have. With `Accept: application/x-ndjson` or `text/csv` all plants that match are streamed " +
     "instead, and `limit` is not allowed. To check that a stream is complete, request what follows its last " +
     "plant: `?after=<id>&limit=1`, with the same filters. " +
+    "A page with `sort` by name, tag or changed scans all plants, in turn with other reads, and its next link has a `cursor` instead of `after`. " +
     `A page of very long names may end before its limit. A search by ${searchNames} scans for a bounded time, and at most ${config.scanRowsMax} plants, so a page may end early or be empty. Both have a next link.`,
   patchPlants: `Applies a merge patch (RFC 7396) to each plant that matches all filters. ${describeBulk("replaced")}`,
   removePlants: `Removes each plant that matches all filters. ${describeBulk("removed")}`,

@@ -19,7 +19,8 @@ import {
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
-import { type Order, orders } from "../domain/page.ts";
+import { type Order, orders, type PlantQuery } from "../domain/page.ts";
+import { KEY_CHARACTERS, sortValues, toOrder } from "../domain/sort.ts";
 import { type Condition, type EntityTags, findEntityTags, matches } from "../domain/entity-tag.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { isStorable } from "../domain/plant.ts";
@@ -79,12 +80,43 @@ export const filterParameters = mapValues(filters, ({ meaning, expected, find })
   find,
 })) as Record<FilterName, Parameter<string | undefined>>;
 
+export const sortParameter: Parameter<string | undefined> = {
+  ...text(
+    undefined,
+    "In place of `order`: by id, name, tag or time of the last change; `-` for descending. " +
+      `Texts by code points, A to Z as lower case, by their first ${KEY_CHARACTERS} characters. ` +
+      "Equal ones by ascending id. Plants without a tag or a known change come last, in both directions.",
+    { enum: sortValues },
+  ),
+  expected: sortValues.join(", "),
+  find: (input) => sortValues.find((known) => known === input),
+  fallback: undefined,
+};
+
+export const includeParameter: Parameter<"changed" | undefined> = {
+  ...text(undefined, "`changed` adds the time of the last change to each plant.", {
+    enum: ["changed"],
+  }),
+  expected: "changed",
+  find: (input) => (input === "changed" ? input : undefined),
+  fallback: undefined,
+};
+
 export const plantParameters = {
   limit: limitTo("Plants on a page."),
-  after: anyInt64("The id of the last plant seen; the page begins after it."),
+  after: anyInt64(
+    "The id of the last plant seen; the page begins after it. Only in the order of ids.",
+  ),
   ...filterParameters,
-  order: orderBy("By id."),
+  order: { ...orderBy("By id."), fallback: undefined } as Parameter<Order | undefined>,
+  sort: sortParameter,
+  cursor: anyText(
+    "With `sort` by name, tag or changed: where the page begins, as in the next link.",
+  ),
+  include: includeParameter,
 };
+
+export const readParameters = { include: includeParameter };
 
 export const tagParameters = {
   prefix: { ...anyText("Only tags that begin with this, exactly."), fallback: "" },
@@ -234,7 +266,9 @@ const noLimit: Parameter<number> = {
   find: () => undefined,
   fallback: LIMIT_MAX,
 };
-export const plantStreamParameters = { ...plantParameters, limit: noLimit };
+/** A sorted page scans the whole store, so a stream reads larger ones. */
+const SORTED_STREAM_LENGTH = 20_000;
+const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const { order, fold, ...changeStream } = changeParameters;
 const changeStreamParameters = {
   ...changeStream,
@@ -242,6 +276,15 @@ const changeStreamParameters = {
   order: { ...order, expected: "no order for a stream", find: () => undefined },
   fold: { ...fold, expected: "no fold for a stream", find: () => undefined },
 };
+
+/** Throws a Refusal if a parameter is wrong, or contradicts another. */
+export function parsePlantQuery(url: string, isStream: boolean): PlantQuery {
+  const known = isStream ? plantStreamParameters : plantParameters;
+  const { include, sort, cursor, ...query } = parseQuery(url, known);
+  const ordered = toOrder({ ...query, sort, cursor });
+  const limit = isStream && ordered.sort !== undefined ? SORTED_STREAM_LENGTH : query.limit;
+  return { ...query, ...ordered, limit, hasTimes: include !== undefined };
+}
 
 /** The writer for the journal: the name of the token, and the `batch` parameter. */
 export function nameWriter(exchange: Exchange): Writer {
@@ -311,15 +354,16 @@ export function linkNext(
   { request, service }: Exchange,
   limit: number,
   after: bigint | number | string | undefined,
+  name: "after" | "cursor" = "after",
 ): Readonly<Record<string, string>> {
   if (after === undefined) return {};
   const { url, headers } = request;
   const prefix = findForwardedPrefix(headers, () => service.addressOf(request), service.config);
   const others = splitPairs(url)
-    .filter(([name]) => name !== "after" && name !== "limit")
+    .filter(([other]) => other !== name && other !== "limit")
     // An unescaped ">" would end the link.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  const pairs = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others];
+  const pairs = [`${name}=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others];
   return { link: `<${prefix}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
 }
 

@@ -15,6 +15,7 @@ import {
   INT64_MIN,
   quoteIds,
 } from "../domain/json.ts";
+import { formatCursor, type Ordering, toOrder } from "../domain/sort.ts";
 import { findFaults, formatStoredPlant, isStorable, type Plant } from "../domain/plant.ts";
 import { parseRevert } from "../domain/revert.ts";
 import { plantScopes, type Scope } from "../domain/token.ts";
@@ -148,20 +149,54 @@ const PAGE_CHARACTERS_MAX = 32_768;
 /** A page of the store ends early if few rows match. The tools continue for this long. */
 const SEARCH_MS_MAX = 1_000;
 
-async function findPlants({ service }: Exchange, query: PlantQuery): Promise<string> {
+interface FindArguments extends Filter, Pick<Ordering, "order" | "sort"> {
+  readonly limit: number;
+  /** An id, or a cursor of the sort. */
+  readonly after: string | undefined;
+  readonly include: "changed" | undefined;
+}
+
+async function findPlants(
+  { service }: Exchange,
+  { order, sort, after: from, include, ...given }: FindArguments,
+): Promise<string> {
+  const query: PlantQuery = {
+    ...given,
+    ...continueAt({ order, sort }, from),
+    hasTimes: include !== undefined,
+    charactersMax: PAGE_CHARACTERS_MAX,
+  };
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
   for (let { after } = query; ;) {
-    const order = { ...query, after, charactersMax: PAGE_CHARACTERS_MAX };
-    const page = await service.store.readPlants(order, "json");
+    const page = await service.store.readPlants({ ...query, after }, "json");
     const isEmpty = page.text.length === "[]".length;
     if (isEmpty && page.next !== undefined && performance.now() < endsAtMs) after = page.next;
     else {
       const plants =
         typeof page.text === "string" ? page.text : new TextDecoder().decode(page.text);
-      const rest = page.next === undefined ? "" : `,"next":"${page.next}"`;
+      const { nextPlace } = page;
+      const next =
+        query.sort === undefined || nextPlace === undefined
+          ? page.next
+          : formatCursor(query.sort, nextPlace);
+      const rest = next === undefined ? "" : `,"next":${JSON.stringify(String(next))}`;
       return `{"plants":${quoteIds(plants)}${rest}}`;
     }
   }
+}
+
+/** Throws a Refusal if `after` is not of this order. */
+function continueAt(ordering: Pick<Ordering, "order" | "sort">, after: string | undefined) {
+  const { sort } = toOrder(ordering);
+  if (after === undefined) return toOrder(ordering);
+  if (sort !== undefined) return toOrder({ ...ordering, cursor: after });
+  const last = findPlainInt64(after);
+  if (last === undefined)
+    throw new Refusal(
+      "invalid_body",
+      `after: expected ${plantParameters.after.expected}, got ${describe(after)}`,
+    );
+  return toOrder({ ...ordering, after: last });
 }
 
 async function readHistory(
@@ -420,16 +455,20 @@ const NEXT =
 
 /** In the order in which they are listed. */
 export const tools: Readonly<Record<string, Tool>> = {
-  find_plants: tool<PlantQuery>(
+  find_plants: tool<FindArguments>(
     reading,
     "Find plants",
-    `Plants that match all filters, in the order of their ids; without a filter, all plants. ${NEXT}`,
+    `Plants that match all filters, in the order of their ids, or of \`sort\`; without a filter, all plants. ${NEXT}`,
     {
       ...filterArguments,
       order: toArgument(plantParameters.order),
       limit: toArgument(limitTo("Plants on a page.", ENTRIES_MAX)),
-      // A cursor is an id, so it is a string too.
-      after: toArgument({ ...plantParameters.after, ...text(undefined, "The last `next`.") }),
+      sort: toArgument(plantParameters.sort),
+      include: toArgument(plantParameters.include),
+      after: toArgument({
+        ...plantParameters.cursor,
+        ...text(undefined, "The last `next`, of a call with the same order."),
+      }),
     },
     findPlants,
   ),

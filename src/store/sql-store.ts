@@ -2,15 +2,25 @@
 
 import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { CountPage, PageForm, PageText, PlantPage, PlantQuery } from "../domain/page.ts";
+import type {
+  CountPage,
+  PageForm,
+  PageText,
+  Place,
+  PlantPage,
+  PlantQuery,
+  Sort,
+} from "../domain/page.ts";
 import type { Condition } from "../domain/entity-tag.ts";
 import {
   formatNdjson,
   formatStoredPlants,
   lengthOf,
+  type ListedPlant,
   type Plant,
   refusePlant,
 } from "../domain/plant.ts";
+import { FirstPlaces, type SortPiece } from "../domain/sort.ts";
 import type { Created, StoreLimits } from "../domain/store.ts";
 import {
   type AtomicWrite,
@@ -20,7 +30,7 @@ import {
   refuseLine,
   type Verdict,
 } from "../domain/write.ts";
-import { formatCsv } from "../format/csv.ts";
+import { formatCsv, formatTimedCsv } from "../format/csv.ts";
 import { pause } from "../tick.ts";
 import { createCounter } from "./counter.ts";
 import { trimStatements } from "./journal.ts";
@@ -41,10 +51,43 @@ export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
 
 const formats = { json: formatStoredPlants, ndjson: formatNdjson, csv: formatCsv };
 
-export const formatPage = ({ plants, next }: PlantPage, form: PageForm): PageText => ({
-  text: formats[form](plants),
-  next,
+export function formatPage(
+  { plants, ...rest }: PlantPage,
+  form: PageForm,
+  { hasTimes = false }: Pick<PlantQuery, "hasTimes">,
+): PageText {
+  const format = form === "csv" && hasTimes ? formatTimedCsv : formats[form];
+  return { text: format(plants), ...rest };
+}
+
+/** A row with the time of the plant's last change. */
+export interface TimedRow<Id = bigint> extends PlantRow<Id> {
+  readonly changed_at_ms: bigint | number | null;
+}
+
+export const toTimedPlant = <Id extends bigint | number>({
+  id,
+  name,
+  tag,
+  changed_at_ms: atMs,
+}: TimedRow<Id>): ListedPlant => ({
+  id,
+  name,
+  tag: tag ?? undefined,
+  changed: atMs === null ? undefined : new Date(Number(atMs)).toISOString(),
 });
+
+/** Engines answer whole numbers as bigints. */
+export const toKey = (key: bigint | Place["key"]): Place["key"] =>
+  typeof key === "bigint" ? Number(key) : key;
+
+/** Whether the row `key`, `id` comes after a place in a list, as `comparePlaces` says; the key of the place may be null. */
+export const isAfter = ({ isDescending }: Sort, key: string, id: string): string =>
+  `CASE WHEN ${key} IS NULL THEN key IS NULL AND id > ${id}
+    ELSE key IS NULL OR key ${isDescending ? "<" : ">"} ${key} OR (key = ${key} AND id > ${id}) END`;
+export const isBefore = ({ isDescending }: Sort, key: string, id: string): string =>
+  `CASE WHEN ${key} IS NULL THEN key IS NOT NULL OR id < ${id}
+    ELSE key ${isDescending ? ">" : "<"} ${key} OR (key = ${key} AND id < ${id}) END`;
 
 const isChange = (outcome: unknown): boolean =>
   !(outcome instanceof Error || outcome instanceof Promise) &&
@@ -86,6 +129,27 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   }
 
   protected abstract countPiece(query: PlantQuery): Promise<CountPage>;
+
+  /** Of a bounded part of the store, the first places that come before the bound. */
+  protected abstract sortPiece(
+    query: PlantQuery,
+    sort: Sort,
+    bound: Place | undefined,
+  ): Promise<SortPiece>;
+
+  /**
+   * The places of a page of a sorted list, one more than its limit if there is a next page. Names have no index, so the
+   * whole store is scanned, in bounded pieces: other reads take turns.
+   */
+  protected async findPlaces(query: PlantQuery, sort: Sort): Promise<readonly Place[]> {
+    const first = new FirstPlaces(sort, query.limit + 1);
+    for (let after: bigint | undefined; ;) {
+      const piece = await this.sortPiece({ ...query, order: "asc", after }, sort, first.bound);
+      first.add(piece.places);
+      if (piece.next === undefined) return first.take();
+      after = piece.next;
+    }
+  }
 
   protected abstract readJournal(query: ChangeQuery): Promise<ChangePage>;
 

@@ -10,7 +10,7 @@ import { alter } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
 /** More different tags than SQLite counts in memory. */
-const PLANTS = `INSERT INTO plants
+const PLANTS = `INSERT INTO plants (id, name, tag)
   WITH RECURSIVE ids (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids LIMIT 30000)
   SELECT id, 'p', hex(randomblob(100)) FROM ids`;
 

@@ -75,6 +75,34 @@ describe("plantstore export", () => {
     }
   });
 
+  test("is sorted the same from the store and from a service, page after page; a wrong sort is refused", async () => {
+    await using service = await startService();
+    const { path } = service.database;
+    makeStore(path, 2_500);
+    const byName = readPlants(path).toSorted((one, other) => (one.name < other.name ? -1 : 1));
+    for (const [flags, plants] of [
+      [["--sort", "name"], byName],
+      [
+        ["--sort", "-name", "--tag", "tag 2"],
+        byName.toReversed().filter(({ tag }) => tag === "tag 2"),
+      ],
+      [["--sort", "-id"], readPlants(path).toReversed()],
+    ] as const) {
+      const stdout = plants.map((plant) => `${toBody(plant)}\n`).join("");
+      const [local, remote] = await Promise.all([
+        runCommand(["export", ...flags], { DATABASE_URL: `sqlite:${path}` }),
+        runCommand(["export", ...flags, "--url", service.url], { PLANTSTORE_TOKEN: TEST_TOKEN }),
+      ]);
+      expect(local.stdout).toBe(stdout);
+      expect(remote).toEqual({ exitCode: 0, stdout, stderr: "" });
+    }
+    const wrong = await runCommand(["export", "--sort", "colour"], {
+      DATABASE_URL: `sqlite:${path}`,
+    });
+    expect([wrong.exitCode, wrong.stdout]).toEqual([2, ""]);
+    expect(wrong.stderr).toContain("colour");
+  });
+
   test("does not replace a file unasked, and leaves nothing half-written beside it", async () => {
     using at = setUp(3);
     const path = at.file("plants.ndjson");
@@ -100,7 +128,7 @@ describe("plantstore export", () => {
   ])("does not replace the store: %s, even with --force", async (name, link) => {
     using at = setUp(0);
     const db = openDatabase(at.store);
-    db.run("INSERT INTO plants VALUES (1, 'a', NULL)");
+    db.run("INSERT INTO plants (id, name) VALUES (1, 'a')");
     const output = link === undefined ? at.file(name) : at.file("plants.csv");
     link?.(at.file(name), output);
     const before = readdirSync(at.path).toSorted();

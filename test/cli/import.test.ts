@@ -191,7 +191,7 @@ describe("plantstore import", () => {
     async (name, link) => {
       using at = makeWorkplace({ "plants.ndjson": `${lines(2, 1)}not json\n` });
       const db = openDatabase(at.store);
-      db.run("INSERT INTO plants VALUES (1, 'a', NULL)");
+      db.run("INSERT INTO plants (id, name) VALUES (1, 'a')");
       link(at.file(name), at.file("rejects"));
       const before = readFileSync(at.file(name));
       const finished = await at.run("import", "plants.ndjson", "--rejects", "rejects", "--force");

@@ -116,7 +116,14 @@ describe("the list of tools", () => {
     expect(membersOf("count_plants")).toEqual([...filterNames]);
     for (const name of ["change_plants", "remove_plants"])
       expect(membersOf(name)).toEqual(expect.arrayContaining([...filterNames]));
-    expect(membersOf("find_plants")).toEqual([...filterNames, "order", "limit", "after"]);
+    expect(membersOf("find_plants")).toEqual([
+      ...filterNames,
+      "order",
+      "limit",
+      "sort",
+      "include",
+      "after",
+    ]);
   });
 });
 
@@ -163,6 +170,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   [find, { limit: "1" }, "limit: expected", 'got the string "1"'],
   [find, { after: "x" }, "after: expected an integer", 'got the string "x"'],
   [find, { order: "up" }, "order: expected asc or desc"],
+  [find, { sort: "colour" }, "sort: expected id, -id, name"],
   [find, { tag: 1, name: [], q: {} }, "tag: expected text", "name: expected", "q: expected"],
   [find, { tags: "a" }, '"tags": unknown'],
   ["plant_history", { id: "72", after: "1" }, "after: expected"],
@@ -222,6 +230,8 @@ describe("finding plants", () => {
       expect(await walk({ limit, q: "4 plant" })).toEqual([INT64_MAX]);
       expect(await walk({ limit, q: " ", tag: "a" })).toEqual(ids.slice(0, 2));
       expect(await walk({ limit, tag: "c" })).toEqual([]);
+      expect(await walk({ limit, sort: "-name" })).toEqual(ids.toReversed());
+      expect(await walk({ limit, sort: "tag", name: "plant" })).toEqual(ids);
     }
     for (const [filter, count] of [
       [{}, 5],

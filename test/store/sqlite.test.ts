@@ -146,7 +146,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
     const predecessor = new Database(path);
     predecessor.run("PRAGMA synchronous = OFF");
     before(predecessor);
-    predecessor.run("INSERT INTO plants VALUES (1, 'a', 't')");
+    predecessor.run("INSERT INTO plants (id, name, tag) VALUES (1, 'a', 't')");
     expect(readMainFile(path)).toEqual([]);
     return predecessor;
   }

@@ -123,6 +123,11 @@ export async function useClient(
     (await collect(plants)).map(({ id }) => id);
   const page = await client.listPage({ limit: 2, after: FIRST });
   check("listPage", page, { plants: [plantAt(1n), plantAt(2n)], next: FIRST + 2n });
+  const sorted = await client.listSortedPage({ sort: "-name", tag: "tag 0", include: "changed" });
+  check("listSortedPage", [sorted.plants.length, typeof sorted.plants[0]?.changed], [1, "string"]);
+  const byName = await client.listSortedPage({ sort: "name", limit: 1 });
+  const after = await client.listSortedPage({ sort: "name", limit: 1, cursor: byName.cursor });
+  check("its cursor", [byName.cursor !== undefined, after.plants.length], [true, 1]);
   const named = [249n, ...Array.from({ length: 10 }, (_, index) => 2_490n + BigInt(index))];
   const found = await idsOf(client.list({ name: "PLANT 249" }));
   const indexes = found.map((id) => id - FIRST);

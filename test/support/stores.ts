@@ -13,7 +13,7 @@ const PAGE_BYTES = 4096;
 export function makeStore(path: string, count: number, name = "plant"): void {
   const db = openDatabase(path);
   db.run(
-    `INSERT INTO plants
+    `INSERT INTO plants (id, name, tag)
       WITH RECURSIVE ids (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids LIMIT ?)
       SELECT id, ? || ' ' || id, CASE id % 3 WHEN 0 THEN NULL ELSE 'tag ' || (id % 7) END FROM ids`,
     [count, name],
@@ -28,7 +28,8 @@ export function makeCrashedStore(path: string, count: number): void {
   openDatabase(running).close();
   const db = openDatabase(running);
   db.run("PRAGMA wal_autocheckpoint = 0");
-  for (let id = 1; id <= count; id++) db.run("INSERT INTO plants VALUES (?, 'logged', NULL)", [id]);
+  for (let id = 1; id <= count; id++)
+    db.run("INSERT INTO plants (id, name) VALUES (?, 'logged')", [id]);
   for (const suffix of ["", "-wal"]) cpSync(running + suffix, path + suffix);
   db.close();
 }
@@ -92,7 +93,7 @@ export function readFolder(path: string): Record<string, string> {
 /** Plants of the test's own in a store, which is made if it is not there. */
 export function storePlants(path: string, plants: readonly StoredPlant[]): void {
   const db = openDatabase(path);
-  const insert = db.prepare("INSERT INTO plants VALUES (?, ?, ?)");
+  const insert = db.prepare("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)");
   db.transaction(() => {
     for (const { id, name, tag } of plants) insert.run(id, name, tag);
   })();

@@ -45,7 +45,7 @@ export const memory: Scenario = {
 function makeModel(path: string): void {
   makeStore(path, PLANTS, "n".repeat(NAME_LENGTH));
   using db = new Database(path);
-  db.run("INSERT INTO plants SELECT id + ?1, ?2, NULL FROM plants WHERE id <= ?3", [
+  db.run("INSERT INTO plants (id, name) SELECT id + ?1, ?2 FROM plants WHERE id <= ?3", [
     PLANTS,
     "€".repeat(LARGE_LENGTH),
     LARGE_PLANTS,

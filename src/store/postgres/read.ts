@@ -4,7 +4,11 @@ import { needsScan } from "../../domain/filter.ts";
 import {
   createPage,
   firstIdOf,
+  type Place,
+  type PlantPage,
   type PlantQuery,
+  type Sort,
+  type SortName,
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
   type TagPage,
@@ -12,9 +16,25 @@ import {
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
-import { lengthOf, type Plant } from "../../domain/plant.ts";
+import { lengthOf, type ListedPlant, type Plant } from "../../domain/plant.ts";
+import {
+  createSortedPage,
+  FirstPlaces,
+  isOn,
+  KEY_CHARACTERS,
+  placeOf,
+  type SortPiece,
+} from "../../domain/sort.ts";
 import { endOfTick } from "../../tick.ts";
-import { type PlantRow, toPlant } from "../sql-store.ts";
+import {
+  isAfter,
+  isBefore,
+  type PlantRow,
+  type TimedRow,
+  toKey,
+  toPlant,
+  toTimedPlant,
+} from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 
 /** Pages are read in pieces, to bound memory on both sides. */
@@ -36,14 +56,15 @@ export async function listPlants(connection: Connection, query: PlantQuery, scan
   const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
   for (let firstId = firstIdOf(query); firstId !== undefined;) {
+    const columns = query.hasTimes ? `${SHORT_COLUMNS}, changed_at_ms` : SHORT_COLUMNS;
     const rows = await connection.query<SentRow>(
-      `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`,
+      `SELECT ${columns} ${rowsOf(query, length)}`,
       query.tag === undefined ? [firstId] : [firstId, query.tag],
     );
-    const findLong = createLongReader(connection, rows);
+    const findLong = createLongReader(connection, rows, query.hasTimes);
     let yieldAtMs = performance.now() + TICK_MS;
     for (const row of rows) {
-      const plant = row.name === null ? await findLong(row) : toPlant(row);
+      const plant = row.name === null ? await findLong(row) : toListed(row, query.hasTimes);
       if (plant === undefined) continue;
       if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
       if (!searches || performance.now() < yieldAtMs) continue;
@@ -59,15 +80,28 @@ export async function listPlants(connection: Connection, query: PlantQuery, scan
 /** A row that is too long to be sent with the others has no text. Most pages have none. */
 export type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
+/** The rows of a query that lists times have one more column. */
+const toListed = (row: PlantRow, hasTimes: boolean | undefined): ListedPlant =>
+  hasTimes ? toTimedPlant(row as TimedRow) : toPlant(row);
+
 /** Reads the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
-function createLongReader(connection: Connection, rows: readonly (SentRow | undefined)[]) {
-  let found = new Map<bigint, Plant>();
-  return async (row: SentRow): Promise<Plant | undefined> => {
+function createLongReader(
+  connection: Connection,
+  rows: readonly (SentRow | undefined)[],
+  hasTimes?: boolean,
+) {
+  let found = new Map<bigint, ListedPlant>();
+  return async (row: SentRow): Promise<ListedPlant | undefined> => {
     if (!found.has(row.id)) {
       const rest = Array.from(rows).slice(rows.indexOf(row));
       const ids = rest.flatMap((other) => (other?.name === null ? other.id : []));
-      const long = await connection.query<PlantRow>(FIND_SOME, [toArray(ids)]);
-      found = new Map(Array.from(long, (plant) => [plant.id, toPlant(plant)]));
+      const long = await connection.query<TimedRow>(FIND_SOME, [toArray(ids)]);
+      found = new Map(
+        Array.from(long, ({ changed_at_ms, ...plant }) => [
+          plant.id,
+          hasTimes ? toTimedPlant({ ...plant, changed_at_ms }) : toPlant(plant),
+        ]),
+      );
     }
     return found.get(row.id);
   };
@@ -95,6 +129,8 @@ const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 export const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
   `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
+const SHORT_COLUMNS = `id, ${whereShort("name")}, ${whereShort("tag")}`;
+
 const findBy = (bytesMax?: number): string =>
   `SELECT id, ${whereShort("name", bytesMax)}, ${whereShort("tag", bytesMax)}
   FROM plants WHERE id = ANY ($1::bigint[])`;
@@ -116,19 +152,19 @@ export async function findPlants(connection: Connection, ids: readonly bigint[])
   for (const row of ordered) {
     if (characters > LONG_BYTES_MAX) break;
     const plant = row?.name === null ? await findLong(row) : row && toPlant(row);
-    plants.push(plant);
+    plants.push(plant as Plant | undefined);
     characters += lengthOf(plant);
   }
   return plants;
 }
 
 /** The first row, and further rows until LONG_BYTES_MAX is exceeded. */
-const FIND_SOME = `SELECT id, name, tag FROM (
-    SELECT id, name, tag, sum(${BYTES})
+const FIND_SOME = `SELECT id, name, tag, changed_at_ms FROM (
+    SELECT id, name, tag, changed_at_ms, place, sum(${BYTES})
       OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM plants JOIN unnest($1::bigint[]) WITH ORDINALITY AS wanted (wanted_id, place) ON id = wanted_id
   ) AS sized
-  WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
+  WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX} ORDER BY place`;
 
 /** Other statements on the connection wait about 10 ms for it. */
 const COUNT_ROWS = 50_000;
@@ -146,6 +182,100 @@ export async function countPlants(connection: Connection, query: PlantQuery, sca
   );
   const count = Number(row?.count);
   return { count, next: count === COUNT_ROWS ? row?.last : undefined };
+}
+
+/** One step takes the server about 10 ms. Other statements on the connection wait for it. */
+const SORT_ROWS = 20_000;
+
+const sortKeys: Readonly<Record<SortName, string>> = {
+  name: `lower(left(name, ${KEY_CHARACTERS}) COLLATE "C")`,
+  tag: `lower(left(tag, ${KEY_CHARACTERS}) COLLATE "C")`,
+  changed: "changed_at_ms",
+};
+
+/** What to sort, and the place before which a result is wanted. */
+export interface SortRequest {
+  readonly query: PlantQuery;
+  readonly sort: Sort;
+  readonly bound: Place | undefined;
+}
+
+/** The first places of a piece of the store. The row of a piece without any has no id. */
+export async function sortPlants(
+  connection: Connection,
+  { query, sort, bound }: SortRequest,
+  scanRowsMax: number,
+): Promise<SortPiece> {
+  const limit = query.limit + 1;
+  const firstId = firstIdOf(query);
+  if (firstId === undefined) return { places: [], next: undefined };
+  if (needsScan(query)) {
+    const scan = { ...query, limit: Number.POSITIVE_INFINITY, hasTimes: sort.by === "changed" };
+    const { plants, next } = await listPlants(connection, scan, scanRowsMax);
+    const first = new FirstPlaces(sort, limit);
+    first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
+    return { places: first.take(), next };
+  }
+  const type = sort.by === "changed" ? "bigint" : "text";
+  const [afterKey, afterId, boundKey, boundId] = [
+    `$3::${type}`,
+    "$4::bigint",
+    `$5::${type}`,
+    "$6::bigint",
+  ];
+  interface Row {
+    readonly id: bigint | null;
+    readonly key: bigint | string | null;
+    readonly count: bigint;
+    readonly last: bigint;
+  }
+  const rows = await connection.query<Row>(
+    `WITH piece AS MATERIALIZED (
+      SELECT id, ${sortKeys[sort.by]} AS key ${rowsOf(query, SORT_ROWS)}
+    ), best AS (
+      SELECT id, key FROM piece WHERE (${afterId} IS NULL OR ${isAfter(sort, afterKey, afterId)})
+        AND (${boundId} IS NULL OR ${isBefore(sort, boundKey, boundId)})
+        AND ($2::text IS NULL OR true) -- Gives the parameter a type, also without a tag.
+      ORDER BY key IS NULL, key ${sort.isDescending ? "DESC" : "ASC"}, id LIMIT $7::int
+    )
+    SELECT id, key, count, last FROM (SELECT count(*) AS count, max(id) AS last FROM piece) AS ends
+    LEFT JOIN best ON true`,
+    [
+      firstId,
+      query.tag ?? null,
+      sort.after?.key ?? null,
+      sort.after?.id ?? null,
+      bound?.key ?? null,
+      bound?.id ?? null,
+      limit,
+    ],
+  );
+  const places = Array.from(rows).flatMap(({ id, key }) =>
+    id === null ? [] : { id, key: toKey(key) },
+  );
+  return { places, next: Number(rows[0]?.count) < SORT_ROWS ? undefined : rows[0]?.last };
+}
+
+/** The page of these places. */
+export async function readSorted(
+  connection: Connection,
+  query: PlantQuery,
+  sort: Sort,
+  places: readonly Place[],
+): Promise<PlantPage> {
+  const page = createSortedPage(query, sort, places);
+  for (let at = 0; at < places.length;) {
+    const rest = places.slice(at, at + PIECE_ROWS_MAX);
+    const rows = await connection.query<TimedRow>(FIND_SOME, [toArray(rest.map(({ id }) => id))]);
+    const found = new Map(Array.from(rows, (row) => [row.id, toTimedPlant(row)]));
+    // Those after the last row were not read, unless there was none.
+    const lastRead = rest.findLastIndex(({ id }) => found.has(id));
+    const isAll = rows.length === 0;
+    for (const place of isAll ? rest : rest.slice(0, lastRead + 1))
+      if (!page.add(place, found.get(place.id))) return page.finish();
+    at += isAll ? rest.length : lastRead + 1;
+  }
+  return page.finish();
 }
 
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {

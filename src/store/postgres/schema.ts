@@ -81,6 +81,9 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
   record  text NOT NULL
 )`,
 
+    // The time of the plant's newest change. Null since before this column.
+    `ALTER TABLE plants ADD COLUMN IF NOT EXISTS changed_at_ms bigint`,
+
     // The first number of a database that was made with a clock beyond it: TIME_NUMBER_MAX in src/domain/change.ts.
     `WITH mark AS (
   UPDATE plantstore_marks SET at_ms = 4503599627370495

@@ -2,8 +2,9 @@
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { needsScan } from "../../domain/filter.ts";
-import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
+import type { CountPage, Place, PlantPage, PlantQuery, Sort } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
+import type { SortPiece } from "../../domain/sort.ts";
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
 import { describeTarget, type Target } from "../../store-url.ts";
 import { Queue } from "../queue.ts";
@@ -14,7 +15,16 @@ import { beginJournal, IS_BEGINNING, numberBlocks, readChanges } from "./changes
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { createProbe } from "./probe.ts";
-import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
+import {
+  countPlants,
+  FIND_LENGTH_MAX,
+  findPlants,
+  listPlants,
+  listTags,
+  readSorted,
+  sortPlants,
+  type SortRequest,
+} from "./read.ts";
 import { migrate } from "./schema.ts";
 import { type Accounts, commitWrites, createQuota, type GroupWrite, idsOf } from "./write.ts";
 
@@ -64,6 +74,8 @@ class PostgresStore extends SqlStore implements Store {
   private readonly webhookUpdates: Queue<RecordUpdate, boolean>;
   /** Throttled: many at once would starve other requests of connections and CPU. */
   private readonly longReads: Queue<PlantQuery, PlantPage>;
+  /** Pieces of sorted lists. Lists take turns. */
+  private readonly sorts: Queue<SortRequest, SortPiece>;
   /** Pieces of counts, in a queue of their own: a person waits for a search, and counts must not delay it. */
   private readonly counts: Queue<PlantQuery, CountPage>;
 
@@ -112,34 +124,45 @@ class PostgresStore extends SqlStore implements Store {
       { commitMsMin },
     );
     this.webhookUpdates = new Queue((updates) => super.updateRecords("webhooks", updates), limits);
-    const readOne = <Page extends object>(
-      read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
+    const readOne = <Query, Page extends object>(
+      read: (connection: Connection, query: Query, scanRowsMax: number) => Promise<Page>,
       inFlightMax: number,
-    ): Queue<PlantQuery, Page> =>
-      new Queue<PlantQuery, Page>(
+    ): Queue<Query, Page> =>
+      new Queue<Query, Page>(
         async ([query], deadlineMs) => [
           await this.readers.run<Page>(
-            (connection) => read(connection, query as PlantQuery, limits.scanRowsMax),
+            (connection) => read(connection, query as Query, limits.scanRowsMax),
             deadlineMs,
           ),
         ],
         { ...limits, commitLengthMax: 1 },
         { inFlightMax, commitMsMin: READ_MS_MIN },
       );
-    this.longReads = readOne<PlantPage>(listPlants, LONG_READS_MAX);
+    this.longReads = readOne<PlantQuery, PlantPage>(listPlants, LONG_READS_MAX);
+    this.sorts = readOne(sortPlants, 1);
     this.counts = readOne(countPlants, 1);
   }
 
   readonly findPlant: Store["findPlant"] = (id) => this.lookUps.submit(id);
 
   readonly listPlants: Store["listPlants"] = (query) => {
+    if (query.sort !== undefined) return this.listSorted(query, query.sort);
     if (needsScan(query) || query.limit > SMALL_PAGE_LENGTH) return this.longReads.submit(query);
     const { scanRowsMax } = this.limits;
     return this.readers.run((connection) => listPlants(connection, query, scanRowsMax));
   };
 
+  private async listSorted(query: PlantQuery, sort: Sort): Promise<PlantPage> {
+    const places = await this.findPlaces(query, sort);
+    return this.readers.run((connection) => readSorted(connection, query, sort, places));
+  }
+
+  protected sortPiece(query: PlantQuery, sort: Sort, bound: Place | undefined): Promise<SortPiece> {
+    return this.sorts.submit({ query, sort, bound });
+  }
+
   readonly readPlants: Store["readPlants"] = async (query, form) =>
-    formatPage(await this.listPlants(query), form);
+    formatPage(await this.listPlants(query), form, query);
 
   readonly listTags: Store["listTags"] = (query) =>
     this.readers.run((connection) => listTags(connection, query));
@@ -156,8 +179,8 @@ class PostgresStore extends SqlStore implements Store {
 
   override async close(): Promise<void> {
     await super.close();
-    const { writes, lookUps, numberings, webhookUpdates, longReads, counts } = this;
-    const queues = [writes, lookUps, numberings, webhookUpdates, longReads, counts];
+    const { writes, lookUps, numberings, webhookUpdates, longReads, sorts, counts } = this;
+    const queues = [writes, lookUps, numberings, webhookUpdates, longReads, sorts, counts];
     await Promise.all(queues.map((queue) => queue.close()));
     for (const pool of [this.writers, this.readers, this.recordWriters]) pool.close();
   }

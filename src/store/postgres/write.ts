@@ -52,10 +52,15 @@ export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 /** The WAL position: it grows with every record, whatever the clock does. */
 export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
-/** The journal block for the ids in `done`. Time and LSN are taken after the last plant was changed. */
+/** The time of a statement's changes, in its plants and in its journal block. Volatile, so it is evaluated once. */
+const MOMENT = `moment AS (SELECT ${NOW_US} AS at_us)`;
+const AT_US = "(SELECT at_us FROM moment)";
+const AT_MS = `${AT_US} / 1000`;
+
+/** The journal block for the ids in `done`. The LSN is taken after the last plant was changed. */
 const insertBlock = (length: string, text: string, kept: string): string =>
   `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
-  SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
+  SELECT ${length}, ${LSN}, ${AT_US}, ${text}::text, ${kept} FROM done`;
 
 /** Without and with a journal. The text of the block is the last parameter. */
 type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
@@ -64,22 +69,28 @@ type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
 const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
 
 const toStatement = (change: string, text: string): ChangeStatement => ({
-  plain: `WITH done AS (${change} RETURNING id)
+  plain: `WITH ${MOMENT}, done AS (${change} RETURNING id)
   SELECT ${KEPT} AS kept FROM done HAVING count(*) > 0`,
-  journaled: `WITH done AS (${change} RETURNING id)
+  journaled: `WITH ${MOMENT}, done AS (${change} RETURNING id)
   ${insertBlock("count(*)", text, KEPT)} HAVING count(*) > 0 RETURNING kept`,
 });
 
-const insertFrom = (source: string, condition = ""): string => `INSERT INTO plants (id, name, tag)
+const insertFrom = (
+  source: string,
+  condition = "",
+): string => `INSERT INTO plants (id, name, tag, changed_at_ms)
   SELECT ${source} WHERE ${IS_VALID} ${condition} ON CONFLICT (id) DO NOTHING`;
 
-const INSERT = toStatement(insertFrom("* FROM unnest($2::bigint[], $3::text[], $4::text[])"), "$5");
+const INSERT = toStatement(
+  insertFrom(`*, ${AT_MS} FROM unnest($2::bigint[], $3::text[], $4::text[])`),
+  "$5",
+);
 
 /** A single plant is cheaper without arrays and aggregates. */
-const ONE = `${insertFrom("$2::bigint, $3::text, $4::text")} RETURNING NULL AS kept`;
+const ONE = `${insertFrom(`$2::bigint, $3::text, $4::text, ${AT_MS}`)} RETURNING NULL AS kept`;
 const INSERT_ONE: ChangeStatement = {
-  plain: ONE,
-  journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
+  plain: `WITH ${MOMENT} ${ONE}`,
+  journaled: `WITH ${MOMENT}, done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
 /** The statement that creates one plant, with its parameters as literals. */
@@ -101,7 +112,8 @@ const LOCK = `wanted AS (
 /** Only plants that are still what was checked. */
 const IS_SEEN = `id = wanted_id AND id = locked_id
     AND name = seen_name AND tag IS NOT DISTINCT FROM seen_tag AND ${IS_VALID}`;
-const UPDATE = `UPDATE plants SET name = new_name, tag = new_tag FROM wanted, locked WHERE ${IS_SEEN}`;
+const UPDATE = `UPDATE plants SET name = new_name, tag = new_tag, changed_at_ms = ${AT_MS}
+  FROM wanted, locked WHERE ${IS_SEEN}`;
 const DELETE = `DELETE FROM plants USING wanted, locked WHERE ${IS_SEEN}`;
 
 const REPLACE = toStatement(`WITH ${LOCK} ${UPDATE}`, "$7");
@@ -111,13 +123,13 @@ const REMOVE = toStatement(`WITH ${LOCK} ${DELETE}`, "$7");
  * Everything or nothing, in one statement: the division fails it if one plant is no longer what was checked, if an id
  * was taken since, or if the time is over. A removal has no new name. Rows are locked before the first insert.
  */
-const atomically = (end: string): string => `WITH ${LOCK}, replaced AS (
+const atomically = (end: string): string => `WITH ${MOMENT}, ${LOCK}, replaced AS (
     ${UPDATE} AND new_name IS NOT NULL RETURNING id
   ), removed AS (
     ${DELETE} AND new_name IS NULL RETURNING id
   ), created AS (
     ${insertFrom(
-      "* FROM unnest($7::bigint[], $8::text[], $9::text[])",
+      `*, ${AT_MS} FROM unnest($7::bigint[], $8::text[], $9::text[])`,
       "AND (SELECT count(*) FROM locked) = cardinality($2::bigint[])",
     )} RETURNING id
   ), done AS (

@@ -116,6 +116,9 @@ export const migrations: readonly string[] = [
     record  TEXT NOT NULL
   ) STRICT, WITHOUT ROWID;
 
+  -- The time of the plant's newest change, which is the time of its journal block. Null since before this column.
+  ALTER TABLE plants ADD COLUMN changed_at_ms INTEGER;
+
   UPDATE changes SET last = 4503599627370495, first = 4503599627370496
     WHERE last > 4503599627370495 AND (SELECT count(*) FROM changes) = 1;
   `,

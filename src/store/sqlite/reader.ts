@@ -11,19 +11,40 @@ import {
   type Order,
   type PageForm,
   type PageText,
+  type Place,
   type PlantPage,
   type PlantQuery,
+  type Sort,
+  type SortName,
   TAG_PREFIX_CHARACTERS,
   type TagPrefix,
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import { lengthOf, type Plant } from "../../domain/plant.ts";
+import { lengthOf, type ListedPlant, type Plant } from "../../domain/plant.ts";
+import {
+  createSortedPage,
+  FirstPlaces,
+  formatSort,
+  isOn,
+  KEY_CHARACTERS,
+  placeOf,
+  type SortPiece,
+} from "../../domain/sort.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import type { Statement, Value } from "../records.ts";
 import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
-import { formatPage, type PlantRow, toPlant } from "../sql-store.ts";
+import {
+  formatPage,
+  isAfter,
+  isBefore,
+  type PlantRow,
+  type TimedRow,
+  toKey,
+  toPlant,
+  toTimedPlant,
+} from "../sql-store.ts";
 import {
   IS_BEGINNING,
   measureFiles,
@@ -36,11 +57,25 @@ import {
 
 /** A read that may take long, as plain data, so another thread can run it. */
 export type ReadRequest =
-  | { readonly kind: "plants"; readonly query: PlantQuery; readonly form: PageForm }
+  | ({ readonly kind: "plants"; readonly form: PageForm } & PageRead)
+  | {
+      readonly kind: "sort";
+      readonly query: PlantQuery;
+      readonly sort: Sort;
+      readonly bound: Bound;
+    }
   | { readonly kind: "count"; readonly query: PlantQuery }
   | { readonly kind: "tags"; readonly query: TagQuery }
   | { readonly kind: "changes"; readonly query: ChangeQuery }
   | { readonly kind: "records"; readonly reads: readonly RecordRead[] };
+
+interface PageRead {
+  readonly query: PlantQuery;
+  /** Of a sorted list, the places of the page. */
+  readonly places?: readonly Place[] | undefined;
+}
+
+type Bound = Place | undefined;
 
 /** Rows of tokens or webhooks, or the sizes of the files. */
 export type RecordRead = Statement | "files";
@@ -51,6 +86,8 @@ const LOOK_UP_CHARACTERS_MAX = 524_288;
 export const WATCH_MS = 50;
 /** Rows between two clock checks: about 1 ms if none match. */
 const STEP_ROWS = 5_000;
+/** A piece of a sort ends after the first step that exceeds it. */
+const SORT_MS_MAX = 10;
 /** Counting these takes about 10 ms. */
 const COUNT_ROWS = 200_000;
 
@@ -65,25 +102,33 @@ const TAGGED = "tag = ?1 AND";
 const IS_WANTED = `(?3 IS NULL OR at_ms >= ?3) AND (?4 IS NULL OR at_ms <= ?4)
   AND (?2 IS NULL OR instr(entries, ?2))`;
 
+const sortKeys: Readonly<Record<SortName, string>> = {
+  name: `lower(substr(name, 1, ${KEY_CHARACTERS}))`,
+  tag: `lower(substr(tag, 1, ${KEY_CHARACTERS}))`,
+  changed: "changed_at_ms",
+};
+
 function connect(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
-  const prepareWalk = (order: Order, condition: string) => {
+  const prepareWalk = (order: Order, condition: string, columns = "id, name, tag") => {
     const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
     const rows = `FROM plants WHERE ${condition} id ${from} ?2`;
     return {
       page: prepare<PlantRow<bigint | number>>(
-        `SELECT id, name, tag ${rows} ORDER BY id ${order} LIMIT ?3`,
+        `SELECT ${columns} ${rows} ORDER BY id ${order} LIMIT ?3`,
       ),
       // The id of row number ?3, if there are that many.
       last: prepare<{ id: bigint }>(`SELECT id ${rows} ORDER BY id ${order} LIMIT 1 OFFSET ?3 - 1`),
       count: prepare<{ count: bigint }>(`SELECT count(*) AS count ${rows}`),
       // The rows up to ?3 that may match, and ?3 itself.
       candidates: prepare<PlantRow>(
-        `SELECT id, name, tag ${rows} AND id ${to} ?3
+        `SELECT ${columns} ${rows} AND id ${to} ?3
         AND (?4 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")} OR id = ?3) ORDER BY id ${order}`,
       ),
     };
   };
+  const timed = makeLazily<ReturnType<typeof prepareWalk>>();
+  const sorted = makeLazily<ReturnType<typeof prepare<Place>>>();
   return {
     db,
     begin: prepare("BEGIN"),
@@ -91,6 +136,21 @@ function connect(db: Database) {
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
     all: { asc: prepareWalk("asc", ""), desc: prepareWalk("desc", "") },
     tagged: { asc: prepareWalk("asc", TAGGED), desc: prepareWalk("desc", TAGGED) },
+    findTimed: prepare<TimedRow>("SELECT id, name, tag, changed_at_ms FROM plants WHERE id = ?"),
+    timed: (order: Order, isTagged: boolean) =>
+      timed(`${order} ${isTagged}`, () =>
+        prepareWalk(order, isTagged ? TAGGED : "", "id, name, tag, changed_at_ms"),
+      ),
+    // The first ?4 of the rows from ?2 to ?3 that come after the place ?5, ?6 and before the place ?7, ?8.
+    sorted: (sort: Sort, isTagged: boolean) =>
+      sorted(`${formatSort(sort)} ${isTagged}`, () =>
+        prepare<Place>(
+          `SELECT * FROM (SELECT id, ${sortKeys[sort.by]} AS key FROM plants
+            WHERE ${isTagged ? TAGGED : ""} id BETWEEN ?2 AND ?3)
+          WHERE (?6 IS NULL OR ${isAfter(sort, "?5", "?6")}) AND (?8 IS NULL OR ${isBefore(sort, "?7", "?8")})
+          ORDER BY key IS NULL, key ${sort.isDescending ? "DESC" : "ASC"}, id LIMIT ?4`,
+        ),
+      ),
     // A tag has no byte 0, so every tag after a whole tag is at least that tag plus byte 1. UTF-8 has no byte 255, so a
     // prefix plus byte 255 sorts after all tags with that prefix.
     nextTag: prepare<TagPrefix>(
@@ -119,8 +179,24 @@ function connect(db: Database) {
 
 type ReadConnection = ReturnType<typeof connect>;
 
-const walkOf = ({ all, tagged }: ReadConnection, { tag, order }: PlantQuery) =>
-  (tag === undefined ? all : tagged)[order];
+function walkOf({ all, tagged, timed }: ReadConnection, { tag, order, hasTimes }: PlantQuery) {
+  if (hasTimes) return timed(order, tag !== undefined);
+  return (tag === undefined ? all : tagged)[order];
+}
+
+/** Each is made on first use: most clients need none. */
+function makeLazily<Made>() {
+  const known = new Map<string, Made>();
+  return (name: string, make: () => Made): Made => {
+    const made = known.get(name) ?? make();
+    known.set(name, made);
+    return made;
+  };
+}
+
+/** The rows of a query that lists times have one more column. */
+const toListed = ({ hasTimes }: PlantQuery, row: PlantRow<bigint | number>): ListedPlant =>
+  hasTimes ? toTimedPlant(row as TimedRow<bigint | number>) : toPlant(row);
 
 /** Every method throws translated errors. */
 export class SqliteReader {
@@ -167,18 +243,26 @@ export class SqliteReader {
     return ids.length === 1 ? this.read(find) : this.readSnapshot(find);
   }
 
-  listPlants(query: PlantQuery): PlantPage {
+  /** A sorted list needs the places of the page. */
+  listPlants(query: PlantQuery, places?: readonly Place[]): PlantPage {
+    const { sort } = query;
+    if (sort !== undefined && places !== undefined)
+      return this.readSnapshot((connection) => readSorted(connection, query, sort, places));
     return needsScan(query)
       ? this.readSnapshot((connection) => this.searchPlants(connection, query))
       : this.read((connection) => readPage(connection, query));
   }
 
-  readPlants(query: PlantQuery, form: PageForm): PageText {
-    return formatPage(this.listPlants(query), form);
+  readPlants(query: PlantQuery, form: PageForm, places?: readonly Place[]): PageText {
+    return formatPage(this.listPlants(query, places), form, query);
   }
 
   perform(order: ReadRequest) {
-    if (order.kind === "plants") return this.readPlants(order.query, order.form);
+    if (order.kind === "plants") return this.readPlants(order.query, order.form, order.places);
+    if (order.kind === "sort")
+      return this.readSnapshot((connection) =>
+        this.sortPlants(connection, order.query, order.sort, order.bound),
+      );
     if (order.kind === "count")
       return this.readSnapshot((connection) => this.countPlants(connection, order.query));
     if (order.kind === "changes") return this.readChanges(order.query);
@@ -204,7 +288,7 @@ export class SqliteReader {
       const end = lastId ?? (order === "asc" ? INT64_MAX : INT64_MIN);
       let found = 0;
       for (const row of candidates.iterate(tag, firstId, end, pattern)) {
-        if (!page.add(toPlant(row))) return { plants: page.plants, next: page.lastId };
+        if (!page.add(toListed(query, row))) return { plants: page.plants, next: page.lastId };
         found++;
       }
       if (lastId === undefined) break;
@@ -212,6 +296,47 @@ export class SqliteReader {
       firstId = firstIdOf({ ...query, after: lastId });
     }
     return { plants: page.plants, next: undefined };
+  }
+
+  private sortPlants(
+    connection: ReadConnection,
+    query: PlantQuery,
+    sort: Sort,
+    bound: Bound,
+  ): SortPiece {
+    const limit = query.limit + 1;
+    const first = new FirstPlaces(sort, limit);
+    if (needsScan(query)) {
+      const scan = { ...query, limit: Number.POSITIVE_INFINITY, hasTimes: sort.by === "changed" };
+      const { plants, next } = this.searchPlants(connection, scan);
+      first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
+      return { places: first.take(), next };
+    }
+    const { tag = null } = query;
+    const { last } = walkOf(connection, query);
+    const { after } = sort;
+    const endsAtMs = performance.now() + SORT_MS_MAX;
+    for (let firstId = firstIdOf(query); firstId !== undefined;) {
+      const lastId = last.get(tag, firstId, STEP_ROWS)?.id;
+      const end = first.bound ?? bound;
+      const rows = connection
+        .sorted(sort, tag !== null)
+        .all(
+          tag,
+          firstId,
+          lastId ?? INT64_MAX,
+          limit,
+          after?.key ?? null,
+          after?.id ?? null,
+          end?.key ?? null,
+          end?.id ?? null,
+        );
+      first.add(rows.map(({ id, key }) => ({ id, key: toKey(key) })));
+      if (lastId === undefined) break;
+      if (performance.now() > endsAtMs) return { places: first.take(), next: lastId };
+      firstId = firstIdOf({ ...query, after: lastId });
+    }
+    return { places: first.take(), next: undefined };
   }
 
   private countPlants(connection: ReadConnection, query: PlantQuery): CountPage {
@@ -285,12 +410,26 @@ function readPage(connection: ReadConnection, query: PlantQuery): PlantPage {
     // One row more than the page holds tells whether there is a next page.
     for (const row of rows.iterate(tag, firstId, limit + 1)) {
       if (!isExact && !Number.isSafeInteger(row.id)) return undefined;
-      if (!page.add(toPlant(row))) return { plants: page.plants, next: page.lastId };
+      if (!page.add(toListed(query, row))) return { plants: page.plants, next: page.lastId };
     }
     return { plants: page.plants, next: undefined };
   };
   // Ids are read as numbers first, which is faster, and again as bigints if one may have been rounded.
   return read(false) ?? (read(true) as PlantPage);
+}
+
+function readSorted(
+  { findTimed }: ReadConnection,
+  query: PlantQuery,
+  sort: Sort,
+  places: readonly Place[],
+): PlantPage {
+  const page = createSortedPage(query, sort, places);
+  for (const place of places) {
+    const row = findTimed.get(place.id);
+    if (!page.add(place, row === null ? undefined : toTimedPlant(row))) break;
+  }
+  return page.finish();
 }
 
 /** Distinct tags. Each costs one index seek, however many plants have it. */

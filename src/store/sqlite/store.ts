@@ -3,8 +3,9 @@
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { needsScan } from "../../domain/filter.ts";
-import type { CountPage, PlantQuery } from "../../domain/page.ts";
+import type { CountPage, PageForm, PageText, Place, PlantQuery, Sort } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
+import type { SortPiece } from "../../domain/sort.ts";
 import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
 import { Queue } from "../queue.ts";
@@ -71,14 +72,26 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   readonly findPlant: Store["findPlant"] = async (id) =>
     this.whenDurable(() => this.lookUps.submit(id));
 
-  readonly listPlants: Store["listPlants"] = async (query) =>
-    this.whenDurable(() => this.reader.listPlants(query));
+  readonly listPlants: Store["listPlants"] = async (query) => {
+    const places = query.sort && (await this.findPlaces(query, query.sort));
+    return this.whenDurable(() => this.reader.listPlants(query, places));
+  };
 
   readonly readPlants: Store["readPlants"] = (query, form) => {
+    if (query.sort !== undefined) return this.readSorted(query, query.sort, form);
     const isSmall = form === "json" && query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
     if (!isSmall) return this.readLong({ kind: "plants", query, form });
     return this.whenDurable(() => this.reader.readPlants(query, form));
   };
+
+  private async readSorted(query: PlantQuery, sort: Sort, form: PageForm): Promise<PageText> {
+    const places = await this.findPlaces(query, sort);
+    return this.readLong({ kind: "plants", query, form, places });
+  }
+
+  protected sortPiece(query: PlantQuery, sort: Sort, bound: Place | undefined): Promise<SortPiece> {
+    return this.readLong({ kind: "sort", query, sort, bound });
+  }
 
   readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
 

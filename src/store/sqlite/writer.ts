@@ -53,10 +53,16 @@ const LAST = `max(min(?2 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM cha
 
 function connect(db: Database, path: string) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
-  const insertRows = (count: number) =>
-    prepare(
-      `INSERT OR FAIL INTO plants (id, name, tag) VALUES ${"(?, ?, ?), ".repeat(count - 1)}(?, ?, ?)`,
+  /** ?1 is the time, which all rows share. */
+  const insertRows = (count: number) => {
+    const rows = Array.from({ length: count }, (_, row) => {
+      const first = 2 + 3 * row;
+      return `(?${first}, ?${first + 1}, ?${first + 2}, ?1)`;
+    });
+    return prepare(
+      `INSERT OR FAIL INTO plants (id, name, tag, changed_at_ms) VALUES ${rows.join()}`,
     );
+  };
   return {
     db,
     durability: { reads: false, writes: false } as Durability,
@@ -69,12 +75,12 @@ function connect(db: Database, path: string) {
     endAtomic: prepare("RELEASE atomic"),
     undoAtomic: prepare("ROLLBACK TO atomic"),
     insertPlant: prepare(
-      "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+      "INSERT INTO plants (id, name, tag, changed_at_ms) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
     // OR FAIL: a taken id ends the statement and keeps the rows before it. To undo those, SQLite would copy every page.
     insertPlants: { 16: insertRows(16), 4: insertRows(4) },
     countChanged: prepare<{ count: bigint }>("SELECT changes() AS count"),
-    updatePlant: prepare("UPDATE plants SET name = ?, tag = ? WHERE id = ?"),
+    updatePlant: prepare("UPDATE plants SET name = ?, tag = ?, changed_at_ms = ? WHERE id = ?"),
     deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
     countPlants: prepare<{ count: bigint }>("SELECT count(*) AS count FROM plants"),
@@ -103,6 +109,8 @@ interface Capacity {
 
 interface Transaction extends WriteConnection {
   readonly capacity: Capacity;
+  /** The time of its journal block, and of every plant that it changes: a restore replays the same. */
+  readonly atMs: number;
   /** What is changed, for the journal. */
   readonly entries: JournalBlock;
 }
@@ -182,13 +190,14 @@ export class SqliteWriter {
     begin.run();
     try {
       const capacity = this.findCapacity(connection, group);
-      const outcomes = applyAll(Object.assign(connection, { capacity, entries }), group);
+      const atMs = Date.now();
+      const outcomes = applyAll(Object.assign(connection, { capacity, entries, atMs }), group);
       const isJournaled = this.limits.changesDays > 0;
       const text = isJournaled ? entries.format() : "";
-      if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, Date.now(), text);
+      if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, atMs, text);
       // Without a journal the break moves: two states never have the same number, as a backup relies on.
-      else if (entries.count > 0 && moveBreak.run(Date.now()).changes === 0)
-        insertChanges.run(0, Date.now(), BREAK_ENTRIES);
+      else if (entries.count > 0 && moveBreak.run(atMs).changes === 0)
+        insertChanges.run(0, atMs, BREAK_ENTRIES);
       // Without a journal the length of the texts is not known.
       this.disk.writtenBytes += isJournaled
         ? outcomes.length * WRITE_BYTES + text.length * CHARACTER_BYTES
@@ -285,9 +294,9 @@ function takeCreates(group: readonly Write[], from: number): readonly Create[] {
 
 /** Returns how many were created: all before the first one whose id is taken. */
 function createTogether(transaction: Transaction, creates: readonly Create[]): number {
-  const { db, insertPlants, countChanged, capacity, entries } = transaction;
+  const { db, insertPlants, countChanged, capacity, atMs, entries } = transaction;
   if (refuseNew(capacity, creates.length) !== undefined) return 0;
-  const values: Value[] = [];
+  const values: Value[] = [atMs];
   for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
   let created = creates.length;
   try {
@@ -319,12 +328,12 @@ function applyAlone(transaction: Transaction, write: Write): unknown {
 }
 
 function createPlant(
-  { insertPlant, findPlant, capacity, entries }: Transaction,
+  { insertPlant, findPlant, capacity, atMs, entries }: Transaction,
   { id, plant, writer }: Create,
 ): Done | Refusal {
   const { name, tag = null } = plant;
   const refusal = refuseNew(capacity, 1);
-  if (refusal === undefined && insertPlant.run(id, name, tag).changes === 1) {
+  if (refusal === undefined && insertPlant.run(id, name, tag, atMs).changes === 1) {
     capacity.plantsLeft--;
     entries.add(id, writer, plant);
     return "created";
@@ -354,16 +363,16 @@ function findStored({ findPlant }: Transaction, id: bigint): Plant | undefined {
 }
 
 function change(
-  { insertPlant, deletePlant, updatePlant, capacity, entries }: Transaction,
+  { insertPlant, deletePlant, updatePlant, capacity, atMs, entries }: Transaction,
   { id, writer, before, after }: NetChange,
 ): void {
   if (after === undefined) {
     deletePlant.run(id);
     capacity.plantsLeft++;
   } else if (before === undefined) {
-    insertPlant.run(id, after.name, after.tag ?? null);
+    insertPlant.run(id, after.name, after.tag ?? null, atMs);
     capacity.plantsLeft--;
-  } else updatePlant.run(after.name, after.tag ?? null, id);
+  } else updatePlant.run(after.name, after.tag ?? null, atMs, id);
   entries.add(id, writer, after, before);
 }
 
