@@ -36,7 +36,6 @@ import { type FailureFacts, findJson, findWaitMs, ServiceError } from "./errors.
 import { JSON_BODY, Manager, nameBatch, PAGE_LENGTH } from "./manage.ts";
 import {
   type Content,
-  type Count,
   type Filter,
   findContent,
   findEtag,
@@ -52,6 +51,7 @@ import {
   type NewPlant,
   type Page,
   type PageQuery,
+  type PlantCount,
   type Plant,
   type PlantPatch,
   type SortedPage,
@@ -109,6 +109,7 @@ export type {
   NewPlant,
   Page,
   PageQuery,
+  PlantCount,
   Plant,
   PlantPatch,
   TagCount,
@@ -381,11 +382,14 @@ export class Client extends Manager {
     }
   }
 
-  async countPlants(filter: Filter = {}, options?: RetryOptions): Promise<Count> {
+  /** The service counts for a second. Add up the counts until one has no `next`. */
+  async countPlants(filter: ListQuery = {}, options?: RetryOptions): Promise<PlantCount> {
     const path = `/plants/count${formatQuery({ ...filter, order: undefined })}`;
-    const count = findJson((await this.ask(path, {}, options)).text);
+    const { headers, text } = await this.ask(path, {}, options);
+    const count = findJson(text);
     if (!isCount(count)) throw this.notAPlantStore();
-    return count;
+    const next = findNext(headers) ?? "";
+    return /^-?\d+$/.test(next) ? { ...count, next: BigInt(next) } : count;
   }
 
   async listTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagPage> {

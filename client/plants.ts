@@ -92,6 +92,11 @@ export interface Count {
   readonly exact: boolean;
 }
 
+/** If it is not exact, `next` is the `after` of the count that continues it. */
+export interface PlantCount extends Count {
+  readonly next?: bigint;
+}
+
 export interface TagCount extends Count {
   readonly tag: string;
 }

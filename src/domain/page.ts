@@ -50,11 +50,14 @@ export type PageForm = "json" | "ndjson" | "csv";
 /** The body of a page, without a table's heading. Bytes if another thread made it. */
 export type PageText = Omit<PlantPage, "plants"> & { readonly text: string | Uint8Array };
 
+/** Counts the plants after this id, or all. */
+export type CountQuery = Filter & { readonly after?: bigint | undefined };
+
 /** The count of a bounded scan, and where the next one continues. */
 export type CountPage = Readonly<{ count: number; next: bigint | undefined }>;
 
-/** `exact` is false if there may be more. */
-export type PlantCount = Readonly<{ count: number; exact: boolean }>;
+/** `exact` is false if there may be more; then `next` is where another count continues. */
+export type PlantCount = Readonly<{ count: number; exact: boolean; next?: bigint | undefined }>;
 
 /** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {

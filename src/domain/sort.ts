@@ -40,7 +40,7 @@ export function placeOf({ by }: Pick<Sort, "by">, plant: ListedPlant): Place {
 }
 
 /** Plants with the same key are in the order of their ids, in both directions. */
-export function comparePlaces(
+function comparePlaces(
   { isDescending }: Pick<Sort, "isDescending">,
   one: Place,
   other: Place,
@@ -195,7 +195,7 @@ export const formatCursor = (sort: Sort, { key, id }: Place): string =>
   `${formatSort(sort)}~${id}${key === null ? "" : `~${key}`}`;
 
 /** Undefined if it is not a cursor of this sort. */
-export function findCursor(sort: Sort, cursor: string): Place | undefined {
+function findCursor(sort: Sort, cursor: string): Place | undefined {
   const [, name, digits = "", text] = /^(-?[a-z]+)~(-?\d+)(?:~(.*))?$/su.exec(cursor) ?? [];
   const id = findPlainInt64(digits);
   if (name !== formatSort(sort) || id === undefined) return undefined;

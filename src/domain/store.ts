@@ -1,6 +1,5 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
-import type { Filter } from "./filter.ts";
 import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition } from "./entity-tag.ts";
@@ -9,6 +8,7 @@ import type { Plant } from "./plant.ts";
 import type {
   PageForm,
   PageText,
+  CountQuery,
   PlantCount,
   PlantPage,
   PlantQuery,
@@ -44,7 +44,7 @@ export interface ServedStore extends TokenStore {
   /** Costs one index seek per tag, however many plants have it. */
   listTags(query: TagQuery): Promise<TagPage>;
   /** Counts for at most `msMax`, a second by default. The answer may be up to two seconds old. */
-  countPlants(query?: Filter, msMax?: number): Promise<PlantCount>;
+  countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount>;
 
   /** Rejects with `plant_not_found`, or with `precondition_failed`: checked in the transaction of the change. */
   replacePlant(plant: Plant, condition: Condition, writer?: Writer): Promise<void>;

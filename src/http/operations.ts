@@ -32,7 +32,7 @@ import {
   bulkParameters,
   changeCountParameters,
   changeParameters,
-  filterParameters,
+  countParameters,
   plantParameters,
   readParameters,
   tagParameters,
@@ -185,8 +185,8 @@ const plantOperations: Endpoints = {
   }),
   countPlants: operation("GET /plants/count", "plants:read", countPlants, {
     summary: "Count plants",
-    query: filterParameters,
-    answers: ok("The count.", json(object(counted))),
+    query: countParameters,
+    answers: ok("The count.", json(object(counted)), "Link"),
   }),
   readPlant: operation("GET /plants/{id}", "plants:read", readPlant, {
     summary: "Read a plant",

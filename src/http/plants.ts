@@ -30,7 +30,7 @@ import {
 } from "./handle.ts";
 import {
   chooseForm,
-  filterParameters,
+  countParameters,
   isUnmodified,
   linkNext,
   nameWriter,
@@ -185,9 +185,11 @@ async function listPage(exchange: Exchange): Promise<Response> {
   return answerPage(exchange, text, { vary: VARY, ...link });
 }
 
-export async function countPlants({ request, service }: Exchange): Promise<Response> {
-  const counted = await service.store.countPlants(parseQuery(request.url, filterParameters));
-  return answer(200, JSON.stringify(counted));
+export async function countPlants(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
+  const query = parseQuery(request.url, countParameters);
+  const { count, exact, next } = await service.store.countPlants(query);
+  return answer(200, JSON.stringify({ count, exact }), linkNext(exchange, undefined, next));
 }
 
 /** Deadline after which a page of counts is cut short. */
@@ -210,10 +212,11 @@ export async function countTags(
   nowMs = () => performance.now(),
 ) {
   const endsAtMs = nowMs() + TAG_COUNTS_MS_MAX;
-  const counted: { readonly tag: string }[] = [];
+  const counted: { readonly tag: string; readonly count: number; readonly exact: boolean }[] = [];
   for (const tag of tags) {
     if (counted.length > 0 && nowMs() > endsAtMs) break;
-    counted.push({ tag, ...(await store.countPlants({ tag })) });
+    const { count, exact } = await store.countPlants({ tag });
+    counted.push({ tag, count, exact });
   }
   return { tags: counted, next: counted.length < tags.length ? counted.at(-1)?.tag : next };
 }

@@ -70,7 +70,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
   countPlants:
     "How many plants there are, or how many match. The service counts for a second at most; after that " +
-    "`exact` is false, and `count` is a lower bound. The answer may be up to two seconds old.",
+    "`exact` is false, `count` is a lower bound, and the next link continues the count: add up what it answers. The answer may be up to two seconds old.",
   replacePlant:
     "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
     "With `If-Match`, a change that another client made in between is not overwritten. " +

@@ -80,7 +80,7 @@ export const filterParameters = mapValues(filters, ({ meaning, expected, find })
   find,
 })) as Record<FilterName, Parameter<string | undefined>>;
 
-export const sortParameter: Parameter<string | undefined> = {
+const sortParameter: Parameter<string | undefined> = {
   ...text(
     undefined,
     "In place of `order`: by id, name, tag or time of the last change; `-` for descending. " +
@@ -93,13 +93,18 @@ export const sortParameter: Parameter<string | undefined> = {
   fallback: undefined,
 };
 
-export const includeParameter: Parameter<"changed" | undefined> = {
+const includeParameter: Parameter<"changed" | undefined> = {
   ...text(undefined, "`changed` adds the time of the last change to each plant.", {
     enum: ["changed"],
   }),
   expected: "changed",
   find: (input) => (input === "changed" ? input : undefined),
   fallback: undefined,
+};
+
+export const countParameters = {
+  ...filterParameters,
+  after: anyInt64("Counts only plants after this id: it continues a count, as in its next link."),
 };
 
 export const plantParameters = {
@@ -352,7 +357,7 @@ const quote = (input: string): string => JSON.stringify(input.slice(0, 40));
 /** The Link header of the next page (RFC 8288): an absolute path, because not every library resolves relative ones. */
 export function linkNext(
   { request, service }: Exchange,
-  limit: number,
+  limit: number | undefined,
   after: bigint | number | string | undefined,
   name: "after" | "cursor" = "after",
 ): Readonly<Record<string, string>> {
@@ -363,7 +368,8 @@ export function linkNext(
     .filter(([other]) => other !== name && other !== "limit")
     // An unescaped ">" would end the link.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  const pairs = [`${name}=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others];
+  const pairs = [`${name}=${encodeURIComponent(String(after))}`, ...others];
+  if (limit !== undefined) pairs.splice(1, 0, `limit=${limit}`);
   return { link: `<${prefix}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
 }
 

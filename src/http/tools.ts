@@ -484,7 +484,10 @@ export const tools: Readonly<Record<string, Tool>> = {
     "Count plants",
     "How many plants match all filters. If `exact` is false, `count` is a lower bound.",
     filterArguments,
-    async ({ service }, filter) => format(await service.store.countPlants(filter)),
+    async ({ service }, filter) => {
+      const { count, exact } = await service.store.countPlants(filter);
+      return format({ count, exact });
+    },
   ),
   plant_history: tool(
     reading,

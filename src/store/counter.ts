@@ -1,7 +1,6 @@
 /** Counts in bounded pieces. Equal counts share their work, and slow ones are cached. */
 
-import type { Filter } from "../domain/filter.ts";
-import type { CountPage, PlantCount, PlantQuery } from "../domain/page.ts";
+import type { CountPage, CountQuery, PlantCount, PlantQuery } from "../domain/page.ts";
 
 /** A count slower than this is cached for REUSE_MS: pages that poll would slow other reads. */
 const CHEAP_MS = 100;
@@ -13,21 +12,21 @@ export function createCounter(
 ) {
   const known = new Map<string, Promise<PlantCount>>();
 
-  const countAll = async (query: Filter, msMax: number): Promise<PlantCount> => {
+  const countAll = async (query: CountQuery, msMax: number): Promise<PlantCount> => {
     const endsAtMs = performance.now() + msMax;
     let count = 0;
-    for (let after: bigint | undefined; ;) {
+    for (let { after } = query; ;) {
       const limit = Number.POSITIVE_INFINITY;
       const piece = await countPiece({ ...query, after, order: "asc", limit });
       count += piece.count;
       after = piece.next;
-      if (after === undefined || performance.now() > endsAtMs)
-        return { count, exact: after === undefined };
+      if (after === undefined) return { count, exact: true };
+      if (performance.now() > endsAtMs) return { count, exact: false, next: after };
     }
   };
 
-  return (query: Filter = {}, msMax = usualMsMax): Promise<PlantCount> => {
-    const key = JSON.stringify([query, msMax]);
+  return (query: CountQuery = {}, msMax = usualMsMax): Promise<PlantCount> => {
+    const key = JSON.stringify([{ ...query, after: query.after?.toString() }, msMax]);
     const begun = known.get(key);
     if (begun !== undefined) return begun;
     const counted = countAll(query, msMax);

@@ -8,7 +8,14 @@ import { takePage, toExact } from "../support/plants.ts";
 import { expectError } from "../support/expect.ts";
 import { parseLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { getJson, getText, send, startShared, walkPages } from "../support/service.ts";
+import {
+  getJson,
+  getText,
+  send,
+  startService,
+  startShared,
+  walkPages,
+} from "../support/service.ts";
 
 const service = await startShared(limits({ scanRowsMax: 100 }));
 /** Empty at the beginning of each test. */
@@ -199,8 +206,28 @@ describe("a count", () => {
   test("that takes too long is a lower bound, and equal requests share it", async () => {
     const one = service.store.countPlants({ name: "plant" }, 0);
     const other = service.store.countPlants({ name: "plant" }, 0);
-    expect(await one).toEqual({ count: 100, exact: false });
+    expect(await one).toEqual({ count: 100, exact: false, next: 100n });
     expect(await other).toBe(await one);
+  });
+
+  test("is continued by its next link until it is exact", async () => {
+    await using hasty = await startService(limits({ scanRowsMax: 1, countSecondsMax: 0 }));
+    await hasty.store.createPlants(
+      range(1, 5).map((id) => ({ id: BigInt(id), name: "a", tag: undefined })),
+    );
+    const counts: unknown[] = [];
+    for (let next: string | undefined = "/count?name=a"; next !== undefined;) {
+      const response = await list(next, hasty);
+      counts.push(await response.json());
+      next = /^<\/plants(\/count\?after=\d+&name=a)>/.exec(response.headers.get("link") ?? "")?.[1];
+    }
+    const some = counts.slice(0, -1);
+    expect(some).toEqual(some.map(() => ({ count: 1, exact: false })));
+    expect(counts.length).toBeGreaterThan(4);
+    expect(counts.at(-1)).toMatchObject({ exact: true });
+    const all = counts as { readonly count: number }[];
+    expect(all.reduce((sum, { count }) => sum + count, 0)).toBe(5);
+    await expectError(await list("/count?after=x"), "invalid_query", "after: expected an integer");
   });
 });
 
