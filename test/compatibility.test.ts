@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { resolveConfig } from "../src/config.ts";
+import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { describeApi } from "../src/http/description.ts";
 import promised from "./frozen/interface.openapi.json";
 import released from "./frozen/openapi.json";
@@ -107,4 +108,17 @@ test("the interface that we must keep has its security, and in its schemas no mo
   const { schemas: now } = served["components"] as { schemas: typeof schemas };
   for (const name of ["Plant", "NewPlant", "Error"] as const)
     expect(Object.keys(now[name].properties)).toEqual(Object.keys(schemas[name].properties));
+});
+
+test("a released error keeps its code, name and status; no code is used twice, and those of the service begin at 5000", () => {
+  const rows = [...released.info.description.matchAll(/^\| `(\d+) (\w+)` \| (\d+) \|/gm)];
+  expect(rows.length).toBeGreaterThan(0);
+  for (const [, code, name, status] of rows)
+    expect(catalogue[name as ErrorName]).toMatchObject({
+      code: Number(code),
+      status: Number(status),
+    });
+  const entries = Object.values(catalogue);
+  expect(new Set(entries.map(({ code }) => code)).size).toBe(entries.length);
+  for (const { code, status } of entries) expect(code >= 5000).toBe(status >= 500);
 });
