@@ -6,6 +6,9 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../package.json";
 import { fillTables } from "../scripts/tables.ts";
+import { resolveConfig } from "../src/config.ts";
+import type { Endpoint } from "../src/http/endpoint.ts";
+import { listOperations } from "../src/http/operations.ts";
 import { launcher, runScript } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startShared, TEST_TOKEN } from "./support/service.ts";
@@ -56,6 +59,15 @@ describe("every link, anchor and npm script exists:", () => {
     const named = [...text.matchAll(/\bnpm run ([a-z][\w:-]*)/g)].map(([, name = ""]) => name);
     expect(named.filter((name) => !(name in packageJson.scripts))).toEqual([]);
   });
+});
+
+test("docs/api.md has every path in its first table, or in the sentence above it", async () => {
+  const [table = ""] = (await read("docs/api.md")).split("## Authentication");
+  const operations = listOperations(resolveConfig({}, {}).config);
+  const paths = Object.values(operations)
+    .flatMap(Object.values<Endpoint>)
+    .map(({ at }) => at.replace(/^\w+ /, "").replace(/\/\{.*/, ""));
+  expect(paths.filter((path) => !new RegExp(`[\\s\`]${path}[\`/]`).test(table))).toEqual([]);
 });
 
 test("docs/architecture.md names every folder of src, and the dependencies that there are", async () => {

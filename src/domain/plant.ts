@@ -63,9 +63,9 @@ export const parseNewPlant = (text: string): Plant => toNewPlant(text, parseObje
 
 /** `members` is what `text` was parsed to. */
 export function toNewPlant(text: string, members: Members): Plant {
-  const { id, name, tag } = members;
-  if (Number.isSafeInteger(id) && isText(name) && (tag === undefined || isText(tag)))
-    if (!INEXACT_NOTATION.test(text)) return { id: BigInt(id as number), name, tag };
+  const { id } = members;
+  if (Number.isSafeInteger(id) && !INEXACT_NOTATION.test(text))
+    return toPlant(BigInt(id as number), members, "");
   const written = readId(text, members);
   return toPlant(written.id, members, written.text);
 }
@@ -126,8 +126,9 @@ export function readId(text: string, { id }: Members): { id: bigint | undefined;
 /** `idText` is the id as received. `idFault` is a fault that the rules do not cover. */
 function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string, idFault?: string) {
   const faults = findFaults(id, name, tag);
-  if (idFault !== undefined || Object.keys(faults).length > 0)
-    throw refuseFaults(faults, { name, tag }, idText, idFault);
+  // Not Object.keys: every create comes here.
+  for (const _ in faults) throw refuseFaults(faults, { name, tag }, idText, idFault);
+  if (idFault !== undefined) throw refuseFaults(faults, { name, tag }, idText, idFault);
   return { id, name, tag } as Plant;
 }
 

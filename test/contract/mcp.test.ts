@@ -193,7 +193,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
     { writes: [{ id: "72", removed: true, ifMatch: "x" }], dryRun: false },
     "line 1: ifMatch: expected * or a list of entity tags",
   ],
-  ["revert_changes", {}, "expected at least one of from, to, by and batch"],
+  ["revert_changes", {}, "expected at least one of from, to, by, batch and types"],
   ["revert_changes", { batch: "b", dryRun: "false" }, "dryRun: expected true or false"],
   ["revert_changes", { from: "yesterday" }, "from: expected the number of a change, or a time"],
   ["revert_changes", { since: 1 }, '"since": unknown'],
