@@ -7,7 +7,7 @@
 
 import type { Database } from "bun:sqlite";
 import { closeSync, openSync, readSync } from "node:fs";
-import type { Change } from "../domain/change.ts";
+import { type Change, writerOf } from "../domain/change.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState, type Plant } from "../domain/plant.ts";
 import { JournalBlock, parseBlock } from "../store/journal.ts";
@@ -307,8 +307,7 @@ function replayBlock(db: Database, put: Put, block: Block, last: number, file: s
         `${file} does not fit the copy: plant ${change.id} is not in the state that change ${change.seq} expects.`,
         block.after,
       );
-    const { by: token, batch, trace } = change;
-    kept.add(change.id, { token, batch, trace }, change.plant, change.before);
+    kept.add(change.id, writerOf(change), change.plant, change.before);
   }
   const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
   insert.run(row.last, first, at, kept.format());

@@ -104,6 +104,13 @@ export interface Grouping {
   readonly everyMs: number | undefined;
 }
 
+/** For a restore, which writes the block again. Does not compile without each member of `Writer`. */
+export const writerOf = (change: Change): Readonly<Record<keyof Writer, string | undefined>> => ({
+  token: change.by,
+  batch: change.batch,
+  trace: change.trace,
+});
+
 export interface ChangeQuery extends Period {
   readonly id?: bigint | undefined;
   readonly types?: readonly ChangeType[] | undefined;
