@@ -1,4 +1,4 @@
-/** Runs all test scripts, four at a time because they often wait. With --long, runs the longer tests too. */
+/** Runs all test scripts, five at a time because they often wait. With --long, runs the longer tests too. */
 
 import {
   appendFileSync,
@@ -15,17 +15,17 @@ import { join } from "node:path";
 
 const isLong = process.argv.includes("--long");
 
-/** Longest first, and that which waits for the network beside them, so none runs alone in the end. */
+/** Longest first, so none runs alone in the end. */
 const waiting = [
-  "test:sqlite",
   "test:browser",
+  "test:sqlite",
   "test:postgres",
   "test:ship",
   "test:torture",
   "test:threads",
   ...(isLong ? ["test:serializable"] : []),
 ];
-const AT_A_TIME = 4;
+const AT_A_TIME = 5;
 
 /** These keep their files on disk. */
 const onDisk = new Set(["test:torture", "test:ship"]);
@@ -112,8 +112,8 @@ async function run(script: string): Promise<Finished> {
   const seconds = (performance.now() - startedAtMs) / 1000;
   const output = readFileSync(outputPath, "utf8");
   process.stdout.write(`\n===== ${script} =====\n${output}`);
-  // The runner prints each failure twice.
-  const failed = new Set(output.split("\n").filter((line) => line.startsWith("(fail)")));
+  // The runner prints each failure twice. A process that ended takes its file with it.
+  const failed = new Set(output.split("\n").filter((line) => /^(\(fail\)|✗) /.test(line)));
   const skipped = Number(/^ *(\d+) skip$/m.exec(output)?.[1] ?? 0);
   return { script, exitCode, seconds, failed: [...failed], skipped };
 }

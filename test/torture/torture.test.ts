@@ -72,7 +72,7 @@ const shorts: Readonly<Record<string, Short>> = {
       "changes in the feed": 0,
     },
   },
-  cluster: { seconds: 20, atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 } },
+  cluster: { seconds: 5, atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 } },
   overload: {
     seconds: 6,
     atLeast: { "crowd: acknowledged plants": 100, "slow store: refused a second meanwhile": 100 },
