@@ -13,7 +13,7 @@ import { startShared, TEST_TOKEN } from "../support/service.ts";
 import { run } from "../support/shipped.ts";
 
 const root = join(import.meta.dir, "../..");
-const COMPRESSED_BYTES_MAX = 10_200;
+const COMPRESSED_BYTES_MAX = 12_000;
 
 /** The client as its users have it: built, in a node_modules folder. */
 const folder = makeTemporaryFolder();
@@ -35,7 +35,7 @@ function runOnNode(name: string, program: string): Promise<string> {
 }
 
 describe("the package of the client", () => {
-  test("is one script of at most 10.2 kB compressed, with types, without dependencies, of the service's version", () => {
+  test("is one script of at most 12 kB compressed, with types, without dependencies, of the service's version", () => {
     const script = readFileSync(join(installed, "dist/client.js"));
     expect(gzipSync(script).length).toBeLessThanOrEqual(COMPRESSED_BYTES_MAX);
     const files = readdirSync(join(installed, "dist"));
