@@ -8,7 +8,7 @@ import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route, titleOf } from "./state/route.ts";
 import { startSaving, waiting } from "./state/saving.ts";
-import { identity, signedOut } from "./state/session.ts";
+import { identity, isManager, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { undo } from "./state/undo.ts";
 import { shownOnce } from "./view/manage.tsx";
@@ -22,6 +22,11 @@ effect(() => {
 });
 effect(() => {
   if (identity.value === undefined) shownOnce.value = undefined;
+});
+// The first page of those who manage. An address that names a page leads there.
+effect(() => {
+  const { value: isTheirs } = isManager;
+  if (isTheirs && /^#?\/?$/.test(location.hash)) untracked(() => follow("#/overview", false));
 });
 // The next user must not see what the previous one did.
 effect(() => {

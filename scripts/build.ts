@@ -18,14 +18,15 @@ export const onDemand: Readonly<Record<string, string>> = {
 /** For the console's first view, without the scripts that load on demand. */
 const COMPRESSED_BYTES_MAX = 100_000;
 
+const browserOptions = {
+  target: "browser",
+  minify: true,
+  define: { "process.env.NODE_ENV": '"production"' },
+} as const;
+
 /** Bundles an entry into one file. */
 export async function bundle(entry: string): Promise<string> {
-  const { outputs } = await Bun.build({
-    entrypoints: [entry],
-    target: "browser",
-    minify: true,
-    define: { "process.env.NODE_ENV": '"production"' },
-  });
+  const { outputs } = await Bun.build({ entrypoints: [entry], ...browserOptions });
   const [output, ...others] = outputs;
   if (output === undefined || others.length > 0)
     throw new Error(`${entry}: expected one file, got ${outputs.length}`);
@@ -40,6 +41,30 @@ interface Part {
   readonly text: string | Promise<string>;
 }
 
+/** A file that other scripts load by its name, which has a hash already. */
+interface Chunk {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Splits what an entry imports dynamically into chunks of their own. The first is what the entry itself needs. */
+async function split(entry: string): Promise<{ text: string; chunks: readonly Chunk[] }> {
+  const naming = { chunk: "[name]-[hash].[ext]" };
+  const options = { ...browserOptions, entrypoints: [entry], splitting: true, naming };
+  const { outputs } = await Bun.build(options);
+  const files = await Promise.all(
+    outputs.map(async (output) => ({
+      name: output.path.replace(/^.*\//, ""),
+      isEntry: output.kind === "entry-point",
+      text: await output.text(),
+    })),
+  );
+  const { text = "" } = files.find(({ isEntry }) => isEntry) ?? {};
+  const isNeeded = ({ name }: Chunk): boolean => text.includes(`from"./${name}"`);
+  const chunks = files.filter(({ isEntry }) => !isEntry);
+  return { text, chunks: chunks.toSorted((one, other) => +isNeeded(other) - +isNeeded(one)) };
+}
+
 interface BuiltFile {
   readonly name: string;
   readonly bytes: number;
@@ -51,9 +76,17 @@ async function buildPage(
   folder: string,
   template: string,
   parts: readonly Part[],
+  chunks: readonly Chunk[] = [],
 ): Promise<BuiltFile[]> {
   let page = await Bun.file(template).text();
-  const texts = new Map<string, string>();
+  const texts = new Map(chunks.map(({ name, text }) => [name, text]));
+  // Otherwise the browser would find it only when it has the entry.
+  const [needed] = chunks;
+  if (needed !== undefined)
+    page = page.replace(
+      /^ *(?=<script)/m,
+      (indent) => `${indent}<link rel="modulepreload" href="console/${needed.name}" />\n${indent}`,
+    );
   for (const { reference, path, text } of parts) {
     const content = await text;
     const hash = Bun.hash(content).toString(36).padStart(13, "0").slice(0, 10);
@@ -76,9 +109,10 @@ async function buildPage(
 
 const leaf = Bun.file(`${source}/leaf.svg`);
 
-export const buildConsole = (folder: string): Promise<BuiltFile[]> =>
-  buildPage(folder, `${source}/index.html`, [
-    { reference: "./main.tsx", path: "console/console.js", text: bundle(`${source}/main.tsx`) },
+export async function buildConsole(folder: string): Promise<BuiltFile[]> {
+  const { text, chunks } = await split(`${source}/main.tsx`);
+  const parts = [
+    { reference: "./main.tsx", path: "console/console.js", text },
     {
       reference: "./css/style.css",
       path: "console/console.css",
@@ -90,7 +124,9 @@ export const buildConsole = (folder: string): Promise<BuiltFile[]> =>
       text: bundle(entry),
     })),
     { reference: "./leaf.svg", path: "console/leaf.svg", text: leaf.text() },
-  ]);
+  ];
+  return buildPage(folder, `${source}/index.html`, parts, chunks);
+}
 
 const buildDocs = (folder: string): Promise<BuiltFile[]> =>
   buildPage(
@@ -128,8 +164,11 @@ const kilobytes = (bytes: number): string => `${(bytes / 1000).toFixed(1)} kB`.p
 
 if (import.meta.main) {
   let total = 0;
-  for (const { name, bytes, compressedBytes } of await buildConsole(`${root}/dist/console`)) {
-    if (/^console-.*\.(js|css)$/.test(name)) total += compressedBytes;
+  const files = await buildConsole(`${root}/dist/console`);
+  const page = await Bun.file(`${root}/dist/console/index.html`).text();
+  for (const { name, bytes, compressedBytes } of files) {
+    const isFirst = ["src", "href"].some((way) => page.includes(` ${way}="console/${name}"`));
+    if (isFirst && !name.endsWith(".svg")) total += compressedBytes;
     process.stdout.write(
       `${name.padEnd(24)} ${kilobytes(bytes)} ${kilobytes(compressedBytes)} compressed\n`,
     );

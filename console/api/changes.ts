@@ -1,6 +1,6 @@
-/** The journal, read from the newest change back. */
+/** The journal, read or counted from the newest change back. */
 
-import type { Change, ChangeQuery } from "../../client/client.ts";
+import type { Change, ChangeCount, ChangeCountQuery, ChangeQuery } from "../../client/client.ts";
 import { call } from "./service.ts";
 
 export interface ChangesBack {
@@ -30,3 +30,33 @@ export async function findLastChange(
   const found = await readBack({ id, limit: 1 }, signal).catch(() => undefined);
   return found?.changes[0];
 }
+
+/** Reads pages of counts until all is counted, and adds up those of a group. */
+export async function countChanges(
+  query: ChangeCountQuery,
+  signal?: AbortSignal,
+): Promise<ChangeCount[]> {
+  const groups = new Map<string, ChangeCount>();
+  await call(async (client) => {
+    for (let after: number | undefined = 0; after !== undefined;) {
+      const page = await client.countChangePage({ ...query, after }, { signal });
+      for (const count of page.counts) {
+        const key = `${count.start}\n${count.by}\n${count.batch}`;
+        const known = groups.get(key);
+        groups.set(key, known === undefined ? count : add(count, known));
+      }
+      after = page.next;
+    }
+  });
+  return [...groups.values()];
+}
+
+/** The older one is from a later page. */
+const add = (older: ChangeCount, known: ChangeCount): ChangeCount => ({
+  ...known,
+  created: known.created + older.created,
+  replaced: known.replaced + older.replaced,
+  removed: known.removed + older.removed,
+  first: older.first,
+  firstTime: older.firstTime,
+});

@@ -5,6 +5,7 @@ import type { Plant } from "../../src/domain/plant.ts";
 import { formatCount } from "../state/format.ts";
 import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import { Version } from "../view/history.tsx";
+import { Key, Shares } from "../view/patterns.tsx";
 import { type Import, listMissing, type Reading, type RowOutcome } from "./messages.ts";
 import { RefusedRows } from "./refused.tsx";
 import { chooseAnother, readAs, startImport, updating } from "./state.ts";
@@ -215,8 +216,8 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
             .slice(0, SHOWN_MAX)
             .map(({ stored, given }) => [
               <Id of={stored} />,
-              <Version plant={stored} />,
-              <Version plant={given} />,
+              <Version plant={stored} since={given} />,
+              <Version plant={given} before={stored} />,
             ])}
         />
       )}
@@ -273,14 +274,73 @@ export function Figures({ now }: NowProps): JSX.Element {
     if (figure === "kept") return count("kept") > 0;
     return figure !== "updated" || count("updated") > 0 || count("kept") === 0;
   };
+  const names = isForeseen ? foreseen : imported;
+  const shown = (Object.keys(imported) as Figure[]).filter(isShown);
+  // What is deleted is not in the file.
+  const rows = shown.filter((figure) => figure !== "removed");
   return (
-    <Terms
-      class="figures"
-      of={(Object.keys(imported) as Figure[])
-        .filter(isShown)
-        .map((figure) => [(isForeseen ? foreseen : imported)[figure], formatCount(count(figure))])}
-    />
+    <div class="figures-frame">
+      <Terms
+        class="figures"
+        of={shown.map((figure) => [
+          <span class="key">
+            {figure !== "removed" && <Key at={rows.indexOf(figure)} />}
+            {names[figure]}
+          </span>,
+          formatCount(count(figure)),
+        ])}
+      />
+      <Shares
+        label="Rows of the file"
+        parts={rows.map((figure) => [names[figure], count(figure)] as const)}
+      />
+      {now.refusedAlong !== undefined && now.refusedAlong.lines > 0 && (
+        <RefusedAlong along={now.refusedAlong} />
+      )}
+    </div>
   );
+}
+
+/** Where in the file rows were refused: a mark for each part of it. */
+function RefusedAlong({ along: { slots, size, lines } }: RefusedAlongProps): JSX.Element | null {
+  const parts = Math.ceil(lines / size);
+  const marked = slots.slice(0, parts).map((count, at) => ({ count, at }));
+  const faulty = marked.filter(({ count }) => count > 0);
+  if (faulty.length === 0) return null;
+  const most = Math.max(...faulty.map(({ count }) => count));
+  const name = (at: number): string =>
+    `${formatCount(at * size + 1)} to ${formatCount(Math.min(lines, (at + 1) * size))}`;
+  return (
+    <figure class="along">
+      <figcaption class="faint">Refused along the file, from its first row to its last</figcaption>
+      <svg
+        viewBox={`0 0 ${parts} 20`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`Refused rows: ${faulty
+          .slice(0, 20)
+          .map(({ at, count }) => `${formatCount(count)} in lines ${name(at)}`)
+          .join(", ")}${faulty.length > 20 ? " and more" : ""}`}
+      >
+        {faulty.map(({ count, at }) => (
+          <rect
+            key={at}
+            class="along-mark"
+            x={at}
+            y={10 - 10 * (count / most)}
+            width={1}
+            height={10 + 10 * (count / most)}
+          >
+            <title>{`Lines ${name(at)}: ${formatCount(count)} refused`}</title>
+          </rect>
+        ))}
+      </svg>
+    </figure>
+  );
+}
+
+interface RefusedAlongProps {
+  readonly along: NonNullable<Import["refusedAlong"]>;
 }
 
 const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (

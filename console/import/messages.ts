@@ -78,6 +78,41 @@ export interface Progress extends Readonly<Record<RowOutcome | "removed", number
   readonly firstRefused: readonly Rejected[];
   /** All refused records, as a file. */
   readonly rejects: Blob;
+  readonly refusedAlong: RefusedAlong;
+}
+
+/** How many rows were refused in each part of `size` lines. The parts grow with the file, so there are few. */
+export interface RefusedAlong {
+  readonly slots: readonly number[];
+  readonly size: number;
+  /** The last line that was read. */
+  readonly lines: number;
+}
+
+const SLOTS_MAX = 128;
+
+export function createAlong() {
+  let size = 1;
+  let lines = 0;
+  let slots: number[] = [];
+  return {
+    add(line: number, isRefused: boolean): void {
+      lines = Math.max(lines, line);
+      while (line > size * SLOTS_MAX) {
+        size *= 2;
+        const half = slots;
+        slots = Array.from(
+          { length: Math.ceil(half.length / 2) },
+          (_, at) => (half[2 * at] ?? 0) + (half[2 * at + 1] ?? 0),
+        );
+      }
+      if (!isRefused) return;
+      const at = Math.floor((line - 1) / size);
+      while (slots.length <= at) slots.push(0);
+      slots[at] = (slots[at] ?? 0) + 1;
+    },
+    read: (): RefusedAlong => ({ slots, size, lines }),
+  };
 }
 
 /** The worker's task: compare the file with the store, or import it. */

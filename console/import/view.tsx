@@ -9,6 +9,7 @@ import { announce } from "../state/toasts.ts";
 import { Button, Icon, Notice } from "../view/controls.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile, Figures, type NowProps } from "./check.tsx";
+import { RecentImports } from "./recent.tsx";
 import { RefusedRows } from "./refused.tsx";
 import {
   cancelImport,
@@ -40,6 +41,7 @@ export function ImportView(): JSX.Element {
             <Notice kind="fault" title="The file can't be imported" text={now.problem} />
           )}
           <ChooseFile isReading={now?.isReading === true} />
+          {mayRead.value && <RecentImports />}
         </>
       )}
     </div>

@@ -16,6 +16,7 @@ import { MalformedFile } from "../../src/format/records.ts";
 import { etagOf } from "../api/etag.ts";
 import {
   CANCEL,
+  createAlong,
   type Difference,
   type Import,
   type ImportRequest,
@@ -106,6 +107,7 @@ async function run({
     counted: 0,
   };
   const firstRefused: Rejected[] = [];
+  const along = createAlong();
   const rows: Preview["rows"][number][] = [];
   const format = createRejectsFormat(reading);
   /** The browser may move blobs to disk. */
@@ -127,6 +129,7 @@ async function run({
     seconds: (performance.now() - startedAtMs) / 1000,
     isWaiting,
     firstRefused,
+    refusedAlong: along.read(),
     rejects: new Blob([...rejects, format.end()]),
   });
 
@@ -152,6 +155,7 @@ async function run({
         const outcome = outcomes.get(plant);
         if (outcome === undefined) continue;
         const isRefused = typeof outcome !== "string";
+        along.add(line, isRefused);
         if (isRefused) rejected.push({ line, text, reason: outcome.message });
         if (rows.length < ROWS_SHOWN)
           rows.push(

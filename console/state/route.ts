@@ -4,12 +4,13 @@ import { signal } from "@preact/signals";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { type Filter, filterNames, pickFilter } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/json.ts";
+import { findTimeMs } from "../../src/domain/time.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 
 export type Open = bigint | "new" | undefined;
 
-const otherViews = ["import", "changes", "health", "tokens", "webhooks"] as const;
+const otherViews = ["overview", "import", "changes", "health", "tokens", "webhooks"] as const;
 
 /** Which changes are shown. */
 export interface ChangeFilter {
@@ -17,6 +18,9 @@ export interface ChangeFilter {
   readonly batch?: string | undefined;
   readonly id?: bigint | undefined;
   readonly type?: ChangeType | undefined;
+  /** Times in ISO 8601, inclusive. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
 }
 
 interface Route {
@@ -67,11 +71,15 @@ function parseRoute(hash: string): Route {
 function parseChangeFilter(query: string): ChangeFilter {
   const parameters = new URLSearchParams(query);
   const find = (name: string): string | undefined => parameters.get(name) ?? undefined;
+  const findTime = (name: string): string | undefined =>
+    findTimeMs(find(name) ?? "") === undefined ? undefined : find(name);
   return {
     by: find("by"),
     batch: find("batch"),
     id: findPlainInt64(find("id") ?? ""),
     type: changeTypes.find((type) => type === find("type")),
+    from: findTime("from"),
+    to: findTime("to"),
   };
 }
 

@@ -29,6 +29,11 @@ export const identity = computed(() => session.value?.identity);
 export const mayRead = computed(() => may("plants:read"));
 export const mayWrite = computed(() => may("plants:write"));
 
+/** Those who manage get the overview; staff at the counter begin with the list. */
+export const isManager = computed(
+  () => mayRead.value && (may("tokens:manage") || may("webhooks:manage")),
+);
+
 export const may = (scope: Scope): boolean =>
   session.value?.identity.scopes.includes(scope) ?? false;
 

@@ -1,20 +1,25 @@
-/** Changes: who did what and when, newest first. The changes of one batch, such as an import, are one line. */
+/**
+ * Changes: who did what and when, newest first. The changes of one batch, such as an import, are one line, and so are
+ * creates of one person that follow each other. What the filter shows can be undone.
+ */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { type Signal, signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change } from "../../client/client.ts";
-import { nameOfBatch } from "../../src/domain/change.ts";
+import { nameBatch, nameOfBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/json.ts";
-import { readBack } from "../api/changes.ts";
+import { countChanges, readBack } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "../state/feed.ts";
 import { formatCount, formatName, formatTime } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
+import { findTimeMs } from "../../src/domain/time.ts";
 import { askUndo, nameUndo, undo } from "../state/undo.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
-import { explainHistory, toPlant, verbs, Version } from "./history.tsx";
+import { describeCounts, explainHistory, toPlant, verbs, Version } from "./history.tsx";
+import { later } from "./later.tsx";
 
 const PAGE_LENGTH = 100;
 /** Past this many lines, new changes are not added. */
@@ -22,14 +27,31 @@ const LINES_MAX = 1000;
 
 type Counts = NonNullable<Change["folded"]>;
 
-/** A change, or all changes of a batch by one person: then the newest of them, and their number. */
+/** A change, or all changes of a batch by one person, or a run of creates: then the newest of them, and their number. */
 interface Line {
   readonly change: Change;
   readonly counts?: Counts | undefined;
+  /** The number of the oldest create of a run. */
+  readonly end?: number | undefined;
 }
 
-const countOf = ({ batch, folded, type }: Change): Counts | undefined =>
-  batch === undefined ? undefined : (folded ?? { created: 0, replaced: 0, removed: 0, [type]: 1 });
+/** A run of creates without a batch. */
+const isRun = ({ change: { batch }, counts }: Line): boolean =>
+  batch === undefined && counts !== undefined;
+
+function toLine(change: Change, fold: Fold): Line {
+  const { seq, batch, type, folded, foldedTo } = change;
+  const isFolded = batch === undefined ? fold === "run" && type === "created" : fold !== undefined;
+  if (!isFolded) return { change };
+  const counts = folded ?? { created: 0, replaced: 0, removed: 0, [type]: 1 };
+  return { change, counts, end: batch === undefined ? (foldedTo ?? seq) : undefined };
+}
+
+type Fold = "batch" | "run" | undefined;
+
+/** Runs of one plant's creates may have others between them. */
+const foldOf = ({ batch, id }: ChangeFilter): Fold =>
+  batch !== undefined ? undefined : id === undefined ? "run" : "batch";
 
 const add = (one: Counts, other: Counts): Counts => ({
   created: one.created + other.created,
@@ -37,44 +59,71 @@ const add = (one: Counts, other: Counts): Counts => ({
   removed: one.removed + other.removed,
 });
 
-/** Adds older changes, newest first. Other changes may lie between those of a batch. */
-function addOlder(lines: readonly Line[], changes: readonly Change[], isFolded: boolean): Line[] {
+/**
+ * Adds older changes, newest first. Other changes may lie between those of a batch, but not between those of a run: it
+ * continues only if the change before, `last`, is part of it.
+ */
+function addOlder(lines: readonly Line[], changes: readonly Change[], fold: Fold, last?: Change) {
   const all = [...lines];
-  for (const change of changes) {
-    const counts = isFolded ? countOf(change) : undefined;
-    const at = counts === undefined ? -1 : all.findIndex((line) => isSameBatch(line, change));
-    const line = all[at];
-    if (line?.counts === undefined || counts === undefined) all.push({ change, counts });
-    else all[at] = { ...line, counts: add(line.counts, counts) };
+  for (const [index, change] of changes.entries()) {
+    const line = toLine(change, fold);
+    const before = changes[index - 1] ?? last;
+    const isContinued = isRun(line) && before !== undefined && isRun(toLine(before, fold));
+    const at = isRun(line)
+      ? isContinued && before.by === change.by
+        ? all.length - 1
+        : -1
+      : all.findIndex((each) => line.counts && isSameBatch(each, change));
+    const known = all[at];
+    if (known?.counts === undefined || line.counts === undefined) all.push(line);
+    else all[at] = { ...known, counts: add(known.counts, line.counts), end: line.end };
   }
   return all;
 }
 
-const isSameBatch = ({ change }: Line, { by, batch }: Change): boolean =>
-  change.batch === batch && change.by === by;
+const isSameBatch = ({ change, counts }: Line, { by, batch }: Change): boolean =>
+  counts !== undefined && batch !== undefined && change.batch === batch && change.by === by;
 
-function addNewer(lines: readonly Line[], changes: readonly Change[], isFolded: boolean): Line[] {
-  const added = addOlder([], changes.toReversed(), isFolded);
-  const isAdded = ({ change, counts }: Line): boolean =>
-    counts !== undefined && added.some((line) => isSameBatch(line, change));
+function addNewer(lines: readonly Line[], changes: readonly Change[], fold: Fold): Line[] {
+  const added = addOlder([], changes.toReversed(), fold);
+  const isAdded = ({ change }: Line): boolean => added.some((line) => isSameBatch(line, change));
   const sum = (line: Line): Line => {
-    const known = lines.find((each) => each.counts && isSameBatch(each, line.change));
+    const known = lines.find((each) => isSameBatch(each, line.change));
     return line.counts === undefined || known?.counts === undefined
       ? line
       : { ...line, counts: add(line.counts, known.counts) };
   };
-  return [...added.map(sum), ...lines.filter((line) => !isAdded(line))];
+  const [next, ...rest] = lines;
+  const oldest = added.at(-1);
+  const isContinued =
+    oldest !== undefined &&
+    next !== undefined &&
+    isRun(oldest) &&
+    isRun(next) &&
+    oldest.change.by === next.change.by;
+  const run =
+    isContinued && oldest.counts !== undefined && next.counts !== undefined
+      ? [{ ...oldest, counts: add(oldest.counts, next.counts), end: next.end }]
+      : undefined;
+  const shown = (run === undefined ? added : added.slice(0, -1)).map(sum);
+  const kept = (run === undefined ? lines : rest).filter((line) => !isAdded(line));
+  return [...shown, ...(run ?? []), ...kept];
 }
 
-const isShown = ({ by, batch, id, type }: ChangeFilter, change: Change): boolean =>
+const isShown = ({ by, batch, id, type, from, to }: ChangeFilter, change: Change): boolean =>
   (by === undefined || by === change.by) &&
   (batch === undefined || batch === change.batch) &&
   (id === undefined || id === change.id) &&
-  (type === undefined || type === change.type);
+  (type === undefined || type === change.type) &&
+  (from === undefined || Date.parse(from) <= Date.parse(change.time)) &&
+  (to === undefined || Date.parse(to) >= Date.parse(change.time));
+
+const ChangesPicture = later(async () => (await import("./changes-picture.tsx")).ChangesPicture);
 
 export function ChangesView(): JSX.Element {
   const filter = route.value.changes;
-  const people = useSignal<readonly string[]>([]);
+  const people = usePeople();
+  const link = linkToChanges(filter);
   return (
     <div class="single">
       <div class="section-head">
@@ -82,9 +131,98 @@ export function ChangesView(): JSX.Element {
         {filter.batch !== undefined && <p class="faint wrap">Only “{nameOfBatch(filter.batch)}”</p>}
       </div>
       <Filters filter={filter} people={people.value} />
-      <Lines key={`${gaps.value} ${linkToChanges(filter)}`} filter={filter} people={people} />
+      {filter.id === undefined && filter.batch === undefined && (
+        <details class="picture-frame" open={isPictureOpen.value}>
+          <summary
+            onClick={(event) => {
+              event.preventDefault();
+              isPictureOpen.value = !isPictureOpen.value;
+            }}
+          >
+            Pick a time in the picture
+          </summary>
+          {isPictureOpen.value && (
+            <ChangesPicture filter={filter} onPick={(range) => narrow(filter, range)} />
+          )}
+        </details>
+      )}
+      {mayWrite.value && !isAll(filter) && filter.id === undefined && (
+        <UndoShown key={`undo ${gaps.value} ${link}`} filter={filter} />
+      )}
+      <Lines key={`${gaps.value} ${link}`} filter={filter} people={people} />
     </div>
   );
+}
+
+const isPictureOpen = signal(false);
+
+/** Everyone in the journal, and those who are seen since. */
+function usePeople(): Signal<readonly string[]> {
+  const people = useSignal<readonly string[]>([]);
+  useEffect(() => {
+    const leaving = new AbortController();
+    countChanges({ group: ["by"] }, leaving.signal).then(
+      (counts) => {
+        const names = counts.flatMap(({ by }) => (by === undefined ? [] : [by]));
+        people.value = [...new Set([...people.value, ...names])].toSorted();
+      },
+      // The list of changes says what is wrong.
+      () => undefined,
+    );
+    return () => leaving.abort();
+  }, []);
+  return people;
+}
+
+/** Undoes everything that the filter shows. */
+function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element | null {
+  const count = useSignal<number | undefined>(undefined);
+  const { by, batch, from, to, type } = filter;
+  const types = type && [type];
+  useEffect(() => {
+    const leaving = new AbortController();
+    countChanges({ by, batch, from, to, types }, leaving.signal).then(
+      ([counted]) => {
+        const { created = 0, replaced = 0, removed = 0 } = counted ?? {};
+        count.value = created + replaced + removed;
+      },
+      () => undefined,
+    );
+    return () => leaving.abort();
+  }, []);
+  useEffect(() => {
+    if (count.value !== undefined)
+      count.value += arrived.value.filter((change) => isShown(filter, change)).length;
+  }, [arrived.value]);
+  if (count.value === undefined || count.value === 0) return null;
+  const ask = (): void => {
+    if (batch !== undefined && [by, from, to, type].every((part) => part === undefined))
+      return askUndo(batch);
+    undo.value = {
+      title: "Undo these changes?",
+      range: { by, batch, from, to, types },
+      batch: nameUndo(nameBatch(describeFilter(filter))),
+    };
+  };
+  return (
+    <div class="form-actions">
+      <Button onClick={ask}>Undo these {formatCount(count.value)}</Button>
+      <span class="faint">A preview comes first.</span>
+    </div>
+  );
+}
+
+/** For the journal. */
+function describeFilter({ by, batch, type, from, to }: ChangeFilter): string {
+  const kind = type === undefined ? "changes" : verbs[type].toLowerCase();
+  const parts = [
+    kind,
+    ...(by === undefined ? [] : [`by ${by}`]),
+    ...(batch === undefined ? [] : [`in ${nameOfBatch(batch)}`]),
+    ...(from === undefined ? [] : [`from ${formatTime(from)}`]),
+    ...(to === undefined ? [] : [`to ${formatTime(to)}`]),
+  ];
+  return parts.join(" ");
 }
 
 const narrow = (filter: ChangeFilter, change: ChangeFilter): void =>
@@ -125,6 +263,29 @@ function Field({ label, value, list, onPick }: FieldProps): JSX.Element {
   );
 }
 
+/** In any case. A name that is not known is searched for as it is. */
+function findPerson(text: string, people: readonly string[]): string | undefined {
+  if (text === "" || people.includes(text)) return text || undefined;
+  return people.find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;
+}
+
+/** For a field of the browser's calendar, in the time of this place. */
+function toLocal(iso: string | undefined): string {
+  const ms = findTimeMs(iso ?? "");
+  if (ms === undefined) return "";
+  const date = new Date(ms);
+  return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+const MINUTE_MS = 60_000;
+
+/** The last minute belongs to the range. */
+function fromLocal(text: string, isEnd: boolean): string | undefined {
+  const ms = Date.parse(text);
+  if (Number.isNaN(ms)) return undefined;
+  return new Date(isEnd ? ms + MINUTE_MS - 1 : ms).toISOString();
+}
+
 function Filters({ filter, people }: FiltersProps): JSX.Element {
   return (
     <search class="filters">
@@ -132,7 +293,7 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
         label="Person"
         value={filter.by ?? ""}
         list="people"
-        onPick={(text) => narrow(filter, { by: text === "" ? undefined : text })}
+        onPick={(text) => narrow(filter, { by: findPerson(text, people) })}
       />
       <datalist id="people">
         {people.map((name) => (
@@ -163,6 +324,18 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
           </option>
         ))}
       </select>
+      {(["from", "to"] as const).map((end) => (
+        <label key={end} class="moment">
+          {end === "from" ? "From" : "To"}
+          <input
+            type="datetime-local"
+            value={toLocal(filter[end])}
+            onChange={({ currentTarget }) =>
+              narrow(filter, { [end]: fromLocal(currentTarget.value, end === "to") })
+            }
+          />
+        </label>
+      ))}
       {!isAll(filter) && (
         <a class="button" href={linkToChanges({})}>
           All changes
@@ -194,7 +367,9 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
   const newest = useRef(-1);
   const late = useRef<Change[]>([]);
   const isBehind = useSignal(false);
-  const isFolded = filter.batch === undefined;
+  const fold = foldOf(filter);
+  /** The oldest change that was read. */
+  const oldest = useRef<Change>(undefined);
 
   const loadMore = async (): Promise<void> => {
     isLoading.value = true;
@@ -203,7 +378,7 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
     const wanted = {
       ...query,
       types: type && [type],
-      fold: isFolded ? ("batch" as const) : undefined,
+      fold,
       limit: PAGE_LENGTH,
     };
     const end = lines.value.length + PAGE_LENGTH / 2;
@@ -213,7 +388,8 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
       while (next.value !== undefined && lines.value.length < end) {
         const page = await readBack({ ...wanted, after: next.value }, left.current.signal);
         if (newest.current === -1) newest.current = page.changes[0]?.seq ?? 0;
-        lines.value = addOlder(lines.value, page.changes, isFolded);
+        lines.value = addOlder(lines.value, page.changes, fold, oldest.current);
+        oldest.current = page.changes.at(-1) ?? oldest.current;
         next.value = page.next;
       }
     } catch (error) {
@@ -229,12 +405,13 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
     newest.current = fresh.at(-1)?.seq ?? newest.current;
     if (fresh.length === 0) return;
     if (lines.value.length >= LINES_MAX) isBehind.value = true;
-    else lines.value = addNewer(lines.value, fresh, isFolded);
+    else lines.value = addNewer(lines.value, fresh, fold);
   };
   const reload = (): void => {
     lines.value = [];
     next.value = 0;
     newest.current = -1;
+    oldest.current = undefined;
     isBehind.value = false;
     void loadMore();
   };
@@ -262,7 +439,7 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
           label="Changes"
           isListing
           heads={["Change", "By", "When", ""]}
-          rows={toRows(lines.value, isFolded)}
+          rows={toRows(lines.value)}
         />
       )}
       {failure.value !== undefined && (
@@ -281,19 +458,23 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
   );
 }
 
-function toRows(lines: readonly Line[], isFolded: boolean): TableRow[] {
+function toRows(lines: readonly Line[]): TableRow[] {
   const batches = new Set(lines.map(({ change }) => change.batch));
   /** An undo that was undone itself does not count. */
   const isUndone = (batch: string): boolean =>
     batches.has(nameUndo(batch)) && !isUndone(nameUndo(batch));
   /** Only the last change of a plant can be undone alone. */
   const seen = new Set<bigint>();
-  return lines.map(({ change, counts }) => {
+  return lines.map((line) => {
+    const { change, counts } = line;
     const { id, by, batch, time } = change;
     const isLast = !seen.has(id);
-    if (counts === undefined) seen.add(id);
+    const isLong = isRun(line) && counts?.created !== 1;
+    if (counts === undefined || (isRun(line) && !isLong)) seen.add(id);
     const undoing =
-      counts === undefined || batch === undefined ? (
+      isLong && counts !== undefined ? (
+        <UndoButton what={nameRun(counts)} onClick={() => askUndoOfRun(line)} />
+      ) : counts === undefined || batch === undefined ? (
         isLast && <UndoButton what={describe(change)} onClick={() => askUndoOf(change)} />
       ) : isUndone(batch) ? (
         <span class="faint">Undone</span>
@@ -301,8 +482,10 @@ function toRows(lines: readonly Line[], isFolded: boolean): TableRow[] {
         <UndoButton what={nameOfBatch(batch)} onClick={() => askUndo(batch)} />
       );
     return [
-      isFolded && counts !== undefined ? (
-        <BatchName batch={batch ?? ""} counts={counts} />
+      isLong && counts !== undefined ? (
+        <strong>{nameRun(counts)}</strong>
+      ) : counts !== undefined && batch !== undefined ? (
+        <BatchName batch={batch} counts={counts} />
       ) : (
         <OneChange change={change} />
       ),
@@ -337,6 +520,18 @@ function askUndoOf(change: Change): void {
   };
 }
 
+const nameRun = ({ created }: Counts): string => `Added ${formatCount(created, "plant")}`;
+
+/** Between the creates of a run there are no others of this filter. */
+function askUndoOfRun({ change: { seq, by, time }, counts, end }: Line): void {
+  if (counts === undefined) return;
+  undo.value = {
+    title: `Undo “${nameRun(counts)}”?`,
+    range: { from: end, to: seq, by, types: ["created"] },
+    batch: nameUndo(`${nameRun(counts)} ${time}`),
+  };
+}
+
 const describe = (change: Change): string =>
   `${verbs[change.type]} ${formatName(toPlant(change, change.plant ?? change.before))}`;
 
@@ -346,15 +541,12 @@ interface BatchNameProps {
 }
 
 function BatchName({ batch, counts }: BatchNameProps): JSX.Element {
-  const parts = (Object.keys(verbs) as Change["type"][])
-    .filter((type) => counts[type] > 0)
-    .map((type) => `${formatCount(counts[type])} ${verbs[type].toLowerCase()}`);
   return (
     <>
       <a href={linkToChanges({ batch })}>
         <strong>{nameOfBatch(batch)}</strong>
       </a>{" "}
-      <span class="faint">{parts.join(", ")}</span>
+      <span class="faint">{describeCounts(counts)}</span>
     </>
   );
 }
@@ -367,9 +559,14 @@ function OneChange({ change }: { readonly change: Change }): JSX.Element {
       <a class="digits" href={linkTo(id)}>
         {String(id)}
       </a>{" "}
-      {before !== undefined && <Version plant={toPlant(change, before)} />}
-      {type === "replaced" && " → "}
-      {plant !== undefined && <Version plant={toPlant(change, plant)} />}
+      {type === "replaced" ? (
+        <>
+          <Version plant={toPlant(change, before)} since={toPlant(change, plant)} /> →{" "}
+          <Version plant={toPlant(change, plant)} before={toPlant(change, before)} />
+        </>
+      ) : (
+        <Version plant={toPlant(change, plant ?? before)} />
+      )}
     </>
   );
 }

@@ -7,8 +7,9 @@ import type { Plant } from "../../src/domain/plant.ts";
 import { readBack } from "../api/changes.ts";
 import { explain, isAbort, isStatus } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
-import { formatTime } from "../state/format.ts";
+import { formatCount, formatTime } from "../state/format.ts";
 import { mayWrite } from "../state/session.ts";
+import { compareWords } from "../state/words.ts";
 import { Button, Tag } from "./controls.tsx";
 import { useLater } from "./form.tsx";
 
@@ -17,6 +18,13 @@ const CHANGES_MAX = 100;
 const DELAY_MS = 150;
 
 export const verbs = { created: "Added", replaced: "Changed", removed: "Deleted" } as const;
+
+/** "1,500 added, 3 changed". */
+export const describeCounts = (counts: Readonly<Record<Change["type"], number>>): string =>
+  (Object.keys(verbs) as Change["type"][])
+    .filter((type) => counts[type] > 0)
+    .map((type) => `${formatCount(counts[type])} ${verbs[type].toLowerCase()}`)
+    .join(", ");
 
 export const explainHistory = (error: unknown): string =>
   isStatus(error, 410) ? "This store keeps no history." : explain(error);
@@ -87,9 +95,29 @@ export const toPlant = ({ id }: Change, content: Change["plant"]): Plant => ({
   tag: content?.tag,
 });
 
-export const Version = ({ plant: { name, tag } }: { readonly plant: Plant }): JSX.Element => (
-  <>
-    {name.trim() === "" ? <i class="faint">no name</i> : name}{" "}
-    {tag === undefined ? <i class="faint">no tag</i> : <Tag tag={tag} />}
-  </>
-);
+interface VersionProps {
+  readonly plant: Plant;
+  /** The version before or since: the words that differ are marked. */
+  readonly before?: Plant;
+  readonly since?: Plant;
+}
+
+export function Version({ plant: { name, tag }, before, since }: VersionProps): JSX.Element {
+  const other = before ?? since;
+  const Mark = before === undefined ? "del" : "ins";
+  const shownTag = tag === undefined ? <i class="faint">no tag</i> : <Tag tag={tag} />;
+  return (
+    <>
+      {name.trim() === "" ? (
+        <i class="faint">no name</i>
+      ) : other === undefined ? (
+        name
+      ) : (
+        compareWords(name, other.name).map(({ text, isCommon }, at) =>
+          isCommon ? text : <Mark key={at}>{text}</Mark>,
+        )
+      )}{" "}
+      {other !== undefined && other.tag !== tag ? <Mark>{shownTag}</Mark> : shownTag}
+    </>
+  );
+}

@@ -2,6 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 import type { Plant } from "../../src/domain/plant.ts";
 import { baseUrl, call, explain, Explained } from "../api/service.ts";
 import type * as drawing from "../labels.ts";
@@ -118,6 +119,7 @@ export function LabelsDialog(): JSX.Element | null {
   });
   const used = useSignal("0");
   const { isBusy, trouble, run } = useTask();
+  const sample = useSample();
   if (!isLabelsOpen.value) return null;
   const sheet = sheets[stock.value.sheet] ?? sheets.L7160;
   const onSheet = sheet.columns * sheet.rows;
@@ -130,9 +132,7 @@ export function LabelsDialog(): JSX.Element | null {
   const print = (): Promise<void> =>
     run(async () => {
       const plants = await readPlants();
-      const path = document.documentElement.dataset["labels"] ?? "";
-      const script = (await import(new URL(path, baseUrl).href)) as typeof drawing;
-      const draw = stock.value.code === "qr" ? script.drawQr : script.drawCode128;
+      const draw = chooseCode(await loadDrawing(), stock.value);
       job.value = { plants, sheet, draw, used: usedCount };
       // The labels are rendered by then.
       await new Promise(requestAnimationFrame);
@@ -171,6 +171,14 @@ export function LabelsDialog(): JSX.Element | null {
             onText={(text) => (used.value = text)}
           />
         )}
+        {sample.value !== undefined && (
+          <LabelPreview
+            plant={sample.value.plant}
+            sheet={sheet}
+            draw={chooseCode(sample.value.script, stock.value)}
+            used={isRight ? usedCount : 0}
+          />
+        )}
         <p class="faint">Print at 100 %, without margins and headings of the browser.</p>
         {trouble.value !== undefined && (
           <Notice kind="fault" title="Not printed" text={explain(trouble.value)} />
@@ -182,6 +190,74 @@ export function LabelsDialog(): JSX.Element | null {
         </div>
       </Form>
     </Dialog>
+  );
+}
+
+async function loadDrawing(): Promise<typeof drawing> {
+  const path = document.documentElement.dataset["labels"] ?? "";
+  return (await import(new URL(path, baseUrl).href)) as typeof drawing;
+}
+
+const chooseCode = (script: typeof drawing, { code }: Stock): Job["draw"] =>
+  code === "qr" ? script.drawQr : script.drawCode128;
+
+/** The first selected plant, when the dialog is open. */
+function useSample() {
+  type Sample = { readonly plant: Plant; readonly script: typeof drawing };
+  const sample = useSignal<Sample | undefined>(undefined);
+  useEffect(() => {
+    sample.value = undefined;
+    if (!isLabelsOpen.value) return undefined;
+    const closing = new AbortController();
+    const read = async (): Promise<void> => {
+      const script = await loadDrawing();
+      const [plant] = await call(async (client) => {
+        for await (const block of readSelected(client, list.value.filter, closing))
+          if (block.length > 0) return block;
+        return [];
+      });
+      if (plant !== undefined && !closing.signal.aborted) sample.value = { plant, script };
+    };
+    // Printing says what is wrong.
+    read().catch(() => undefined);
+    return () => closing.abort();
+  }, [isLabelsOpen.value]);
+  return sample;
+}
+
+interface LabelPreviewProps extends Omit<Job, "plants"> {
+  readonly plant: Plant;
+}
+
+/** The first label in its size, and where it is on the sheet. */
+function LabelPreview({ plant, sheet, draw, used }: LabelPreviewProps): JSX.Element {
+  const { columns, rows, width, height } = sheet;
+  return (
+    <figure class="label-preview">
+      <div class="label-paper" style={{ width: `${width}mm`, height: `${height}mm` }}>
+        <PrintedLabel plant={plant} draw={draw} />
+      </div>
+      {columns * rows > 1 && (
+        <svg
+          class="sheet-map"
+          viewBox={`0 0 ${columns * 10} ${rows * 6}`}
+          role="img"
+          aria-label={`The first label is number ${used + 1} of ${columns * rows} on the sheet.`}
+        >
+          {Array.from({ length: columns * rows }, (_, at) => {
+            const [x, y] = [(at % columns) * 10, Math.floor(at / columns) * 6];
+            const state = at < used ? "used" : at === used ? "first" : "free";
+            return (
+              <g key={at}>
+                <rect class={`map-${state}`} x={x + 1} y={y + 1} width={8} height={4} />
+                {state === "used" && <path class="map-cross" d={`M${x + 1} ${y + 1}l8 4`} />}
+              </g>
+            );
+          })}
+        </svg>
+      )}
+      <figcaption class="faint">The first label, in its size</figcaption>
+    </figure>
   );
 }
 

@@ -361,8 +361,8 @@ function ConflictNotice(props: ConflictProps): JSX.Element {
         <Terms
           class="facts"
           of={[
-            ["Now:", <Version plant={now.plant} />],
-            ["Yours:", <Version plant={mine} />],
+            ["Now:", <Version plant={now.plant} since={mine} />],
+            ["Yours:", <Version plant={mine} before={now.plant} />],
           ]}
         />
       )}

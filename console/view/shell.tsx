@@ -9,13 +9,22 @@ import { ImportView } from "../import/view.tsx";
 import { formatCount, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route, titleOf } from "../state/route.ts";
 import { waiting } from "../state/saving.ts";
-import { endSession, identity, may, mayRead, mayWrite, offered } from "../state/session.ts";
+import {
+  endSession,
+  identity,
+  isManager,
+  may,
+  mayRead,
+  mayWrite,
+  offered,
+} from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { Progress } from "./bulk.tsx";
 import { CameraDialog } from "./camera.tsx";
 import { ChangesView } from "./changes.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
 import { HealthView } from "./health.tsx";
+import { later } from "./later.tsx";
 import { LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
@@ -91,7 +100,10 @@ function describeWaiting(): string | undefined {
   return `${formatCount(size, "edit")} not saved. ${size === 1 ? "It is" : "They are"} sent when the connection is back.`;
 }
 
+const OverviewView = later(async () => (await import("./overview.tsx")).OverviewView);
+
 const views = {
+  overview: { View: OverviewView, isAllowed: () => isManager.value },
   plants: { View: PlantsView, isAllowed: () => mayRead.value || mayWrite.value },
   import: { View: ImportView, isAllowed: () => mayWrite.value },
   changes: { View: ChangesView, isAllowed: () => mayRead.value },
@@ -174,7 +186,7 @@ function Account(): JSX.Element {
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
         Keyboard shortcuts
       </button>
-      {mayRead.value && !isOperator() && <a href="#/health">Health of the store</a>}
+      {mayRead.value && <a href="#/health">Health of the store</a>}
       <a href="docs">API reference</a>
       <button onClick={() => endSession("left")}>Sign out</button>
     </Menu>

@@ -180,13 +180,39 @@ function State({ of: webhook }: { readonly of: Shown }): JSX.Element {
   );
 }
 
+/** The newest on the right. A delivery is a full box, a failure a cross. */
+function Strip({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Element {
+  const good = attempts.filter(hasSucceeded).length;
+  return (
+    <svg
+      class="strip"
+      viewBox={`0 0 ${attempts.length * 14} 12`}
+      width={attempts.length * 14}
+      height={12}
+      role="img"
+      aria-label={`${good} of the last ${formatCount(attempts.length, "attempt")} delivered.`}
+    >
+      {attempts.toReversed().map((attempt, at) => (
+        <g key={attempt.event + attempt.time} transform={`translate(${at * 14} 0)`}>
+          {hasSucceeded(attempt) ? (
+            <rect class="strip-good" x={1} y={1} width={10} height={10} rx={2} />
+          ) : (
+            <path class="strip-bad" d="M2 2l8 8M10 2l-8 8" />
+          )}
+          <title>{`${formatTime(attempt.time)}: ${describeAttempt(attempt)}`}</title>
+        </g>
+      ))}
+    </svg>
+  );
+}
+
 function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Element {
   const [last] = attempts;
   if (last === undefined) return <>none yet</>;
   return (
     <details>
       <summary class={hasSucceeded(last) ? undefined : "field-fault"}>
-        {describeAttempt(last)}
+        <Strip of={attempts} /> {describeAttempt(last)}
       </summary>
       {attempts.map((attempt) => (
         <p key={attempt.event + attempt.time}>

@@ -19,9 +19,11 @@ const { it } = await startJourneys({}, async (service) => {
   annas.set(service, await grantToken(service, undefined, { name: "Anna Müller" }));
   await storePlants(service, 80, (at) => ({ id: 101 + at, name: `Plant ${101 + at}`, tag: "a" }));
 });
-const untouched = await startJourneys({}, (service) =>
-  storePlants(service, 250, (at) => ({ id: at + 1, name: `Plant ${at + 1}` })),
-);
+const untouched = await startJourneys({}, async (service) => {
+  await storePlants(service, 250, (at) => ({ id: at + 1, name: `Plant ${at + 1}` }));
+  const path = "/plants/batch?upsert=true";
+  await storePlants(service, 250, (at) => ({ id: at + 1, name: `Plant No ${at + 1}` }), path);
+});
 const forgetful = await startJourneys({ PLANTSTORE_CHANGES_DAYS: "0" }, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: null }),
 );
@@ -190,7 +192,7 @@ describeInBrowser("in the console,", () => {
   });
 
   untouched.test("Changes reads far back, page by page", async (visit) => {
-    const { page } = await visit.open({ at: "#/changes" });
+    const { page, user } = await visit.open({ at: "#/changes" });
     const rows = page.locator("tbody tr");
     const more = page.getByRole("button", { name: "Show more" });
     await rows.first().waitFor();
@@ -200,7 +202,57 @@ describeInBrowser("in the console,", () => {
       if (await more.isVisible()) await more.click();
       return page.getByText("No older changes are kept.").isVisible();
     });
-    expect(await rows.count()).toBe(250);
+    // The creates before are one line.
+    expect(await rows.count()).toBe(251);
+    await rows.last().locator("strong", { hasText: "Added 250 plants" }).waitFor();
+    // Only the words that differ are marked, without colour too.
+    await rows.first().locator("ins").getByText("No", { exact: true }).waitFor();
+    await user.click("Undo Added 250 plants", { text: "Nothing to undo: 250 changed since" });
+    await user.press("Escape");
+  });
+
+  it("what a filter shows is undone: a person in any case, a kind, and a time", async (visit) => {
+    const { service } = visit;
+    const since = new Date().toISOString();
+    for (const id of [160, 161]) await asAnna(service, "DELETE", `/plants/${id}`);
+    await asAnna(service, "PUT", "/plants/162", { name: "Stays", tag: "a" });
+    await change(service, 163);
+    const { page, user } = await visit.open({ at: `#/changes?from=${since}` });
+    const rows = page.locator("tbody tr");
+    await rows.nth(3).waitFor();
+    await page.getByLabel("Person").fill("anna müller");
+    await user.press("Enter");
+    await page.getByLabel("Kind").selectOption("Deleted");
+    await user.see({ button: "Undo these 2" });
+    expect(await page.getByLabel("Person").inputValue()).toBe("Anna Müller");
+    await rows.nth(2).waitFor({ state: "detached" });
+    await user.click("Undo these 2", { text: "2 plants will be as before." });
+    await user.click("Undo 2 plants", { toast: "Undone: 2 plants." });
+    expect(await service.findPlant(160n)).toMatchObject({ name: "Plant 160" });
+    expect(await service.findPlant(162n)).toMatchObject({ name: "Stays" });
+    expect(await service.findPlant(163n)).toBeUndefined();
+  });
+
+  it("the times of a filter are picked by calendar, and in the picture", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/changes" });
+    const rows = page.locator("tbody tr");
+    await rows.first().waitFor();
+    const last = page.locator("input[type=datetime-local]").last();
+    await last.fill("2026-01-01T10:05");
+    await last.blur();
+    await user.see({ text: "No match" });
+    expect(page.url()).toContain("to=2026-01-01T");
+    await user.follow("All changes");
+    await page.getByText("Pick a time in the picture").click();
+    const brush = page.locator(".brush");
+    await brush.waitFor();
+    const box = (await brush.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
+    await page.mouse.move(box.x + box.width - 2, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await page.mouse.up();
+    await user.see({ button: /^Undo these \d/ });
+    expect(page.url()).toMatch(/from=.*&to=|to=.*&from=/);
   });
 
   it("a plant that was deleted can be restored from Changes and from its own page", async (visit) => {

@@ -35,6 +35,29 @@ describeInBrowser("an import", () => {
     expect((await service.readPlants()).map(({ name }) => name)).toEqual(["Mint", "Lemon thyme"]);
   });
 
+  it("is listed with its person and counts, is undone there, and is not buried by creates", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    await user.chooseFile("herbs.csv", "id,name\n301,Basil\n302,Thyme\nx,Bad\n");
+    await user.click("Start import", { text: "was refused" });
+    // What became of the rows, as one bar, and where the refused ones are.
+    const bar = page.getByRole("img", { name: /^Rows of the file: Added 2.*Refused 1$/ });
+    await bar.waitFor();
+    await page.getByRole("img", { name: "Refused rows: 1 in lines 4 to 4" }).waitFor();
+    for (let id = 310; id < 330; id++) await service.create(`{"id":${id},"name":"By hand"}`);
+    await user.click("Another file");
+    const row = page.getByRole("row").filter({ hasText: "herbs.csv" });
+    await user.within(row).see({ text: ["2 added", "PLANTSTORE_TOKEN"] });
+    await user.click("Undo herbs.csv", { dialog: "Undo “herbs.csv”?" });
+    await user.click("Undo 2 plants", { toast: "Undone: 2 plants." });
+    await row.getByText("Undone").waitFor();
+    expect(await service.findPlant(301n)).toBeUndefined();
+    // The page of the batch has the same button.
+    await row.getByRole("link", { name: "herbs.csv" }).click();
+    await user.click("Undo these 2", { dialog: "Undo “herbs.csv”?" });
+    await user.press("Escape");
+    for (let id = 310; id < 330; id++) await send(service, "DELETE", `/plants/${id}`);
+  });
+
   it("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
     await user.chooseFile(

@@ -66,7 +66,7 @@ describeInBrowser("labels", () => {
       await page.emulateMedia({ media: "print" });
       // As a printer has it: three times the dots of a screen.
       await page.evaluate(`document.querySelector(".printed").style.zoom = 3`);
-      const labels = page.locator(".printed-label");
+      const labels = page.locator(".printed .printed-label");
       expect(await labels.count()).toBe(ids.length);
       const found: string[] = [];
       for (const each of await labels.all()) found.push(await read(page, each.locator("svg")));
@@ -76,6 +76,21 @@ describeInBrowser("labels", () => {
       await page.getByRole("dialog").waitFor({ state: "hidden" });
       for (const code of found.slice(0, 2)) await user.scan(code, { shown: `Plant ${code}` });
     });
+
+  test("are previewed in their size, with the place of the first on the sheet", async (visit) => {
+    const { page, user } = await openLabels(visit);
+    const paper = page.locator(".label-paper");
+    await paper.getByText(/^Plant /).waitFor();
+    const widthOf = async (): Promise<number> => (await paper.boundingBox())?.width ?? 0;
+    await user.field("Labels").selectOption("L7160");
+    const wide = await widthOf();
+    await user.field("Labels").selectOption("L7651");
+    expect((await widthOf()) / wide).toBeCloseTo(38.1 / 63.5, 1);
+    await page.getByLabel("Used labels on the first sheet").fill("18");
+    await page.getByRole("img", { name: "The first label is number 19 of 65" }).waitFor();
+    await user.field("Code").selectOption("barcode");
+    await paper.locator(".printed-bars").waitFor();
+  });
 
   test("fill sheets of the chosen size, after those that were used, and nothing else is printed", async (visit) => {
     const { page, user } = await openLabels(visit);

@@ -53,7 +53,7 @@ describeInBrowser("signing in to the console", () => {
     const at = `#token=${TEST_TOKEN}`;
     const { page, user, service, announceFailure } = await visit.open({ token: null, at });
     await user.untilAt(`${service.url}/`);
-    await user.click("Continue as “PLANTSTORE_TOKEN”", { row: "Rose" });
+    await user.click("Continue as “PLANTSTORE_TOKEN”", { heading: "Overview" });
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
     await page.goBack();
     expect(page.url()).not.toContain("token");
@@ -73,7 +73,8 @@ describeInBrowser("signing in to the console", () => {
     const anna = await visit.createToken({ name: "Anna Müller" });
     const { page, user } = await visit.open({ token: null, at: `#token=${TEST_TOKEN}` });
     await page.getByLabel("Stay signed in on this device").check();
-    await user.click(/^Continue as/);
+    await user.click(/^Continue as/, { heading: "Overview" });
+    await user.goTo("#/plants", { row: "Rose" });
     await user.openRow("Rose");
     await user.edit("Draft of the first");
     await page.evaluate(`location.hash = "token=${anna}"`);
@@ -90,12 +91,12 @@ describeInBrowser("signing in to the console", () => {
     const { page, user, service } = await visit.open({ token: null });
     await page.getByLabel("Stay signed in on this device").check();
     await user.signIn(TEST_TOKEN);
-    const another = await user.openTab(service.url, { row: "Rose" });
+    const another = await user.openTab(service.url, { heading: "Overview" });
     await another.page.goto(`${service.url}/docs`);
     await another.untilSo(`document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
     const reference = await user.openTab(`${service.url}/docs`);
     await another.page.goto(service.url);
-    await another.see({ row: "Rose" });
+    await another.see({ heading: "Overview" });
     await user.signOut();
     expect(await page.evaluate<number>("sessionStorage.length")).toBe(0);
     await user.reload({ heading: "Sign in" });

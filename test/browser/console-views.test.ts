@@ -78,6 +78,9 @@ describeInBrowser("in the console,", () => {
       release();
       await user.see({ text: /(was|were) refused/ });
 
+      await user.goTo("#/overview", { element: ".tag-bar" });
+      await page.locator(".brush").waitFor();
+      await page.getByText("As a table").click();
       await user.goTo("#/health", { element: ".chart svg >> nth=0" });
       await user.goTo("#/tokens", { heading: /^Tokens$/ });
       await user.click("New token", { dialog: "New token" });

@@ -288,7 +288,7 @@ async function toSession(url: string, token: string): Promise<string> {
 
 export async function openConsole(
   service: TestService,
-  { at = "", as, token = TEST_TOKEN, prelude: own = "", ...options }: ConsoleOptions = {},
+  { at = "#/plants", as, token = TEST_TOKEN, prelude: own = "", ...options }: ConsoleOptions = {},
 ): Promise<TestPage> {
   const { url } = service;
   if (token === null) return openPage({ url: `${url}/${at}`, prelude: own, ...options });

@@ -1,0 +1,76 @@
+/** The last imports of anyone, by this page, the command line or a program: what each did, and its undo. */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import type { ChangeCount } from "../../client/client.ts";
+import { nameOfBatch } from "../../src/domain/change.ts";
+import { countChanges } from "../api/changes.ts";
+import { arrived, gaps } from "../state/feed.ts";
+import { formatTime } from "../state/format.ts";
+import { linkToChanges } from "../state/route.ts";
+import { mayWrite } from "../state/session.ts";
+import { askUndo, nameUndo } from "../state/undo.ts";
+import { Button, Table } from "../view/controls.tsx";
+import { describeCounts } from "../view/history.tsx";
+
+const SHOWN_MAX = 10;
+
+/** Bulk actions of the console and of the API are batches too. */
+const isImport = (batch: string): boolean =>
+  !/^(Undo: |(Delete|Tag) [\d.,\s]+ plants? ?|Remove the tag of |(change|remove|revert) \d{4}-)/.test(
+    batch,
+  );
+
+export function RecentImports(): JSX.Element | null {
+  const counts = useSignal<readonly ChangeCount[]>([]);
+  // An import sends many changes: it is counted again when a new batch begins, or an undo.
+  const last = arrived.value.findLast(({ batch }) => batch !== undefined)?.batch;
+  useEffect(() => {
+    const leaving = new AbortController();
+    countChanges({ group: ["by", "batch"] }, leaving.signal).then(
+      (found) => (counts.value = found),
+      // Without a journal there is nothing to undo.
+      () => undefined,
+    );
+    return () => leaving.abort();
+  }, [gaps.value, last]);
+  const batches = new Set(counts.value.map(({ batch }) => batch));
+  const imports = counts.value
+    .filter(({ batch }) => batch !== undefined && isImport(batch))
+    .slice(0, SHOWN_MAX);
+  if (imports.length === 0) return null;
+  return (
+    <section class="stack" aria-labelledby="recent-imports">
+      <h2 id="recent-imports">Recent imports</h2>
+      <Table
+        label="Recent imports"
+        isListing
+        heads={["Import", "By", "When", ""]}
+        rows={imports.map(({ by, batch = "", lastTime, ...count }) => {
+          const name = nameOfBatch(batch);
+          const isUndone = batches.has(nameUndo(batch)) && !batches.has(nameUndo(nameUndo(batch)));
+          return [
+            <>
+              <a href={linkToChanges({ batch })}>
+                <strong>{name}</strong>
+              </a>{" "}
+              <span class="faint">{describeCounts(count)}</span>
+            </>,
+            by ?? <span class="faint">the command line</span>,
+            formatTime(lastTime),
+            isUndone ? (
+              <span class="faint">Undone</span>
+            ) : (
+              mayWrite.value && (
+                <Button kind="small" onClick={() => askUndo(batch)}>
+                  Undo <span class="visually-hidden">{name}</span>
+                </Button>
+              )
+            ),
+          ];
+        })}
+      />
+    </section>
+  );
+}

@@ -1,0 +1,332 @@
+/** Overview, for those who manage: how many plants there are, what was done with them and by whom, and what needs care. */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import type { ChangeCount, TagCount, Webhook } from "../../client/client.ts";
+import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
+import type { PlantCount } from "../../src/domain/page.ts";
+import { countChanges } from "../api/changes.ts";
+import { ask, call, explain, isAbort, isStatus } from "../api/service.ts";
+import { arrived, gaps } from "../state/feed.ts";
+import { formatCount, formatSeconds, formatTime, formatTotal } from "../state/format.ts";
+import { everything, linkTo, linkToChanges } from "../state/route.ts";
+import { may } from "../state/session.ts";
+import { Icon, Notice } from "./controls.tsx";
+import { usePolling } from "./form.tsx";
+import { verbs } from "./history.tsx";
+import { INTERVAL, Picture, type Range, type Span, spans, startOf, sumOf } from "./picture.tsx";
+
+export function OverviewView(): JSX.Element {
+  return (
+    <div class="single overview">
+      <h1>Overview</h1>
+      <Care />
+      <Activity key={gaps.value} />
+      <Tags key={`tags ${gaps.value}`} />
+    </div>
+  );
+}
+
+/** What the service says of its backups, and of the last minutes. */
+interface Facts {
+  readonly backups: {
+    readonly last: { readonly atMs: number } | null;
+    readonly problem: string | null;
+  } | null;
+  readonly webhooks: readonly Webhook[];
+}
+
+/** One line: what it is, and what to do about it. */
+interface Line {
+  readonly isGood: boolean;
+  readonly text: string;
+  /** The next step. */
+  readonly step?: JSX.Element | string;
+}
+
+const healthLink = <a href="#/health">See the health page</a>;
+
+function describeBackups(backups: Facts["backups"]): Line {
+  if (backups === null)
+    return {
+      isGood: false,
+      text: "This service makes no backups.",
+      step: "Set PLANTSTORE_BACKUP_TO to a folder or a bucket, or back up the PostgreSQL server.",
+    };
+  const { last, problem } = backups;
+  if (problem !== null)
+    return { isGood: false, text: `Backups do not arrive. ${problem}`, step: healthLink };
+  if (last === null)
+    return { isGood: false, text: "No backup was made yet since the start.", step: healthLink };
+  const age = formatSeconds((Date.now() - last.atMs) / 1000);
+  return { isGood: true, text: `The last backup was made ${age} ago.` };
+}
+
+function describeWebhook({
+  name,
+  state,
+  reason,
+  failures,
+  nextAttempt,
+  attempts,
+}: Webhook): Line[] {
+  const step = <a href="#/webhooks">Open the webhooks</a>;
+  if (state === "paused")
+    return [
+      { isGood: false, text: `The webhook “${name}” is paused: ${reason ?? "on request"}.`, step },
+    ];
+  if (failures === 0) return [];
+  const [last] = attempts;
+  const why = last === undefined ? "" : ` with ${last.status ?? last.error ?? "no answer"}`;
+  const next = nextAttempt === null ? "" : ` The next attempt is at ${formatTime(nextAttempt)}.`;
+  const text = `The webhook “${name}” failed ${formatCount(failures, "time")}${why}.${next}`;
+  return [{ isGood: false, text, step }];
+}
+
+function describeWebhooks(webhooks: readonly Webhook[]): Line[] {
+  const failing = webhooks.flatMap(describeWebhook);
+  if (failing.length > 0 || webhooks.length === 0) return failing;
+  const text =
+    webhooks.length === 1 ? "The webhook delivers." : `All ${webhooks.length} webhooks deliver.`;
+  return [{ isGood: true, text }];
+}
+
+async function readFacts(): Promise<Facts> {
+  const { backups } = await ask<Pick<Facts, "backups">>(`/activity?since=${Date.now()}`);
+  const webhooks = may("webhooks:manage") ? await ask<readonly Webhook[]>("/webhooks") : [];
+  return { backups, webhooks };
+}
+
+function Care(): JSX.Element {
+  const { answer, failure } = usePolling(readFacts);
+  if (answer === undefined)
+    return failure === undefined ? (
+      <p class="faint late">Loading…</p>
+    ) : (
+      <Notice kind="warning" title="The state of the store is unknown" text={explain(failure)} />
+    );
+  const lines = [describeBackups(answer.backups), ...describeWebhooks(answer.webhooks)];
+  return (
+    <ul class="care" aria-label="State of the store">
+      {lines.map(({ isGood, text, step }) => (
+        <li key={text} class={isGood ? "care-good" : "care-bad"}>
+          <Icon name={isGood ? "check" : "warning"} />
+          <p>
+            {text} {step}
+          </p>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Adds changes that have just arrived, so the picture needs no second count. */
+function addArrived(counts: readonly ChangeCount[], seen: number): readonly ChangeCount[] {
+  const fresh = arrived.value.filter(({ seq }) => seq > seen);
+  const intervalMs = INTERVAL === "1h" ? 3_600_000 : 900_000;
+  const all = [...counts];
+  for (const { seq, time, type, by } of fresh) {
+    const start = new Date(Math.floor(Date.parse(time) / intervalMs) * intervalMs).toISOString();
+    const at = all.findIndex((count) => count.start === start && count.by === by);
+    const none = { created: 0, replaced: 0, removed: 0, first: seq, firstTime: time };
+    const known = all[at] ?? { start, by, ...none, last: seq, lastTime: time };
+    const next = { ...known, [type]: known[type] + 1, last: seq, lastTime: time };
+    if (at === -1) all.push(next);
+    else all[at] = next;
+  }
+  return all;
+}
+
+function Activity(): JSX.Element {
+  const counts = useSignal<readonly ChangeCount[] | undefined>(undefined);
+  const failure = useSignal<unknown>(undefined);
+  const span = useSignal<Span>("day");
+  const type = useSignal<ChangeType | undefined>(undefined);
+  const range = useSignal<Range | undefined>(undefined);
+  useEffect(() => {
+    const leaving = new AbortController();
+    const from = new Date(startOf("week")).toISOString();
+    const query = { from, group: ["by"], every: INTERVAL } as const;
+    countChanges(query, leaving.signal).then(
+      (found) => (counts.value = found),
+      (error: unknown) => {
+        if (!isAbort(error)) failure.value = error;
+      },
+    );
+    return () => leaving.abort();
+  }, []);
+  useEffect(() => {
+    if (counts.value === undefined) return;
+    const seen = Math.max(0, ...counts.value.map(({ last }) => last));
+    counts.value = addArrived(counts.value, seen);
+  }, [arrived.value]);
+  if (failure.value !== undefined)
+    return (
+      <p class="faint">
+        {isStatus(failure.value, 410) ? "This store keeps no history." : explain(failure.value)}
+      </p>
+    );
+  const picked = range.value;
+  const inRange = (counts.value ?? []).filter(
+    ({ start = "" }) => picked !== undefined && start >= picked.from && start <= picked.to,
+  );
+  const number = inRange.reduce((all, count) => all + sumOf(count, type.value), 0);
+  return (
+    <section class="card stack" aria-labelledby="activity-title">
+      <div class="section-head">
+        <h2 id="activity-title">Changes</h2>
+        <div class="filters">
+          <select
+            class="narrow"
+            aria-label="Time shown"
+            value={span.value}
+            onChange={({ currentTarget: { value } }) => {
+              span.value = value as Span;
+              range.value = undefined;
+            }}
+          >
+            {Object.entries(spans).map(([key, { label }]) => (
+              <option key={key} value={key}>
+                {label}
+              </option>
+            ))}
+          </select>
+          <select
+            class="narrow"
+            aria-label="Kind shown"
+            value={type.value ?? ""}
+            onChange={({ currentTarget: { value } }) =>
+              (type.value = changeTypes.find((each) => each === value))
+            }
+          >
+            <option value="">All kinds</option>
+            {changeTypes.map((each) => (
+              <option key={each} value={each}>
+                {verbs[each]}
+              </option>
+            ))}
+          </select>
+        </div>
+      </div>
+      {counts.value === undefined ? (
+        <p class="faint late">Counting…</p>
+      ) : (
+        <Picture
+          counts={counts.value}
+          span={span.value}
+          type={type.value}
+          range={picked}
+          onPick={(next) => (range.value = next)}
+        />
+      )}
+      {picked === undefined ? (
+        <p class="faint">Drag over the picture to pick a time, and to see or undo its changes.</p>
+      ) : (
+        <p class="section-head" role="status">
+          <span>
+            {formatTime(picked.from)} – {formatTime(picked.to)}
+          </span>
+          <a class="button" href={linkToChanges({ ...picked, type: type.value })}>
+            See or undo {formatCount(number, "change")}
+          </a>
+        </p>
+      )}
+    </section>
+  );
+}
+
+const TAGS_SHOWN = 12;
+const TAGS_MAX = 1_000;
+/** Each takes the service about a second at most. */
+const TAG_PAGES_MAX = 10;
+
+interface Tally {
+  readonly total: PlantCount;
+  readonly tags: readonly TagCount[];
+  /** Whether all tags were counted. */
+  readonly isWhole: boolean;
+}
+
+async function countTags(signal: AbortSignal): Promise<Tally> {
+  return call(async (client) => {
+    const total = await client.countPlants({}, { signal });
+    const tags: TagCount[] = [];
+    let after: string | undefined;
+    for (let pages = 0; pages < TAG_PAGES_MAX && tags.length < TAGS_MAX; pages++) {
+      const page = await client.countTagPage({ after, limit: TAGS_MAX }, { signal });
+      tags.push(...page.tags);
+      after = page.next;
+      if (after === undefined) break;
+    }
+    return { total, tags, isWhole: after === undefined };
+  });
+}
+
+const sum = (counts: readonly TagCount[]): PlantCount => ({
+  count: counts.reduce((all, { count }) => all + count, 0),
+  exact: counts.every(({ exact }) => exact),
+});
+
+function Tags(): JSX.Element {
+  const tally = useSignal<Tally | undefined>(undefined);
+  const failure = useSignal<unknown>(undefined);
+  useEffect(() => {
+    const leaving = new AbortController();
+    countTags(leaving.signal).then(
+      (found) => (tally.value = found),
+      (error: unknown) => {
+        if (!isAbort(error)) failure.value = error;
+      },
+    );
+    return () => leaving.abort();
+  }, []);
+  if (failure.value !== undefined)
+    return (
+      <Notice
+        kind="warning"
+        title="The plants could not be counted"
+        text={explain(failure.value)}
+      />
+    );
+  if (tally.value === undefined) return <p class="faint late">Counting…</p>;
+  const { total, tags, isWhole } = tally.value;
+  const sorted = tags.toSorted((one, other) => other.count - one.count);
+  const shown = sorted.slice(0, TAGS_SHOWN);
+  const others = sorted.slice(TAGS_SHOWN);
+  const largest = Math.max(1, ...shown.map(({ count }) => count));
+  const tagged = sum(tags);
+  return (
+    <section class="card stack" aria-labelledby="tags-title">
+      <div class="section-head">
+        <h2 id="tags-title">Plants</h2>
+        <a class="total" href={linkTo(undefined, everything)}>
+          {formatTotal(total)} in all
+        </a>
+      </div>
+      <ul class="tag-bars" aria-label="Plants by tag">
+        {shown.map(({ tag, ...count }) => (
+          <li key={tag}>
+            <a class="tag-bar" href={linkTo(undefined, { ...everything, tag })}>
+              <span class="cut">{tag === "" ? <i>empty</i> : tag}</span>
+              <span class="tag-track" aria-hidden="true">
+                <span style={{ width: `${(count.count / largest) * 100}%` }} />
+              </span>
+              <span class="digits">{formatTotal(count)}</span>
+            </a>
+          </li>
+        ))}
+      </ul>
+      <p class="faint">
+        {others.length > 0 &&
+          `${formatCount(others.length, "other tag")} with ${formatTotal(sum(others))} plants. `}
+        {isWhole &&
+          tagged.exact &&
+          total.exact &&
+          total.count > tagged.count &&
+          `${formatCount(total.count - tagged.count, "plant")} without a tag. `}
+        {!isWhole && `Only the first ${formatCount(tags.length, "tag")} were counted.`}
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,272 @@
+/**
+ * The journal as a picture: bars of time, stacked by person. Each person has a pattern besides a colour, and the same
+ * figures are in a table. Dragging, or the two sliders, pick a range of time.
+ */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useId, useRef } from "preact/hooks";
+import type { ChangeCount } from "../../client/client.ts";
+import type { ChangeType } from "../../src/domain/change.ts";
+import { formatCount, formatTime } from "../state/format.ts";
+import { Table } from "./controls.tsx";
+import { verbs } from "./history.tsx";
+import { Key, Patterns } from "./patterns.tsx";
+
+const HOUR_MS = 3_600_000;
+
+export const spans = {
+  day: { label: "Last 24 hours", bars: 24, barHours: 1 },
+  week: { label: "Last 7 days", bars: 28, barHours: 6 },
+} as const;
+export type Span = keyof typeof spans;
+
+/** Zones have offsets of whole, half and quarter hours. */
+export const INTERVAL = new Date().getTimezoneOffset() % 60 === 0 ? "1h" : "15m";
+
+const BARS_MAX = 28;
+const HEIGHT = 100;
+/** Those with fewer changes are counted together. */
+const PEOPLE_MAX = 4;
+
+export interface Range {
+  readonly from: string;
+  readonly to: string;
+}
+
+interface PictureProps {
+  readonly counts: readonly ChangeCount[];
+  readonly span: Span;
+  readonly type: ChangeType | undefined;
+  /** Shown as picked. */
+  readonly range: Range | undefined;
+  /** Called while the pointer moves. */
+  readonly onPick: (range: Range) => void;
+  /** Called when the choice is made. */
+  readonly onPicked?: (range: Range) => void;
+}
+
+interface Bar {
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly values: number[];
+  readonly kinds: Record<ChangeType, number>;
+}
+
+const types = Object.keys(verbs) as ChangeType[];
+export const sumOf = (count: Record<ChangeType, number>, type?: ChangeType): number =>
+  type === undefined ? count.created + count.replaced + count.removed : count[type];
+
+const COMMAND_LINE = "the command line";
+
+/** The start of the last bar: bars begin at full hours, or at quarters of a day, of this place. */
+function lastStart({ barHours }: (typeof spans)[Span], nowMs: number): number {
+  const start = new Date(nowMs);
+  start.setHours(Math.floor(start.getHours() / barHours) * barHours, 0, 0, 0);
+  return start.getTime();
+}
+
+export function startOf(span: Span, nowMs = Date.now()): number {
+  const { bars, barHours } = spans[span];
+  return lastStart(spans[span], nowMs) - (bars - 1) * barHours * HOUR_MS;
+}
+
+/** Those with the most changes, and the others together. */
+function rank(counts: readonly ChangeCount[], type: ChangeType | undefined): string[] {
+  const totals = new Map<string, number>();
+  for (const count of counts) {
+    const who = count.by ?? COMMAND_LINE;
+    totals.set(who, (totals.get(who) ?? 0) + sumOf(count, type));
+  }
+  const active = [...totals].filter(([, total]) => total > 0);
+  const sorted = active.toSorted((one, other) => other[1] - one[1]).map(([who]) => who);
+  if (sorted.length <= PEOPLE_MAX + 1) return sorted;
+  const others = `${sorted.length - PEOPLE_MAX} others`;
+  return [...sorted.slice(0, PEOPLE_MAX), others];
+}
+
+function divide({ counts, span, type }: PictureProps, people: readonly string[]): Bar[] {
+  const { bars: length, barHours } = spans[span];
+  const firstMs = startOf(span);
+  const barMs = barHours * HOUR_MS;
+  const bars = Array.from({ length }, (_, at): Bar => {
+    const startMs = firstMs + at * barMs;
+    const kinds = { created: 0, replaced: 0, removed: 0 };
+    return { startMs, endMs: startMs + barMs - 1, values: people.map(() => 0), kinds };
+  });
+  for (const count of counts) {
+    const bar = bars[Math.floor((Date.parse(count.start ?? "") - firstMs) / barMs)];
+    if (bar === undefined) continue;
+    const at = people.indexOf(count.by ?? COMMAND_LINE);
+    const place = at === -1 ? people.length - 1 : at;
+    bar.values[place] = (bar.values[place] ?? 0) + sumOf(count, type);
+    for (const kind of types) bar.kinds[kind] += count[kind];
+  }
+  return bars;
+}
+
+const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+
+/** Rounds to 1, 2 or 5 times a power of ten. */
+function roundUp(value: number): number {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 5].find((factor) => factor * unit >= value) ?? 10) * unit;
+}
+
+const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric" });
+const compact = new Intl.NumberFormat(undefined, { notation: "compact" });
+
+const nameBar = ({ startMs, endMs }: Pick<Bar, "startMs" | "endMs">): string =>
+  `${formatTime(new Date(startMs).toISOString())} – ${hour.format(endMs + 1)}`;
+
+const toRange = (first: Bar, last: Bar): Range => ({
+  from: new Date(first.startMs).toISOString(),
+  to: new Date(last.endMs).toISOString(),
+});
+
+const toRow = (bar: Bar): string[] => [
+  nameBar(bar),
+  ...types.map((kind) => formatCount(bar.kinds[kind])),
+  ...bar.values.map((value) => formatCount(value)),
+];
+
+const WIDTH = 20;
+
+export function Picture(props: PictureProps): JSX.Element {
+  const { counts, span, type, range, onPick, onPicked } = props;
+  const id = useId();
+  const within = counts.filter(({ start = "" }) => Date.parse(start) >= startOf(span));
+  const people = rank(within, type);
+  const bars = divide(props, people);
+  const top = roundUp(Math.max(1, ...bars.map(({ values }) => sum(values))));
+  /** The bar where the pointer went down. */
+  const anchor = useRef<number | undefined>(undefined);
+  const [low, high] = [useSignal(0), useSignal(bars.length - 1)];
+  const barAt = ({
+    currentTarget,
+    clientX,
+  }: {
+    currentTarget: Element;
+    clientX: number;
+  }): number => {
+    const { left, width } = currentTarget.getBoundingClientRect();
+    const at = Math.floor(((clientX - left) / width) * bars.length);
+    return Math.max(0, Math.min(bars.length - 1, at));
+  };
+  const pick = (one: number, other: number, isChosen = false): void => {
+    const [first, last] = [bars[Math.min(one, other)], bars[Math.max(one, other)]];
+    if (first === undefined || last === undefined) return;
+    [low.value, high.value] = [Math.min(one, other), Math.max(one, other)];
+    onPick(toRange(first, last));
+    if (isChosen) onPicked?.(toRange(first, last));
+  };
+  const isPicked = (bar: Bar): boolean =>
+    range !== undefined &&
+    bar.endMs >= Date.parse(range.from) &&
+    bar.startMs <= Date.parse(range.to);
+  const describe = (bar: Bar | undefined): string =>
+    bar === undefined ? "" : `${nameBar(bar)}: ${formatCount(sum(bar.values), "change")}`;
+  const total = sum(bars.map(({ values }) => sum(values)));
+  const isBusy = bars.filter(({ values }) => sum(values) > 0);
+  return (
+    <figure class="picture">
+      <figcaption class="chart-now">
+        {people.map((who, at) => (
+          <span key={who} class="key">
+            <Key at={at} />
+            {who}{" "}
+            <span class="faint">{formatCount(sum(bars.map(({ values }) => values[at] ?? 0)))}</span>
+          </span>
+        ))}
+        {people.length === 0 && <span class="faint">Nothing was changed in this time.</span>}
+      </figcaption>
+      <div class="chart">
+        <div class="chart-values" aria-hidden="true">
+          {[top, top / 2, 0].map((value) => (
+            <span key={value}>{compact.format(value)}</span>
+          ))}
+        </div>
+        <svg
+          class="brush"
+          viewBox={`0 0 ${bars.length * WIDTH} ${HEIGHT}`}
+          preserveAspectRatio="none"
+          role="img"
+          aria-label={`${formatCount(total, "change")}, ${spans[span].label.toLowerCase()}. The table below has the figures.`}
+          onPointerDown={(event) => {
+            anchor.current = barAt(event);
+            event.currentTarget.setPointerCapture(event.pointerId);
+            pick(anchor.current, anchor.current);
+          }}
+          onPointerMove={(event) => {
+            if (anchor.current !== undefined) pick(anchor.current, barAt(event));
+          }}
+          onPointerUp={(event) => {
+            if (anchor.current !== undefined) pick(anchor.current, barAt(event), true);
+            anchor.current = undefined;
+          }}
+          onPointerCancel={() => (anchor.current = undefined)}
+        >
+          <Patterns id={id} />
+          <path
+            class="chart-grid"
+            d={`M0 0H${bars.length * WIDTH}m0 ${HEIGHT / 2}H0m0 ${HEIGHT / 2}H${bars.length * WIDTH}`}
+          />
+          {bars.map((bar, at) => {
+            let base = HEIGHT;
+            return (
+              <g key={bar.startMs}>
+                {isPicked(bar) && (
+                  <rect class="chart-picked" x={at * WIDTH} width={WIDTH} height={HEIGHT} />
+                )}
+                {bar.values.map((value, who) => {
+                  if (value === 0) return null;
+                  // A small value is still visible.
+                  const height = Math.max(1.5, (value / top) * HEIGHT);
+                  base -= height;
+                  const box = { x: at * WIDTH + 2, y: base, width: WIDTH - 4, height };
+                  return <rect key={who} class="stack-bar" {...box} fill={`url(#${id}-${who})`} />;
+                })}
+                <title>{describe(bar)}</title>
+              </g>
+            );
+          })}
+        </svg>
+        <div class="chart-times" aria-hidden="true">
+          {[0, 1, 2, 3].map((quarter) => {
+            const { startMs = 0 } = bars[(quarter * bars.length) / 4] ?? {};
+            return <span key={quarter}>{(span === "day" ? hour : day).format(startMs)}</span>;
+          })}
+        </div>
+      </div>
+      <div class="sliders">
+        {(["From", "To"] as const).map((label) => (
+          <input
+            key={label}
+            class="visually-hidden"
+            type="range"
+            min={1}
+            max={BARS_MAX > bars.length ? bars.length : BARS_MAX}
+            value={(label === "From" ? low : high).value + 1}
+            aria-label={`${label} this bar of the picture`}
+            aria-valuetext={describe(bars[(label === "From" ? low : high).value])}
+            onInput={({ currentTarget }) => {
+              const at = currentTarget.valueAsNumber - 1;
+              if (label === "From") pick(at, Math.max(at, high.value));
+              else pick(Math.min(at, low.value), at);
+            }}
+            onChange={() => pick(low.value, high.value, true)}
+          />
+        ))}
+      </div>
+      <details>
+        <summary>As a table</summary>
+        <Table
+          label="Changes by time"
+          heads={["Time", ...types.map((kind) => verbs[kind]), ...people]}
+          rows={isBusy.toReversed().map((bar) => toRow(bar))}
+        />
+      </details>
+    </figure>
+  );
+}

@@ -1,0 +1,127 @@
+/** The overview of those who manage: pictures of the journal and of the tags, and what needs care. */
+
+import { expect } from "bun:test";
+import { describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
+import { makeWebhook } from "../support/receiver.ts";
+import { grantToken, send, sendPlant, TEST_TOKEN } from "../support/service.ts";
+
+const { it, test } = await startJourneys(
+  { PLANTSTORE_WEBHOOKS_PRIVATE: "true" },
+  async (service) => {
+    const tags = ["herb", "tree", "herb", undefined];
+    await storePlants(service, 40, (at) => ({
+      id: at + 1,
+      name: `Plant ${at}`,
+      tag: tags[at % 4],
+    }));
+    const anna = await grantToken(service, undefined, { name: "Anna Müller" });
+    await sendPlant(service.url, { id: 100n, name: "Hers", tag: "fern" }, anna);
+  },
+);
+const forgetful = await startJourneys({ PLANTSTORE_CHANGES_DAYS: "0" });
+
+describeInBrowser("in the console,", () => {
+  it("the overview is the first page of those who manage, and shows who did what", async (visit) => {
+    const { page, user } = await visit.open({ at: "", token: null });
+    await user.signIn(TEST_TOKEN, { heading: "Overview" });
+    expect(new URL(page.url()).hash).toBe("#/overview");
+    const picture = page.getByRole("figure");
+    await picture.getByText("PLANTSTORE_TOKEN 40").waitFor();
+    await picture.getByText("Anna Müller 1").waitFor();
+    await page.getByRole("img", { name: /^41 changes, last 24 hours/ }).waitFor();
+    // The same figures for those who cannot see it.
+    await picture.getByText("As a table").click();
+    for (const head of ["Added", "Changed", "Deleted", "Anna Müller"])
+      await page.getByRole("columnheader", { name: head }).waitFor();
+    // Each person has a fill of their own, which has a pattern besides the colour.
+    const fills = await page
+      .locator(".stack-bar")
+      .evaluateAll((bars) => bars.map((bar) => bar.getAttribute("fill")));
+    expect(new Set(fills).size).toBeGreaterThan(1);
+  });
+
+  it("a change that others make is in the picture at once", async (visit) => {
+    const { page, service } = await visit.open({ at: "#/overview" });
+    const image = page.getByRole("img", { name: /changes, last 24 hours/ });
+    await image.waitFor();
+    const counted = Number.parseInt((await image.getAttribute("aria-label")) ?? "", 10);
+    await sendPlant(service.url, { id: 200n + BigInt(counted), name: "New", tag: "fern" });
+    await page.getByRole("img", { name: `${counted + 1} changes, last 24 hours` }).waitFor();
+  });
+
+  it("plants by tag are bars that lead to the list", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/overview" });
+    await page.getByRole("link", { name: /in all/ }).waitFor();
+    await page.getByText("10 plants without a tag.").waitFor();
+    await page.getByRole("link", { name: /^herb/ }).click();
+    await user.see({ row: "Plant 0" });
+    expect(new URL(page.url()).hash).toBe("#/plants?tag=herb");
+  });
+
+  it("dragging over the picture, or its sliders, picks the time whose changes are undone", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/overview" });
+    const brush = page.locator(".brush");
+    await brush.waitFor();
+    const { x, y, width, height } = (await brush.boundingBox()) as Record<
+      "x" | "y" | "width" | "height",
+      number
+    >;
+    await page.mouse.move(x + width / 2, y + height / 2);
+    await page.mouse.down();
+    await page.mouse.move(x + width - 2, y + height / 2);
+    await page.mouse.up();
+    const see = page.getByRole("link", { name: /^See or undo 4\d changes/ });
+    await see.waitFor();
+    // The keyboard does the same.
+    const from = page.getByRole("slider", { name: "From this bar of the picture" });
+    await from.focus();
+    await user.press("Home");
+    await see.click();
+    await user.see({ heading: "Changes" });
+    await page.getByLabel("From").and(page.locator("input[type=datetime-local]")).waitFor();
+    await user.click(/^Undo these 4\d/, { dialog: "Undo these changes?" });
+    await page
+      .getByRole("dialog")
+      .getByText(/plants will be as before/)
+      .waitFor();
+    await user.press("Escape");
+  });
+
+  it("webhooks that fail are named, with the next step", async (visit) => {
+    const { store } = visit.service;
+    const failing = { failures: 2, paused: undefined, nextAttemptAtMs: Date.now() + 3_600_000 };
+    const webhooks = [
+      makeWebhook("shop", { paused: "it answered 410", cursor: 1 }),
+      makeWebhook("till", failing),
+    ];
+    for (const webhook of webhooks) expect(await store.putWebhook(webhook, undefined)).toBe(true);
+    const { page, user } = await visit.open({ at: "#/overview" });
+    await page.getByText("This service makes no backups.").waitFor();
+    await page.getByText("The webhook “shop” is paused: it answered 410.").waitFor();
+    await page.getByText(/The webhook “till” failed 2 times/).waitFor();
+    await page.getByRole("link", { name: "Open the webhooks" }).first().click();
+    await user.see({ heading: /^Webhooks$/ });
+    for (const webhook of webhooks)
+      await send(visit.service, "DELETE", `/webhooks/${webhook.name}`);
+  });
+
+  test("staff without a scope to manage begin with the list", async (visit) => {
+    const token = await visit.createToken({
+      scopes: ["plants:read", "plants:write"],
+      name: "Till",
+    });
+    const { page, user } = await visit.open({ at: "", token: null });
+    await user.signIn(token, { row: "Plant 0" });
+    expect(await page.getByRole("link", { name: "Overview" }).count()).toBe(0);
+    await user.goTo("#/overview", { heading: "Not allowed with this token" });
+  });
+
+  forgetful.test("a store without a history has an overview of its plants", async (visit) => {
+    const { page, user, announceFailure } = await visit.open({ at: "#/overview", token: null });
+    announceFailure("/changes/counts", 410);
+    announceFailure("/changes", 410);
+    await user.signIn(TEST_TOKEN, { heading: "Overview" });
+    await page.getByText("This store keeps no history.").waitFor();
+    await page.getByRole("link", { name: "0 in all" }).waitFor();
+  });
+});
