@@ -18,4 +18,9 @@ export async function buildClient(folder: string): Promise<void> {
   if (exitCode !== 0) throw new Error(`tsc failed:\n${stdout.toString()}`);
 }
 
-if (import.meta.main) await buildClient(join(root, "client/dist"));
+if (import.meta.main) {
+  const folder = join(root, "client/dist");
+  await buildClient(folder);
+  const packed = Bun.gzipSync(await Bun.file(join(folder, "client.js")).bytes());
+  process.stdout.write(`client.js: ${(packed.length / 1000).toFixed(1)} kB compressed\n`);
+}

@@ -171,7 +171,8 @@ export async function changeBlock(
   return countBlock(counts, ids, outcomes, (done) => (done === "removed" ? done : "replaced"));
 }
 
-const SAMPLE_LENGTH = 20;
+/** Plants that a dry run shows. */
+export const SAMPLE_LENGTH = 20;
 const SAMPLE_MS_MAX = 1_000;
 /** A dry run may take longer than a page that counts: an exact number is what it is for. */
 const COUNT_MS_MAX = 10_000;

@@ -12,6 +12,7 @@ import {
   countBlock,
   type Left,
   refuseChanged,
+  SAMPLE_LENGTH,
   stillIs,
   writeBlock,
 } from "./bulk.ts";
@@ -288,8 +289,6 @@ function toWrite({ id, before, after }: Touched): PlantWrite {
 
 /** No plant has an empty entity tag. For a plant that the changes created and removed: there must be none. */
 const NEVER = { match: ['""'] };
-
-const SAMPLE_LENGTH = 20;
 
 /** Read-only. The sample has the current state of a plant, and the state that it would get. */
 export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {

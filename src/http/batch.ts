@@ -79,7 +79,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
 }
 
 /** Refused lines that a minimal report lists. */
-const REFUSED_SHOWN_MAX = 1_000;
+export const REFUSED_SHOWN_MAX = 1_000;
 
 /**
  * Results are streamed as they arrive. A minimal report has only refused lines and counts, at the end: a client that

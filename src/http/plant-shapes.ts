@@ -1,5 +1,6 @@
 /** The schemas and examples of plants, batches and changes in the API description. */
 
+import { SAMPLE_LENGTH } from "../domain/bulk.ts";
 import { changeTypes } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import {
@@ -181,6 +182,6 @@ export const BulkPreview = define("BulkPreview", {
       },
       { optional: ["after"] },
     ),
-    "Up to 20 plants that would be changed.",
+    `Up to ${SAMPLE_LENGTH} plants that would be changed.`,
   ),
 });

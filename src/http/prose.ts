@@ -6,7 +6,7 @@ import { JOBS_MAX, JOBS_RUNNING_MAX } from "../domain/job.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { SAMPLES_MAX } from "../observe/reporter.ts";
-import { lineBytesMax } from "./batch.ts";
+import { lineBytesMax, REFUSED_SHOWN_MAX } from "./batch.ts";
 
 export const INTRODUCTION =
   "Stores plants. A write is answered after it is on disk. " +
@@ -64,7 +64,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
     `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${lineBytesMax(config)} bytes per line, ` +
     `${config.readSecondsMax} s between two pieces. ` +
-    "A client that sends everything before it reads must send `Prefer: return=minimal` with its lines. It gets the results of the first 1000 refused lines " +
+    `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +
     'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line, with `replaced` and `removed` if lines can do that. `complete` is false if the lines could not be read to their end. ' +
     `Without that header, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not read, then stores the rest and ends the answer in the same way. ` +
     "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",

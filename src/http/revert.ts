@@ -1,6 +1,6 @@
 /** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
 
-import type { BulkOptions, Left } from "../domain/bulk.ts";
+import { type BulkOptions, type Left, SAMPLE_LENGTH } from "../domain/bulk.ts";
 import { changeTypes, nameBatch } from "../domain/change.ts";
 import { formatJson, parseJson } from "../domain/json.ts";
 import {
@@ -147,7 +147,7 @@ const RevertPreview = define("RevertPreview", {
       },
       { optional: ["now", "before"] },
     ),
-    "Up to 20 revertible plants: their state now, and after the revert.",
+    `Up to ${SAMPLE_LENGTH} revertible plants: their state now, and after the revert.`,
   ),
 });
 

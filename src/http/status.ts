@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
-import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
+import { FAILURES_MAX, PROMETHEUS_TYPE } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
@@ -115,7 +115,7 @@ const ActivityShape = object({
   ),
   failures: list(
     FailureShape,
-    "The last 20 answers with status 4xx and the last 20 with 5xx, newest first.",
+    `The last ${FAILURES_MAX} answers with status 4xx and as many with 5xx, newest first.`,
   ),
   version: text("1.0.0", "The version of the program."),
   startedAtMs: integer(1_767_225_000_000),

@@ -1,5 +1,6 @@
 /** Webhooks over HTTP: the operations, their description, and the events that receivers get. */
 
+import { fixedLimits } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { findParent } from "../domain/trace.ts";
 import { webhookActions } from "../webhooks/manage.ts";
@@ -143,8 +144,7 @@ export function describeEvents(example: object): object {
       operationId: `onPlant${change[0]?.toUpperCase()}${change.slice(1)}`,
       tags: ["webhooks"],
       summary: `A plant was ${change}`,
-      description:
-        "Signed by Standard Webhooks 1.0.0. Answer 2xx within 15 s. Anything else is sent again later; 410 pauses the webhook.",
+      description: `Signed by Standard Webhooks 1.0.0. Answer 2xx within ${fixedLimits.webhookSecondsMax.value} s. Anything else is sent again later; 410 pauses the webhook.`,
       security: [],
       parameters: describeParameters("header", eventHeaders, true),
       requestBody: { required: true, content: json(event) },

@@ -10,7 +10,8 @@ import { Histogram, Metrics } from "./metrics.ts";
 
 const LOOP_CHECK_MS = 250;
 const SIZE_SAMPLED_MS = 30_000;
-const FAILURES_MAX = 20;
+/** Of 4xx, and of 5xx. */
+export const FAILURES_MAX = 20;
 
 export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
