@@ -220,39 +220,19 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   if (isEdited)
     return (
       <Panel title="Edit plant" id={id}>
-        <Form onSubmit={() => submit(draft, false)}>
-          <Field
-            id="edit-name"
-            label="Name"
-            required
-            inputRef={selectField}
-            // An input would drop line breaks.
-            control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}
-            value={draft.name}
-            onText={(name) => put({ name })}
-            {...judgeText(draft.name)}
-          />
-          <TagField id="edit-tag" value={draft.tag} onText={(tag) => put({ tag })} />
-          {notice}
-          {isAsked.value && doubt !== undefined && (
-            <Notice kind="warning" title={`${doubt}. Save it anyway?`}>
-              <div class="form-actions">
-                <Button onClick={() => submit(draft, true)}>Save anyway</Button>
-              </div>
-            </Notice>
-          )}
-          {!isBehind && (
-            <div class="form-actions">
-              <Button type="submit" kind="main" disabled={isBusy.value}>
-                {isBusy.value ? "Saving…" : "Save"}
-              </Button>
-              {/* With an edit, Escape closes the panel and keeps the draft. */}
-              <Button aria-keyshortcuts={isTouched ? undefined : "Escape"} onClick={discard}>
-                Cancel
-              </Button>
-            </div>
-          )}
-        </Form>
+        <EditForm
+          draft={draft}
+          // An input would drop line breaks.
+          isMultiline={/[\r\n]/.test(known?.name ?? "")}
+          isTouched={isTouched}
+          isBusy={isBusy.value}
+          isBehind={isBehind}
+          doubt={isAsked.value ? doubt : undefined}
+          notice={notice}
+          onChange={put}
+          onSubmit={(isSure) => submit(draft, isSure)}
+          onCancel={discard}
+        />
       </Panel>
     );
   return (
@@ -297,6 +277,59 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         </section>
       )}
     </Panel>
+  );
+}
+
+interface EditFormProps extends Readonly<
+  Record<"isMultiline" | "isTouched" | "isBusy" | "isBehind", boolean>
+> {
+  readonly draft: Draft;
+  /** What the user is asked about the name before it is saved. */
+  readonly doubt: string | undefined;
+  readonly notice: JSX.Element;
+  readonly onChange: (change: Partial<Draft>) => void;
+  readonly onSubmit: (isSure: boolean) => void;
+  readonly onCancel: () => void;
+}
+
+function EditForm(props: EditFormProps): JSX.Element {
+  const { draft, doubt, isBusy, onChange, onSubmit } = props;
+  return (
+    <Form onSubmit={() => onSubmit(false)}>
+      <Field
+        id="edit-name"
+        label="Name"
+        required
+        inputRef={selectField}
+        control={props.isMultiline ? "textarea" : undefined}
+        value={draft.name}
+        onText={(name) => onChange({ name })}
+        {...judgeText(draft.name)}
+      />
+      <TagField id="edit-tag" value={draft.tag} onText={(tag) => onChange({ tag })} />
+      {props.notice}
+      {doubt !== undefined && (
+        <Notice kind="warning" title={`${doubt}. Save it anyway?`}>
+          <div class="form-actions">
+            <Button onClick={() => onSubmit(true)}>Save anyway</Button>
+          </div>
+        </Notice>
+      )}
+      {!props.isBehind && (
+        <div class="form-actions">
+          <Button type="submit" kind="main" disabled={isBusy}>
+            {isBusy ? "Saving…" : "Save"}
+          </Button>
+          {/* With an edit, Escape closes the panel and keeps the draft. */}
+          <Button
+            aria-keyshortcuts={props.isTouched ? undefined : "Escape"}
+            onClick={props.onCancel}
+          >
+            Cancel
+          </Button>
+        </div>
+      )}
+    </Form>
   );
 }
 
