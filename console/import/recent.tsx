@@ -41,8 +41,8 @@ export function RecentImports(): JSX.Element | null {
     .slice(0, SHOWN_MAX);
   if (imports.length === 0) return null;
   return (
-    <section class="stack" aria-labelledby="recent-imports">
-      <h2 id="recent-imports">Recent imports</h2>
+    <div class="stack">
+      <h2>Recent imports</h2>
       <Table
         label="Recent imports"
         isListing
@@ -71,6 +71,6 @@ export function RecentImports(): JSX.Element | null {
           ];
         })}
       />
-    </section>
+    </div>
   );
 }

@@ -123,6 +123,22 @@ export function WebhooksView(): JSX.Element {
         ),
       };
     };
+    const rotate = (): void => {
+      manager.question.value = {
+        title: `New secret for “${name}”?`,
+        label: "Make a new secret",
+        run: async () => {
+          const { secret } = await post<Pick<Webhook, "secret">>("rotate");
+          shownOnce.value = { title: "The new secret of the webhook", secret };
+          return undefined;
+        },
+        content: (
+          <p>
+            For 24 hours events are signed with both secrets. Give the receiver the new one by then.
+          </p>
+        ),
+      };
+    };
     const remove = (): void => {
       manager.question.value = {
         title: `Delete “${name}”?`,
@@ -141,6 +157,7 @@ export function WebhooksView(): JSX.Element {
         <button onClick={() => void toggle(verb)}>{verb}</button>
         {failures > 0 && <button onClick={() => void act(skip)}>Skip the failed change</button>}
         <button onClick={replay}>Send changes again</button>
+        <button onClick={rotate}>New secret</button>
         <button onClick={remove}>Delete</button>
       </Menu>
     );

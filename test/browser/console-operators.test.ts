@@ -140,8 +140,17 @@ describeInBrowser("in the console,", () => {
     receiver.answers.push(new Response("no", { status: 503 }));
     await choose("Send a test", { toast: "The receiver answered 503" });
     verify(receiver.received[0] as Received, secret);
+    await page.getByRole("img", { name: "0 of the last 1 attempt delivered." }).waitFor();
     await page.locator("summary", { hasText: "503" }).click();
     await page.locator("details", { hasText: /test: 503 after .* ms no/ }).waitFor();
+    // A new secret signs at once, and the old one for a day.
+    await choose("New secret", { dialog: "New secret for “shop”?" });
+    await user.click("Make a new secret");
+    const renewed = await page.getByLabel("The new secret of the webhook").inputValue();
+    expect(renewed).not.toBe(secret);
+    await user.click("Done");
+    await choose("Send a test", { toast: "The receiver answered 204" });
+    for (const each of [secret, renewed]) verify(receiver.received[1] as Received, each);
     await choose("Pause");
     await user.see({ firstText: /^Paused/ });
     await user.within(user.toast("Paused")).click("Undo");

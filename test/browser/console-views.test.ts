@@ -78,7 +78,7 @@ describeInBrowser("in the console,", () => {
       release();
       await user.see({ text: /(was|were) refused/ });
 
-      await user.goTo("#/overview", { element: ".tag-bar" });
+      await user.goTo("#/overview", { element: ".tag-bar >> nth=0" });
       await page.locator(".brush").waitFor();
       await page.getByText("As a table").click();
       await user.goTo("#/health", { element: ".chart svg >> nth=0" });
