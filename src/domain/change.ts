@@ -1,7 +1,8 @@
 /** The journal: one entry per create, replacement and removal. */
 
 import type { Order } from "./page.ts";
-import { formatPlant, type Plant } from "./plant.ts";
+import { toJsonId } from "./json.ts";
+import type { Plant } from "./plant.ts";
 import { findTimeMs } from "./time.ts";
 
 export const changeTypes = ["created", "replaced", "removed"] as const;
@@ -204,12 +205,31 @@ export type Folded = Record<ChangeType, number>;
 
 /** `foldedTo` is the number of the last change of the run. */
 export function listChange(change: Change, folded?: Folded, foldedTo?: number): ListedChange {
-  const { seq, atMs, type, id, by, batch, trace, plant, before } = change;
-  let text = `{"seq":${seq},"time":"${new Date(atMs).toISOString()}","type":"${type}","id":${id}`;
-  if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
-  if (batch !== undefined) text += `,"batch":${JSON.stringify(batch)}`;
-  if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
-  if (before !== undefined) text += `,"before":${formatPlant(before)}`;
-  if (folded !== undefined) text += `,"folded":${JSON.stringify(folded)},"foldedTo":${foldedTo}`;
-  return { seq, atMs, type, json: `${text}}`, ...(trace !== undefined && { trace }) };
+  const { seq, atMs, type, by, batch, trace } = change;
+  const time = formatTimeOf(atMs);
+  const [plant, before] = [toContent(change.plant), toContent(change.before)];
+  // One JSON.stringify call is faster than several.
+  const json = JSON.stringify({
+    seq,
+    time,
+    type,
+    id: toJsonId(change.id),
+    by,
+    batch,
+    plant,
+    before,
+    folded,
+    foldedTo: folded && foldedTo,
+  });
+  return { seq, atMs, type, json, ...(trace !== undefined && { trace }) };
+}
+
+const toContent = (plant: Plant | undefined) => plant && { name: plant.name, tag: plant.tag };
+
+let last = { atMs: Number.NaN, time: "" };
+
+/** Changes of a block have one time. */
+function formatTimeOf(atMs: number): string {
+  if (atMs !== last.atMs) last = { atMs, time: new Date(atMs).toISOString() };
+  return last.time;
 }

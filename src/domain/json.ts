@@ -65,11 +65,15 @@ export const readIdText = (json: string): string =>
 /** The types of TypeScript lack it. */
 const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
 
+/** For JSON.stringify, which writes it in exact digits. */
+export const toJsonId = (id: bigint | number): unknown =>
+  Number.isSafeInteger(Number(id)) ? Number(id) : exactJson.rawJSON(String(id));
+
 /** Writes ids in exact digits. */
 export const formatJson = (value: unknown, indent?: number): string =>
   JSON.stringify(
     value,
-    (_, part: unknown) => (typeof part === "bigint" ? exactJson.rawJSON(String(part)) : part),
+    (_, part: unknown) => (typeof part === "bigint" ? toJsonId(part) : part),
     indent,
   );
 
