@@ -25,7 +25,7 @@ const EXIT_USAGE = 2;
 /** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process keeps running. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
   try {
-    await createProgram().parseAsync(args, { from: "user" });
+    await createProgram(args[0]).parseAsync(args, { from: "user" });
     return undefined;
   } catch (error) {
     // Commander has already printed its message or the help.
@@ -41,7 +41,8 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
   }
 }
 
-function createProgram(): Command {
+/** `serve` alone is added without the others: their flags would delay the first answer. */
+function createProgram(name: string | undefined): Command {
   const program = new Command("plantstore")
     .description("A plant store over HTTP: exact, durable, safe to retry.")
     .version(packageJson.version)
@@ -53,6 +54,8 @@ function createProgram(): Command {
       outputError: (text, write) => write(text.replace(/^error: /, "plantstore: ")),
     })
     .addHelpText("after", PROGRAM_HELP);
+  addServe(program);
+  if (name === "serve") return program;
   addServiceCommands(program);
   addTransferCommands(program);
   addTokenCommands(program.command("token").description("Create, list and revoke tokens."));
@@ -127,7 +130,7 @@ const load =
     await act(config, options as never, ...(parameters.slice(0, -2) as never[]));
   };
 
-function addServiceCommands(program: Command): void {
+function addServe(program: Command): void {
   addSettings(program.command("serve"))
     .description("Run the service.")
     .addHelpText(
@@ -135,6 +138,9 @@ function addServiceCommands(program: Command): void {
       "\nOnly in the environment: PLANTSTORE_TOKEN, a token with all scopes, and OTEL_… for traces (docs/operations.md).",
     )
     .action(load(async () => (await import("./serve.ts")).serve));
+}
+
+function addServiceCommands(program: Command): void {
   addSettings(program.command("config"))
     .description("Print the settings in effect, with secrets masked.")
     .option("--json", "as JSON")
