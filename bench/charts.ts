@@ -37,7 +37,7 @@ export function listCharts(scenarios: readonly ScenarioResult[]): Chart[] {
   const reads = [...atUsual("get", "one plant"), ...atUsual("list", "a page of 100")];
   const levels = tablesOf("postgres-create").map(({ name, rows }) => ({ title: name, rows }));
   return [
-    makeChart("create", `Durable creates a second, ${usual}`, atUsual("create")),
+    makeChart("create", `Creates a second, ${usual}`, atUsual("create")),
     makeChart("read", `Reads a second from a million plants, ${usual}`, reads),
     makeChart("postgres", "Creates a second on PostgreSQL", levels),
   ].flat();

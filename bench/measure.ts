@@ -35,7 +35,7 @@ import {
   STORED,
   WARM_UP_SECONDS,
 } from "./settings.ts";
-import { copyFilledStore, countRows, fillStore, makePath } from "./stores.ts";
+import { copyFilledStore, countRows, makePath, makeStore } from "./stores.ts";
 
 export const OURS = "plantstore";
 export const BARE = "bare runtime, storing nothing";
@@ -236,9 +236,9 @@ export async function startBare({ stack }: Run, path = ""): Promise<Maker<Candid
     loaded({ name, role: "limit", server, load: { ...about, storesNothing: true } });
 }
 
-/** The bare runtime that stores plants, on the thread that answers. */
+/** The bare runtime that stores plants in our tables, on the thread that answers. */
 export async function startStoring({ stack }: Run): Promise<Maker<Candidate>> {
-  const path = fillStore(1, "plain");
+  const path = makeStore();
   const server = await servePlain("group-commit", path);
   stack.defer(server.stop);
   return (about, name = ONE_THREAD) =>

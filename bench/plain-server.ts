@@ -2,8 +2,8 @@
  * Reference servers: plain-server.ts bare|group-commit|one-by-one
  *
  * bare compares the token, parses the JSON, answers JSON and stores nothing. Given a file, it looks plants up.
- * group-commit is the bare runtime with SQLite on the same thread. At the end of each tick it commits the creates that
- * have arrived, and waits for no others.
+ * group-commit is the bare runtime with SQLite on the same thread, and our tables: the index on tags, and a journal block
+ * for each commit. At the end of each tick it commits the creates that have arrived, and waits for no others.
  * one-by-one is a typical service on PostgreSQL: one statement per request, a pool of ten connections.
  */
 
@@ -51,9 +51,13 @@ function serveGroupCommit(): string {
   db.run("PRAGMA synchronous = FULL");
   const find = db.query("SELECT name, tag FROM plants WHERE id = ?");
   const insert = db.query("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)");
+  const journal = db.query(
+    "INSERT INTO changes (last, first, at_ms, entries) SELECT max(last) + ?1, max(last) + 1, ?2, ?3 FROM changes",
+  );
   let queued: { readonly plant: Plant; readonly settle: () => void }[] = [];
   const commit = db.transaction((batch: typeof queued) => {
     for (const { plant } of batch) insert.run(plant.id, plant.name, plant.tag ?? null);
+    journal.run(batch.length, Date.now(), JSON.stringify(batch.map(({ plant }) => plant)));
   });
   const flush = (): void => {
     const batch = queued;

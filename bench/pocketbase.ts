@@ -33,6 +33,7 @@ async function findProgram(): Promise<string> {
   if (existsSync(program)) return program;
   if (Bun.which("dpkg-deb") === null) throw new Error("it comes as a package of Debian");
   const mirror = run("apt-get", "indextargets", "--format", "$(REPO_URI)").split("\n")[0] ?? "";
+  if (mirror === "") throw new Error("no mirror of Debian is configured");
   const architecture = run("dpkg", "--print-architecture").trim();
   mkdirSync(cache, { recursive: true });
   const index = join(cache, "Packages.xz");

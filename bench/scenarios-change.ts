@@ -64,6 +64,7 @@ export const change: Scenario = {
   name: "change",
   title: "Change many plants",
   about: `POST /plants/batch?upsert=true with ${CHANGED_ROWS.toLocaleString("en")} lines, and PATCH /plants by a tag that as many plants have, beside a batch that creates as many. On PostgreSQL the service, the database and the load share all cores.`,
+  user: "staff who import a price list again, or rename a tag",
   measure: async (run) => {
     const sqlite = await measureOn(run, "SQLite", await servePlants(`sqlite:${makePath()}`));
     const { make, options } = await startDatabases(run.stack);

@@ -64,9 +64,9 @@ const reasons = {
     "The load and both threads of the service share two cores, and each batch wakes one thread and then the other. In return a sync delays no read, and a hanging disk does not stop the service (see slow-disk).",
   get: "The bare runtime checks neither the URL nor most headers, and sends no entity tag.",
   single:
-    "A create writes three pages (the plant, the index on tags, the journal), Fastify's one. It also passes from one thread to another and back, so that a slow sync delays no read. A lone client shares neither with others.",
+    "A create passes from the HTTP thread to the store thread and back, so that a slow sync delays no read. Many clients share the two wake-ups; a lone one pays for them with each create. It also writes three pages (the plant, the index on tags, the journal), Fastify's one.",
   readers:
-    "Every create is sent to every reader. They take turns, one in each tick of the event loop.",
+    "Every create is sent to every reader, one reader in each tick of the event loop. On two cores the clients that read the events share a core with the load.",
   tail: "A slow commit delays every client. The profile shows how many commits are slow.",
   memory:
     "It is the runtime's executable, live heap and garbage. On a machine with more than 16 GB the GC lets the heap grow to four times the live heap. The profile shows each part.",
@@ -76,7 +76,7 @@ const create: Scenario = {
   name: "create",
   title: "Create a plant",
   about:
-    "POST /plants, ascending ids, into an empty store. Express and Fastify commit each plant separately, as is usual. PocketBase has its own settings and a text as id, and its user is a superuser. The bare runtime compares the token, parses the JSON, answers JSON, and stores nothing, or stores with a group commit on the same thread.",
+    "POST /plants, ascending ids, into an empty store. Express and Fastify commit each plant separately, as is usual. PocketBase has its own settings and a text as id, and its user is a superuser. The bare runtime compares the token, parses the JSON, answers JSON, and stores nothing, or stores in our tables with a group commit on the same thread.",
   user: "clients that create plants: one that waits for each answer, or many at once",
   isQuick: true,
   measure: async (run) => {
