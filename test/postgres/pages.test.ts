@@ -141,7 +141,9 @@ test("a page of a tag reads no more plants than it lists, with and without stati
         async (connection) => {
           let explained = "";
           const explain = async (text: string, [id, tag]: unknown[]) => {
-            const literal = text.replaceAll("$1", `'${String(id)}'`).replaceAll("$2", `'${tag}'`);
+            const literal = text
+              .replaceAll("$1", `'${String(id)}'`)
+              .replaceAll("$2", `'${String(tag)}'`);
             const lines = await connection.query<object>(`EXPLAIN (ANALYZE) ${literal}`);
             explained = lines.flatMap(Object.values).join("\n");
             return [];
