@@ -144,9 +144,9 @@ const queryNames: Readonly<Record<keyof PageQuery | keyof SortedQuery | keyof Ta
   order: true,
   sort: true,
   cursor: true,
-  include: true,
   after: true,
   limit: true,
+  include: true,
 };
 /** Other members of the given object are not sent. */
 const QUERY_NAMES = Object.keys(queryNames);

@@ -3,8 +3,8 @@
 import { formatStoredPlant, type Plant } from "../../src/domain/plant.ts";
 
 /** As `entityTagOf` of the service. Web Crypto is no choice: browsers have it only behind TLS or on localhost. */
-export const etagOf = (plant: Plant): string =>
-  `"${btoa(String.fromCharCode(...hash(formatStoredPlant(plant)))).slice(0, 24)}"`;
+export const etagOf = ({ id, name, tag }: Plant): string =>
+  `"${btoa(String.fromCharCode(...hash(formatStoredPlant({ id, name, tag })))).slice(0, 24)}"`;
 
 const WORDS = 64;
 const BLOCK_BYTES = 64;

@@ -2,9 +2,9 @@
 
 import type { Change, Client, Versioned } from "../../client/client.ts";
 import type { Filter } from "../../src/domain/filter.ts";
-import type { PlantQuery } from "../../src/domain/page.ts";
+import type { PlantQuery, SortName } from "../../src/domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import type { Plant } from "../../src/domain/plant.ts";
+import type { ListedPlant, Plant } from "../../src/domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { findWriter, noteWrite } from "../state/writes.ts";
 import { findLastChange } from "./changes.ts";
@@ -12,10 +12,13 @@ import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../client/client.ts";
 
+/** A plant of the list, with the time of its last change. */
+export type TimedPlant = Plant & Pick<ListedPlant, "changed">;
+
 export type ListFilter = Filter &
   Pick<PlantQuery, "order"> & {
-    /** Undefined is by id, as the service sorts. */
-    readonly sort?: "name" | "tag" | undefined;
+    /** Undefined is by id. */
+    readonly sort?: SortName | undefined;
   };
 
 /** Retries after a lost answer: most outages are over within a second. */
@@ -100,9 +103,10 @@ export async function findPlant(id: bigint, signal?: AbortSignal): Promise<Versi
 }
 
 /** The plant that has the id, if any. Read as a list, so a missing plant is not a failed request. */
-export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant | undefined> {
+export async function findTaken(id: bigint, signal?: AbortSignal): Promise<TimedPlant | undefined> {
   const after = id === INT64_MIN ? undefined : id - 1n;
-  const { plants } = await call((client) => client.listPage({ limit: 1, after }, { signal }));
+  const query = { limit: 1, after, include: "changed" } as const;
+  const { plants } = await call((client) => client.listPage(query, { signal }));
   return plants.find((plant) => plant.id === id);
 }
 

@@ -14,9 +14,6 @@ export const gaps = signal(0);
 /** Whether the service keeps a journal. */
 export const hasHistory = signal(true);
 
-/** The last change of each plant, as far back as is known: a plant that is not here was not changed lately. */
-export const lastChanges = signal<ReadonlyMap<bigint, Change>>(new Map());
-
 /** The last change that matches. */
 export function useNews(isMine: (change: Change) => boolean): Change | undefined {
   const news = useRef<Change>(undefined);
@@ -27,10 +24,6 @@ export function useNews(isMine: (change: Change) => boolean): Change | undefined
 /** Changes are coalesced: rendering each change of an import would saturate the page. */
 const COLLECT_MS = 100;
 const RETRY_MS = 5_000;
-/** Read at the start, for `lastChanges`. */
-const CHANGES_BACK = 1_000;
-/** `lastChanges` keeps this many. */
-const LAST_CHANGES_MAX = 10_000;
 const RETRYING = { delaysMs: [300, 1_000, 3_000], retriesMax: Number.POSITIVE_INFINITY };
 
 /** The cursor: the number of the last change seen. */
@@ -96,27 +89,6 @@ async function begin(stopped: AbortSignal): Promise<void> {
   const init = { method: "HEAD", signal: stopped };
   const { headers } = await call((client) => client.request("/changes", init));
   after = Number(headers.get("last-change"));
-  lastChanges.value = new Map();
-  void readLastChanges(stopped);
-}
-
-/** The list does not wait for this, and is shown without it if it fails. */
-async function readLastChanges(stopped: AbortSignal): Promise<void> {
-  const query = { order: "desc", limit: CHANGES_BACK } as const;
-  const options = { signal: stopped };
-  const page = await call((client) => client.listChangePage(query, options)).catch(() => null);
-  if (page !== null && !stopped.aborted) keepLast(page.changes.toReversed());
-}
-
-function keepLast(changes: readonly Change[]): void {
-  const kept = new Map(lastChanges.value);
-  for (const change of changes)
-    if ((kept.get(change.id)?.seq ?? -1) < change.seq) kept.set(change.id, change);
-  for (const id of kept.keys()) {
-    if (kept.size <= LAST_CHANGES_MAX) break;
-    kept.delete(id);
-  }
-  lastChanges.value = kept;
 }
 
 let collected: Change[] = [];
@@ -127,7 +99,6 @@ function collect(change: Change): void {
     const changes = collected;
     collected = [];
     if (token.value === undefined) return;
-    keepLast(changes);
     arrived.value = changes;
   }, COLLECT_MS);
 }

@@ -2,10 +2,11 @@
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
-import { createFilter, pickFilter } from "../../src/domain/filter.ts";
-import type { PlantCount } from "../../src/domain/page.ts";
+import { createFilter, type Filter, pickFilter } from "../../src/domain/filter.ts";
+import type { PlantCount, Sort } from "../../src/domain/page.ts";
 import { findInt64 } from "../../src/domain/json.ts";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { comparePlaces, findCursor, formatSort, placeOf } from "../../src/domain/sort.ts";
 import {
   Changed,
   createPlant,
@@ -16,6 +17,7 @@ import {
   removePlant,
   replacePlant,
   Taken,
+  type TimedPlant,
   type Versioned,
 } from "../api/plants.ts";
 import { findLastChange } from "../api/changes.ts";
@@ -30,8 +32,6 @@ const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
 /** The scroll position is restored within this many rows. */
 const PLACE_ROWS_MAX = 20_000;
-/** The service sorts by id only, so a list by name or tag is sorted here, up to this many plants. */
-export const SORTED_MAX = 10_000;
 
 /** Either these plants, or all that match the filter except these. */
 interface Selection {
@@ -41,25 +41,47 @@ interface Selection {
   readonly last?: bigint;
 }
 
-type Compare = (one: Plant, other: Plant) => number;
+type Compare = (one: TimedPlant, other: TimedPlant) => number;
 
-const { compare: compareTexts } = new Intl.Collator(undefined, { numeric: true });
+const toSort = ({ sort: by, order }: ListFilter): Sort | undefined =>
+  by && { by, isDescending: order === "desc" };
 
-/** Plants without a tag come last, in either direction. */
-function createOrder({ sort, order }: ListFilter, first: bigint | undefined): Compare {
-  const sign = order === "desc" ? -1 : 1;
+/** As the service sorts; the plant with the searched id is first. */
+function createOrder(filter: ListFilter, first: bigint | undefined): Compare {
+  const sort = toSort(filter);
+  const sign = filter.order === "desc" ? -1 : 1;
   return (one, other) => {
     if (one.id === other.id) return 0;
     if (one.id === first || other.id === first) return one.id === first ? -1 : 1;
-    const [text, otherText] = sort === undefined ? [] : [one[sort], other[sort]];
-    if (text === undefined || otherText === undefined) {
-      if (text !== otherText) return text === undefined ? 1 : -1;
-    } else {
-      const difference = compareTexts(text, otherText);
-      if (difference !== 0) return sign * difference;
-    }
+    if (sort !== undefined) return comparePlaces(sort, placeOf(sort, one), placeOf(sort, other));
     return one.id < other.id ? -sign : sign;
   };
+}
+
+interface Position {
+  readonly after: bigint | undefined;
+  /** In a sorted list. */
+  readonly cursor: string | undefined;
+}
+
+/** A page in the order of the list, and where the next one begins. */
+export async function readListPage(
+  filter: ListFilter,
+  { after, cursor }: Position,
+  limit: number,
+  options: { readonly signal: AbortSignal },
+): Promise<{ readonly plants: readonly TimedPlant[]; readonly next: Position | undefined }> {
+  const query = { ...pickFilter(filter), limit, include: "changed" } as const;
+  const sort = toSort(filter);
+  if (sort === undefined) {
+    const ordered = { ...query, after, order: filter.order };
+    const { plants, next } = await call((client) => client.listPage(ordered, options));
+    return { plants, next: next === undefined ? undefined : { after: next, cursor: undefined } };
+  }
+  const sorted = { ...query, cursor, sort: formatSort(sort) };
+  const page = await call((client) => client.listSortedPage(sorted, options));
+  const next = page.cursor === undefined ? undefined : { after: undefined, cursor: page.cursor };
+  return { plants: page.plants, next };
 }
 
 /** The plants of one filter, loaded page by page as the list is scrolled. */
@@ -68,11 +90,11 @@ class PlantList {
   /** The search text as an id. The plant with this id is listed first, whatever its name. */
   readonly searchedId: bigint | undefined;
   /** The plant with the searched id; null if there is none, undefined until it is known. */
-  readonly holder = signal<Plant | null | undefined>(undefined);
+  readonly holder = signal<TimedPlant | null | undefined>(undefined);
   /** The change that removed the plant with the searched id, if the journal has it. */
   readonly removal = signal<Change | undefined>(undefined);
   /** In the order of the list. The array changes in place; `version` changes with it. */
-  readonly plants: Plant[] = [];
+  readonly plants: TimedPlant[] = [];
   readonly version = signal(0);
   readonly phase = signal<"loading" | "ready" | "end" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
@@ -87,11 +109,12 @@ class PlantList {
   private readonly acceptsHolder: (plant: Plant) => boolean;
   private readonly compare: Compare;
   /** Every plant that was listed, as it was last, so the place of one that is gone is still known. */
-  private readonly listed = new Map<bigint, Plant>();
+  private readonly listed = new Map<bigint, TimedPlant>();
   /** The digits of the longest id listed so far. */
   idLength = 0;
-  /** The cursor of the next page. */
+  /** The cursor of the next page, by id or by the sort. */
   private after: bigint | undefined;
+  private cursor: string | undefined;
   private hasMore = true;
   /** Changes that arrived while a page was loading. They are applied again, because the page may be older. */
   private late: (() => void)[] = [];
@@ -104,11 +127,6 @@ class PlantList {
     this.accepts = createFilter(filter);
     this.acceptsHolder = createFilter({ ...filter, q: undefined });
     this.compare = createOrder(filter, this.searchedId);
-  }
-
-  /** Whether more plants match than can be sorted. */
-  get isCut(): boolean {
-    return this.phase.value === "end" && this.hasMore;
   }
 
   /** The plant that is listed for its id alone: the service's filter does not find it. */
@@ -129,18 +147,13 @@ class PlantList {
     return exact || count > 0 ? { count, exact } : undefined;
   });
 
-  /**
-   * Loads pages until 100 more rows and this id are loaded. A search may need many pages. A list by name or tag is
-   * loaded at once.
-   */
+  /** Loads pages until 100 more rows and this id are loaded. A search may need many pages. */
   async loadMore(until?: bigint): Promise<void> {
     if (this.phase.value === "loading" || this.phase.value === "end") return;
     this.phase.value = "loading";
-    const isSorted = this.filter.sort !== undefined;
     try {
-      const loading = isSorted ? this.loadSorted() : this.loadRows(until);
-      await Promise.all([this.findHolder(), loading]);
-      this.phase.value = this.hasMore && !isSorted ? "ready" : "end";
+      await Promise.all([this.findHolder(), this.loadRows(until)]);
+      this.phase.value = this.hasMore ? "ready" : "end";
     } catch (error) {
       if (isAbort(error)) return;
       this.failure.value = error;
@@ -173,39 +186,25 @@ class PlantList {
       this.append(await this.readPage());
   }
 
-  private async loadSorted(): Promise<void> {
-    const found: Plant[] = [];
-    // From the start, also after a failure.
-    [this.after, this.hasMore] = [undefined, true];
-    while (this.hasMore && found.length < SORTED_MAX) found.push(...(await this.readPage()));
-    this.plants.length = 0;
-    this.append(found.toSorted(this.compare));
-    if (this.holder.value) this.show(this.holder.value);
-  }
-
-  private append(plants: readonly Plant[]): void {
+  private append(plants: readonly TimedPlant[]): void {
     for (const plant of plants) {
-      // `findHolder` lists it.
+      // `findHolder` lists it. A plant that changed between two pages of a sorted list may be on both.
       if (plant.id === this.searchedId) continue;
+      if (this.filter.sort !== undefined) this.remove(plant.id);
       this.plants.push(plant);
       this.note(plant);
     }
     if (plants.length > 0) this.version.value++;
   }
 
-  private async readPage(): Promise<readonly Plant[]> {
-    const { after, filter } = this;
-    const isFirst = after === undefined && filter.sort === undefined;
-    const query = {
-      ...filter,
-      after,
-      order: filter.sort === undefined ? filter.order : ("asc" as const),
-      limit: isFirst ? FIRST_PAGE_LENGTH : PAGE_LENGTH,
-    };
-    const { plants, next } = await call((client) => client.listPage(query, this.options));
-    this.after = next;
-    this.hasMore = next !== undefined;
-    return plants;
+  private async readPage(): Promise<readonly TimedPlant[]> {
+    const { after, cursor } = this;
+    const limit = after === undefined && cursor === undefined ? FIRST_PAGE_LENGTH : PAGE_LENGTH;
+    const page = await readListPage(this.filter, { after, cursor }, limit, this.options);
+    this.after = page.next?.after;
+    this.cursor = page.next?.cursor;
+    this.hasMore = page.next !== undefined;
+    return page.plants;
   }
 
   /** Reuses the total unless `isAgain`: a search must not recount all plants at every keystroke. */
@@ -214,16 +213,29 @@ class PlantList {
     const begunAtMs = performance.now();
     try {
       if (isAll || isAgain || total.value === undefined)
-        total.value = await call((client) => client.countPlants({}, this.options));
-      this.count.value = isAll
-        ? total.value
-        : await call((client) => client.countPlants(pickFilter(this.filter), this.options));
+        await this.countInto(total, {}, isAll ? this.count : undefined);
+      if (!isAll) await this.countInto(this.count, pickFilter(this.filter));
     } catch (error) {
       // The list works without counts. They are read again.
       if (!isAbort(error)) recountLater();
       return;
     }
     if (changedAtMs > begunAtMs - STALE_MS) recountLater();
+  }
+
+  /** The service counts for a second at a time. Until the count is exact, the number shown does not get smaller. */
+  private async countInto(shown: typeof total, filter: Filter, same?: typeof total): Promise<void> {
+    let counted = 0;
+    let after: bigint | undefined;
+    do {
+      const piece = await call((client) => client.countPlants({ ...filter, after }, this.options));
+      counted += piece.count;
+      after = piece.next;
+      const { count = 0, exact = false } = shown.peek() ?? {};
+      if (after === undefined) shown.value = { count: counted, exact: piece.exact };
+      else if (!exact && counted > count) shown.value = { count: counted, exact: false };
+      if (same !== undefined) same.value = shown.value;
+    } while (after !== undefined);
   }
 
   /** Keeps the count right until the service counts again. */
@@ -236,8 +248,13 @@ class PlantList {
     this.left.abort();
   }
 
-  /** A plant was added or changed. */
-  put(plant: Plant): void {
+  /** A plant was added or changed: now, unless the time is known. */
+  put(given: TimedPlant): void {
+    const known = this.listed.get(given.id);
+    const isKnown = known !== undefined && isSame(known, given);
+    const changed =
+      given.changed ?? (isKnown ? known.changed : undefined) ?? new Date().toISOString();
+    const plant = { ...given, changed };
     if (this.phase.value === "loading") this.late.push(() => this.show(plant));
     this.show(plant);
   }
@@ -254,20 +271,20 @@ class PlantList {
   }
 
   /** Lists the plant if it matches and belongs to the loaded part. */
-  private show(plant: Plant): void {
+  private show(plant: TimedPlant): void {
     if (plant.id === this.searchedId) {
       this.holder.value = plant;
       this.removal.value = undefined;
     }
     const wasListed = this.remove(plant.id);
     this.note(plant);
-    const isLoaded = wasListed || plant.id === this.searchedId || !this.isBeyond(plant.id);
+    const isLoaded = plant.id === this.searchedId || !this.isBeyond(plant);
     if (isLoaded && this.includes(plant)) this.plants.splice(this.placeOf(plant.id), 0, plant);
     this.version.value++;
     if (wasListed && this.plants.length === 0) void this.loadMore();
   }
 
-  private note(plant: Plant): void {
+  private note(plant: TimedPlant): void {
     this.listed.set(plant.id, plant);
     this.idLength = Math.max(this.idLength, String(plant.id).length);
   }
@@ -278,15 +295,23 @@ class PlantList {
     return index !== -1;
   }
 
-  /** Whether the id is past the loaded pages. Compares with the cursor, because the last loaded plant may be gone. */
-  private isBeyond(id: bigint): boolean {
-    const { after, filter } = this;
-    if (!this.hasMore || after === undefined) return this.hasMore;
-    return filter.order === "desc" && filter.sort === undefined ? id < after : id > after;
+  /** Whether the plant is past the loaded pages. Compares with the cursor, because the last loaded plant may be gone. */
+  private isBeyond(plant: TimedPlant): boolean {
+    const { after, cursor, filter } = this;
+    const sort = toSort(filter);
+    if (!this.hasMore) return false;
+    if (sort !== undefined) {
+      const end = cursor === undefined ? undefined : findCursor(sort, cursor);
+      return end === undefined || comparePlaces(sort, placeOf(sort, plant), end) > 0;
+    }
+    if (after === undefined) return true;
+    return filter.order === "desc" ? plant.id < after : plant.id > after;
   }
 
   /** Whether the list is loaded as far as this id. */
   isLoaded(id: bigint): boolean {
+    // Where an unknown plant would stand in a sorted list is not known.
+    if (this.filter.sort !== undefined && !this.listed.has(id)) return false;
     return this.placeOf(id) < this.plants.length;
   }
 
@@ -352,8 +377,8 @@ function recountLater(): void {
   }, COUNT_MS);
 }
 
-function apply({ id, type, plant, before }: Change): void {
-  const after = plant && { ...plant, id };
+function apply({ id, type, plant, before, time }: Change): void {
+  const after = plant && { ...plant, id, changed: time };
   if (after === undefined) list.value.take(id);
   else list.value.put(after);
   list.value.adjustCount(before && { ...before, id }, after);

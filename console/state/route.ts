@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { type Filter, filterNames, pickFilter } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/json.ts";
+import { sortNames } from "../../src/domain/page.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
@@ -61,7 +62,7 @@ function parseRoute(hash: string): Route {
   const filter: ListFilter = {
     ...(Object.fromEntries(given) as Filter),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
-    sort: (["name", "tag"] as const).find((sort) => sort === parameters.get("sort")),
+    sort: sortNames.find((sort) => sort === parameters.get("sort")),
   };
   const open = path.replace(/^plants\/?/, "");
   const opened = open === "new" ? open : findPlainInt64(open);

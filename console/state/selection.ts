@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import type { Bulk, Client, Job as ServiceJob, RevertLeft, Upsert } from "../../client/client.ts";
 import { nameBatch } from "../../src/domain/change.ts";
-import { type Filter, filterNames, narrows } from "../../src/domain/filter.ts";
+import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
 import { type ListFilter, readConflict } from "../api/plants.ts";
@@ -25,6 +25,9 @@ export const picked = computed(() => {
   const { ids } = selection.value;
   return ids.size === 0 ? [] : list.value.plants.filter(({ id }) => ids.has(id));
 });
+/** For files and entity tags, which have no time. */
+const withoutTime = ({ id, name, tag }: Plant): Plant => ({ id, name, tag });
+
 export const hasSelection = computed(() => selection.value.isAll || picked.value.length > 0);
 
 export const isSelected = (id: bigint): boolean =>
@@ -56,10 +59,13 @@ export async function* readSelected(
   { signal: signalOff }: { readonly signal: AbortSignal },
 ): AsyncGenerator<readonly Plant[], void> {
   const { isAll, ids } = selection.value;
-  if (!isAll && picked.value.length > 0) return yield picked.value;
+  if (!isAll && picked.value.length > 0) return yield picked.value.map(withoutTime);
   const { onlyById } = list.value;
-  if (onlyById !== undefined && !ids.has(onlyById.id)) yield [onlyById];
-  for await (const block of client.exportBlocks(filter, { signal: signalOff }))
+  if (onlyById !== undefined && !ids.has(onlyById.id)) yield [withoutTime(onlyById)];
+  const { sort, order } = filter;
+  // By id, also if the list is sorted by something else.
+  const query = { ...pickFilter(filter), order: sort === undefined ? order : undefined };
+  for await (const block of client.exportBlocks(query, { signal: signalOff }))
     yield isAll ? block.filter(({ id }) => !ids.has(id)) : block;
 }
 
@@ -158,15 +164,16 @@ const patchOf = (task: Task) => (task.kind === "tag" ? { tag: task.tag ?? null }
 
 /** Asks first if it concerns more plants than one page shows, or cannot be undone. */
 export async function runOnSelected(task: Task): Promise<void> {
-  const { filter, onlyById } = list.value;
+  const { filter: listed, onlyById } = list.value;
+  const filter = pickFilter(listed);
   const { isAll, ids } = selection.value;
   // A service changes all plants that match, but not all of the store, nor all but some.
   const isByFilter = isAll && ids.size === 0 && onlyById === undefined && narrows(filter);
   const whose = describeSelected(filter);
   const stopping = new AbortController();
   const blocks = (client: Client, signalOff: AbortSignal) =>
-    readSelected(client, filter, { signal: signalOff });
-  const plants = isAll ? undefined : picked.value;
+    readSelected(client, listed, { signal: signalOff });
+  const plants = isAll ? undefined : picked.value.map(withoutTime);
   let total = plants?.length ?? 0;
   if (plants === undefined) {
     work.value = { text: "Counting…", stop: () => stopping.abort() };
@@ -203,7 +210,7 @@ export async function runOnSelected(task: Task): Promise<void> {
 async function countMatching(
   client: Client,
   task: Task,
-  filter: ListFilter,
+  filter: Filter,
   isByFilter: boolean,
   signalOff: AbortSignal,
 ): Promise<number> {
@@ -217,7 +224,7 @@ async function countMatching(
 }
 
 /** The selection in words, for a question. */
-function describeSelected(filter: ListFilter): string {
+function describeSelected(filter: Filter): string {
   const { isAll } = selection.value;
   if (!isAll) return "These are the plants that you selected.";
   const parts = filterNames.flatMap((name) => {

@@ -4,8 +4,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { type FilterName, filterNames } from "../../src/domain/filter.ts";
 import type { Change } from "../../client/client.ts";
 import { explain, isStatus } from "../api/service.ts";
-import { formatCount, formatName, formatTime } from "../state/format.ts";
-import { list, restore, SORTED_MAX } from "../state/plants.ts";
+import { formatName, formatTime } from "../state/format.ts";
+import { list, restore } from "../state/plants.ts";
 import { everything, isWhole, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
@@ -36,10 +36,6 @@ function readStatus(): Status {
       };
     }
     case "end":
-      if (shown.isCut)
-        return {
-          text: `More than ${formatCount(SORTED_MAX)} match. Search or pick a tag to sort all.`,
-        };
       return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
     case "ready":
       return { text: "" };

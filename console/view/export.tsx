@@ -5,13 +5,14 @@ import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
-import { formatBytes } from "../state/format.ts";
+import { formatBytes, formatCount } from "../state/format.ts";
 import { isWhole, route } from "../state/route.ts";
 import { hasSelection, readSelected, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import type * as workbook from "../workbook.ts";
 import { Menu } from "./controls.tsx";
+import { PRINTED_MAX, printList } from "./printed-list.tsx";
 
 type Blocks = AsyncIterable<readonly Plant[]>;
 type Pieces = AsyncIterable<string | Uint8Array<ArrayBuffer>>;
@@ -110,6 +111,9 @@ export function ExportMenu(): JSX.Element {
           Export {what} plants as {label} <small>{note}</small>
         </button>
       ))}
+      <button onClick={() => void printList(filter)}>
+        Print {what} plants <small>up to {formatCount(PRINTED_MAX)} rows</small>
+      </button>
     </Menu>
   );
 }

@@ -3,10 +3,9 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { isSame, type Plant } from "../../src/domain/plant.ts";
-import { hasHistory, lastChanges } from "../state/feed.ts";
+import { isSame } from "../../src/domain/plant.ts";
 import { formatName, formatWhen } from "../state/format.ts";
-import type { ListFilter } from "../api/plants.ts";
+import type { ListFilter, TimedPlant } from "../api/plants.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
 import { findPlace, keepPlace, linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -93,6 +92,9 @@ export function PlantGrid(): JSX.Element {
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
+    // The heading of a column sorts by it.
+    const isPress = event.key === "Enter" || event.key === " ";
+    if (isPress && event.target instanceof HTMLButtonElement) return;
     const page = Math.max(1, Math.floor((height - HEAD_HEIGHT) / rowHeight) - 1);
     const targets: Readonly<Record<string, number>> = {
       ArrowDown: active + 1,
@@ -147,11 +149,7 @@ export function PlantGrid(): JSX.Element {
             <Head by={undefined}>Id</Head>
             <Head by="name">Name</Head>
             <Head by="tag">Tag</Head>
-            {hasHistory.value && (
-              <span role="columnheader" class="row-changed">
-                Last changed
-              </span>
-            )}
+            <Head by="changed">Last changed</Head>
           </div>
         </div>
         <div
@@ -170,7 +168,7 @@ export function PlantGrid(): JSX.Element {
 }
 
 interface RowProps {
-  readonly plant: Plant;
+  readonly plant: TimedPlant;
   readonly index: number;
   readonly isActive: boolean;
 }
@@ -180,21 +178,23 @@ interface HeadProps {
   readonly children: string;
 }
 
-/** Sorts by the column; again, in the other direction. */
+const headClasses: Readonly<Record<string, string>> = { id: "row-id", changed: "row-changed" };
+
+/** Sorts by the column; again, in the other direction. The first click shows the newest change. */
 function Head({ by, children }: HeadProps): JSX.Element {
   const { sort, order } = route.value.filter;
   const isSorted = sort === by;
   const direction = order === "asc" ? "ascending" : "descending";
+  const first = by === "changed" ? "desc" : "asc";
+  const other = order === "asc" ? "desc" : "asc";
+  const next = isSorted ? other : first;
   return (
     <span
       role="columnheader"
-      class={by === undefined ? "row-id" : undefined}
+      class={headClasses[by ?? "id"]}
       aria-sort={isSorted ? direction : "none"}
     >
-      <button
-        type="button"
-        onClick={() => refine({ sort: by, order: isSorted && order === "asc" ? "desc" : "asc" })}
-      >
+      <button type="button" onClick={() => refine({ sort: by, order: next })}>
         {children}
         {isSorted && <Icon name={direction} />}
       </button>
@@ -203,9 +203,8 @@ function Head({ by, children }: HeadProps): JSX.Element {
 }
 
 function Row({ plant, index, isActive }: RowProps): JSX.Element {
-  const { id, name, tag } = plant;
+  const { id, name, tag, changed } = plant;
   const draft = findDraft(id);
-  const changed = lastChanges.value.get(id);
   const isEdited = draft !== undefined && !isSame({ ...draft, id }, plant);
   return (
     <div
@@ -246,11 +245,9 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
       <span role="gridcell" class="row-tag">
         <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />
       </span>
-      {hasHistory.value && (
-        <span role="gridcell" class="row-changed">
-          {changed && formatWhen(changed.time)}
-        </span>
-      )}
+      <span role="gridcell" class="row-changed">
+        {changed !== undefined && formatWhen(changed)}
+      </span>
     </div>
   );
 }

@@ -4,8 +4,9 @@ import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../src/domain/json.ts";
+import { sortNames } from "../../src/domain/page.ts";
 import { formatCount, formatTotal } from "../state/format.ts";
-import { list, SORTED_MAX, total } from "../state/plants.ts";
+import { list, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
   hasSelection,
@@ -89,15 +90,11 @@ function CountLine(): JSX.Element {
 }
 
 function describeCount(): string {
-  const { filter, matches, isCut } = list.value;
+  const { filter, matches } = list.value;
   const isAll = isWhole(filter);
   const all = (isAll ? matches.value : undefined) ?? total.value;
   if (all === undefined) return "";
   const plants = `${formatTotal(all)} ${all.count === 1 && all.exact ? "plant" : "plants"}`;
-  if (isCut) {
-    const whole = isAll ? plants : `${matches.value ? formatTotal(matches.value) : "all"} matches`;
-    return `The first ${formatCount(SORTED_MAX)} of ${whole} by id, sorted by ${filter.sort}`;
-  }
   if (isAll) return plants;
   return matches.value === undefined
     ? `Searching ${plants}…`
@@ -135,6 +132,8 @@ const orders = {
   "name desc": "Names Z to A",
   "tag asc": "Tags A to Z",
   "tag desc": "Tags Z to A",
+  "changed desc": "Newest change first",
+  "changed asc": "Oldest change first",
 } as const;
 
 function OrderChoice(): JSX.Element {
@@ -145,8 +144,9 @@ function OrderChoice(): JSX.Element {
       aria-label="Order"
       value={`${sort} ${order}`}
       onChange={({ currentTarget: { value } }) => {
-        const [by, direction] = value.split(" ") as ["id" | "name" | "tag", "asc" | "desc"];
-        refine({ sort: by === "id" ? undefined : by, order: direction });
+        const [by, direction] = value.split(" ");
+        const sorted = sortNames.find((name) => name === by);
+        refine({ sort: sorted, order: direction === "desc" ? "desc" : "asc" });
       }}
     >
       {Object.entries(orders).map(([value, label]) => (

@@ -26,6 +26,7 @@ import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
 import { HealthView } from "./health.tsx";
 import { later } from "./later.tsx";
 import { LabelsDialog, PrintedLabels } from "./labels.tsx";
+import { PrintedList } from "./printed-list.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { ShownOnce } from "./manage.tsx";
@@ -40,6 +41,7 @@ export function Shell(): JSX.Element {
     <>
       <Inside />
       <PrintedLabels />
+      <PrintedList />
     </>
   );
 }

@@ -11,6 +11,7 @@ import {
   type PlantPage,
   type PlantQuery,
   type Sort,
+  type SortName,
   sortNames,
 } from "./page.ts";
 import { lengthOf, type ListedPlant } from "./plant.ts";
@@ -40,7 +41,7 @@ export function placeOf({ by }: Pick<Sort, "by">, plant: ListedPlant): Place {
 }
 
 /** Plants with the same key are in the order of their ids, in both directions. */
-function comparePlaces(
+export function comparePlaces(
   { isDescending }: Pick<Sort, "isDescending">,
   one: Place,
   other: Place,
@@ -153,7 +154,8 @@ export function createSortedPage(query: PlantQuery, sort: Sort, places: readonly
 
 export const sortValues = ["id", ...sortNames].flatMap((name) => [name, `-${name}`]);
 
-export const formatSort = ({ by, isDescending }: Sort): string => (isDescending ? `-${by}` : by);
+export const formatSort = ({ by, isDescending }: Sort): SortName | `-${SortName}` =>
+  isDescending ? `-${by}` : by;
 
 export interface Ordering {
   readonly order?: Order | undefined;
@@ -195,7 +197,7 @@ export const formatCursor = (sort: Sort, { key, id }: Place): string =>
   `${formatSort(sort)}~${id}${key === null ? "" : `~${key}`}`;
 
 /** Undefined if it is not a cursor of this sort. */
-function findCursor(sort: Sort, cursor: string): Place | undefined {
+export function findCursor(sort: Sort, cursor: string): Place | undefined {
   const [, name, digits = "", text] = /^(-?[a-z]+)~(-?\d+)(?:~(.*))?$/su.exec(cursor) ?? [];
   const id = findPlainInt64(digits);
   if (name !== formatSort(sort) || id === undefined) return undefined;

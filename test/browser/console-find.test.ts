@@ -5,6 +5,7 @@ import { change, describeInBrowser, startJourneys, storePlants } from "../suppor
 import { limits } from "../support/limits.ts";
 import { sendPlant } from "../support/service.ts";
 import type { User } from "../support/steps.ts";
+import { until } from "../support/until.ts";
 
 const CODE = "4006381333931";
 const OTHER_CODE = "4006381333948";
@@ -193,24 +194,30 @@ describeInBrowser("the tag filter", () => {
 });
 
 describeInBrowser("the list", () => {
-  it("is sorted by name and tag, numbers by value, and follows changes", async (visit) => {
+  it("is sorted by name and tag, as the service does, and follows changes", async (visit) => {
     const { page, user, service } = await visit.open();
     await page.getByLabel("Order").selectOption("Names A to Z");
     await user.untilAt("#/plants?sort=name");
     await user.see({ firstRow: "Plant 1" });
-    await user.untilSo(`${idsInSight}.slice(0, 3).join() === "1500,1499,1498"`);
+    await user.untilSo(`${idsInSight}.slice(0, 3).join() === "1500,1491,1401"`);
     await sendPlant(service.url, { id: 3000n, name: "Plant 1.5", tag: "a" });
     await user.see({ row: "Plant 1.5" });
-    await user.untilSo(`${idsInSight}.slice(0, 3).join() === "1500,3000,1499"`);
+    await user.untilSo(`${idsInSight}.slice(0, 3).join() === "1500,3000,1491"`);
     await change(service, 3000, { name: "Aloe", tag: "a" });
     await user.untilSo(`${idsInSight}[0] === "3000"`);
     await page.getByLabel("Order").selectOption("Tags Z to A");
     await user.untilAt("#/plants?sort=tag&order=desc");
-    await user.untilSo(`${idsInSight}[0] === "${OTHER_CODE}"`);
+    await user.untilSo(`${idsInSight}.slice(0, 2).join() === "1,4"`);
+    // Moved out of the loaded part, and back.
+    await change(service, 1, { name: "Plant 1500", tag: "a" });
+    await user.untilSo(`${idsInSight}[0] === "4"`);
+    await change(service, 1, { name: "Plant 1500", tag: "orchid" });
+    await user.untilSo(`${idsInSight}[0] === "1"`);
     // Without a tag: at the end in either direction.
-    await page.getByRole("grid").focus();
-    await user.press("End", { row: "Scanned once" });
-    await user.reload({ row: "Scanned once" });
+    for (const order of ["asc", "desc"]) {
+      await user.goTo(`#/plants?q=scanned&sort=tag&order=${order}`);
+      await user.untilSo(`${idsInSight}.join() === "${OTHER_CODE},${CODE}"`);
+    }
     await change(service, 3000);
   });
 
@@ -219,12 +226,29 @@ describeInBrowser("the list", () => {
     const head = page.getByRole("columnheader", { name: "Name" });
     await head.getByRole("button").click();
     await page.locator("[role=columnheader][aria-sort=ascending]", { hasText: "Name" }).waitFor();
-    await user.untilSo(`${idsInSight}[0] === "1498"`);
+    await user.untilSo(`${idsInSight}[0] === "499"`);
     await head.getByRole("button").click();
     await user.untilAt("#/plants?tag=orchid&sort=name&order=desc");
     await user.untilSo(`${idsInSight}[0] === "${OTHER_CODE}"`);
     await page.getByRole("columnheader", { name: "Id" }).getByRole("button").click();
     await user.untilAt("#/plants?tag=orchid");
+  });
+
+  test("has the last change of every plant, and is sorted by it, the newest first, by keyboard too", async (visit) => {
+    const { page, user, service } = await visit.open();
+    await page.locator("#plants [role=row][id] .row-changed", { hasText: /\d/ }).nth(20).waitFor();
+    await change(service, 700, { name: "Plant 801", tag: "orchid" });
+    const head = page.getByRole("columnheader", { name: "Last changed" });
+    await head.getByRole("button").press("Enter");
+    await user.untilAt("#/plants?sort=changed&order=desc");
+    await page.locator("[role=columnheader][aria-sort=descending]", { hasText: "Last" }).waitFor();
+    await user.untilSo(`${idsInSight}[0] === "700"`);
+    await change(service, 5, { name: "Plant 1496", tag: "orchid" });
+    await user.untilSo(`${idsInSight}.slice(0, 2).join() === "5,700"`);
+    await user.reload({ firstRow: "Plant 1496" });
+    await head.getByRole("button").click();
+    await user.untilAt("#/plants?sort=changed");
+    await user.untilSo(`${idsInSight}[0] === "1"`);
   });
 });
 
@@ -249,6 +273,34 @@ describeInBrowser("the number of plants", () => {
     await user.search("twice", { text: "Searching 1,502 plants…" });
     release();
     await user.see({ text: "1 of 1,502 plants" });
+  });
+
+  test("is counted on until it is exact, and does not get smaller meanwhile", async (visit) => {
+    const { page, user } = await visit.open();
+    await user.see({ exactText: "1,502 plants" });
+    const answers = [
+      { body: '{"count":900,"exact":false}', next: "100" },
+      { body: '{"count":5,"exact":false}', next: "200" },
+      { body: '{"count":6,"exact":true}' },
+    ];
+    const releases: (() => void)[] = [];
+    await page.route("**/plants/count?*q=plant*", async (route) => {
+      const { body, next } = answers.shift() ?? { body: "" };
+      if (answers.length < 2) await new Promise<void>((resolve) => releases.push(resolve));
+      const link = `</plants/count?after=${next}&q=plant>; rel="next"`;
+      await route.fulfill({
+        contentType: "application/json",
+        body,
+        ...(next !== undefined && { headers: { link } }),
+      });
+    });
+    await user.search("plant", { text: "900+ of 1,502 plants" });
+    await until("the count continues", () => releases.length === 1);
+    releases[0]?.();
+    await user.see({ text: "905+ of 1,502 plants" });
+    await until("the count continues", () => releases.length === 2);
+    releases[1]?.();
+    await user.see({ text: "911 of 1,502 plants" });
   });
 
   test("is read again after a failure", async (visit) => {

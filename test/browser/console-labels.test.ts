@@ -19,11 +19,12 @@ const { test } = await startJourneys({}, async ({ url }) => {
   for (const id of ids) await sendPlant(url, { id: BigInt(id), name: `Plant ${id}`, tag: "fern" });
 });
 
+const stubPrint = `window.print = () => document.documentElement.setAttribute("data-printed", "")`;
+
 /** The dialog for labels of all plants. One of the browser's own would block the page. */
 async function openLabels({ open }: Visit): Promise<TestPage> {
   const view = await open();
-  const print = `window.print = () => document.documentElement.setAttribute("data-printed", "")`;
-  await view.page.evaluate(print);
+  await view.page.evaluate(stubPrint);
   await view.user.selectAll();
   await view.user.click("Labels");
   return view;
@@ -53,6 +54,28 @@ async function read(page: Page, element: Locator): Promise<string> {
   const picture = new BinaryBitmap(new HybridBinarizer(source));
   return new MultiFormatReader().decode(picture, hints).getText();
 }
+
+describeInBrowser("the list", () => {
+  test("is printed in its order: rows only, with a heading that each sheet repeats", async ({
+    open,
+  }) => {
+    const { page, user } = await open({ at: "#/plants?tag=fern&sort=name&order=desc" });
+    await page.evaluate(stubPrint);
+    await user.see({ firstRow: "Plant 9223372036854775807" });
+    await user.click("Export the list");
+    await user.click("Print these plants");
+    await page.locator("html[data-printed]").waitFor();
+    await page.emulateMedia({ media: "print" });
+    await page.locator(".shell").waitFor({ state: "hidden" });
+    const printed = page.locator(".printed-list");
+    const shown = await printed.locator("tbody tr td:first-child").allInnerTexts();
+    expect(shown).toEqual(ids.toSorted().toReversed());
+    expect(await printed.locator("p").innerText()).toStartWith("Plants · tag “fern” · 5 plants");
+    const display = `getComputedStyle(document.querySelector(".printed-list thead")).display`;
+    expect(await page.evaluate<string>(display)).toBe("table-header-group");
+    await page.emulateMedia({ media: null });
+  });
+});
 
 describeInBrowser("labels", () => {
   for (const kind of ["QR code", "Barcode (Code 128)"])

@@ -14,5 +14,9 @@ test("the console computes the entity tag of every plant as the service does", (
     { id: INT64_MAX, name: '"\\\u0007 🌵', tag: "x".repeat(100_000) },
     { id: 9007199254740993n, name: "beyond", tag: "t" },
   ];
-  for (const plant of plants) expect(etagOf(plant)).toBe(entityTagOf(formatStoredPlant(plant)));
+  for (const plant of plants) {
+    const timed = { ...plant, changed: "2026-01-01T00:00:00.000Z" };
+    for (const each of [plant, timed])
+      expect(etagOf(each)).toBe(entityTagOf(formatStoredPlant(plant)));
+  }
 });

@@ -1,0 +1,107 @@
+/** Prints the list, in its order: rows only, with the heading on each sheet. */
+
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { explain, isAbort } from "../api/service.ts";
+import type { ListFilter, TimedPlant } from "../api/plants.ts";
+import { formatCount, formatTime, formatTotal, formatWhen } from "../state/format.ts";
+import { list, readListPage } from "../state/plants.ts";
+import { picked, selection, work } from "../state/selection.ts";
+import { token } from "../state/session.ts";
+import { toast } from "../state/toasts.ts";
+
+export const PRINTED_MAX = 5_000;
+const PAGE_LENGTH = 1_000;
+
+interface Job {
+  readonly plants: readonly TimedPlant[];
+  /** What is printed, and how much of it. */
+  readonly title: string;
+}
+
+/** What the printer gets. */
+const job = signal<Job | undefined>(undefined);
+
+addEventListener("afterprint", () => (job.value = undefined));
+
+/** The listed plants, or the selected ones. One more than the limit tells that there are more. */
+async function readPlants(filter: ListFilter, stopped: AbortSignal): Promise<TimedPlant[]> {
+  const { isAll, ids } = selection.value;
+  if (!isAll && picked.value.length > 0) return [...picked.value];
+  const { onlyById } = list.value;
+  const plants = onlyById === undefined ? [] : [onlyById];
+  const place = { after: undefined, cursor: undefined };
+  for (let next: Parameters<typeof readListPage>[1] | undefined = place; next !== undefined;) {
+    const page = await readListPage(filter, next, PAGE_LENGTH, { signal: stopped });
+    plants.push(...page.plants);
+    next = page.next;
+    work.value = { text: `Reading… ${formatCount(plants.length, "plant")}`, stop };
+    if (plants.length > PRINTED_MAX + ids.size) break;
+  }
+  return plants.filter(({ id }) => !isAll || !ids.has(id));
+}
+
+let stopping = new AbortController();
+const stop = (): void => stopping.abort();
+
+export async function printList(filter: ListFilter): Promise<void> {
+  stopping = new AbortController();
+  work.value = { text: "Reading…", stop };
+  try {
+    const plants = await readPlants(filter, stopping.signal);
+    job.value = { plants: plants.slice(0, PRINTED_MAX), title: describe(filter, plants.length) };
+    // The rows are rendered by then.
+    await new Promise(requestAnimationFrame);
+    globalThis.print();
+  } catch (error) {
+    if (token.value === undefined) return;
+    if (isAbort(error)) toast("Printing stopped.");
+    else toast(`Not printed. ${explain(error)}`);
+  } finally {
+    work.value = undefined;
+  }
+}
+
+function describe({ tag, name, q }: ListFilter, found: number): string {
+  const { matches } = list.value;
+  const isCut = found > PRINTED_MAX;
+  const all = isCut && matches.value !== undefined ? ` of ${formatTotal(matches.value)}` : "";
+  const count = isCut ? `the first ${formatCount(PRINTED_MAX)}${all}` : formatCount(found, "plant");
+  const parts = [
+    tag === undefined ? [] : `tag “${tag}”`,
+    name === undefined ? [] : `“${name}” in the name`,
+    q === undefined ? [] : `“${q}”`,
+  ].flat();
+  return ["Plants", ...parts, count, formatTime(new Date().toISOString())].join(" · ");
+}
+
+/** Shown only in print. A browser repeats the heading of a table on each sheet. */
+export function PrintedList(): JSX.Element | null {
+  if (job.value === undefined) return null;
+  const { plants, title } = job.value;
+  return (
+    <div class="printed printed-list">
+      <p>{title}</p>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Id</th>
+            <th scope="col">Name</th>
+            <th scope="col">Tag</th>
+            <th scope="col">Last changed</th>
+          </tr>
+        </thead>
+        <tbody>
+          {plants.map(({ id, name, tag, changed }) => (
+            <tr key={id}>
+              <td>{String(id)}</td>
+              <td>{name}</td>
+              <td>{tag}</td>
+              <td>{changed !== undefined && formatWhen(changed)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
