@@ -106,11 +106,9 @@ export interface Grouping {
 }
 
 /** For a restore, which writes the block again. Does not compile without each member of `Writer`. */
-export const writerOf = (change: Change): Readonly<Record<keyof Writer, string | undefined>> => ({
-  token: change.by,
-  batch: change.batch,
-  trace: change.trace,
-});
+export function writerOf({ by: token, batch, trace }: Change): Required<Writer> {
+  return { token, batch, trace };
+}
 
 export interface ChangeQuery extends Period {
   readonly id?: bigint | undefined;

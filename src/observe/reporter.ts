@@ -10,7 +10,6 @@ import { Histogram, Metrics } from "./metrics.ts";
 
 const LOOP_CHECK_MS = 250;
 const SIZE_SAMPLED_MS = 30_000;
-/** Of 4xx, and of 5xx. */
 export const FAILURES_MAX = 20;
 
 export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "noteFailure">;
