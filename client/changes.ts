@@ -172,6 +172,11 @@ export interface Bulk {
   readonly batch: string;
 }
 
+/** The counts of a batch that was a job. */
+export interface UpsertedByJob extends Bulk {
+  readonly created: number;
+}
+
 export interface BulkOptions<Counts> extends WriteOptions {
   /** Called for each plant that was left alone. */
   readonly onLeft?: ((plant: RevertLeft) => void) | undefined;
@@ -188,7 +193,7 @@ export interface BulkOptions<Counts> extends WriteOptions {
 export interface Job {
   /** What the work is called in the journal. */
   readonly batch: string;
-  readonly kind: "change" | "remove" | "revert";
+  readonly kind: "change" | "remove" | "revert" | "upsert";
   /** The name of the token. */
   readonly by: string;
   /** `lost`: the service that ran it was killed, or writes no progress. Sent again, the work continues. */
@@ -196,7 +201,7 @@ export interface Job {
   /** ISO 8601. */
   readonly started: string;
   /** Counts as in `Bulk` or `Reverted`. If it ended early, `complete` is false, and there is an error. */
-  readonly report: Partial<Omit<Bulk & Reverted, "plants" | "batch">> & {
+  readonly report: Partial<Omit<UpsertedByJob & Reverted, "plants" | "batch">> & {
     readonly plants: number;
     readonly complete: boolean;
     readonly status?: number;

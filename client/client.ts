@@ -30,13 +30,14 @@ import {
   findNewest,
   formatChangeCountQuery,
   formatChangeQuery,
+  type UpsertedByJob,
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
 import { type FailureFacts, findJson, findWaitMs, ServiceError } from "./errors.ts";
 import { JSON_BODY, Manager, nameBatch, PAGE_LENGTH } from "./manage.ts";
 import {
+  type BulkFilter,
   type Content,
-  type Filter,
   findContent,
   findEtag,
   findNext,
@@ -90,6 +91,7 @@ export type {
   RevertLeft,
   RevertPreview,
   RevertRange,
+  UpsertedByJob,
 } from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
@@ -102,6 +104,7 @@ export type {
   WebhookAttempt,
 } from "./manage.ts";
 export type {
+  BulkFilter,
   Content,
   Count,
   Filter,
@@ -131,9 +134,13 @@ interface ChangeOptions extends WriteOptions {
 
 const UPSERT = { upsert: true };
 
-function bulkPath(filter: Filter, more: Readonly<Record<string, unknown>>): string {
-  const query = formatQuery({ ...filter, order: undefined });
-  return `/plants${query}${formatPairs(more).replace("?", query === "" ? "?" : "&")}`;
+function bulkPath(filter: BulkFilter, more: Readonly<Record<string, unknown>>): string {
+  const { all, except = [] } = filter;
+  const pairs = [formatQuery({ ...filter, order: undefined }), formatPairs({ all, ...more })];
+  // A comma needs no encoding, which would make it three times as long.
+  if (except.length > 0) pairs.push(`?except=${except.map(formatId).join(",")}`);
+  const query = pairs.filter((part) => part !== "").map((part) => part.slice(1));
+  return `/plants?${query.join("&")}`;
 }
 
 const EVENTS_TYPE = "text/event-stream";
@@ -482,6 +489,24 @@ export class Client extends Manager {
   }
 
   /**
+   * Like `upsertBatch`, in one request of at most 1 MiB that the service finishes, also without this client: `stopJob`
+   * ends it. A write that is malformed refuses all of them.
+   */
+  upsertByJob(
+    writes: readonly Upsert[],
+    {
+      batch = nameBatch("upsert"),
+      ...options
+    }: Omit<BulkOptions<UpsertedByJob>, "respondAsync"> = {},
+  ): Promise<UpsertedByJob> {
+    const body = `[${writes.map(formatUpsert).join(",")}]`;
+    const path = `/plants/batch${formatPairs({ ...UPSERT, batch })}`;
+    const headers = { ...JSON_BODY, accept: NDJSON_TYPE };
+    const init = { method: "POST", headers, body };
+    return this.runBulk<UpsertedByJob>(path, init, { ...options, respondAsync: true });
+  }
+
+  /**
    * One transaction of at most 1 MiB: all of them, or none. Rejects with the error of the first one that failed; its
    * `detail` begins with `line` and its number, from 1. Without `upsert`, a taken id is refused with `id_taken`.
    */
@@ -502,23 +527,27 @@ export class Client extends Manager {
   }
 
   /** How many plants match the filter, and what some of them would be after the patch. Changes nothing. */
-  previewPatch(filter: Filter, patch: PlantPatch, options?: RetryOptions): Promise<BulkPreview> {
+  previewPatch(
+    filter: BulkFilter,
+    patch: PlantPatch,
+    options?: RetryOptions,
+  ): Promise<BulkPreview> {
     const init = { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(patch) };
     return this.preview(bulkPath(filter, { dry_run: true }), init, options) as Promise<BulkPreview>;
   }
 
   /** How many plants match the filter, and some of them. Changes nothing. */
-  previewRemoval(filter: Filter, options?: RetryOptions): Promise<BulkPreview> {
+  previewRemoval(filter: BulkFilter, options?: RetryOptions): Promise<BulkPreview> {
     const path = bulkPath(filter, { dry_run: true });
     return this.preview(path, { method: "DELETE" }, options) as Promise<BulkPreview>;
   }
 
   /**
-   * Changes all plants that match; without a filter it is refused. A plant that others change meanwhile is left alone.
+   * Changes all plants that match; without a filter, or `all`, it is refused. A plant that others change meanwhile is left alone.
    * If it is interrupted, it is sent again, and continues: the counts are those of the last attempt.
    */
   patchMatching(
-    filter: Filter,
+    filter: BulkFilter,
     patch: PlantPatch,
     { batch = nameBatch("change"), ...options }: BulkOptions<Bulk> = {},
   ): Promise<Bulk> {
@@ -529,7 +558,7 @@ export class Client extends Manager {
 
   /** Removes all plants that match, like `patchMatching`. */
   removeMatching(
-    filter: Filter,
+    filter: BulkFilter,
     { batch = nameBatch("remove"), ...options }: BulkOptions<Bulk> = {},
   ): Promise<Bulk> {
     // As in `removeAt`: Bun's fetch repeats a DELETE without telling.

@@ -42,6 +42,14 @@ export interface Filter {
   readonly order?: "asc" | "desc" | undefined;
 }
 
+/** Which plants a bulk change concerns: those that match, or all of the store. */
+export interface BulkFilter extends Filter {
+  /** Every plant, in place of a filter. */
+  readonly all?: boolean | undefined;
+  /** Not these. Their ids are in the URL, which has at most 8,192 bytes. */
+  readonly except?: readonly bigint[] | undefined;
+}
+
 export interface ListQuery extends Filter {
   /** The id of the last plant seen; the list begins after it. */
   readonly after?: bigint | undefined;

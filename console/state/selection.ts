@@ -1,7 +1,14 @@
 /** The selected plants, and bulk actions on them: set the tag, delete, and undo. */
 
 import { computed, signal } from "@preact/signals";
-import type { Bulk, Client, Job as ServiceJob, RevertLeft, Upsert } from "../../client/client.ts";
+import type {
+  Bulk,
+  BulkFilter,
+  Client,
+  Job as ServiceJob,
+  RevertLeft,
+  Upsert,
+} from "../../client/client.ts";
 import { nameBatch } from "../../src/domain/change.ts";
 import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -79,6 +86,11 @@ const LISTED_MAX = 1_000;
 const KEPT_MAX = 1_000;
 /** Most outages are over within seconds. A job continues after them. */
 const RETRYING = { delaysMs: [300, 900, 3_000] };
+/** Ids that fit into a URL beside a filter. */
+const EXCEPT_CHARACTERS_MAX = 5_000;
+/** Plants that fit into a body of 1 MiB, with this for the rest of each line. */
+const BODY_BYTES_MAX = 1_000_000;
+const LINE_BYTES_MAX = 150;
 
 /** A long-running action. `done` is from 0 to 1, undefined if unknown. */
 interface Work {
@@ -122,9 +134,22 @@ interface Order {
   readonly batch: string;
   /** Undefined if another page started it. */
   readonly total: number | undefined;
-  /** The service finds the plants, and finishes without the page. Undefined if the page names them. */
-  readonly filter: Filter | undefined;
+  /** The service finds the plants, or gets them at once, and finishes without the page; or the page sends them. */
+  readonly by: "filter" | "body" | "page";
+  readonly filter?: Selected | undefined;
 }
+
+/** Plants that match, or all; without some. Ids are texts, because it is kept in the storage of the tab. */
+interface Selected {
+  readonly filter: Filter;
+  readonly except: readonly string[];
+}
+
+const toBulkFilter = ({ filter, except }: Selected): BulkFilter => ({
+  ...pickFilter(filter),
+  ...(narrows(filter) ? {} : { all: true }),
+  except: except.map(BigInt),
+});
 
 /** A bulk action that runs. */
 interface Job extends Order {
@@ -167,8 +192,9 @@ export async function runOnSelected(task: Task): Promise<void> {
   const { filter: listed, onlyById } = list.value;
   const filter = pickFilter(listed);
   const { isAll, ids } = selection.value;
-  // A service changes all plants that match, but not all of the store, nor all but some.
-  const isByFilter = isAll && ids.size === 0 && onlyById === undefined && narrows(filter);
+  const selected = { filter, except: Array.from(ids, String) };
+  const isByFilter = isAll && selected.except.join().length <= EXCEPT_CHARACTERS_MAX;
+  const extra = onlyById === undefined || ids.has(onlyById.id) ? [] : [onlyById];
   const whose = describeSelected(filter);
   const stopping = new AbortController();
   const blocks = (client: Client, signalOff: AbortSignal) =>
@@ -179,9 +205,11 @@ export async function runOnSelected(task: Task): Promise<void> {
     work.value = { text: "Counting…", stop: () => stopping.abort() };
     try {
       total = await call((client) =>
-        countMatching(client, task, filter, isByFilter, stopping.signal),
+        isByFilter
+          ? countMatching(client, task, selected, stopping.signal)
+          : countOthers(client, filter, ids.size, stopping.signal),
       );
-      total += (onlyById === undefined ? 0 : 1) - ids.size;
+      total += isByFilter ? extra.length : onlyById === undefined ? 0 : 1;
     } catch (error) {
       if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
       total = 0;
@@ -190,11 +218,18 @@ export async function runOnSelected(task: Task): Promise<void> {
   }
   if (total <= 0) return;
   const title = describeTask(task, total);
-  const order = { task, batch: nameBatch(title), total, filter: isByFilter ? filter : undefined };
+  const isByBody = plants !== undefined && total > ASKED_ABOVE && fitsBody(plants, task);
+  const order: Order = {
+    task,
+    batch: nameBatch(title),
+    total,
+    by: isByFilter ? "filter" : isByBody ? "body" : "page",
+    filter: isByFilter ? selected : undefined,
+  };
   const start = (): void => {
     noteBatch(order.batch);
     const job = createJob(order);
-    for (const plant of plants ?? []) job.open.set(plant.id, plant);
+    for (const plant of plants ?? (isByFilter ? extra : [])) job.open.set(plant.id, plant);
     void runJob(job, plants === undefined ? blocks : undefined);
   };
   const isFinal = !hasHistory.value;
@@ -210,17 +245,30 @@ export async function runOnSelected(task: Task): Promise<void> {
 async function countMatching(
   client: Client,
   task: Task,
-  filter: Filter,
-  isByFilter: boolean,
+  selected: Selected,
   signalOff: AbortSignal,
 ): Promise<number> {
   const options = { signal: signalOff };
-  if (!isByFilter) return (await client.countPlants(filter, options)).count;
   const patch = patchOf(task);
   const preview = await (patch === undefined
-    ? client.previewRemoval(filter, options)
-    : client.previewPatch(filter, patch, options));
+    ? client.previewRemoval(toBulkFilter(selected), options)
+    : client.previewPatch(toBulkFilter(selected), patch, options));
   return preview.plants;
+}
+
+async function countOthers(
+  client: Client,
+  filter: Filter,
+  excepted: number,
+  signalOff: AbortSignal,
+): Promise<number> {
+  return (await client.countPlants(filter, { signal: signalOff })).count - excepted;
+}
+
+function fitsBody(plants: readonly Plant[], task: Task): boolean {
+  const texts = plants.map(({ name, tag }) => [name, task.kind === "tag" ? task.tag : tag]);
+  const { size } = new Blob([JSON.stringify(texts)]);
+  return size + plants.length * LINE_BYTES_MAX <= BODY_BYTES_MAX;
 }
 
 /** The selection in words, for a question. */
@@ -243,12 +291,12 @@ async function runJob(
   blocks?: (client: Client, stopped: AbortSignal) => AsyncIterable<readonly Plant[]>,
 ): Promise<void> {
   current = job;
-  const { open, stopping, filter } = job;
+  const { open, stopping, by } = job;
   report(job);
   let failure: unknown;
   try {
     await call(async (client) => {
-      if (filter !== undefined) return runByFilter(client, job, filter);
+      if (by !== "page") return runByService(client, job);
       if (blocks === undefined) return writePlants(client, job);
       for await (const block of blocks(client, stopping.signal)) {
         for (const plant of block) open.set(plant.id, plant);
@@ -262,13 +310,18 @@ async function runJob(
   finish(job, failure);
 }
 
-async function runByFilter(client: Client, job: Job, filter: Filter): Promise<void> {
-  const { task, batch, total, isFollowed, stopping, reasons, kept } = job;
+async function runByService(client: Client, job: Job): Promise<void> {
+  const { task, batch, total, by, filter, isFollowed, stopping, reasons, kept, open } = job;
+  if (total !== undefined)
+    keep("sessionStorage", trail.job, { task, batch, total, by, filter, plants: listOpen(job) });
+  // The plant that is listed for its id.
+  if (by === "filter" && open.size > 0) await writePlants(client, job);
+  const before = { changed: job.changed, settled: job.settled, skipped: job.skipped };
   const note = ({ plants, unchanged, changedSince, refused, ...counts }: AnyCounts): void => {
     const { replaced = 0, removed = 0, reverted = 0 } = counts;
-    job.changed = replaced + removed + reverted + unchanged;
-    job.settled = plants;
-    job.skipped = changedSince + refused;
+    job.changed = before.changed + replaced + removed + reverted + unchanged;
+    job.settled = before.settled + plants;
+    job.skipped = before.skipped + changedSince + refused;
     report(job);
   };
   const patch = patchOf(task);
@@ -284,10 +337,12 @@ async function runByFilter(client: Client, job: Job, filter: Filter): Promise<vo
         reasons.push(`${id}: ${reason === CHANGED ? "Someone else changed it." : message}`);
     },
   };
-  if (total !== undefined) keep("sessionStorage", trail.job, { task, batch, total, filter });
+  const found = toBulkFilter(filter ?? { filter: {}, except: [] });
   if (isFollowed) note(await client.followJob<Bulk>(batch, options));
-  else if (patch === undefined) note(await client.removeMatching(filter, options));
-  else note(await client.patchMatching(filter, patch, options));
+  else if (by === "body") note(await client.upsertByJob(listWrites(job), options));
+  else if (patch === undefined) note(await client.removeMatching(found, options));
+  else note(await client.patchMatching(found, patch, options));
+  open.clear();
 }
 
 type AnyCounts = Pick<Bulk, "plants" | "unchanged" | "changedSince" | "refused"> &
@@ -296,18 +351,20 @@ type AnyCounts = Pick<Bulk, "plants" | "unchanged" | "changedSince" | "refused">
 const CHANGED = "precondition_failed";
 
 /** Each plant is written only if it is still as it was shown. */
-async function writePlants(client: Client, job: Job): Promise<void> {
-  const { task, batch, open, stopping, shown } = job;
-  const writes = Array.from(open.values(), (plant): Upsert => {
+const listWrites = ({ task, open }: Job): Upsert[] =>
+  Array.from(open.values(), (plant) => {
     const ifMatch = etagOf(plant);
     return task.kind === "tag"
       ? { ...plant, tag: task.tag, ifMatch }
       : { id: plant.id, removed: true, ifMatch };
   });
+
+async function writePlants(client: Client, job: Job): Promise<void> {
+  const { batch, open, stopping, shown } = job;
   const options = { ...RETRYING, batch, signal: stopping.signal };
   const isListed = (job.total ?? 0) <= LISTED_MAX;
   let conflicts = 0;
-  for await (const { plant, outcome } of client.upsertAll(writes, options)) {
+  for await (const { plant, outcome } of client.upsertAll(listWrites(job), options)) {
     const { id } = plant;
     const sent = open.get(id) as Plant;
     open.delete(id);
@@ -351,17 +408,17 @@ function report(job: Job): void {
   };
 }
 
-function describeClosing({ filter, total = 0 }: Job): string | undefined {
-  if (filter !== undefined) return "It continues if you close the page.";
+function describeClosing({ by, total = 0 }: Job): string | undefined {
+  if (by !== "page") return "It continues if you close the page.";
   // Fewer are done before this is read.
   return total > ASKED_ABOVE ? "Keep the page open until it is done." : undefined;
 }
 
 async function stopJob(job: Job): Promise<void> {
-  const { batch, filter, stopping } = job;
+  const { batch, by, stopping } = job;
   job.isStopping = true;
   report(job);
-  if (filter === undefined) return stopping.abort();
+  if (by === "page") return stopping.abort();
   try {
     await call((client) => client.stopJob(batch, RETRYING));
   } catch (error) {
@@ -376,20 +433,21 @@ async function stopJob(job: Job): Promise<void> {
 
 /** What was skipped or not reached stays selected. */
 function finish(job: Job, failure: unknown): void {
-  const { batch, filter, shown, reasons, kept, open, stopping, isStopping, isFollowed } = job;
+  const { batch, by, shown, reasons, kept, open, stopping, isStopping, isFollowed } = job;
+  const isByPage = by === "page";
   current = undefined;
   work.value = undefined;
-  if (filter !== undefined) keep("sessionStorage", trail.job, undefined);
+  if (!isByPage) keep("sessionStorage", trail.job, undefined);
   if (token.value === undefined) return;
   const isBroken = failure !== undefined;
   const isStopped = isStopping && (stopping.signal.aborted || isReason(failure, "job_stopped"));
-  if (filter === undefined || !(isBroken || isFollowed))
+  if (isByPage || !(isBroken || isFollowed))
     shown.selection.value = { isAll: false, ids: new Set([...kept, ...open.keys()]) };
   // The feed brings few changes, if there is one.
   if (!hasHistory.value || (job.total ?? LISTED_MAX + 1) > LISTED_MAX) gaps.value++;
-  if (filter !== undefined && isBroken && !isStopped) return offerRest(job, failure);
+  if (!isByPage && isBroken && !isStopped) return offerRest(job, failure);
   if (isBroken && !isAbort(failure) && !isStopped) reasons.unshift(explain(failure));
-  const rest = filter === undefined ? (job.total ?? 0) - job.changed : job.skipped;
+  const rest = isByPage ? (job.total ?? 0) - job.changed : job.skipped;
   const left = rest > 0 ? ` ${formatCount(rest)} skipped.` : "";
   const why = reasons[0] === undefined ? "" : ` ${reasons[0]}`;
   toast(
@@ -405,7 +463,12 @@ const describeDone = ({ task, changed }: Job): string =>
 
 /** The service was restarted or refused the rest, or cannot be reached: then it may still be at work. */
 function offerRest(job: Job, failure: unknown): void {
-  const { task, batch, total, filter } = job;
+  const { task, batch, total, by, filter, open } = job;
+  const again = (): void => {
+    const rest = createJob({ task, batch, total, by, filter });
+    for (const plant of open.values()) rest.open.set(plant.id, plant);
+    void runJob(rest);
+  };
   const isLost = isStatus(failure, 0);
   const why = isLost ? "The service stopped, or the connection was lost." : explain(failure);
   toast(
@@ -415,33 +478,31 @@ function offerRest(job: Job, failure: unknown): void {
       : {
           label: "Continue",
           isNeeded: true,
-          run: () => void runJob(createJob({ task, batch, total, filter })),
+          run: again,
         },
   );
 }
 
 /** The next user must not see the action, nor continue it. The service finishes what it has. */
 export function dropWork(): void {
-  if (current?.filter === undefined) work.value?.stop();
+  if (current === undefined || current.by === "page") work.value?.stop();
   else current.stopping.abort();
   current = work.value = asked.value = undefined;
 }
 
-/** A job in the storage of the tab: ids are texts. One that the service finishes has no plants. */
+/** A job in the storage of the tab: ids are texts. */
 interface KeptJob extends Order {
   readonly changed?: number;
   readonly plants?: readonly (readonly [id: string, name: string, tag: string | null])[];
 }
 
+const listOpen = ({ open }: Job): KeptJob["plants"] & {} =>
+  Array.from(open.values(), ({ id, name, tag }) => [String(id), name, tag ?? null]);
+
 addEventListener("pagehide", () => {
-  if (current === undefined || current.filter !== undefined) return;
-  const { task, batch, total, changed, open } = current;
-  const plants = Array.from(
-    open.values(),
-    ({ id, name, tag }) => [String(id), name, tag ?? null] as const,
-  );
-  if (plants.length === 0) return;
-  keep("sessionStorage", trail.job, { task, batch, total, changed, plants });
+  if (current?.by !== "page" || current.open.size === 0) return;
+  const { task, batch, total, by, changed } = current;
+  keep("sessionStorage", trail.job, { task, batch, total, by, changed, plants: listOpen(current) });
 });
 
 /** After a reload, the page continues what it was doing, or follows what the service is doing. */
@@ -449,15 +510,18 @@ export function resumeWork(): void {
   const kept = recall("sessionStorage", trail.job) as KeptJob | undefined;
   keep("sessionStorage", trail.job, undefined);
   if (token.value === undefined || current !== undefined) return;
-  if (kept === undefined || kept.filter !== undefined) return void followService(kept);
-  const { plants = [], changed, ...order } = kept;
-  const job = createJob(order, false, changed);
-  for (const [id, name, tag] of plants)
-    job.open.set(BigInt(id), { id: BigInt(id), name, tag: tag ?? undefined });
-  void runJob(job);
+  if (kept?.by !== "page") return void followService(kept);
+  void runJob(createKept(kept));
 }
 
-const kinds = { change: "tag", remove: "delete", revert: "undo" } as const;
+function createKept({ plants = [], changed, ...order }: KeptJob, isFollowed = false): Job {
+  const job = createJob(order, isFollowed, changed);
+  for (const [id, name, tag] of plants)
+    job.open.set(BigInt(id), { id: BigInt(id), name, tag: tag ?? undefined });
+  return job;
+}
+
+const kinds = { change: "tag", remove: "delete", revert: "undo", upsert: "tag" } as const;
 
 /** Shows the job that this tab started, or another one that runs by the same token. */
 async function followService(kept: KeptJob | undefined): Promise<void> {
@@ -473,7 +537,7 @@ async function followService(kept: KeptJob | undefined): Promise<void> {
   // A page that was closed at once may not have sent it.
   if (kept !== undefined)
     return runJob(
-      createJob(
+      createKept(
         kept,
         jobs.some(({ batch }) => batch === kept.batch),
       ),
@@ -481,10 +545,10 @@ async function followService(kept: KeptJob | undefined): Promise<void> {
   const own = jobs.find(({ state, by }) => state === "running" && by === identity.value?.name);
   if (own === undefined) return;
   const task = { kind: kinds[own.kind] };
-  await runJob(createJob({ task, batch: own.batch, total: undefined, filter: {} }, true));
+  await runJob(createJob({ task, batch: own.batch, total: undefined, by: "body" }, true));
 }
 
 addEventListener("beforeunload", (event) => {
   // Leaving the page would end a job whose plants the page names.
-  if (current !== undefined && current.filter === undefined) event.preventDefault();
+  if (current?.by === "page") event.preventDefault();
 });

@@ -167,7 +167,7 @@ function workerOf(target: Target, bulk: Bulk, signal: AbortSignal) {
     run: async (batch: string, { onLeft, onProgress, onRetry }: Hooks): Promise<Counts> => {
       const counts = startBulkCounts();
       const options = optionsWith(onRetry);
-      for await (const block of readMatching(store, filter, options)) {
+      for await (const block of readMatching(store, bulk, options)) {
         const left = await changeBlock(store, block, bulk, { batch }, counts, options);
         for (const { id, refusal } of left) onLeft({ id, ...toRefused(refusal) });
         onProgress(counts);

@@ -5,7 +5,7 @@
 
 import type { Writer } from "./change.ts";
 import { catalogue, describeRefusal, Refusal, toRefusal } from "./errors.ts";
-import { type Filter, filterNames, narrows } from "./filter.ts";
+import { createFilter, type Filter, filterNames, narrows } from "./filter.ts";
 import type { PlantCount } from "./page.ts";
 import { type Content, isSame, parsePlants, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
@@ -95,15 +95,18 @@ export function countBlock<Name extends string>(
   return left;
 }
 
-/** `patch` is undefined to remove the plants. */
+/** `patch` is undefined to remove the plants. Those in `except` are left out. */
 export interface Bulk {
   readonly filter: Filter;
+  readonly except?: readonly bigint[] | undefined;
   readonly patch: Patch | undefined;
 }
 
-/** Throws a Refusal if every plant matches: a forgotten filter must not change the whole store. */
-export function requireFilter(filter: Filter): void {
-  if (!narrows(filter))
+/** Throws a Refusal if every plant matches and `isAll` is false: a forgotten filter must not change the whole store. */
+export function requireFilter(filter: Filter, isAll = false): void {
+  if (narrows(filter) && isAll)
+    throw new Refusal("invalid_query", "all: expected no filter with it");
+  if (!narrows(filter) && !isAll)
     throw new Refusal("invalid_query", `expected a filter: ${filterNames.join(", ")}`);
 }
 
@@ -117,9 +120,10 @@ export const BULK_CHARACTERS_MAX = 524_288;
  */
 export async function* readMatching(
   store: ServedStore,
-  filter: Filter,
+  { filter, except = [] }: Pick<Bulk, "filter" | "except">,
   { signal, retry }: BulkOptions,
 ): AsyncGenerator<Plant[]> {
+  const excepted = new Set(except);
   const read = async (query: Parameters<ServedStore["readPlants"]>[0]) => {
     const { text, next } = await retry(async () => store.readPlants(query, "json"));
     return { plants: parsePlants(text), next };
@@ -131,7 +135,7 @@ export async function* readMatching(
   for (let after: bigint | undefined; ;) {
     signal.throwIfAborted();
     const page = await read({ ...filter, ...bounds, after });
-    yield page.plants.filter(({ id }) => id <= idMax);
+    yield page.plants.filter(({ id }) => id <= idMax && !excepted.has(id));
     if (page.next === undefined || page.next >= idMax) return;
     after = page.next;
   }
@@ -186,13 +190,20 @@ export interface BulkPreview extends Omit<PlantCount, "count"> {
 /** Read-only. The sample has plants that would be changed: what they are, and what they would be. */
 export async function previewBulk(
   store: ServedStore,
-  { filter, patch }: Bulk,
+  bulk: Bulk,
   options: BulkOptions,
 ): Promise<BulkPreview> {
+  const { filter, except = [], patch } = bulk;
   const { count, exact } = await options.retry(() => store.countPlants(filter, COUNT_MS_MAX));
+  const matches = createFilter(filter);
+  let excepted = 0;
+  for (const id of new Set(except)) {
+    const plant = await options.retry(() => store.findPlant(id));
+    if (plant !== undefined && matches(plant)) excepted++;
+  }
   const sample: BulkPreview["sample"][number][] = [];
   const endsAtMs = performance.now() + SAMPLE_MS_MAX;
-  for await (const block of readMatching(store, filter, options)) {
+  for await (const block of readMatching(store, bulk, options)) {
     for (const plant of block) {
       const after = patch && applyPatch(plant, patch);
       if (sample.length < SAMPLE_LENGTH && !(after && isSame(plant, after)))
@@ -200,7 +211,7 @@ export async function previewBulk(
     }
     if (sample.length === SAMPLE_LENGTH || performance.now() > endsAtMs) break;
   }
-  return { plants: count, exact, sample };
+  return { plants: Math.max(0, count - excepted), exact, sample };
 }
 
 export const contentOf = ({ name, tag }: Content): Content => ({ name, tag });

@@ -20,7 +20,7 @@ const requests = { status: 400, failures: [...queries.failures, "BadRequest"] } 
 const unauthorized = { status: 401, failures: ["Unauthorized"] } as const;
 const taken = { status: 409, failures: ["IdTaken", "BatchConflict"] } as const;
 const webhooks = { status: 409, failures: ["WebhookConflict"] } as const;
-const jobs = { status: 409, failures: ["JobConflict", "RangeTooLarge"] } as const;
+const jobs = { status: 409, failures: ["JobConflict", "RangeTooLarge", "BatchConflict"] } as const;
 const unsupported = { status: 415, failures: ["UnsupportedBody"] } as const;
 const unavailable = { status: 503, failures: ["Unavailable"] } as const;
 

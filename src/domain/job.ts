@@ -8,7 +8,7 @@ export const JOBS_RUNNING_MAX = 4;
 /** Plants that were left alone, in a record. */
 export const LEFT_MAX = 100;
 
-export type JobKind = "change" | "remove" | "revert";
+export type JobKind = "change" | "remove" | "revert" | "upsert";
 
 /** With the counts of its kind and, if it ended early, an error. */
 export interface JobReport {

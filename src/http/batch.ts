@@ -19,11 +19,12 @@ import {
   requireMediaType,
 } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
+import { acceptUpserts } from "./bulk.ts";
 import { unpack } from "./unpack.ts";
 import type { Exchange, Reader, Service } from "./exchange.ts";
 import { discard, isClosing } from "./linger.ts";
 import { answer, answerStored, requireRoomToAnswer } from "./handle.ts";
-import { batchParameters, type Coding, parseQuery, prefersMinimal } from "./query.ts";
+import { batchParameters, type Coding, parseQuery, prefersAsync, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
@@ -54,7 +55,9 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   const headers = { "content-type": type, ...applied };
   const writer = exchange.nameWriter(name);
   const batch = { exchange, writer, isUpsert: upsert, report, coding };
-  if (!isArray && !atomic) {
+  // A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost.
+  const isJob = upsert && !atomic && prefersAsync(request.headers.get("prefer"));
+  if (!isArray && !atomic && !isJob) {
     requireExpectation(request);
     const unread = countUnread(exchange);
     // A small batch is never refused for large ones.
@@ -70,6 +73,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   if (isArray) requireArray(text);
   service.budget.noteDropped(TEXT_GROWTH * text.length);
   await requireOpen(request);
+  if (isJob) return acceptJob(exchange, name, text, isArray);
   const blocks = readRecords(text, isArray, service);
   if (atomic) return answerStored(exchange, await writeTogether(batch, blocks), headers);
   return answer(
@@ -261,6 +265,31 @@ async function writeTogether(batch: Batch, blocks: AsyncIterable<Line[]>): Promi
   const created = outcomes.filter((outcome) => outcome === "created").length;
   service.metrics.countCreates(performance.now() - startedAtMs, created);
   return report.end();
+}
+
+/** No client reads results of lines, so one that is wrong refuses the request. */
+async function acceptJob(
+  exchange: Exchange,
+  name: string | undefined,
+  text: string,
+  isArray: boolean,
+): Promise<Response> {
+  const { service } = exchange;
+  // Parsed block by block, when it is written: all writes together take more memory than their text.
+  const read = async function* () {
+    for await (const lines of readRecords(text, isArray, service)) {
+      yield lines.map((line) => {
+        const write = parseLine(line, true);
+        if (write instanceof Refusal) throw refuseLine(line.number, write);
+        return write;
+      });
+      await nextTick();
+    }
+  };
+  for await (const _ of read());
+  exchange.reserve(TEXT_COPIES * text.length + BLOCK_LENGTH_MAX * LINE_BYTES);
+  const digest = new Bun.CryptoHasher("sha256").update(text).digest("hex");
+  return acceptUpserts(exchange, name, digest, read);
 }
 
 type Outcome = Done | Refusal;

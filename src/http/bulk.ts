@@ -5,17 +5,19 @@ import {
   type Bulk,
   type BulkOptions,
   changeBlock,
+  countBlock,
   describeLeft,
   type Left,
   previewBulk,
   readMatching,
   requireFilter,
   startBulkCounts,
+  writeBlock,
 } from "../domain/bulk.ts";
 import { nameBatch, type Writer } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
-import { type Patch, parsePatchText } from "../domain/write.ts";
+import { type Done, type Patch, parsePatchText, type PlantWrite } from "../domain/write.ts";
 import { NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
@@ -54,9 +56,10 @@ async function changePlants(
   const { request, service, token } = exchange;
   requireScope(token, "plants:read");
   service.rates.requireBatch(token);
-  const { batch, dry_run: isDry, ...filter } = parseQuery(request.url, bulkParameters);
-  requireFilter(filter);
-  const bulk = { filter, patch: await readPatch() };
+  const query = parseQuery(request.url, bulkParameters);
+  const { batch, dry_run: isDry, all, except, ...filter } = query;
+  requireFilter(filter, all);
+  const bulk = { filter, except, patch: await readPatch() };
   await openBulk(exchange);
   if (isDry) {
     const preview = await previewBulk(
@@ -104,10 +107,33 @@ export function changeAll(
   options: BulkOptions,
 ): AsyncGenerator<readonly Left[]> {
   const { store } = exchange.service;
-  const blocks = readMatching(store, bulk.filter, options);
+  const blocks = readMatching(store, bulk, options);
   return runBulk(exchange, report, options.signal, blocks, (block, writer) =>
     changeBlock(store, block, bulk, writer, report, options),
   );
+}
+
+type UpsertName = Exclude<Done, "replayed">;
+
+/** Upserts and removals that the service finishes without the client. `digest` tells requests apart. */
+export function acceptUpserts(
+  exchange: Exchange,
+  batch: string | undefined,
+  digest: string,
+  read: () => AsyncIterable<PlantWrite[]>,
+): Promise<Response> {
+  const { store } = exchange.service;
+  const report = startBulkReport(
+    { ...startBulkCounts(), created: 0 },
+    batch ?? nameBatch("upsert"),
+  );
+  const run = (options: BulkOptions) =>
+    runBulk(exchange, report, options.signal, read(), async (block, writer) => {
+      const outcomes = await writeBlock(store, block, writer, options);
+      const ids = block.map(({ id }) => id);
+      return countBlock<UpsertName>(report, ids, outcomes, (done) => done);
+    });
+  return answerAccepted(exchange, { kind: "upsert", request: { digest }, report, run });
 }
 
 type Report = { readonly batch: string; complete: boolean };

@@ -74,7 +74,7 @@ export const asyncHeaders = {
 
 const Job = define("Job", {
   batch: text(EXAMPLE, "The name of the job, and of its writes in the journal."),
-  kind: text("change", undefined, { enum: ["change", "remove", "revert"] }),
+  kind: text("change", undefined, { enum: ["change", "remove", "revert", "upsert"] }),
   by: text("office", "The name of the token."),
   state: text("running", "`lost`: the service that ran it was killed, or writes no progress.", {
     enum: ["running", "stopping", "ended", "lost"],

@@ -172,15 +172,18 @@ const plantOperations: Endpoints = {
     headers: {
       Prefer: text(
         undefined,
-        "`return=minimal` answers lines with a summary (RFC 7240). Other preferences are ignored.",
+        "`return=minimal` answers lines with a summary, and `respond-async` with `upsert=true` answers 202 (RFC 7240). Other preferences are ignored.",
       ),
     },
     accepts: jsonAndLines("BatchLine", [monstera, ficus]),
-    answers: ok(
-      "A result for each line.",
-      jsonAndLines("BatchResult", batchResults),
-      "Preference-Applied",
-    ),
+    answers: {
+      ...ok(
+        "A result for each line.",
+        jsonAndLines("BatchResult", batchResults),
+        "Preference-Applied",
+      ),
+      ...accepted,
+    },
     fails: ["BadPlant", "PlantNotFound", "PreconditionFailed", "BatchConflict"],
   }),
   countPlants: operation("GET /plants/count", "plants:read", countPlants, {

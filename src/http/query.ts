@@ -67,6 +67,11 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   fallback: undefined,
 });
 
+function findIds(input: string): bigint[] | undefined {
+  const ids = input.split(",").map(findPlainInt64);
+  return ids.every((id) => id !== undefined) ? ids : undefined;
+}
+
 const orderBy = (description: string): Parameter<Order> => ({
   ...text(undefined, description, { enum: orders, default: "asc" }),
   expected: orders.join(" or "),
@@ -170,6 +175,14 @@ export const bulkParameters = {
   ...filterParameters,
   ...writeParameters,
   dry_run: trueOrFalse("Change nothing: answer how many plants match, and a sample."),
+  all: trueOrFalse("Every plant of the store, in place of a filter."),
+  except: {
+    ...list(int64(), "Not the plants with these ids, separated by commas."),
+    more: { style: "form", explode: false },
+    expected: "ids, separated by commas",
+    find: findIds,
+    fallback: undefined,
+  } as Parameter<readonly bigint[] | undefined>,
 };
 
 export const jobParameters = { batch: { ...batch, ...text(undefined, "The job of this batch.") } };

@@ -110,6 +110,45 @@ test("DELETE /plants removes the plants that match, and is reverted like an impo
   expect(await shown()).toEqual(all);
 });
 
+describe("all=true and except", () => {
+  test("concern the whole store without some plants, and are reverted like an import", async () => {
+    const preview = await ask("DELETE", `?all=true&except=1,${MAX},77,1&dry_run=true`);
+    expect(await preview.json()).toMatchObject({ plants: 3, sample: [{ id: -5 }, { id: 2 }, {}] });
+    expect(await change("DELETE", `?all=true&except=1,${MAX},77&batch=nearly%20all`)).toEqual([
+      { ...counts, plants: 3, removed: 3, batch: "nearly all", complete: true },
+    ]);
+    expect(await shown()).toEqual(["1 Rose shrub", `${MAX} Last rose shrub`]);
+    await send(service, "POST", "/changes/revert", { body: '{"batch":"nearly all"}' });
+    expect(await change("PATCH", "?all=true", '{"tag":"t"}')).toMatchObject([{ replaced: 5 }]);
+    expect((await service.store.countPlants({ tag: "t" })).count).toBe(5);
+  });
+
+  test("except leaves out plants that match a filter, and others do not count", async () => {
+    const preview = await ask("DELETE", "?tag=shrub&except=-5,2&dry_run=true");
+    expect(await preview.json()).toMatchObject({ plants: 2, sample: [{ id: 1 }, {}] });
+    expect(await change("DELETE", "?tag=shrub&except=-5,2")).toMatchObject([{ removed: 2 }]);
+    expect(await shown()).toEqual(["-5 Old rose shrub", "2 Tulip bulb", "3 Rosé -"]);
+  });
+
+  test.each([
+    ["all=false", "expected a filter"],
+    ["except=1", "expected a filter"],
+    ["all=true&tag=shrub", "all: expected no filter with it"],
+    ["all=yes", "all: expected true or false"],
+    ["all=true&except=", "except: expected ids"],
+    ["all=true&except=1,,2", "except: expected ids"],
+    ["all=true&except=9223372036854775808", "except: expected ids"],
+    ["all=true&except=1&except=2", "except: given more than once"],
+  ])("%s is refused, and nothing changes", async (query, message) => {
+    for (const more of ["", "&dry_run=true"]) {
+      await expectError(await ask("DELETE", `?${query}${more}`), "invalid_query", message);
+      const patched = await ask("PATCH", `?${query}${more}`, '{"tag":"t"}');
+      await expectError(patched, "invalid_query", message);
+    }
+    expect(await shown()).toEqual(all);
+  });
+});
+
 describe("dry_run", () => {
   test("answers how many match, and what 20 of them would be; nothing changes", async () => {
     const before = await newest();
@@ -210,7 +249,7 @@ test("plants created while it runs, behind its end, are not among those that mat
     signal: new AbortController().signal,
     retry: <Result>(attempt: () => Promise<Result>) => attempt(),
   };
-  const pages = readMatching(own.store, { tag: "t" }, options);
+  const pages = readMatching(own.store, { filter: { tag: "t" } }, options);
   const ids = [((await pages.next()).value as Plant[]).map(({ id }) => id)];
   // More than a page of them: a client that keeps creating plants would keep it reading.
   await own.store.createPlants(make(1_500, 2_500));

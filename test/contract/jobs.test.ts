@@ -182,6 +182,95 @@ describe("a request with respond-async", () => {
   });
 });
 
+describe("an upsert batch with respond-async", () => {
+  const sendBatch = (to: TestService, body: string, headers = {}, query = "?upsert=true&batch=b") =>
+    send(to, "POST", `/plants/batch${query}`, { body, headers: { ...ASYNC, ...headers } });
+
+  test("is finished without its client, each line only if its condition holds", async () => {
+    await using own = await startService();
+    await storePlants(own, 700);
+    const { headers } = await send(own, "GET", "/plants/600");
+    await own.store.replacePlant({ id: 600n, name: "n, theirs", tag: undefined }, {});
+    const lines: object[] = Array.from({ length: 700 }, (_, id) => ({ id, removed: true }));
+    lines[600] = { ...lines[600], ifMatch: headers.get("etag") };
+    lines.push({ id: 1_000, name: "new" }, { id: 699, removed: true });
+    lines.push({ id: 1_001, name: "x" }, { id: 1_001, name: "y" });
+    const body = JSON.stringify(lines);
+    const slow = await grantSlow(own, "400/s");
+    const accepted = await sendBatch(own, body, slow);
+    expect([accepted.status, accepted.headers.get("preference-applied")]).toEqual([
+      202,
+      "respond-async",
+    ]);
+    expect(await accepted.json()).toMatchObject({ batch: "b", kind: "upsert", state: "running" });
+    // The same again is the same job.
+    expect((await sendBatch(own, body, slow)).status).toBe(202);
+    await expectError(await sendBatch(own, "[]", slow), "job_running");
+    const { report, left } = await untilEnded(own, "b");
+    expect(report).toEqual({
+      plants: 704,
+      created: 2,
+      replaced: 1,
+      removed: 699,
+      unchanged: 1,
+      changedSince: 1,
+      refused: 0,
+      batch: "b",
+      complete: true,
+    });
+    expect(left).toMatchObject([{ id: 600, error: catalogue.precondition_failed.code }]);
+    expect((await own.readPlants()).map(({ id, name }) => `${id} ${name}`)).toEqual([
+      "600 n, theirs",
+      "1000 new",
+      "1001 y",
+    ]);
+    const revert = await send(own, "POST", "/changes/revert", { body: '{"batch":"b"}' });
+    expect(await revert.json()).toMatchObject({ reverted: 701, complete: true });
+    expect(await countLeft(own)).toBe(700);
+  });
+
+  test("is stopped at a commit, and sent again it does the rest", async () => {
+    await using own = await startService();
+    await storePlants(own, 300);
+    const lines = Array.from({ length: 300 }, (_, id) => `{"id":${id},"removed":true}\n`).join("");
+    const type = { "content-type": "application/x-ndjson" };
+    const slow = { ...type, ...(await grantSlow(own)) };
+    expect((await sendBatch(own, lines, slow)).status).toBe(202);
+    await untilBegun(own);
+    expect((await stop(own, "b")).status).toBe(200);
+    const { code } = catalogue.job_stopped;
+    const { report } = await untilEnded(own, "b");
+    expect(report).toMatchObject({ complete: false, error: code });
+    const rest = await countLeft(own);
+    expect(report["removed"]).toBe(300 - rest);
+    expect((await sendBatch(own, lines, type)).status).toBe(202);
+    expect((await untilEnded(own, "b")).report).toMatchObject({
+      removed: rest,
+      unchanged: 300 - rest,
+      complete: true,
+    });
+  });
+
+  test("with a line that is wrong, or too large, is refused whole", async () => {
+    await using own = await startService();
+    const wrong = '[{"id":1,"name":"a"},{"id":2,"removed":false}]';
+    await expectError(await sendBatch(own, wrong), "invalid_plant", "line 2: removed: expected");
+    const large = `[{"id":1,"name":"${"x".repeat(1_048_576)}"}]`;
+    await expectError(await sendBatch(own, large), "body_too_large");
+    expect([await own.readPlants(), await list(own)]).toEqual([[], []]);
+  });
+
+  test("is no job if it is atomic, or only creates", async () => {
+    await using own = await startService();
+    for (const query of ["?atomic=true&upsert=true", ""]) {
+      const answer = await sendBatch(own, '[{"id":1,"name":"a"}]', {}, query);
+      expect([answer.status, answer.headers.get("preference-applied")]).toEqual([200, null]);
+      await answer.text();
+    }
+    expect(await list(own)).toEqual([]);
+  });
+});
+
 describe("a job", () => {
   test("is stopped at a commit, and sent again it does the rest", async () => {
     await using own = await startService();

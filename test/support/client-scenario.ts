@@ -95,6 +95,13 @@ export async function useClient(
   await client.stopJob("alone");
   await refuses(client.stopJob("none"), 404, "job_not_found");
   await refuses(client.removeMatching({ tag: undefined }), 400, "invalid_query");
+  const seeds = [7n, 6n].map((id) => ({ id, name: "Moss", tag: "sown" }));
+  const sown = await client.upsertByJob(seeds, { batch: "sown" });
+  check("upsertByJob", sown, { ...counts, plants: 2, replaced: 0, created: 2, batch: "sown" });
+  const but = await client.removeMatching({ tag: "sown", except: [7n] }, own);
+  check("except", but, { ...counts, replaced: 0, removed: 1, ...own });
+  check("all", (await client.previewRemoval({ all: true })).plants >= 1, true);
+  await client.remove(7n);
   await refuses(client.get(FIRST), 404, "plant_not_found");
 
   const plantAt = (index: bigint): Package.Plant => ({
