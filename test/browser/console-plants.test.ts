@@ -176,7 +176,7 @@ describeInBrowser("the page", () => {
     return box ?? { x: 0, y: 0, width: 0, height: 0 };
   };
 
-  for (const width of [1024, 1440])
+  for (const width of [1024, 1200, 1440])
     test(`has no part over another, ${width} pixels wide`, async (visit) => {
       const { page, user } = await visit.open({ viewport: { width, height: 800 } });
       const account = await boxOf(page, ".account");
