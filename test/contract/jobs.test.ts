@@ -58,8 +58,8 @@ async function untilEnded(from: TestService, batch: string): Promise<Shown> {
 const grantSlow = async (to: TestService, rate = "100/s") =>
   bearer(await grantToken(to, ["plants:read", "plants:write"], { rate }));
 
-const countLeft = async ({ store }: TestService): Promise<number> =>
-  (await store.countPlants({ name: "n" })).count;
+const countLeft = async ({ readPlants }: TestService): Promise<number> =>
+  (await readPlants()).filter(({ name }) => name.startsWith("n")).length;
 
 const untilBegun = (own: TestService): Promise<void> =>
   until("it has begun", async () => (await own.store.findPlant(0n)) === undefined);
@@ -225,7 +225,8 @@ describe("an upsert batch with respond-async", () => {
       "1001 y",
     ]);
     const revert = await send(own, "POST", "/changes/revert", { body: '{"batch":"b"}' });
-    expect(await revert.json()).toMatchObject({ reverted: 701, complete: true });
+    const reverted = Bun.JSONL.parse(await revert.text()).at(-1);
+    expect(reverted).toMatchObject({ reverted: 701, complete: true });
     expect(await countLeft(own)).toBe(700);
   });
 

@@ -352,7 +352,7 @@ describe("a revert", () => {
       const answer = ask(service, "tools/call", given, token, signal);
       await until(
         "a plant to be reverted",
-        async () => (await service.store.countPlants({ name: batch })).count < 20,
+        async () => (await service.readPlants()).filter(({ name }) => name === batch).length < 20,
       );
       return { token, answer };
     };

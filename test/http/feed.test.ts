@@ -51,10 +51,10 @@ describe.concurrent("a reader of events", () => {
     await untilReaders(service, 1);
     await using reader = await follow(service);
     const name = "x".repeat(100_000);
-    for (let id = 0; id < 200; id++) {
-      await service.store.createPlant({ id: BigInt(id), name, tag: undefined });
-      if (id % 50 === 49) await reader.take(50);
-    }
+    const taken = reader.take(200);
+    for (let id = 0n; id < 200n; id++)
+      await service.store.createPlant({ id, name, tag: undefined });
+    await taken;
     await untilReaders(service, 1);
     expect(service.logLines.join("")).toContain("answer_cut_off");
     deaf.destroy();

@@ -17,6 +17,8 @@ export interface Surroundings {
   readonly createsOnly?: boolean;
   /** Now and then this many new plants are sent together. */
   readonly batchLengthMax?: number;
+  /** Reads may come from an old primary: a change by filter would miss what that one lacks. */
+  readonly mayReadOld?: boolean;
   readonly nameLengthMax?: number;
   readonly firstId?: bigint;
   /** Each client keeps at most this many plants, and now and then exports them all. */
@@ -165,6 +167,7 @@ class Client {
   async work(): Promise<void> {
     const { random, surroundings } = this.#shared;
     const { createsOnly = false, batchLengthMax = 0, plantsMax = Infinity } = surroundings;
+    const tendsBeds = batchLengthMax > 0 && !createsOnly && surroundings.mayReadOld !== true;
     while (!this.#shared.isOver) {
       const plant =
         this.#plants.length === 0 || createsOnly ? undefined : random.pick(this.#plants);
@@ -173,7 +176,7 @@ class Client {
       else if (plantsMax < Infinity && random.chance(5)) await this.#export();
       else if (batchLengthMax > 0 && !isFull && random.chance(10))
         await this.#createTogether(1 + random.below(batchLengthMax));
-      else if (batchLengthMax > 0 && !createsOnly && !isFull && random.chance(5))
+      else if (tendsBeds && !isFull && random.chance(5))
         await this.#tendBed(2 + random.below(batchLengthMax));
       else await this.#write(this.#chooseWrite(plant, isFull));
     }

@@ -92,7 +92,11 @@ async function openPair(synchronous: boolean, random: Random, isContested = fals
   const { primary, standby } = pair;
   const DATABASE_URL = `postgres://postgres@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`;
   const service = opened.use(await spawnService({ ...environment, DATABASE_URL }));
-  const surroundings = { findUrl: () => service.started.url, batchLengthMax: BATCH_LENGTH_MAX };
+  const surroundings = {
+    findUrl: () => service.started.url,
+    batchLengthMax: BATCH_LENGTH_MAX,
+    mayReadOld: !isContested,
+  };
   const contenders = isContested ? CONTENDERS : 0;
   const load = opened.use(new Load(CLIENTS, contenders, surroundings, random));
   const follower = isContested ? new Follower(surroundings.findUrl) : undefined;
