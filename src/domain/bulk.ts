@@ -49,17 +49,22 @@ export async function writeBlock(
       open.map((index) => writes[index] as PlantWrite),
       writer,
     );
-    const failed: number[] = [];
+    const repeated: number[] = [];
+    const failedIds = new Set<bigint>();
     let failure: Refusal | undefined;
     for (const [at, index] of open.entries()) {
       const result = results[at] as Done | Refusal;
+      const { id } = writes[index] as PlantWrite;
       const isRefused = result instanceof Refusal;
       outcomes[index] = isRefused && differs.has(result.reason) ? refuseChanged() : result;
-      if (!isRefused || catalogue[result.reason].status < 500) continue;
-      failed.push(index);
-      failure = result;
+      if (isRefused && catalogue[result.reason].status >= 500) {
+        failedIds.add(id);
+        failure = result;
+      }
+      // Later writes to the same plant come after it again.
+      if (failedIds.has(id)) repeated.push(index);
     }
-    open = failed;
+    open = repeated;
     if (failure !== undefined) throw failure;
   };
   if (open.length > 0)
@@ -102,12 +107,16 @@ export interface Bulk {
   readonly patch: Patch | undefined;
 }
 
-/** Throws a Refusal if every plant matches and `isAll` is false: a forgotten filter must not change the whole store. */
-export function requireFilter(filter: Filter, isAll = false): void {
-  if (narrows(filter) && isAll)
+/**
+ * Throws a Refusal if every plant matches and `isAll` is not true: a forgotten filter must not change the whole store.
+ * Without `isAll` there is no such parameter.
+ */
+export function requireFilter(filter: Filter, isAll?: boolean): void {
+  if (narrows(filter) && isAll === true)
     throw new Refusal("invalid_query", "all: expected no filter with it");
-  if (!narrows(filter) && !isAll)
-    throw new Refusal("invalid_query", `expected a filter: ${filterNames.join(", ")}`);
+  const orAll = isAll === undefined ? "" : "; all=true for every plant";
+  if (!narrows(filter) && isAll !== true)
+    throw new Refusal("invalid_query", `expected a filter: ${filterNames.join(", ")}${orAll}`);
 }
 
 const PAGE_LENGTH = 1_000;

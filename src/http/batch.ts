@@ -23,7 +23,7 @@ import { acceptUpserts } from "./bulk.ts";
 import { unpack } from "./unpack.ts";
 import type { Exchange, Reader, Service } from "./exchange.ts";
 import { discard, isClosing } from "./linger.ts";
-import { answer, answerStored, requireRoomToAnswer } from "./handle.ts";
+import { answer, answerStored, requireRoomToAnswer, requireScope } from "./handle.ts";
 import { batchParameters, type Coding, parseQuery, prefersAsync, prefersMinimal } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
@@ -57,6 +57,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   const batch = { exchange, writer, isUpsert: upsert, report, coding };
   // A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost.
   const isJob = upsert && !atomic && prefersAsync(request.headers.get("prefer"));
+  if (isJob) requireScope(token, "plants:read");
   if (!isArray && !atomic && !isJob) {
     requireExpectation(request);
     const unread = countUnread(exchange);

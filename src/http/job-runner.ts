@@ -238,7 +238,7 @@ export class Jobs {
   }
 }
 
-/** Nobody else would send it again. Each write is conditional, so one whose answer was lost is safe to repeat. */
+/** Nobody else would send it again. A write is conditional or an upsert, so one whose answer was lost is safe to repeat. */
 async function retryPatiently<Result>(
   attempt: () => Promise<Result>,
   signal: AbortSignal,

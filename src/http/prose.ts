@@ -62,7 +62,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "With `atomic=true` the whole batch is one transaction, no larger than one body: " +
     "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
     "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
-    "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. A line that is not a plant refuses all of them, with such a message. " +
+    "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. A line that is not a plant refuses all of them, with such a message. " +
     `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${lineBytesMax(config)} bytes per line, ` +
     `${config.readSecondsMax} s between two pieces. ` +
     `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +

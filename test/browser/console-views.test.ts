@@ -112,12 +112,12 @@ describeInBrowser("in the console,", () => {
 
   test("a menu closes when Tab leaves it", async (visit) => {
     const { page, user } = await visit.open();
-    const last = page.getByRole("button", { name: /as NDJSON/ });
+    const last = page.getByRole("button", { name: /Print/ });
     await user.click("Export the list");
     await last.focus();
     await user.press("Tab");
     await last.waitFor({ state: "hidden" });
-    await user.click("Export the list", { button: /as NDJSON/ });
+    await user.click("Export the list", { button: /Print/ });
     await user.click("Export the list");
     await last.waitFor({ state: "hidden" });
   });

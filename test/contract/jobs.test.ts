@@ -309,6 +309,12 @@ describe("a job", () => {
     }
     const headers = bearer(await grantToken(own, ["plants:write"]));
     await expectError(await send(own, "GET", "/jobs", { headers }), "insufficient_scope");
+    // Nor does it start what it could not follow.
+    const started = send(own, "POST", "/plants/batch?upsert=true", {
+      body: '[{"id":1,"name":"a"}]',
+      headers: { ...ASYNC, ...headers },
+    });
+    await expectError(await started, "insufficient_scope");
   });
 
   test("is known to, and stopped by, another service on the store", async () => {
