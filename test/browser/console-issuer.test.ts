@@ -62,10 +62,10 @@ describeInBrowser("signing in at the issuer", () => {
 
   test("uses no code after a sign-out, if the user was signed in when it came", async () => {
     const { page, user } = await open();
-    await user.signIn(TEST_TOKEN, { row: "Rose" });
+    await user.signIn(TEST_TOKEN, { heading: "Overview" });
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));
-    await answer(user, "state=STATE&code=made-up", { row: "Rose" });
+    await answer(user, "state=STATE&code=made-up", { heading: "Overview" });
     await user.signOut();
     await user.signIn(TEST_TOKEN, { heading: "Overview" });
     expect(asked.filter((url) => url.startsWith(provider.url))).toEqual([]);
