@@ -15,7 +15,7 @@ import {
   INT64_MIN,
   quoteIds,
 } from "../domain/json.ts";
-import { formatCursor, type Ordering, toOrder } from "../domain/sort.ts";
+import { findCursor, formatCursor, formatSort, type Ordering, toOrder } from "../domain/sort.ts";
 import { findFaults, formatStoredPlant, isStorable, type Plant } from "../domain/plant.ts";
 import { parseRevert } from "../domain/revert.ts";
 import { plantScopes, type Scope } from "../domain/token.ts";
@@ -187,16 +187,17 @@ async function findPlants(
 
 /** Throws a Refusal if `after` is not of this order. */
 function continueAt(ordering: Pick<Ordering, "order" | "sort">, after: string | undefined) {
-  const { sort } = toOrder(ordering);
-  if (after === undefined) return toOrder(ordering);
-  if (sort !== undefined) return toOrder({ ...ordering, cursor: after });
-  const last = findPlainInt64(after);
-  if (last === undefined)
-    throw new Refusal(
-      "invalid_body",
-      `after: expected ${plantParameters.after.expected}, got ${describe(after)}`,
-    );
-  return toOrder({ ...ordering, after: last });
+  const ordered = toOrder(ordering);
+  if (after === undefined) return ordered;
+  const { sort } = ordered;
+  const place = sort && findCursor(sort, after);
+  if (sort !== undefined && place !== undefined)
+    return { ...ordered, sort: { ...sort, after: place } };
+  const last = sort === undefined ? findPlainInt64(after) : undefined;
+  if (last !== undefined) return { ...ordered, after: last };
+  const { expected } = plantParameters.after;
+  const wanted = sort === undefined ? expected : `next of an answer with sort ${formatSort(sort)}`;
+  throw new Refusal("invalid_body", `after: expected ${wanted}, got ${describe(after)}`);
 }
 
 async function readHistory(

@@ -171,6 +171,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   [find, { after: "x" }, "after: expected an integer", 'got the string "x"'],
   [find, { order: "up" }, "order: expected asc or desc"],
   [find, { sort: "colour" }, "sort: expected id, -id, name"],
+  [find, { sort: "name", after: "5" }, "after: expected next of an answer with sort name, got"],
   [find, { tag: 1, name: [], q: {} }, "tag: expected text", "name: expected", "q: expected"],
   [find, { tags: "a" }, '"tags": unknown'],
   ["plant_history", { id: "72", after: "1" }, "after: expected"],

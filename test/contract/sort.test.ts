@@ -1,6 +1,6 @@
 /** GET /plants in the order of names, tags and last changes; the time of the last change itself. */
 
-import { beforeEach, describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, spyOn, test } from "bun:test";
 import * as fc from "fast-check";
 import { foldKey } from "../../src/domain/sort.ts";
 import { expectError } from "../support/expect.ts";
@@ -294,6 +294,16 @@ test("a store of many pieces is sorted as a whole", async () => {
   expect(idsOf(await getJson<Listed[]>(service, "/plants?sort=name&tag=t4"))).toEqual(
     idsOf(few.slice(0, 100)),
   );
+});
+
+test("a short page scans pieces as large as those of a long one", async () => {
+  await create(...Array.from({ length: 15 }, (_, id) => ({ id, name: `n${id}` })));
+  const scans = spyOn(service.store as unknown as { sortPiece: () => unknown }, "sortPiece");
+  const query = { name: "n", limit: 5, order: "asc", after: undefined, charactersMax: 1 } as const;
+  const sort = { by: "name", isDescending: false } as const;
+  await service.store.readPlants({ ...query, sort }, "json");
+  expect(scans).toHaveBeenCalledTimes(1);
+  scans.mockRestore();
 });
 
 test("a sort key has the first 100 characters, and no half of one", () => {

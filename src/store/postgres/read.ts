@@ -210,7 +210,12 @@ export async function sortPlants(
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { places: [], next: undefined };
   if (needsScan(query)) {
-    const scan = { ...query, limit: Number.POSITIVE_INFINITY, hasTimes: sort.by === "changed" };
+    const scan = {
+      ...query,
+      limit: Number.POSITIVE_INFINITY,
+      charactersMax: undefined, // It bounds the page, which is read later.
+      hasTimes: sort.by === "changed",
+    };
     const { plants, next } = await listPlants(connection, scan, scanRowsMax);
     const first = new FirstPlaces(sort, limit);
     first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));

@@ -307,7 +307,12 @@ export class SqliteReader {
     const limit = query.limit + 1;
     const first = new FirstPlaces(sort, limit);
     if (needsScan(query)) {
-      const scan = { ...query, limit: Number.POSITIVE_INFINITY, hasTimes: sort.by === "changed" };
+      const scan = {
+        ...query,
+        limit: Number.POSITIVE_INFINITY,
+        charactersMax: undefined, // It bounds the page, which is read later.
+        hasTimes: sort.by === "changed",
+      };
       const { plants, next } = this.searchPlants(connection, scan);
       first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
       return { places: first.take(), next };
