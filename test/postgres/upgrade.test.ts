@@ -3,13 +3,14 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Glob } from "bun";
+import { Glob, SQL } from "bun";
 import type { SchemaChange } from "../../src/domain/store.ts";
 import { listStatements, steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { openStoreAt } from "../support/database.ts";
 import { everything } from "../support/plants.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
+import { until } from "../support/until.ts";
 
 const frozen = join(import.meta.dir, "../frozen");
 const files = [...new Glob("postgres-schema-*.sql").scanSync(frozen)].toSorted();
@@ -36,6 +37,22 @@ test("the statements of every released schema have not changed since", () => {
     const end = script.findIndex((line) => line.includes(`SET version = ${version} `));
     expect(readStatements(version)).toBe(script.slice(0, end + 1).join("\n"));
   }
+});
+
+test("a migration behind a dump lets older instances read and write, and ends after the dump", async () => {
+  await using database = await createTestDatabase();
+  await database.run(readStatements(1) + STORED);
+  await using dump = new SQL(database.url, { max: 1, tls: false });
+  await dump.unsafe("BEGIN; SELECT count(*) FROM plants");
+  const opening = openStoreAt(database.url);
+  const waiting = `SELECT FROM pg_locks WHERE relation = 'plants'::regclass AND NOT granted
+    AND mode = 'AccessExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
+  await until("it waits", async () => (await database.run(waiting)).length > 0);
+  // Answered while the dump runs.
+  await database.run("INSERT INTO plants (id, name) VALUES (5, 'old')");
+  await dump.unsafe("ROLLBACK");
+  await using store = await opening;
+  expect((await store.listPlants({ ...everything, hasTimes: true })).plants).toHaveLength(3);
 });
 
 describe.each(versions)("a database of schema %d", (version) => {

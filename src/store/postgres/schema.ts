@@ -5,6 +5,7 @@ import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "../../store-url.ts";
+import { pause } from "../../tick.ts";
 
 /** Idempotent statements. A released step never changes: a later one fixes a mistake. */
 export const steps: readonly (readonly string[])[] = [
@@ -110,6 +111,11 @@ const RACE_STATES = /^(23505|42P07|42710)$/;
 /** Not in the session of a pooler, which lacks our parameter. */
 const NO_LOCK_TIMEOUT = `SELECT set_config('lock_timeout', '0', false)
   WHERE current_setting('plantstore.session', true) <> ''`;
+const ALTER_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '1000', true)";
+/** In between, the older instances get on. */
+const ALTER_PAUSE_MS = 2_000;
+const FIND_COLUMN = `SELECT attname FROM pg_attribute
+  WHERE attrelid = to_regclass($1::text) AND attname = $2::text AND NOT attisdropped`;
 /** Includes the wait for another instance that runs the same step. */
 const MIGRATE_MS_MAX = 600_000;
 
@@ -193,6 +199,27 @@ export function listStatements(version: number | undefined): string[] {
   return version === undefined ? [CREATE_VERSION, FIRST_VERSION, ...rest] : rest;
 }
 
+/**
+ * Behind a long reader, such as a dump, the statement would wait for its lock, and every read and write of older
+ * instances behind it. So it waits for a moment at a time, and not at all if another instance has added the column.
+ */
+async function addColumn(connection: Connection, statement: string): Promise<void> {
+  const [, table = "", column = ""] =
+    /TABLE (\w+) ADD COLUMN IF NOT EXISTS (\w+)/.exec(statement) ?? [];
+  for (;;) {
+    if ((await connection.query(FIND_COLUMN, [table, column])).length > 0) return;
+    try {
+      // Together one transaction, also in the session of a pooler.
+      await connection.query(`${ALTER_LOCK_TIMEOUT}; ${statement}`, [], MIGRATE_MS_MAX);
+      return;
+    } catch (error) {
+      const retryAtMs = performance.now() + ALTER_PAUSE_MS;
+      if (sqlStateOf(error) !== "55P03" || retryAtMs > connection.deadlineMs) throw error;
+      await pause(ALTER_PAUSE_MS);
+    }
+  }
+}
+
 export async function migrate(connection: Connection, location: string, onMigrate?: OnMigrate) {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection, location);
@@ -202,7 +229,8 @@ export async function migrate(connection: Connection, location: string, onMigrat
     // Another instance may hold its locks for as long as its migration takes.
     await connection.query(NO_LOCK_TIMEOUT);
     for (const statement of listStatements(before))
-      await connection.query(statement, [], MIGRATE_MS_MAX);
+      if (statement.startsWith("ALTER TABLE")) await addColumn(connection, statement);
+      else await connection.query(statement, [], MIGRATE_MS_MAX);
   } catch (error) {
     const state = sqlStateOf(error) ?? "";
     if (RACE_STATES.test(state)) throw new TransientError("another instance migrates, too");
