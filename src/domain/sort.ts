@@ -74,7 +74,14 @@ function compareKeys(one: string | number, other: string | number): number {
 const rankUnit = (unit: number): number =>
   unit < 0xd800 ? unit : unit >= 0xe000 ? unit - 0x800 : unit + 0x2000;
 
-/** Keeps the first places of a scan. */
+/** An upper bound: the key, with two units of two bytes for a character, and the objects. */
+const PLACE_BYTES = 4 * KEY_CHARACTERS + 128;
+
+/** What the scan for a page keeps in memory; nothing for a list by id. */
+export const scanBytesOf = ({ sort, limit }: PlantQuery): number =>
+  sort === undefined ? 0 : 2 * (limit + 1) * PLACE_BYTES;
+
+/** Keeps the first places of a scan: at most two for each that is wanted. */
 export class FirstPlaces {
   private readonly sort: Sort;
   private readonly length: number;

@@ -40,7 +40,12 @@ export interface ServedStore extends TokenStore {
 
   findPlant(id: bigint): Promise<Plant | undefined>;
   /** A page by key, as text: a deep page costs as much as the first. */
-  readPlants(query: PlantQuery, form: PageForm): PageText | Promise<PageText>;
+  readPlants(
+    query: PlantQuery,
+    form: PageForm,
+    /** Ends the scan of a sorted list. */
+    signal?: AbortSignal,
+  ): PageText | Promise<PageText>;
   /** Costs one index seek per tag, however many plants have it. */
   listTags(query: TagQuery): Promise<TagPage>;
   /** Counts for at most `msMax`, a second by default. The answer may be up to two seconds old. */

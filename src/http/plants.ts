@@ -12,7 +12,7 @@ import {
   parsePlants,
   parseReplacement,
 } from "../domain/plant.ts";
-import { formatCursor } from "../domain/sort.ts";
+import { formatCursor, scanBytesOf } from "../domain/sort.ts";
 import { parsePatchText } from "../domain/write.ts";
 import { CSV_HEAD, TIMED_CSV_HEAD } from "../format/csv.ts";
 import { JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
@@ -141,15 +141,20 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   if (form === JSON_TYPE) return listPage(exchange);
   const query = parsePlantQuery(request.url, true);
   const isCsv = form === CSV_TYPE;
+  if (query.sort !== undefined) exchange.waitLong();
   const packer = openPacker(exchange);
   const body = await streamPages<PlantQuery>(
     exchange,
     query,
-    async (from) => {
-      const page = await service.store.readPlants(from, isCsv ? "csv" : "ndjson");
+    async (from, signal) => {
+      const page = await service.store.readPlants(from, isCsv ? "csv" : "ndjson", signal);
       return { text: page.text, next: nextQuery(from, page) };
     },
-    { heading: isCsv ? (query.hasTimes ? TIMED_CSV_HEAD : CSV_HEAD) : "", packer },
+    {
+      heading: isCsv ? (query.hasTimes ? TIMED_CSV_HEAD : CSV_HEAD) : "",
+      packer,
+      bytesToRead: scanBytesOf(query),
+    },
   );
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
   return answer(200, body, { vary: VARY, "content-type": type, ...packer?.headers });
@@ -160,6 +165,14 @@ function nextQuery(query: PlantQuery, { next, nextPlace }: PageText): PlantQuery
   if (nextPlace !== undefined)
     return { ...query, sort: query.sort && { ...query.sort, after: nextPlace } };
   return next === undefined ? undefined : { ...query, after: next };
+}
+
+/** Reserves the memory of a sorted page. Its scan may take long, and ends with the signal. */
+export function openSort(exchange: Exchange, query: PlantQuery): AbortSignal | undefined {
+  if (query.sort === undefined) return undefined;
+  exchange.reserve(exchange.bytesKept + scanBytesOf(query), ANSWERS_SHARE);
+  exchange.waitLong();
+  return exchange.request.signal;
 }
 
 /** Far below the size of a large answer. */
@@ -174,7 +187,8 @@ async function listPage(exchange: Exchange): Promise<Response> {
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
   const limit = isFull ? Math.min(query.limit, SMALL_PAGE_LENGTH) : query.limit;
-  const page = service.store.readPlants({ ...query, limit, charactersMax }, "json");
+  const cut = { ...query, limit, charactersMax };
+  const page = service.store.readPlants(cut, "json", openSort(exchange, cut));
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
   const { text, next, nextPlace } = page instanceof Promise ? await page : page;
   const { sort } = query;

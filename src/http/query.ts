@@ -285,7 +285,7 @@ const noLimit: Parameter<number> = {
   fallback: LIMIT_MAX,
 };
 /** A sorted page scans the whole store, so a stream reads larger ones. */
-const SORTED_STREAM_LENGTH = 20_000;
+const SORTED_STREAM_LENGTH = 10_000;
 const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const { order, fold, ...changeStream } = changeParameters;
 const changeStreamParameters = {

@@ -19,23 +19,32 @@ export interface Packer {
 /** Must end when the signal aborts, with the signal's reason. */
 export type Make = (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>;
 
-/** Streams all pages from `start`. The first is read before anything is sent, so a failure gets its own status. */
+/**
+ * Streams all pages from `start`. The first is read before anything is sent, so a failure gets its own status. A read
+ * takes `bytesToRead` of memory.
+ */
 export async function streamPages<Place>(
   exchange: Exchange,
   start: Place,
-  read: (place: Place) => Promise<PageText<Place>>,
-  { heading = "", packer }: { heading?: string; packer?: Packer | undefined } = {},
+  read: (place: Place, signal: AbortSignal) => Promise<PageText<Place>>,
+  {
+    heading = "",
+    packer,
+    bytesToRead = 0,
+  }: { heading?: string; packer?: Packer | undefined; bytesToRead?: number } = {},
 ): Promise<ReadableStream<Uint8Array>> {
-  const readNext = async (place: Place): Promise<PageText<Place>> => {
+  const readNext = async (place: Place, signal: AbortSignal): Promise<PageText<Place>> => {
     exchange.reserve(0, ANSWERS_SHARE);
-    const page = await read(place);
+    // Apart: if there is no room yet, nothing was dropped that is worth a collection.
+    if (bytesToRead > 0) exchange.reserve(bytesToRead);
+    const page = await read(place, signal);
     // Again: other requests may have reserved memory during the read.
     exchange.reserve(page.text.length, ANSWERS_SHARE);
     return page;
   };
   let page: PageText<Place> | undefined;
   try {
-    page = await readNext(start);
+    page = await readNext(start, exchange.request.signal);
   } catch (error) {
     packer?.hold(false);
     throw error;
@@ -51,7 +60,7 @@ export async function streamPages<Place>(
       if (next === undefined) return;
       page = await retryWhileOverloaded(exchange.service.config.queueSecondsMax, () => {
         signal.throwIfAborted();
-        return readNext(next);
+        return readNext(next, signal);
       });
     }
   };

@@ -38,6 +38,7 @@ import {
   writeParameters,
 } from "./query.ts";
 import { bulkOptionsFor, changeAll, openBulk, startChange } from "./bulk.ts";
+import { openSort } from "./plants.ts";
 import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
 import { flag, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
 
@@ -157,7 +158,7 @@ interface FindArguments extends Filter, Pick<Ordering, "order" | "sort"> {
 }
 
 async function findPlants(
-  { service }: Exchange,
+  exchange: Exchange,
   { order, sort, after: from, include, ...given }: FindArguments,
 ): Promise<string> {
   const query: PlantQuery = {
@@ -166,9 +167,10 @@ async function findPlants(
     hasTimes: include !== undefined,
     charactersMax: PAGE_CHARACTERS_MAX,
   };
+  const signal = openSort(exchange, query);
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
   for (let { after } = query; ;) {
-    const page = await service.store.readPlants({ ...query, after }, "json");
+    const page = await exchange.service.store.readPlants({ ...query, after }, "json", signal);
     const isEmpty = page.text.length === "[]".length;
     if (isEmpty && page.next !== undefined && performance.now() < endsAtMs) after = page.next;
     else {

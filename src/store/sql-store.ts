@@ -141,9 +141,16 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
    * The places of a page of a sorted list, one more than its limit if there is a next page. Names have no index, so the
    * whole store is scanned, in bounded pieces: other reads take turns.
    */
-  protected async findPlaces(query: PlantQuery, sort: Sort): Promise<readonly Place[]> {
+  protected async findPlaces(
+    query: PlantQuery,
+    sort: Sort,
+    signal?: AbortSignal,
+  ): Promise<readonly Place[]> {
     const first = new FirstPlaces(sort, query.limit + 1);
     for (let after: bigint | undefined; ;) {
+      if (signal?.aborted)
+        // The reason is not a Refusal if the client has left.
+        throw signal.reason instanceof Refusal ? signal.reason : new Refusal("body_incomplete");
       const piece = await this.sortPiece({ ...query, order: "asc", after }, sort, first.bound);
       first.add(piece.places);
       if (piece.next === undefined) return first.take();

@@ -3,12 +3,22 @@
 import { beforeEach, describe, expect, spyOn, test } from "bun:test";
 import * as fc from "fast-check";
 import { foldKey } from "../../src/domain/sort.ts";
-import { expectError } from "../support/expect.ts";
+import { Exchange } from "../../src/http/exchange.ts";
+import { expectError, rejectionOf } from "../support/expect.ts";
 import { parseLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { runsFactor } from "../support/long.ts";
 import { seed } from "../support/random.ts";
-import { getJson, getText, send, startShared, walkPages } from "../support/service.ts";
+import {
+  bearer,
+  getJson,
+  getText,
+  send,
+  startService,
+  startShared,
+  walkPages,
+} from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const service = await startShared(limits({ scanRowsMax: 20 }));
 
@@ -295,6 +305,37 @@ test("a store of many pieces is sorted as a whole", async () => {
     idsOf(few.slice(0, 100)),
   );
 });
+
+test.each(["application/json", "application/x-ndjson"])(
+  "a scan as %s may take longer than the idle time, and ends when its client leaves",
+  async (accept) => {
+    await using own = await startService({
+      PLANTSTORE_WORKERS: "1",
+      PLANTSTORE_LOG_LEVEL: "info",
+    });
+    using waits = spyOn(Exchange.prototype, "waitLong");
+    const begun = Promise.withResolvers<void>();
+    using scans = spyOn(own.store as unknown as { sortPiece: () => unknown }, "sortPiece");
+    scans.mockImplementation(async () => {
+      begun.resolve();
+      await new Promise(setImmediate);
+      return { places: [], next: 1n };
+    });
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const answer = fetch(`${own.url}/plants?sort=name`, {
+      headers: { ...bearer(), accept },
+      signal,
+    });
+    await begun.promise;
+    expect(waits).toHaveBeenCalledTimes(1);
+    leaving.abort();
+    expect(await rejectionOf(answer)).toBeInstanceOf(Error);
+    await until("the scan ends", () =>
+      own.logLines.some((line) => line.includes('"body_incomplete"')),
+    );
+  },
+);
 
 test("a short page scans pieces as large as those of a long one", async () => {
   await create(...Array.from({ length: 15 }, (_, id) => ({ id, name: `n${id}` })));

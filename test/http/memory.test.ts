@@ -90,6 +90,18 @@ test("a page of more than 16 KiB counts while it is not read, and a smaller one 
   await until("it is read", async () => (await readHeld(service)) === 0);
 });
 
+test("a sorted list counts the places that its scan keeps, until it is answered", async () => {
+  await using service = await startService({ PLANTSTORE_WORKERS: "1" });
+  await storePlants(service, 3);
+  using watched = watchHeld();
+  await getText(service, "/plants?sort=name&limit=10");
+  expect(watched.readMost()).toBeWithin(2 * 10 * 400, 2 * 10 * 1_000);
+  const headers = { accept: "application/x-ndjson" };
+  await (await send(service, "GET", "/plants?sort=name", { headers })).text();
+  expect(watched.readMost()).toBeWithin(2 * 10_000 * 400, 2 * 10_000 * 1_000);
+  await until("nothing is held", async () => (await readHeld(service)) === 0);
+});
+
 test("a dry run of a revert reserves what its plants take, not what the largest could", async () => {
   await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "5000000" });
   await storePlants(service, 3);

@@ -146,14 +146,18 @@ class PostgresStore extends SqlStore implements Store {
   readonly findPlant: Store["findPlant"] = (id) => this.lookUps.submit(id);
 
   readonly listPlants: Store["listPlants"] = (query) => {
-    if (query.sort !== undefined) return this.listSorted(query, query.sort);
+    if (query.sort !== undefined) return this.listSorted(query, query.sort, undefined);
     if (needsScan(query) || query.limit > SMALL_PAGE_LENGTH) return this.longReads.submit(query);
     const { scanRowsMax } = this.limits;
     return this.readers.run((connection) => listPlants(connection, query, scanRowsMax));
   };
 
-  private async listSorted(query: PlantQuery, sort: Sort): Promise<PlantPage> {
-    const places = await this.findPlaces(query, sort);
+  private async listSorted(
+    query: PlantQuery,
+    sort: Sort,
+    signal: AbortSignal | undefined,
+  ): Promise<PlantPage> {
+    const places = await this.findPlaces(query, sort, signal);
     return this.readers.run((connection) => readSorted(connection, query, sort, places));
   }
 
@@ -161,8 +165,11 @@ class PostgresStore extends SqlStore implements Store {
     return this.sorts.submit({ query, sort, bound });
   }
 
-  readonly readPlants: Store["readPlants"] = async (query, form) =>
-    formatPage(await this.listPlants(query), form, query);
+  readonly readPlants: Store["readPlants"] = async (query, form, signal) => {
+    const { sort } = query;
+    const page = sort ? this.listSorted(query, sort, signal) : this.listPlants(query);
+    return formatPage(await page, form, query);
+  };
 
   readonly listTags: Store["listTags"] = (query) =>
     this.readers.run((connection) => listTags(connection, query));

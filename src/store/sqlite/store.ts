@@ -77,15 +77,20 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.whenDurable(() => this.reader.listPlants(query, places));
   };
 
-  readonly readPlants: Store["readPlants"] = (query, form) => {
-    if (query.sort !== undefined) return this.readSorted(query, query.sort, form);
+  readonly readPlants: Store["readPlants"] = (query, form, signal) => {
+    if (query.sort !== undefined) return this.readSorted(query, query.sort, form, signal);
     const isSmall = form === "json" && query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
     if (!isSmall) return this.readLong({ kind: "plants", query, form });
     return this.whenDurable(() => this.reader.readPlants(query, form));
   };
 
-  private async readSorted(query: PlantQuery, sort: Sort, form: PageForm): Promise<PageText> {
-    const places = await this.findPlaces(query, sort);
+  private async readSorted(
+    query: PlantQuery,
+    sort: Sort,
+    form: PageForm,
+    signal: AbortSignal | undefined,
+  ): Promise<PageText> {
+    const places = await this.findPlaces(query, sort, signal);
     return this.readLong({ kind: "plants", query, form, places });
   }
 
