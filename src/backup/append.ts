@@ -34,6 +34,7 @@ import {
   type TableName,
   type TableRecord,
   findTail,
+  isWhole,
   type Tail,
 } from "./segment.ts";
 import { identityOf, readHistory, readPoint, Survey } from "./survey.ts";
@@ -94,7 +95,7 @@ interface Link {
   segment: OpenSegment | undefined;
   /** The last segment that was begun, and not only continued. */
   begun: { readonly after: number; readonly serial: number } | undefined;
-  /** The serial of the last segment of this connection. */
+  /** The serial of the segment before the next one. */
   previous: number | undefined;
   /** Segments that the new one replaces. */
   superseded: readonly string[];
@@ -235,12 +236,17 @@ export class Appender {
         newest: survey.findNewestCopy(history),
         segment: undefined,
         begun: undefined,
-        previous: undefined,
+        // Of any run: if it is lost, so are the rows of tables that only it had.
+        previous: survey.newestSerial || undefined,
         superseded: [],
       };
+      // Only if no change follows: webhooks are then written again as of the same change.
       link.superseded = survey.segments
-        .filter(({ timeline, after }) => timeline === own.number && after === link.cursor)
-        .filter(({ name }) => survey.knownSegments.get(name)?.isBare === true)
+        .filter(({ timeline, after }) => timeline === own.number && after === newest)
+        .filter(() => link.cursor === newest)
+        .map(({ name }) => ({ name, found: survey.knownSegments.get(name) }))
+        // A damaged one stays: what it held is unknown, and a restore says so.
+        .filter(({ found }) => found !== undefined && found.isBare && isWhole(found))
         .map(({ name }) => name);
       // At once, and not with the first change: it tells a restore that this timeline is the newest.
       await this.begin(link, link.cursor);

@@ -248,20 +248,25 @@ async function listDoubtfulTables(
     .map(({ segment }) => segment)
     .toSorted((one, other) => one.serial - other.serial);
   const doubtful = new Map<string, string>();
+  let { timeline } = copy;
   for (const segment of written) {
     const found = await survey.readSegment(segment);
-    const { name, timeline } = segment;
+    const { name, after = 0 } = segment;
+    // Rows at the change where a timeline began may be of the timeline before it, or of what was left behind.
+    if (target !== NEWEST && replayed.has(name) && segment.timeline !== timeline)
+      doubtful.set("", `at the beginning of timeline ${segment.timeline}`);
+    if (replayed.has(name)) ({ timeline } = segment);
     const { timelines, previous } = found.header ?? {};
     const id = timelines?.at(-1)?.id;
     if (id !== undefined && !history.some((one) => one.id === id)) continue;
     const isLost =
       previous !== undefined &&
       previous >= copy.serial &&
-      !survey.segments.some((one) => one.timeline === timeline && one.serial === previous);
+      !survey.segments.some(({ serial }) => serial === previous);
     if (isLost) doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
     // Of a page with changes, a restore to the last of them stops before the webhooks.
     if (replayed.has(name) && isInReach(found.tablesAt ?? NEWEST)) doubtful.clear();
-    else if (!isWhole(found) && found.end >= copy.change)
+    else if (!isWhole(found) && Math.max(found.end, after) >= copy.change)
       doubtful.set(name, `that stood where ${name} is damaged`);
   }
   return doubtful;

@@ -22,7 +22,7 @@ export interface Header {
   /** From the first to the one that the changes belong to. */
   readonly timelines: readonly Timeline[];
   readonly after: number;
-  /** The serial of the segment before it; undefined in the first one of a run, which leads to whole tables. */
+  /** The serial of the segment before it. */
   readonly previous?: number | undefined;
 }
 

@@ -142,9 +142,12 @@ export class Timelines {
       this.sizes.set(name, bytes.length);
       const key = this.keyOf(name);
       const lines = bytes.toString("utf8").split("\n");
-      const piece = this.pieces.get(key) ?? {
-        // Segments that are joined may be of an older timeline.
-        timeline: this.findOwner(lines, name) ?? timeline,
+      // Segments that are joined may be of an older timeline. The name of a lost one may be given again.
+      const owner = this.findOwner(lines, name);
+      const known = this.pieces.get(key);
+      const isKnown = owner === undefined || known?.timeline === owner;
+      const piece = (isKnown ? known : undefined) ?? {
+        timeline: owner ?? timeline,
         serial: nameParts(name)?.serial ?? 0,
         moments: new Set(),
       };
