@@ -28,6 +28,9 @@ export interface FoundFile {
   readonly bytes: number;
 }
 
+/** A file that was listed is no longer there. */
+export class GoneError extends StoreOpenError {}
+
 /** Every method may take arbitrarily long, so none is called on a thread that serves. */
 export interface Place {
   /** For people and logs. It contains no secret. */
@@ -91,7 +94,7 @@ function openFolder(url: string): Place {
     },
     async fetch(name) {
       if (existsSync(pathOf(name))) return pathOf(name);
-      throw new StoreOpenError(`${pathOf(name)} does not exist.`);
+      throw new GoneError(`${pathOf(name)} does not exist.`);
     },
     release: () => undefined,
     stage(prefix) {

@@ -6,7 +6,7 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { changeStore, createStore, digestStore, startTimeline, verifyStore } from "./copy.ts";
 import type { Digest, RestoreOrder } from "./order.ts";
 import { isOld, type Timeline } from "./piece.ts";
-import { openPlace, type Place } from "./place.ts";
+import { GoneError, openPlace, type Place } from "./place.ts";
 import { compareCopies, NEWEST, type Plan } from "./plan.ts";
 import { isWhole, readBlocks, ReplayError, replaySegment, rewindTokens } from "./segment.ts";
 import {
@@ -41,7 +41,26 @@ export const restoreStore = (
     runOnThread<Restored>({ ...order, kind: "restore", to: staged }, signal),
   );
 
-export async function restoreFromPlace(order: RestoreOrder): Promise<Restored> {
+const LISTINGS_MAX = 5;
+
+/** A running service renames a segment when it closes it: then the place is listed again. */
+async function relisting<Result>(
+  attempt: () => Promise<Result>,
+  left = LISTINGS_MAX,
+): Promise<Result> {
+  try {
+    return await attempt();
+  } catch (error) {
+    const isGone = error instanceof GoneError || (error as NodeJS.ErrnoException).code === "ENOENT";
+    if (!isGone || left === 1) throw error;
+    return relisting(attempt, left - 1);
+  }
+}
+
+export const restoreFromPlace = (order: RestoreOrder): Promise<Restored> =>
+  relisting(() => restoreOnce(order));
+
+async function restoreOnce(order: RestoreOrder): Promise<Restored> {
   const place = await openPlace(order.place, resolve(order.to, ".."));
   try {
     const found = await chooseStore(place, order);
@@ -280,7 +299,10 @@ export interface Proof {
 }
 
 /** Restores as `restore` would, and compares the plants with the store's at that change. */
-export async function proveBackups(
+export const proveBackups = (...of: Parameters<typeof proveOnce>): Promise<Proof> =>
+  relisting(() => proveOnce(...of));
+
+async function proveOnce(
   placeUrl: string,
   store: string,
   { change, digest }: Digest,

@@ -1039,6 +1039,21 @@ describe("the appender", () => {
     );
   });
 
+  test("a proof reads a segment that is closed meanwhile under its new name", async () => {
+    const { from, source, create, append, appender } = await makeScene();
+    await create(2n);
+    await append();
+    using spied = spyOn(Survey.prototype, "readUnnamed");
+    spied.mockImplementationOnce(async function (this: Survey) {
+      await appender.finish();
+      for (const segment of this.segments) await this.readSegment(segment);
+    });
+    const scratch = `${from}.0123456789ab.proof.tmp`;
+    const order = { ...source, ...digestNow(from), kind: "prove", scratch } as const;
+    expect(await prove({ ...order, diskFreeBytesMin: 0 })).toMatchObject({ damage: [], copies: 1 });
+    expect(spied.mock.calls.length).toBeGreaterThan(1);
+  });
+
   test("removes what a killed service was preparing", async () => {
     const scene = await makeScene();
     const proof = `${scene.from}.ffffffffffff.proof.tmp`;
