@@ -23,7 +23,7 @@ effect(() => {
 effect(() => {
   if (identity.value === undefined) shownOnce.value = undefined;
 });
-// The first page of those who manage. An address that names a page leads there.
+// Managers land on the overview. A URL with a page opens that page.
 effect(() => {
   const { value: isTheirs } = isManager;
   if (isTheirs && /^#?\/?$/.test(location.hash)) untracked(() => follow("#/overview", false));

@@ -1,4 +1,4 @@
-/** Overview, for those who manage: how many plants there are, what was done with them and by whom, and what needs care. */
+/** The managers' overview: plants by tag, who changed what and when, and problems with backups and webhooks. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";

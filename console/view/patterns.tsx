@@ -1,10 +1,10 @@
-/** Fills that are told apart without colour, and bars that show shares with them. */
+/** Fill patterns that can be distinguished without colour, and proportional bars. */
 
 import type { JSX } from "preact";
 import { useId } from "preact/hooks";
 import { formatCount } from "../state/format.ts";
 
-/** Solid, diagonal, dots, upright lines, and an empty frame: told apart without colour. */
+/** Solid, diagonal, dots, vertical lines and outline: distinguishable without colour. */
 const drawings: readonly (string | undefined)[] = [
   undefined,
   "M-1 1l2-2M0 6l6-6M5 7l2-2",

@@ -1,4 +1,4 @@
-/** The overview of those who manage: pictures of the journal and of the tags, and what needs care. */
+/** The managers' overview: charts of the journal and the tags, and problems with backups and webhooks. */
 
 import { expect } from "bun:test";
 import { describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
@@ -21,7 +21,7 @@ const { it, test } = await startJourneys(
 const forgetful = await startJourneys({ PLANTSTORE_CHANGES_DAYS: "0" });
 
 describeInBrowser("in the console,", () => {
-  it("the overview is the first page of those who manage, and shows who did what", async (visit) => {
+  it("managers land on the overview, which shows who changed what", async (visit) => {
     const { page, user } = await visit.open({ at: "", token: null });
     await user.signIn(TEST_TOKEN, { heading: "Overview" });
     expect(new URL(page.url()).hash).toBe("#/overview");
