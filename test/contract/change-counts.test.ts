@@ -88,7 +88,8 @@ describe("GET /changes/counts", () => {
     let pages = 0;
     for (let after: number | undefined = 0; after !== undefined; pages++) {
       const page = await service.ben.countChangePage({ group: ["by"], limit: 1, after });
-      expect(page.counts.length).toBe(1);
+      // None if the service, on a busy machine, had only time for changes that it leaves out.
+      expect(page.counts.length).toBeLessThanOrEqual(1);
       for (const { by, created, replaced, removed } of page.counts)
         sums.set(by, (sums.get(by) ?? 0) + created + replaced + removed);
       after = page.next;
