@@ -232,7 +232,8 @@ export class Appender {
         cursor: plan !== undefined && standing === "known" ? plan.reached : newest,
         // Also above that of a copy whose segment is lost: the copy would hide the rows of tables in a lower one.
         serial: survey.newestSerial + 1,
-        isCovered: plan !== undefined && standing === "known",
+        // Changes of this schema cannot be replayed on a copy of another one.
+        isCovered: plan?.copy.schema === schema && standing === "known",
         newest: survey.findNewestCopy(history),
         segment: undefined,
         begun: undefined,

@@ -3,7 +3,7 @@
  * segments to replay. Everything else only reads and writes.
  */
 
-import type { Copy, Segment, Timeline } from "./piece.ts";
+import { type Copy, isOld, type Segment, type Timeline } from "./piece.ts";
 
 /** An unbroken run of changes: each block follows the one before. */
 export interface Run {
@@ -37,13 +37,20 @@ export interface KnownSegment extends Segment, Located {
 export interface Step {
   readonly segment: KnownSegment;
   readonly until: number;
-  /** What follows belongs to another timeline, or was not asked for. */
-  readonly isEnd: boolean;
+}
+
+/** A segment whose rows of tables are wanted. */
+export interface TableStep {
+  readonly segment: KnownSegment;
+  /** Rows at this change, and later ones, belong to another timeline, or were not asked for. */
+  readonly before: number;
 }
 
 export interface Plan {
   readonly copy: KnownCopy;
   readonly steps: readonly Step[];
+  /** In the order in which they were written. A change may stand in several segments, and each row only in one. */
+  readonly tables: readonly TableStep[];
   /** The last change of the restored store. */
   readonly reached: number;
 }
@@ -79,17 +86,6 @@ function follow(
     .filter((segment) => hasSchema(segment, copy))
     .map((segment) => ({ segment, index: indexOf(history, segment) }));
   let reached = copy.change;
-  let serial = copy.serial - 1;
-  /** Segments that have rows of tables, and no further change, from where the last step ended to the next. */
-  const addTables = (before: number): void => {
-    const found = placed
-      // Rows after the last change that is shared belong to what was left behind.
-      .filter(({ index }) => index !== -1 && reached < endOf(history, index))
-      .filter(({ segment: { runs, after } }) => (runs.at(-1)?.last ?? after) === reached)
-      .filter(({ segment }) => segment.serial > serial && segment.serial < before)
-      .toSorted((one, other) => one.segment.serial - other.segment.serial);
-    for (const { segment } of found) steps.push({ segment, until: reached, isEnd: false });
-  };
   while (reached < target) {
     // A later timeline may hold changes that it shares with an earlier one, never the other way round.
     const current = history.findLastIndex(({ after }) => after <= reached);
@@ -99,16 +95,21 @@ function follow(
       const end = Math.min(endOf(history, index), target);
       for (const { after, last } of segment.runs)
         if (after <= reached && Math.min(last, end) > Math.max(reached, best?.until ?? 0))
-          best = { segment, until: Math.min(last, end), isEnd: last >= end };
+          best = { segment, until: Math.min(last, end) };
     }
     if (best === undefined) break;
-    addTables(best.segment.serial);
     steps.push(best);
     reached = best.until;
-    ({ serial } = best.segment);
   }
-  if (target === NEWEST) addTables(NEWEST);
-  return { copy, steps, reached };
+  const replayed = new Set(steps.map(({ segment }) => segment));
+  const tables = placed
+    .filter(({ segment, index }) => index !== -1 && segment.serial >= copy.serial)
+    // Version 1.0 did not number segments.
+    .filter(({ segment }) => !isOld(segment) || replayed.has(segment))
+    .map(({ segment, index }) => ({ segment, before: Math.min(endOf(history, index), target) }))
+    .filter(({ segment: { after }, before }) => after <= reached && after < before)
+    .toSorted((one, other) => one.segment.serial - other.segment.serial);
+  return { copy, steps, tables, reached };
 }
 
 /** A record may have columns that a store of another schema lacks. */

@@ -7,8 +7,16 @@ import { changeStore, createStore, digestStore, startTimeline, verifyStore } fro
 import type { Digest, RestoreOrder } from "./order.ts";
 import { isOld, type Timeline } from "./piece.ts";
 import { GoneError, openPlace, type Place } from "./place.ts";
-import { compareCopies, NEWEST, type Plan } from "./plan.ts";
-import { isWhole, readBlocks, ReplayError, replaySegment, rewindTokens } from "./segment.ts";
+import { compareCopies, NEWEST, type Plan, type Step, type TableStep } from "./plan.ts";
+import {
+  type InspectedSegment,
+  isWhole,
+  readBlocks,
+  ReplayError,
+  replaySegment,
+  replayTables,
+  rewindTokens,
+} from "./segment.ts";
 import {
   type Damage,
   type FoundStore,
@@ -172,16 +180,17 @@ async function rebuild(
     if (plan === undefined) throw noneOldEnough(place, survey, history, target);
     copyFileSync(await place.fetch(plan.copy.name), to);
     chmodSync(to, 0o600);
-    const bounds = { copySerial: plan.copy.serial, untilMs };
-    const files = await Promise.all(plan.steps.map(({ segment }) => place.fetch(segment.name)));
+    const files = new Map<string, string>();
+    for (const { segment } of [...plan.steps, ...plan.tables])
+      files.set(segment.name, await place.fetch(segment.name));
+    const fileOf = ({ segment }: Step | TableStep) => files.get(segment.name) as string;
     try {
       const replayed = changeStore(to, (db) => {
         const start = readPoint(db);
         let [reached, changes] = [start, 0];
-        for (const [index, step] of plan.steps.entries()) {
-          const from = reached.change;
+        for (const step of plan.steps)
           try {
-            const done = replaySegment(db, files[index] as string, step, from, bounds);
+            const done = replaySegment(db, fileOf(step), step, reached.change);
             changes += done.changes;
             reached = { change: done.reached, atMs: done.atMs ?? reached.atMs };
           } catch (error) {
@@ -189,7 +198,8 @@ async function rebuild(
             survey.distrust(step.segment, error.reached, error.message);
             throw error;
           }
-        }
+        for (const step of plan.tables)
+          replayTables(db, fileOf(step), step, reached.change, untilMs);
         const isBounded = target !== NEWEST || untilMs !== Number.POSITIVE_INFINITY;
         if (isBounded && !isOld(plan.copy)) rewindTokens(db, reached.change, untilMs);
         return { changes, reached };
@@ -229,7 +239,7 @@ export async function describeMissing(
 ): Promise<string[]> {
   const { reached, copy } = plan;
   const missing: string[] = [];
-  const doubtful = await listDoubtfulTables(survey, history, target, plan);
+  const doubtful = listDoubtfulTables(survey, target, plan);
   const furthest = survey.furthest(history);
   if (reached < Math.min(target, furthest))
     missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
@@ -248,45 +258,40 @@ export async function describeMissing(
 }
 
 /**
- * Where rows of tables may be lost, in words, by segment. A plan leaves out a segment without a whole change, so all are
- * read that were written between its copy and its end.
+ * Where rows of tables may be lost, in words, by segment. Each segment names the one before it, and one that a service
+ * begins at its start has every table as a whole.
  */
-async function listDoubtfulTables(
+function listDoubtfulTables(
   survey: Survey,
-  history: readonly Timeline[],
   target: number,
-  { reached, copy, steps }: Plan,
-): Promise<Map<string, string>> {
-  const replayed = new Set(steps.map(({ segment }) => segment.name));
-  const isInReach = (after: number): boolean =>
-    after < reached || (after === reached && target === NEWEST);
-  const written = survey
-    .listOnHistory(history)
-    .filter(({ segment }) => segment.serial >= copy.serial)
-    .filter(({ segment: { after = 0 }, until }) => after < until && isInReach(after))
-    .map(({ segment }) => segment)
-    .toSorted((one, other) => one.serial - other.serial);
+  { reached, copy, tables }: Plan,
+): Map<string, string> {
+  const found = tables.map(({ segment, before }) => ({
+    segment,
+    before,
+    ...(survey.knownSegments.get(segment.name) as InspectedSegment),
+  }));
+  /** Segments that were joined have the serial of the last. */
+  const isThere = (serial: number): boolean =>
+    survey.segments.some((one) => one.serial === serial) ||
+    found.some(
+      ({ segment, header }) =>
+        header !== undefined && (header.previous ?? 0) < serial && serial < segment.serial,
+    );
   const doubtful = new Map<string, string>();
   let { timeline } = copy;
-  for (const segment of written) {
-    const found = await survey.readSegment(segment);
-    const { name, after = 0 } = segment;
+  for (const one of found) {
+    const { segment, before, header, tablesAt = NEWEST } = one;
+    const { name } = segment;
     // Rows at the change where a timeline began may be of the timeline before it, or of what was left behind.
-    if (target !== NEWEST && replayed.has(name) && segment.timeline !== timeline)
+    if (target !== NEWEST && segment.timeline !== timeline)
       doubtful.set("", `at the beginning of timeline ${segment.timeline}`);
-    if (replayed.has(name)) ({ timeline } = segment);
-    const { timelines, previous } = found.header ?? {};
-    const id = timelines?.at(-1)?.id;
-    if (id !== undefined && !history.some((one) => one.id === id)) continue;
-    const isLost =
-      previous !== undefined &&
-      previous >= copy.serial &&
-      !survey.segments.some(({ serial }) => serial === previous);
-    if (isLost) doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
-    // Of a page with changes, a restore to the last of them stops before the webhooks.
-    if (replayed.has(name) && isInReach(found.tablesAt ?? NEWEST)) doubtful.clear();
-    else if (!isWhole(found) && Math.max(found.end, after) >= copy.change)
-      doubtful.set(name, `that stood where ${name} is damaged`);
+    ({ timeline } = segment);
+    const { previous } = header ?? {};
+    if (previous !== undefined && previous >= copy.serial && !isThere(previous))
+      doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
+    if (tablesAt <= reached && tablesAt < before) doubtful.clear();
+    else if (!isWhole(one)) doubtful.set(name, `that stood where ${name} is damaged`);
   }
   return doubtful;
 }

@@ -13,7 +13,7 @@ import { isSameState, type Plant } from "../domain/plant.ts";
 import { JournalBlock, parseBlock } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/sql-store.ts";
 import { isOld, sealOf, type Segment, type Timeline } from "./piece.ts";
-import type { Run, Step } from "./plan.ts";
+import type { Run, Step, TableStep } from "./plan.ts";
 
 export interface Header {
   readonly segment: typeof FORMAT;
@@ -248,51 +248,49 @@ export class ReplayError extends StoreOpenError {
   }
 }
 
-export interface ReplayBounds {
-  /** Rows of tables in segments before this one are in the copy. */
-  readonly copySerial: number;
-  /** Rows that were written later are not wanted. */
-  readonly untilMs: number;
-}
-
 /** Replays the changes after `from`, in the caller's transaction. Throws a ReplayError. */
-export function replaySegment(
-  db: Database,
-  file: string,
-  { segment, until, isEnd }: Step,
-  from: number,
-  { copySerial, untilMs }: ReplayBounds,
-) {
+export function replaySegment(db: Database, file: string, { segment, until }: Step, from: number) {
   let reached = from;
   let atMs: number | undefined;
   let changes = 0;
   const put = createPut(db);
-  for (const { line } of readLines(file, segment)) {
-    if (line === undefined || "segment" in line || "end" in line) continue;
-    if (!("entries" in line)) {
-      // The copy may have a later state of what was written before it.
-      const isNewer = segment.serial >= copySerial && reached >= (line.change ?? 0);
-      // A token itself says when it was made.
-      const isInTime = line.at <= untilMs || (line.table === "tokens" && !isOld(segment));
-      if (isNewer && isInTime) storeRows(db, line);
-      continue;
-    }
+  for (const line of readBlocks(file, segment)) {
     if (line.last <= reached) continue;
-    if (line.after !== reached) {
-      if (line.after > reached && reached < until)
-        throw new ReplayError(`${file} does not continue change ${reached}.`, reached);
-      break;
-    }
+    if (line.after !== reached)
+      throw new ReplayError(`${file} does not continue change ${reached}.`, reached);
     const last = Math.min(line.last, until);
     // Numbers have gaps: the change before this block is the last one up to `until`.
     if (last < line.first) return { changes, reached, atMs };
     changes += replayBlock(db, put, line, last, file);
     reached = last;
     atMs = line.at;
-    if (reached >= until && isEnd) break;
+    if (reached >= until) break;
   }
   if (reached < until) throw new ReplayError(`${file} ends before change ${until}.`, reached);
   return { changes, reached, atMs };
+}
+
+/** Stores the rows of tables up to the change that was reached, and to a time. */
+export function replayTables(
+  db: Database,
+  file: string,
+  { segment, before }: TableStep,
+  reached: number,
+  untilMs: number,
+): void {
+  /** Rows of version 1.0 do not know their change. */
+  let change = segment.after;
+  for (const { line } of readLines(file, segment)) {
+    if (line === undefined || "segment" in line || "end" in line) continue;
+    if ("entries" in line) {
+      change = line.last;
+      continue;
+    }
+    const at = line.change ?? change;
+    // A token itself says when it was made.
+    const isInTime = line.at <= untilMs || (line.table === "tokens" && !isOld(segment));
+    if (at <= reached && at < before && isInTime) storeRows(db, line);
+  }
 }
 
 /** Returns the number of changes up to `last`. */

@@ -226,7 +226,9 @@ export class Survey {
       const { copies, segments } = this.know();
       const plan = choosePlan(copies, segments, history, target);
       if (plan === undefined) return undefined;
-      const unread = plan.steps.find(({ segment }) => !this.knownSegments.has(segment.name));
+      const unread = [...plan.steps, ...plan.tables].find(
+        ({ segment }) => !this.knownSegments.has(segment.name),
+      );
       if (unread !== undefined) await this.readSegment(unread.segment);
       else if (!this.knownCopies.has(plan.copy.name)) await this.readCopy(plan.copy);
       else return plan;

@@ -66,6 +66,8 @@ interface Case {
   readonly target?: number;
   /** The change of the copy, and where each step ends. Undefined if there is no plan. */
   readonly plan: readonly [copy: number, ...steps: number[]] | undefined;
+  /** The serials of the segments whose rows of tables are replayed. */
+  readonly tables?: number[];
   readonly furthest: number;
   readonly reachable: readonly Run[];
 }
@@ -203,30 +205,43 @@ const cases: Readonly<Record<string, Case>> = {
     furthest: 30,
     reachable: [run(10, 20)],
   },
-  "segments that have only rows of tables are replayed where they stand": {
+  "rows of tables are replayed in the order in which they were written, from the copy on": {
     copies: [copy({ change: 10, serial: 2 })],
     segments: [
+      whole(20, 20, { serial: 4 }),
       whole(10, 10, { serial: 1 }),
       whole(10, 10, { serial: 2 }),
       whole(10, 20, { serial: 3 }),
-      whole(20, 20, { serial: 4 }),
+      whole(30, 30, { serial: 5 }),
     ],
-    plan: [10, 10, 20, 20],
-    furthest: 20,
+    plan: [10, 20],
+    tables: [2, 3, 4],
+    furthest: 30,
     reachable: [run(10, 20)],
   },
   "rows of tables after the changes that a copy has are replayed too": {
     copies: [copy({ change: 15, serial: 2 })],
     segments: [whole(10, 15, { serial: 2 })],
-    plan: [15, 15],
+    plan: [15],
+    tables: [2],
     furthest: 15,
     reachable: [run(15, 15)],
+  },
+  "rows of tables are replayed also of a segment whose changes another one has": {
+    copies: [copy({ change: 10, serial: 1 })],
+    segments: [whole(15, 20, { serial: 2 }), whole(10, 25, { serial: 3 })],
+    target: 22,
+    plan: [10, 22],
+    tables: [2, 3],
+    furthest: 25,
+    reachable: [run(10, 25)],
   },
   "rows of tables after a target are not replayed": {
     copies: [copy({ change: 10, serial: 2 })],
     segments: [whole(10, 20, { serial: 3 }), whole(20, 20, { serial: 4 })],
     target: 20,
     plan: [10, 20],
+    tables: [3],
     furthest: 20,
     reachable: [run(10, 20)],
   },
@@ -239,6 +254,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     history: [first, second],
     plan: [10, 20, 25],
+    tables: [1, 3],
     furthest: 25,
     reachable: [run(10, 25)],
   },
@@ -250,11 +266,14 @@ const outlineOf = (plan: Plan | undefined): readonly number[] | undefined =>
 describe("a plan:", () => {
   for (const [
     name,
-    { copies, segments, history = [first], target = NEWEST, ...due },
+    { copies, segments, history = [first], target = NEWEST, tables, ...due },
   ] of Object.entries(cases))
     test(name, () => {
+      const plan = choosePlan(copies, segments, history, target);
+      if (tables !== undefined)
+        expect(plan?.tables.map(({ segment: { serial } }) => serial)).toEqual(tables);
       expect({
-        plan: outlineOf(choosePlan(copies, segments, history, target)),
+        plan: outlineOf(plan),
         furthest: findFurthest(copies, segments, history),
         reachable: listReachable(copies, segments, history),
       }).toEqual(due);

@@ -260,12 +260,12 @@ describe.skipIf(!hasOpenssl).each(isLinux ? ["1", "3"] : ["1"])(
         headers: { ...both.headers, accept: "text/event-stream" },
       });
       expect(feed.status).toBe(200);
-      let isOver = false;
+      const over = new AbortController();
       let answered = 0;
       const statuses = new Set<number>();
       const lostAtMs: number[] = [];
       const ask = async (): Promise<void> => {
-        for (; !isOver; await Bun.sleep(BUSY_MS))
+        for (; !over.signal.aborted; await Bun.sleep(BUSY_MS))
           try {
             statuses.add((await fetch(`${url}/livez`, both)).status);
             answered++;
@@ -289,7 +289,7 @@ describe.skipIf(!hasOpenssl).each(isLinux ? ["1", "3"] : ["1"])(
         news = (await nameAt(url)).includes("second") ? news + 1 : 0;
         return news > 30;
       });
-      isOver = true;
+      over.abort();
       await Promise.all(busy);
       expect([...statuses]).toEqual([200]);
       // Later, a connection that was opened in the last moment of the old listener may be reset: docs/operations.md.
