@@ -837,6 +837,19 @@ describe("what is missing is said:", () => {
     expect(at.list(".changes")).toHaveLength(segments);
   });
 
+  test("nothing, if the service was killed while it renamed a segment", async () => {
+    const { create, append, appender, list, restore } = await makeScene();
+    // The next segment replaces that of the copy, and names it as the one before.
+    appender.disconnect();
+    await append();
+    await create(2n);
+    await append();
+    const open = list("open.changes").at(-1) ?? "";
+    await appender.finish();
+    copyFileSync(list(".changes").at(-1) ?? "", open);
+    expect(await restore()).toMatchObject({ ids: [1n, 2n], missing: [], damage: [] });
+  });
+
   test("and a copy that has more than its segments is complete", async () => {
     const scene = await makeScene();
     const serial = await scene.appender.roll();
@@ -936,6 +949,13 @@ describe("the appender", () => {
     await silent.createPlant({ id: 7n, name: "unseen", tag: undefined });
     await silent.close();
     expect(await scene.appender.append()).toMatchObject({ isCovered: false });
+  });
+
+  test("asks for a copy if the newest copy has another schema", async () => {
+    const { append, appender, from } = await makeScene();
+    appender.disconnect();
+    alter(from, "PRAGMA user_version = 1");
+    expect(await append()).toMatchObject({ isCovered: false });
   });
 
   test("asks for a copy if the copies are gone, and writes again what is gone", async () => {
@@ -1150,6 +1170,24 @@ describe("compaction", () => {
     await compact(open, await read(), "plants-x");
     expect((await restore()).ids).toHaveLength(149);
     expect(await append()).toMatchObject({ isCovered: true });
+  });
+
+  test("that was killed while it removed what it joined costs nothing", async () => {
+    const { create, append, appender, copy, folder, list, place, restore } = await makeScene();
+    for (let id = 2n; id < 8n; id++) {
+      await create(id);
+      await append();
+      await (id === 2n ? copy() : appender.roll());
+    }
+    const parts = new Map(list(".changes").map((path) => [path, readFileSync(path)]));
+    const open = await openPlace(place, folder);
+    const pieces = (await open.list()).flatMap((file) => findPiece(file) ?? []);
+    await compact(open, new Survey(open, pieces), "plants-x", 3);
+    const removed = [...parts].filter(([path]) => !existsSync(path));
+    expect(removed.length).toBeGreaterThan(3);
+    for (const [path, bytes] of removed.slice(2)) writeFileSync(path, bytes);
+    const { ids, missing } = await restore();
+    expect({ ids: ids.length, missing }).toEqual({ ids: 7, missing: [] });
   });
 });
 
