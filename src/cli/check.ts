@@ -75,7 +75,7 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
     const statements =
       engine === "sqlite"
         ? migrations.slice(before).map((step) => step.trim())
-        : (await import("../store/postgres/schema.ts")).listStatements(version);
+        : (await import("../store/postgres/schema.ts")).listStatements(version, { isScript: true });
     const script = statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n");
     return void process.stdout.write(script || "-- Nothing to do: the schema is up to date.\n");
   }

@@ -55,6 +55,30 @@ test("a migration behind a dump lets older instances read and write, and ends af
   expect((await store.listPlants({ ...everything, hasTimes: true })).plants).toHaveLength(3);
 });
 
+test("the script of migrate --dry-run, statement by statement behind a dump, gives up and leaves the schema", async () => {
+  await using database = await createTestDatabase();
+  await database.run(readStatements(1));
+  const plan = await runCommand(["migrate", "--dry-run"], { DATABASE_URL: database.url });
+  const statements = plan.stdout.split(/;\n+/).filter((statement) => statement !== "");
+  await using dump = new SQL(database.url, { max: 1, tls: false });
+  await using client = new SQL(database.url, { max: 1, tls: false });
+  /** Continues after an error, as psql does. */
+  const runScript = async (): Promise<unknown[]> => {
+    const states: unknown[] = [];
+    for (const statement of statements)
+      await client.unsafe(statement).catch((error: { errno: unknown }) => states.push(error.errno));
+    return states;
+  };
+  const readVersion = () => database.run("SELECT version FROM plantstore_version");
+
+  await dump.unsafe("BEGIN; SELECT count(*) FROM plants");
+  expect((await runScript())[0]).toBe("55P03");
+  expect(await readVersion()).toEqual([{ version: 1 }]);
+  await dump.unsafe("ROLLBACK");
+  expect(await runScript()).toEqual([]);
+  expect(await readVersion()).toEqual([{ version: steps.length }]);
+});
+
 describe.each(versions)("a database of schema %d", (version) => {
   test("keeps its plants and tokens, takes more, and is sound; the change is announced first", async () => {
     await using database = await createTestDatabase();

@@ -188,13 +188,20 @@ export async function findSchema(target: Target, limits: OpenLimits) {
   return { location, version, newest: steps.length };
 }
 
-/** The statements left to run. They are idempotent, so several instances may run them at once. */
-export function listStatements(version: number | undefined): string[] {
+const altersTable = (statement: string): boolean => statement.startsWith("ALTER TABLE");
+
+/**
+ * The statements left to run. They are idempotent, so several instances may run them at once. In a script for another
+ * client a step that alters a table is one transaction: its lock times out, and then the version stays the same.
+ */
+export function listStatements(version: number | undefined, { isScript = false } = {}): string[] {
   const rest = steps.slice(version).flatMap((step) => {
     const reached = steps.indexOf(step) + 1;
-    return step.concat(
+    const statements = step.concat(
       `UPDATE plantstore_version SET version = ${reached} WHERE id = 1 AND version < ${reached}`,
     );
+    if (!isScript || !step.some(altersTable)) return statements;
+    return ["BEGIN", ALTER_LOCK_TIMEOUT].concat(statements, "COMMIT");
   });
   return version === undefined ? [CREATE_VERSION, FIRST_VERSION, ...rest] : rest;
 }
@@ -229,7 +236,7 @@ export async function migrate(connection: Connection, location: string, onMigrat
     // Another instance may hold its locks for as long as its migration takes.
     await connection.query(NO_LOCK_TIMEOUT);
     for (const statement of listStatements(before))
-      if (statement.startsWith("ALTER TABLE")) await addColumn(connection, statement);
+      if (altersTable(statement)) await addColumn(connection, statement);
       else await connection.query(statement, [], MIGRATE_MS_MAX);
   } catch (error) {
     const state = sqlStateOf(error) ?? "";
