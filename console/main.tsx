@@ -6,18 +6,19 @@ import { startFeed } from "./state/feed.ts";
 import { dropWork, resumeWork } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
-import { follow, route, titleOf } from "./state/route.ts";
+import { follow, route } from "./state/route.ts";
 import { startSaving, waiting } from "./state/saving.ts";
 import { identity, isManager, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { undo } from "./state/undo.ts";
+import { t } from "./text/text.ts";
 import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
 import { listenForScans } from "./view/scanner.ts";
 import { keepFocus, listenForKeys } from "./view/shortcuts.tsx";
 
 effect(() => {
-  const view = identity.value === undefined ? "Sign in" : titleOf(route.value.view);
+  const view = identity.value === undefined ? t.shell.signIn : t.shell.views[route.value.view];
   document.title = `${view} · Plant Store`;
 });
 effect(() => {

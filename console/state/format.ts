@@ -2,10 +2,11 @@
 
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
+import { fill, locale, plural, t } from "../text/text.ts";
 
-const count = new Intl.NumberFormat();
-const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
-const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const count = new Intl.NumberFormat(locale);
+const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
+const significant = new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 });
 
 /** With a noun: "1 plant", "3,000 plants". */
 export const formatCount = (value: number, noun?: string): string =>
@@ -30,22 +31,26 @@ export function formatBytes(bytes: number): string {
   return `${(unit === 0 ? count : tenths).format(value)} ${BYTE_UNITS[unit]}`;
 }
 
+const roundToTenths = (value: number): number => Math.round(value * 10) / 10;
+
 export function formatSeconds(seconds: number): string {
-  if (seconds < 1) return "less than a second";
-  if (seconds < 90) return formatCount(Math.round(seconds), "second");
+  if (seconds < 1) return t.shared.lessThanASecond;
+  if (seconds < 90) return plural(t.shared.seconds, Math.round(seconds));
   const minutes = Math.round(seconds / 60);
-  if (minutes < 90) return `${minutes} minutes`;
-  const hours = minutes / 60;
-  return hours < 48 ? `${tenths.format(hours)} hours` : `${tenths.format(hours / 24)} days`;
+  if (minutes < 90) return plural(t.shared.minutes, minutes);
+  const hours = roundToTenths(minutes / 60);
+  return hours < 48
+    ? plural(t.shared.hours, hours)
+    : plural(t.shared.days, roundToTenths(minutes / 60 / 24));
 }
 
-const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const time = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
 
 /** From ISO 8601. */
 export const formatTime = (iso: string): string => time.format(new Date(iso));
 
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+const day = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
 
 /** The time of day if it was today, otherwise the day. */
 export function formatWhen(iso: string): string {
@@ -58,9 +63,12 @@ const NAME_CHARACTERS_MAX = 60;
 
 /** A name to use in a sentence. */
 export function formatName({ id, name }: Plant): string {
-  if (name.trim() === "") return `plant ${id}`;
-  return `“${clipName(name)}”`;
+  if (name.trim() === "") return fill(t.shared.plantWithoutName, { id: String(id) });
+  return quote(clipName(name));
 }
+
+/** In the quotation marks of the language. */
+export const quote = (name: string): string => fill(t.shared.quoted, { name });
 
 export const clipName = (name: string): string =>
   (name.length > NAME_CHARACTERS_MAX

@@ -33,9 +33,6 @@ interface Route {
   readonly changes: ChangeFilter;
 }
 
-export const titleOf = (view: Route["view"]): string =>
-  view.charAt(0).toUpperCase() + view.slice(1);
-
 export const everything: ListFilter = { ...pickFilter({}), order: "asc" };
 
 export const isWhole = (filter: ListFilter): boolean =>

@@ -7,13 +7,14 @@ import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import { explainRounded, findFaults, isRounded } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
-import { clipName, formatName } from "../state/format.ts";
+import { clipName, formatName, quote } from "../state/format.ts";
 import { addWithUndo, list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { token } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
+import { fill, rich, t } from "../text/text.ts";
 import { Button, Field, Form, Notice } from "./controls.tsx";
 import {
   FailureNotice,
@@ -89,8 +90,8 @@ export function AddPanel(): JSX.Element {
       scanned.value = undefined;
       const left = findDraft("new");
       if (left === undefined || left.name.trim() === "" || token.value === undefined) return;
-      const open = { label: "Open", run: () => openPlant("new") };
-      if (!isBusy.value) toast(`“${clipName(left.name)}” isn't added yet.`, open);
+      const open = { label: t.shared.open, run: () => openPlant("new") };
+      if (!isBusy.value) toast(fill(t.plants.notAdded, { name: quote(clipName(left.name)) }), open);
     },
     [],
   );
@@ -147,7 +148,9 @@ export function AddPanel(): JSX.Element {
             takenBy !== undefined &&
             error === undefined && (
               <>
-                Already belongs to <a href={linkTo(takenBy.id)}>{formatName(takenBy)}</a>.
+                {rich(t.plants.idTakenBy, {
+                  plant: <a href={linkTo(takenBy.id)}>{formatName(takenBy)}</a>,
+                })}
               </>
             )
           }

@@ -10,6 +10,7 @@ import {
   formatSeconds,
   formatTime,
 } from "../state/format.ts";
+import { locale } from "../text/text.ts";
 import { Notice, Table, Terms } from "./controls.tsx";
 import { usePolling } from "./form.tsx";
 
@@ -167,7 +168,7 @@ function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: n
   picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
 
 interface Slot {
   readonly time: string;

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentType, JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import { t } from "../text/text.ts";
 import { Button, Notice } from "./controls.tsx";
 
 export function later<Props extends object>(load: () => Promise<ComponentType<Props>>) {
@@ -21,10 +22,10 @@ export function later<Props extends object>(load: () => Promise<ComponentType<Pr
       if (loaded.value === undefined) void start();
     }, []);
     if (loaded.value !== undefined) return <loaded.value.View {...props} />;
-    if (!hasFailed.value) return <p class="faint late">Loading…</p>;
+    if (!hasFailed.value) return <p class="faint late">{t.shared.loading}</p>;
     return (
-      <Notice kind="warning" title="This part of the page could not be loaded">
-        <Button onClick={() => void start()}>Try again</Button>
+      <Notice kind="warning" title={t.shared.notLoaded}>
+        <Button onClick={() => void start()}>{t.shared.tryAgain}</Button>
       </Notice>
     );
   };

@@ -4,6 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
+import { t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
 import { focusList } from "./shortcuts.tsx";
 
@@ -48,7 +49,7 @@ export function Panel({ title, id, children }: PanelProps): JSX.Element {
           <Button
             kind="plain"
             icon="close"
-            label="Close"
+            label={t.shared.close}
             aria-keyshortcuts="Escape"
             onClick={closePanel}
           />
@@ -62,7 +63,7 @@ export function Panel({ title, id, children }: PanelProps): JSX.Element {
 /** An id, styled as a plant label. */
 const IdLabel = ({ id }: { readonly id: bigint }): JSX.Element => (
   <p class="label">
-    <span class="visually-hidden">Id </span>
+    <span class="visually-hidden">{t.shared.id} </span>
     {String(id)}
   </p>
 );

@@ -9,6 +9,7 @@ import { useId, useRef } from "preact/hooks";
 import type { ChangeCount } from "../../client/client.ts";
 import type { ChangeType } from "../../src/domain/change.ts";
 import { formatCount, formatTime } from "../state/format.ts";
+import { locale } from "../text/text.ts";
 import { Table } from "./controls.tsx";
 import { verbs } from "./history.tsx";
 import { Key, Patterns } from "./patterns.tsx";
@@ -113,9 +114,9 @@ function roundUp(value: number): number {
   return ([1, 2, 5].find((factor) => factor * unit >= value) ?? 10) * unit;
 }
 
-const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric" });
-const compact = new Intl.NumberFormat(undefined, { notation: "compact" });
+const hour = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric" });
+const compact = new Intl.NumberFormat(locale, { notation: "compact" });
 
 const nameBar = ({ startMs, endMs }: Pick<Bar, "startMs" | "endMs">): string =>
   `${formatTime(new Date(startMs).toISOString())} – ${hour.format(endMs + 1)}`;

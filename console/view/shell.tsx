@@ -6,8 +6,8 @@ import { isLost } from "../api/service.ts";
 import { ImportStatus } from "../import/status.tsx";
 import { UndoDialog } from "../import/undo.tsx";
 import { ImportView } from "../import/view.tsx";
-import { formatCount, formatTime } from "../state/format.ts";
-import { linkTo, openPlant, route, titleOf } from "../state/route.ts";
+import { formatTime } from "../state/format.ts";
+import { linkTo, openPlant, route } from "../state/route.ts";
 import { waiting } from "../state/saving.ts";
 import {
   endSession,
@@ -19,6 +19,7 @@ import {
   offered,
 } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { Progress } from "./bulk.tsx";
 import { CameraDialog } from "./camera.tsx";
 import { ChangesView } from "./changes.tsx";
@@ -56,7 +57,7 @@ function Inside(): JSX.Element {
   return (
     <div class="shell">
       <Button class="button button-main skip" onClick={focusMain}>
-        Skip to content
+        {t.shell.skipToContent}
       </Button>
       <header class="top">
         <a class="brand" href="#/plants">
@@ -72,13 +73,9 @@ function Inside(): JSX.Element {
       <main id="main" tabIndex={route.value.view === "health" ? 0 : -1}>
         <CurrentView />
       </main>
-      <section class="toasts" aria-label="Messages">
+      <section class="toasts" aria-label={t.shell.messages}>
         {isLost.value && (
-          <Notice
-            kind="warning"
-            title="No connection to the store. Trying again…"
-            text={describeWaiting()}
-          />
+          <Notice kind="warning" title={t.shell.noConnection} text={describeWaiting()} />
         )}
         {toasts.value.map((each) => (
           <ToastNote key={each.key} each={each} />
@@ -99,7 +96,7 @@ function Inside(): JSX.Element {
 function describeWaiting(): string | undefined {
   const { size } = waiting.value;
   if (size === 0) return undefined;
-  return `${formatCount(size, "edit")} not saved. ${size === 1 ? "It is" : "They are"} sent when the connection is back.`;
+  return plural(t.shell.waiting, size);
 }
 
 const OverviewView = later(async () => (await import("./overview.tsx")).OverviewView);
@@ -129,14 +126,10 @@ function CurrentView(): JSX.Element {
   const [allowed = "plants"] = listAllowed();
   return (
     <div class="single">
-      <h1 class="visually-hidden">{titleOf(route.value.view)}</h1>
-      <Blank
-        icon="tokens"
-        title="Not allowed with this token"
-        text="Sign in with another token, or continue with what yours allows."
-      >
+      <h1 class="visually-hidden">{t.shell.views[route.value.view]}</h1>
+      <Blank icon="tokens" title={t.shell.notAllowed} text={t.shell.notAllowedHint}>
         <a class="button button-main" href={`#/${allowed}`}>
-          Go to {titleOf(allowed)}
+          {fill(t.shell.goTo, { view: t.shell.views[allowed] })}
         </a>
       </Blank>
     </div>
@@ -145,7 +138,7 @@ function CurrentView(): JSX.Element {
 
 function Tabs(): JSX.Element {
   return (
-    <nav class="tabs" aria-label="Views">
+    <nav class="tabs" aria-label={t.shell.navigation}>
       {listTabs().map((view) => (
         <a
           key={view}
@@ -155,7 +148,7 @@ function Tabs(): JSX.Element {
           aria-keyshortcuts={view === "plants" && mayRead.value ? "/" : undefined}
         >
           <Icon name={view} />
-          <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
+          <span>{view === "plants" && !mayRead.value ? t.shell.add : t.shell.views[view]}</span>
         </a>
       ))}
     </nav>
@@ -167,7 +160,7 @@ function Account(): JSX.Element {
   return (
     <Menu
       class="button button-plain account"
-      aria-label={`Signed in as ${who?.name}`}
+      aria-label={fill(t.shell.signedInAs, { name: who?.name ?? "" })}
       icon="person"
       text={<span class="wide">{who?.name}</span>}
     >
@@ -175,22 +168,22 @@ function Account(): JSX.Element {
         class="facts"
         of={[
           [
-            "Token:",
+            t.shell.token,
             <>
               {who?.name}
               {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
             </>,
           ],
-          ["Access:", describeScopes(who?.scopes ?? [])],
-          ["Expires:", who?.expires === undefined ? "never" : formatTime(who.expires)],
+          [t.shell.access, describeScopes(who?.scopes ?? [])],
+          [t.shell.expires, who?.expires === undefined ? t.shell.never : formatTime(who.expires)],
         ]}
       />
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
-        Keyboard shortcuts
+        {t.shell.shortcuts}
       </button>
-      {mayRead.value && <a href="#/health">Health of the store</a>}
-      <a href="docs">API reference</a>
-      <button onClick={() => endSession("left")}>Sign out</button>
+      {mayRead.value && <a href="#/health">{t.shell.health}</a>}
+      <a href="docs">{t.shell.reference}</a>
+      <button onClick={() => endSession("left")}>{t.shell.signOut}</button>
     </Menu>
   );
 }
@@ -217,7 +210,7 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
       <div class="with-button">
         {done?.verb === "Added" && other === undefined && (
           <Button kind="plain" onClick={() => openPlant(only)}>
-            Open
+            {t.shared.open}
           </Button>
         )}
         {also !== undefined && (
@@ -230,7 +223,7 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
             {action.label}
           </Button>
         )}
-        <Button kind="plain" icon="close" label="Dismiss" onClick={() => dismiss(key)} />
+        <Button kind="plain" icon="close" label={t.shell.dismiss} onClick={() => dismiss(key)} />
       </div>
     </div>
   );

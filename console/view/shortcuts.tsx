@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
 import { follow, linkTo, route } from "../state/route.ts";
 import { mayRead, token } from "../state/session.ts";
+import { t } from "../text/text.ts";
 import { Check, Terms } from "./controls.tsx";
 import { selectField } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
@@ -92,25 +93,25 @@ export function focusList(): void {
 }
 
 const shortcuts: readonly (readonly [keys: string, does: string])[] = [
-  ["/", "Search"],
-  ["0 … 9", "Search for an id, typed or scanned; Enter opens it"],
-  ["↑ ↓", "Move in the list"],
-  ["Page-↑ Page-↓", "Move one screen"],
-  ["Home End", "First or last loaded plant"],
-  ["Enter", "Open the plant"],
-  ["Space", "Select the plant, with Shift all up to it"],
-  ["n", "Add a plant"],
-  ["e", "Edit the open plant"],
-  ["Delete", "Delete the open plant"],
-  ["u", "Undo"],
-  ["Esc", "Close, or go back one step"],
-  ["?", "Show this help"],
+  ["/", t.shell.keys.search],
+  ["0 … 9", t.shell.keys.digits],
+  ["↑ ↓", t.shell.keys.arrows],
+  ["Page-↑ Page-↓", t.shell.keys.page],
+  ["Home End", t.shell.keys.ends],
+  ["Enter", t.shell.keys.enter],
+  ["Space", t.shell.keys.space],
+  ["n", t.shell.keys.add],
+  ["e", t.shell.keys.edit],
+  ["Delete", t.shell.keys.delete],
+  ["u", t.shell.keys.undo],
+  ["Esc", t.shell.keys.escape],
+  ["?", t.shell.keys.help],
 ];
 
 export function Shortcuts(): JSX.Element | null {
   if (!isShortcutsOpen.value) return null;
   return (
-    <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
+    <Dialog title={t.shell.shortcuts} onClose={() => (isShortcutsOpen.value = false)}>
       <Terms
         class="facts"
         of={shortcuts.map(([keys, does]) => [
@@ -122,7 +123,7 @@ export function Shortcuts(): JSX.Element | null {
         checked={hasShortcuts.value}
         onChange={(event) => setShortcuts(event.currentTarget.checked)}
       >
-        Use single-key shortcuts
+        {t.shell.useShortcuts}
       </Check>
     </Dialog>
   );

@@ -1,0 +1,15 @@
+export const shared = {
+  close: "Schließen",
+  id: "Id",
+  open: "Öffnen",
+  tryAgain: "Erneut versuchen",
+  loading: "Wird geladen …",
+  notLoaded: "Dieser Teil der Seite konnte nicht geladen werden",
+  quoted: "„{name}“",
+  plantWithoutName: "Pflanze {id}",
+  lessThanASecond: "weniger als eine Sekunde",
+  seconds: { one: "{count} Sekunde", other: "{count} Sekunden" },
+  minutes: { one: "{count} Minute", other: "{count} Minuten" },
+  hours: { one: "{count} Stunde", other: "{count} Stunden" },
+  days: { one: "{count} Tag", other: "{count} Tage" },
+};

@@ -1,0 +1,2 @@
+/** The import of a file, its preview and its undo. */
+export const imports = {} as const;

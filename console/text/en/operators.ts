@@ -1,0 +1,2 @@
+/** Signing in, tokens, webhooks and health. */
+export const operators = {} as const;

@@ -1,0 +1,2 @@
+/** Labels, camera, scanner, export and the printed list. */
+export const tools = {} as const;

@@ -1,0 +1,15 @@
+export const shared = {
+  close: "Cerrar",
+  id: "Id",
+  open: "Abrir",
+  tryAgain: "Reintentar",
+  loading: "Cargando…",
+  notLoaded: "No se ha podido cargar esta parte de la página",
+  quoted: "«{name}»",
+  plantWithoutName: "planta {id}",
+  lessThanASecond: "menos de un segundo",
+  seconds: { one: "{count} segundo", other: "{count} segundos" },
+  minutes: { one: "{count} minuto", other: "{count} minutos" },
+  hours: { one: "{count} hora", other: "{count} horas" },
+  days: { one: "{count} día", other: "{count} días" },
+};

@@ -1,0 +1,15 @@
+export const shared = {
+  close: "Fermer",
+  id: "Id",
+  open: "Ouvrir",
+  tryAgain: "Réessayer",
+  loading: "Chargement…",
+  notLoaded: "Cette partie de la page n’a pas pu être chargée",
+  quoted: "« {name} »",
+  plantWithoutName: "plante {id}",
+  lessThanASecond: "moins d’une seconde",
+  seconds: { one: "{count} seconde", other: "{count} secondes" },
+  minutes: { one: "{count} minute", other: "{count} minutes" },
+  hours: { one: "{count} heure", other: "{count} heures" },
+  days: { one: "{count} jour", other: "{count} jours" },
+};

@@ -1,0 +1,101 @@
+/**
+ * The texts of the console in the user's language. English is the source and part of the first view; another language
+ * is loaded before any module that uses `t` runs, so `t` is a constant, also in constants of modules.
+ */
+
+import type { ComponentChildren } from "preact";
+import { recall } from "../state/storage.ts";
+import { en, type Translation } from "./en.ts";
+
+type Texts = typeof en;
+
+type Language = "en" | keyof typeof others;
+
+const others = {
+  de: async () => (await import("./de.ts")).de,
+  fr: async () => (await import("./fr.ts")).fr,
+  es: async () => (await import("./es.ts")).es,
+} satisfies Record<string, () => Promise<Translation>>;
+
+/** Those that the user can choose. */
+const offered: readonly Language[] = ["en"];
+
+const KEY = "plantstore.language";
+
+const isOf = (tag: string, language: string): boolean =>
+  tag === language || tag.startsWith(`${language}-`);
+
+/** The one that the user chose, else the first of the browser that is offered here. */
+function chooseLanguage(): Language {
+  const wanted = [recall("localStorage", KEY), ...navigator.languages].map(String);
+  return wanted.map((tag) => offered.find((each) => isOf(tag, each))).find(Boolean) ?? "en";
+}
+
+async function load(): Promise<readonly [Language, Texts | Translation]> {
+  const wanted = chooseLanguage();
+  if (wanted === "en") return [wanted, en];
+  try {
+    return [wanted, await others[wanted]()];
+  } catch {
+    // Without its script the page is still of use, in English.
+    return ["en", en];
+  }
+}
+
+const [language, loaded] = await load();
+
+/** The type is that of English, so that the compiler knows the placeholders. */
+export const t = loaded as Texts;
+
+document.documentElement.lang = language;
+
+/** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
+export const locale: string = navigator.languages.find((tag) => isOf(tag, language)) ?? language;
+
+/** `{name}` in a text. */
+type Names<Text extends string> = Text extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | Names<Rest>
+  : never;
+
+type Values<Name extends string, Value> = Readonly<Record<Name, Value>>;
+
+const PLACEHOLDER = /\{(\w+)\}/;
+
+const counts = new Intl.NumberFormat(locale);
+
+/** At odd places are the values. */
+const weave = <Value>(text: string, values: Readonly<Record<string, Value>>): (Value | string)[] =>
+  text.split(PLACEHOLDER).map((piece, at) => {
+    const value = at % 2 === 0 ? piece : (values[piece] as Value);
+    return typeof value === "number" ? counts.format(value) : value;
+  });
+
+/** Numbers are formatted as counts. Ids are not counts: pass them as text. */
+export const fill = <Text extends string>(
+  text: Text,
+  values: Values<Names<Text>, string | number>,
+): string => weave(text, values).join("");
+
+/** The same with elements, such as links, as values. */
+export const rich = <Text extends string>(
+  text: Text,
+  values: Values<Names<Text>, ComponentChildren>,
+): ComponentChildren => weave(text, values);
+
+/** A text for each plural category of the language that differs from `other`. `{count}` is the number. */
+type Plural = Readonly<
+  Record<"one" | "other", string> & Partial<Record<Intl.LDMLPluralRule, string>>
+>;
+
+type OtherNames<Forms extends Plural> = Exclude<Names<Forms["one" | "other"]>, "count">;
+
+const rules = new Intl.PluralRules(locale);
+
+export function plural<Forms extends Plural>(
+  forms: Forms,
+  count: number,
+  ...[values]: OtherNames<Forms> extends never ? [] : [Values<OtherNames<Forms>, string | number>]
+): string {
+  const { [rules.select(count)]: form = forms.other }: Plural = forms;
+  return fill(form, { count, ...(values as object) } as never);
+}
