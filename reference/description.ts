@@ -20,7 +20,7 @@ export interface Schema {
   readonly oneOf?: readonly Schema[];
 }
 
-export interface Media {
+interface Media {
   readonly schema?: Schema;
   readonly example?: unknown;
   readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>;

@@ -20,7 +20,7 @@ interface DemoOptions {
   readonly plants: number;
 }
 
-export interface DemoService extends AsyncDisposable {
+interface DemoService extends AsyncDisposable {
   readonly url: string;
   readonly token: string;
   readonly hasConsole: boolean;

@@ -3,7 +3,7 @@
 import type { Change, ChangeCount, ChangeCountQuery, ChangeQuery } from "../../client/client.ts";
 import { call } from "./service.ts";
 
-export interface ChangesBack {
+interface ChangesBack {
   /** Newest first. */
   readonly changes: readonly Change[];
   /** The cursor of the older changes; undefined if there are none. */

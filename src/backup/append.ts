@@ -49,7 +49,7 @@ export type Appended =
   | Fork;
 
 /** The place holds a future that this store does not have, so the store needs a new timeline. */
-export interface Fork {
+interface Fork {
   /** Its number is above this one. */
   readonly forkAbove: number;
   /** The last change that both have; undefined for the newest of the store. */

@@ -28,7 +28,7 @@ export interface Header {
 
 const FORMAT = 2;
 
-export interface Block {
+interface Block {
   /** The number of the last change before this block. */
   readonly after: number;
   readonly first: number;

@@ -20,7 +20,7 @@ import { type Config, ConfigError } from "../config.ts";
 import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Order, PlantQuery } from "../domain/page.ts";
-import { formatCursor, toOrder } from "../domain/sort.ts";
+import { formatCursor, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
 import { findEntityTags } from "../domain/entity-tag.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { SchemaChange, Store } from "../domain/store.ts";
@@ -167,8 +167,6 @@ export const retryBusy = <Result>(attempt: () => Promise<Result>, options: Retry
   );
 
 const PAGE_LENGTH = 1_000;
-/** A sorted page scans the whole store. */
-const SORTED_PAGE_LENGTH = 20_000;
 
 async function readPage(store: Store, query: PlantQuery, retrying: RetryOptions) {
   // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
@@ -323,7 +321,8 @@ export const plantsOf = (target: Target) =>
       readPage(target.store, { ...query, order: "asc" }, retrying),
     listSortedPage: async ({ sort, cursor, ...filter }: SortedQuery, retrying: RetryOptions) => {
       const ordered = toOrder({ sort, cursor });
-      const query = { ...filter, ...ordered, limit: SORTED_PAGE_LENGTH };
+      // A command shares its memory with no other stream.
+      const query = { ...filter, ...ordered, limit: 2 * SORTED_STREAM_LENGTH };
       const { plants, nextPlace } = await readPage(target.store, query, retrying);
       const next = ordered.sort && nextPlace && formatCursor(ordered.sort, nextPlace);
       return { plants, cursor: next };

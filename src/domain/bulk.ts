@@ -75,7 +75,7 @@ export async function writeBlock(
 }
 
 /** What became of a plant: `unchanged` was in the wanted state already, `changedSince` was left alone. */
-export type Fate = "unchanged" | "changedSince" | "refused";
+type Fate = "unchanged" | "changedSince" | "refused";
 
 /** Counts each plant once. Returns those that were left alone. `nameOf` is the count of a change. */
 export function countBlock<Name extends string>(
@@ -159,7 +159,7 @@ export const startBulkCounts = () => ({
   refused: 0,
 });
 
-export type BulkCounts = ReturnType<typeof startBulkCounts>;
+type BulkCounts = ReturnType<typeof startBulkCounts>;
 
 /** Upserts and lenient removals: sent again after a lost answer, they find their own work done. */
 function toWrite(plant: Plant, patch: Patch | undefined): PlantWrite {

@@ -78,7 +78,7 @@ export function createTally({ group, everyMs }: Grouping) {
 /** Between two answers of a long count. */
 const COUNT_MS_MAX = 1_000;
 
-export interface CountedChanges {
+interface CountedChanges {
   /** The group with the newest change is first. */
   readonly counts: readonly ChangeCount[];
   /** The cursor of the older changes; undefined if all were counted. */

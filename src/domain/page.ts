@@ -59,6 +59,9 @@ export type CountPage = Readonly<{ count: number; next: bigint | undefined }>;
 /** `exact` is false if there may be more; then `next` is where another count continues. */
 export type PlantCount = Readonly<{ count: number; exact: boolean; next?: bigint | undefined }>;
 
+/** Read at once. Larger pages are queued with the long reads. */
+export const SMALL_PAGE_LENGTH = 100;
+
 /** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
   const isUp = order === "asc";

@@ -171,14 +171,14 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
-/** What `formatStoredPlants` writes, as text or bytes. */
-export function parsePlants(page: string | Uint8Array): (Plant & Pick<ListedPlant, "changed">)[] {
+/** What `formatStoredPlants` writes of plants without times, as text or bytes. */
+export function parsePlants(page: string | Uint8Array): Plant[] {
   const text = typeof page === "string" ? page : new TextDecoder().decode(page);
-  type Parsed = readonly (Plant<number | string> & Pick<ListedPlant, "changed">)[];
+  type Parsed = readonly Plant<number | string>[];
   let parsed = JSON.parse(text) as Parsed;
   if (!parsed.every(({ id }) => Number.isSafeInteger(id)))
     parsed = JSON.parse(quoteIds(text)) as Parsed;
-  return parsed.map(({ id, name, tag, changed }) => ({ id: BigInt(id), name, tag, changed }));
+  return parsed.map(({ id, name, tag }) => ({ id: BigInt(id), name, tag }));
 }
 
 /** A plant without its id. */

@@ -77,6 +77,9 @@ const rankUnit = (unit: number): number =>
 /** An upper bound: the key, with two units of two bytes for a character, and the objects. */
 const PLACE_BYTES = 4 * KEY_CHARACTERS + 128;
 
+/** A sorted page scans the whole store, so a stream reads larger ones. */
+export const SORTED_STREAM_LENGTH = 10_000;
+
 /** What the scan for a page keeps in memory; nothing for a list by id. */
 export const scanBytesOf = ({ sort, limit }: PlantQuery): number =>
   sort === undefined ? 0 : 2 * (limit + 1) * PLACE_BYTES;

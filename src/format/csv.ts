@@ -5,19 +5,15 @@ import { explainRounded, type ListedPlant, parseTexts, type Plant } from "../dom
 import { Bytes, type Chunks, type Line, MalformedFile, RecordReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
-
-/** No tag is an empty cell; the empty tag is a pair of quotes. */
-export const formatCsv = (plants: readonly ListedPlant[]): string =>
-  plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
-
-/** With the time of the last change. A time that is not known is an empty cell. */
 export const TIMED_CSV_HEAD = "id,name,tag,changed\r\n";
-export const formatTimedCsv = (plants: readonly ListedPlant[]): string =>
+
+/** No tag and no known time are empty cells; the empty tag is a pair of quotes. */
+export const formatCsv = (plants: readonly ListedPlant[], hasTimes = false): string =>
   plants
-    .map(
-      ({ id, name, tag, changed = "" }) =>
-        `${id},${formatCell(name)},${formatCell(tag)},${changed}\r\n`,
-    )
+    .map(({ id, name, tag, changed = "" }) => {
+      const row = `${id},${formatCell(name)},${formatCell(tag)}`;
+      return hasTimes ? `${row},${changed}\r\n` : `${row}\r\n`;
+    })
     .join("");
 
 /**

@@ -34,7 +34,6 @@ import {
   changeParameters,
   countParameters,
   plantParameters,
-  readParameters,
   tagParameters,
   writeParameters,
 } from "./query.ts";
@@ -193,7 +192,6 @@ const plantOperations: Endpoints = {
   }),
   readPlant: operation("GET /plants/{id}", "plants:read", readPlant, {
     summary: "Read a plant",
-    query: readParameters,
     headers: {
       "If-None-Match": text(undefined, "Answers 304 if the plant still has this entity tag."),
     },

@@ -2,14 +2,13 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { entityTagOf } from "../domain/entity-tag.ts";
-import { findPlainInt64, INT64_MIN } from "../domain/json.ts";
-import type { PageText, PlantQuery, TagPage } from "../domain/page.ts";
+import { findPlainInt64 } from "../domain/json.ts";
+import { type PageText, type PlantQuery, SMALL_PAGE_LENGTH, type TagPage } from "../domain/page.ts";
 import {
   formatPlant,
   formatStoredPlant,
   lengthOf,
   parseNewPlant,
-  parsePlants,
   parseReplacement,
 } from "../domain/plant.ts";
 import { formatCursor, scanBytesOf } from "../domain/sort.ts";
@@ -37,7 +36,6 @@ import {
   parseCondition,
   parsePlantQuery,
   parseQuery,
-  readParameters,
   tagParameters,
 } from "./query.ts";
 import { streamPages } from "./stream.ts";
@@ -58,9 +56,6 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
 
 export async function readPlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const hasTimes =
-    request.url.includes("?") && parseQuery(request.url, readParameters).include !== undefined;
-  if (hasTimes) return readTimedPlant(exchange);
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
   // Checked before serializing, so a refused request builds no body.
@@ -71,20 +66,6 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const headers = { etag, "cache-control": "private, no-cache" };
   if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
   return answerText(exchange, text, headers);
-}
-
-/** The entity tag is that of the content. It says nothing about the time, so there is no 304. */
-async function readTimedPlant(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const id = parseId(request);
-  const after = id === INT64_MIN ? undefined : id - 1n;
-  const query = { after, limit: 1, order: "asc", hasTimes: true } as const;
-  const { text } = await service.store.readPlants(query, "json");
-  const [plant] = parsePlants(text);
-  if (plant?.id !== id) throw new Refusal("plant_not_found");
-  requireRoomToAnswer(exchange, lengthOf(plant));
-  const etag = entityTagOf(formatStoredPlant({ ...plant, changed: undefined }));
-  return answerText(exchange, formatStoredPlant(plant), { etag, "cache-control": "no-store" });
 }
 
 export async function replacePlant(exchange: Exchange): Promise<Response> {
@@ -177,7 +158,6 @@ export function openSort(exchange: Exchange, query: PlantQuery): AbortSignal | u
 
 /** Far below the size of a large answer. */
 const SMALL_PAGE_CHARACTERS = 4_096;
-const SMALL_PAGE_LENGTH = 100;
 
 async function listPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;

@@ -20,7 +20,7 @@ import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
-import { KEY_CHARACTERS, sortValues, toOrder } from "../domain/sort.ts";
+import { KEY_CHARACTERS, SORTED_STREAM_LENGTH, sortValues, toOrder } from "../domain/sort.ts";
 import { type Condition, type EntityTags, findEntityTags, matches } from "../domain/entity-tag.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { isStorable } from "../domain/plant.ts";
@@ -125,8 +125,6 @@ export const plantParameters = {
   ),
   include: includeParameter,
 };
-
-export const readParameters = { include: includeParameter };
 
 export const tagParameters = {
   prefix: { ...anyText("Only tags that begin with this, exactly."), fallback: "" },
@@ -284,8 +282,6 @@ const noLimit: Parameter<number> = {
   find: () => undefined,
   fallback: LIMIT_MAX,
 };
-/** A sorted page scans the whole store, so a stream reads larger ones. */
-const SORTED_STREAM_LENGTH = 10_000;
 const plantStreamParameters = { ...plantParameters, limit: noLimit };
 const { order, fold, ...changeStream } = changeParameters;
 const changeStreamParameters = {

@@ -2,14 +2,16 @@
 
 import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type {
-  CountPage,
-  PageForm,
-  PageText,
-  Place,
-  PlantPage,
-  PlantQuery,
-  Sort,
+import { needsScan } from "../domain/filter.ts";
+import {
+  type CountPage,
+  type PageForm,
+  type PageText,
+  type Place,
+  type PlantPage,
+  type PlantQuery,
+  SMALL_PAGE_LENGTH,
+  type Sort,
 } from "../domain/page.ts";
 import type { Condition } from "../domain/entity-tag.ts";
 import {
@@ -30,7 +32,7 @@ import {
   refuseLine,
   type Verdict,
 } from "../domain/write.ts";
-import { formatCsv, formatTimedCsv } from "../format/csv.ts";
+import { formatCsv } from "../format/csv.ts";
 import { pause } from "../tick.ts";
 import { createCounter } from "./counter.ts";
 import { trimStatements } from "./journal.ts";
@@ -49,15 +51,13 @@ const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && ref
 export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
   row.tag === null ? { ...row, tag: undefined } : (row as Plant<Id>);
 
-const formats = { json: formatStoredPlants, ndjson: formatNdjson, csv: formatCsv };
-
 export function formatPage(
   { plants, ...rest }: PlantPage,
   form: PageForm,
-  { hasTimes = false }: Pick<PlantQuery, "hasTimes">,
+  { hasTimes }: Pick<PlantQuery, "hasTimes">,
 ): PageText {
-  const format = form === "csv" && hasTimes ? formatTimedCsv : formats[form];
-  return { text: format(plants), ...rest };
+  if (form === "csv") return { text: formatCsv(plants, hasTimes), ...rest };
+  return { text: form === "json" ? formatStoredPlants(plants) : formatNdjson(plants), ...rest };
 }
 
 /** A row with the time of the plant's last change. */
@@ -97,8 +97,8 @@ const isChange = (outcome: unknown): boolean =>
 const TRIM_MORE_MS = 100;
 const MINUTES_PER_DAY = 1_440;
 
-/** Larger pages are queued with the long reads. */
-export const SMALL_PAGE_LENGTH = 100;
+export const isSmallPage = (query: PlantQuery): boolean =>
+  query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
 /** A long read gets at least this long, even if it was queued almost until its deadline. */
 export const READ_MS_MIN = 1_000;
 

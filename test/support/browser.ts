@@ -26,7 +26,7 @@ import { improveSteps, stepPatienceMs, User } from "./steps.ts";
 /** How a page is looked at. */
 type Look = Pick<BrowserContextOptions, "colorScheme" | "viewport" | "hasTouch" | "isMobile">;
 
-export interface PageOptions extends Look {
+interface PageOptions extends Look {
   readonly url: string;
   /** Runs before the scripts of the page, each time that it loads. */
   readonly prelude?: string;

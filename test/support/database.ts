@@ -202,7 +202,7 @@ async function lockTables(url: string): Promise<HeldWrites> {
   return { release, [Symbol.asyncDispose]: release };
 }
 
-export type TestStore = Store & AsyncDisposable & { readonly database: TestDatabase };
+type TestStore = Store & AsyncDisposable & { readonly database: TestDatabase };
 
 /** By a URL, with default settings but for these. Closed with the test. */
 export async function openStoreAt(

@@ -1,6 +1,6 @@
 /** A reader of an event stream, as the HTML standard has it. */
 
-export interface ServerEvent {
+interface ServerEvent {
   readonly id: string;
   readonly event: string;
   readonly data: string;

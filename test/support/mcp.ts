@@ -5,7 +5,7 @@ import { TEST_TOKEN, type TestService } from "./service.ts";
 
 export const MODERN = "2026-07-28";
 
-export interface RpcAnswer {
+interface RpcAnswer {
   readonly jsonrpc: string;
   readonly id?: string | number;
   readonly result?: Readonly<Record<string, unknown>>;

@@ -12,7 +12,7 @@ import {
 } from "../support/wire.ts";
 
 /** What a while of load was like. */
-export interface Spell {
+interface Spell {
   readonly seconds: number;
   readonly acceptedMs: number[];
   readonly refusedMs: number[];

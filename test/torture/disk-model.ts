@@ -221,7 +221,7 @@ export const Kind = {
 /** The folder itself, as the name of what is synced. */
 const FOLDER = ".";
 
-export interface DiskRecord {
+interface DiskRecord {
   readonly kind: number;
   readonly name: string;
   /** The offset of a write, the length of a truncation, or for the end of a sync the number of its beginning. */

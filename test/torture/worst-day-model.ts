@@ -45,7 +45,7 @@ interface Link {
 }
 
 /** What is in the folder. */
-export interface Evidence {
+interface Evidence {
   /** Whole ones. */
   readonly copies: readonly Piece[];
   readonly links: readonly Link[];

@@ -1,7 +1,6 @@
 /** The engine for several instances: PostgreSQL, or what speaks its protocol. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, Place, PlantPage, PlantQuery, Sort } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { SortPiece } from "../../domain/sort.ts";
@@ -10,7 +9,7 @@ import { describeTarget, type Target } from "../../store-url.ts";
 import { Queue } from "../queue.ts";
 import { createWriteQueue } from "../traced-queue.ts";
 import type { RecordTable, RecordUpdate, Statement } from "../records.ts";
-import { formatPage, READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
+import { formatPage, isSmallPage, READ_MS_MIN, SqlStore } from "../sql-store.ts";
 import { beginJournal, IS_BEGINNING, numberBlocks, readChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
@@ -147,7 +146,7 @@ class PostgresStore extends SqlStore implements Store {
 
   readonly listPlants: Store["listPlants"] = (query) => {
     if (query.sort !== undefined) return this.listSorted(query, query.sort, undefined);
-    if (needsScan(query) || query.limit > SMALL_PAGE_LENGTH) return this.longReads.submit(query);
+    if (!isSmallPage(query)) return this.longReads.submit(query);
     const { scanRowsMax } = this.limits;
     return this.readers.run((connection) => listPlants(connection, query, scanRowsMax));
   };

@@ -2,7 +2,6 @@
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
-import { needsScan } from "../../domain/filter.ts";
 import type { CountPage, PageForm, PageText, Place, PlantQuery, Sort } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { SortPiece } from "../../domain/sort.ts";
@@ -10,7 +9,7 @@ import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/s
 import { within } from "../../tick.ts";
 import { Queue } from "../queue.ts";
 import type { Statement } from "../records.ts";
-import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
+import { isSmallPage, READ_MS_MIN, SqlStore } from "../sql-store.ts";
 import { createWriteQueue, type NotedCommit } from "../traced-queue.ts";
 import { IS_BEGINNING, type measureFiles, START_TIMELINE } from "./database.ts";
 import { type ReadRequest, type RecordRead, SqliteReader } from "./reader.ts";
@@ -79,8 +78,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   readonly readPlants: Store["readPlants"] = (query, form, signal) => {
     if (query.sort !== undefined) return this.readSorted(query, query.sort, form, signal);
-    const isSmall = form === "json" && query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
-    if (!isSmall) return this.readLong({ kind: "plants", query, form });
+    if (form !== "json" || !isSmallPage(query))
+      return this.readLong({ kind: "plants", query, form });
     return this.whenDurable(() => this.reader.readPlants(query, form));
   };
 
