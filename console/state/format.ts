@@ -49,6 +49,11 @@ const time = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "
 /** From ISO 8601. */
 export const formatTime = (iso: string): string => time.format(new Date(iso));
 
+const moment = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
+
+/** With seconds. */
+export const formatMoment = (atMs: number): string => moment.format(atMs);
+
 const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const day = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
 

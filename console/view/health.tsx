@@ -1,12 +1,13 @@
-/** Health: charts of this instance's last hour, and its recent failures. */
+/** Health: charts of this instance's last hour, and its recent requests. */
 
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { ask, explain } from "../api/service.ts";
 import {
   formatBytes,
   formatCount,
   formatFigure,
+  formatMoment,
   formatSeconds,
   formatTime,
 } from "../state/format.ts";
@@ -32,10 +33,10 @@ interface Activity {
     readonly proven: Readonly<Record<"atMs" | "copies" | "oldestAtMs", number>> | null;
     readonly problem: string | null;
   } | null;
-  readonly failures: readonly Readonly<
-    Record<"atMs" | "status", number> &
-      Record<"reason" | "method" | "path" | "requestId", string> &
-      Record<"token", string | null>
+  readonly requests: readonly Readonly<
+    Record<"atMs" | "durationMs" | "status", number> &
+      Record<"method" | "path", string> &
+      Record<"reason" | "token" | "requestId", string | null>
   >[];
   readonly version: string;
   readonly startedAtMs: number;
@@ -70,14 +71,28 @@ function describeProof({ proven }: NonNullable<Activity["backups"]>): string {
   return `any moment since ${since}, ${formatCount(copies)} ${copies === 1 ? "copy" : "copies"}; restored and compared ${age} ago`;
 }
 
-async function readOn(before: Activity | undefined): Promise<Activity> {
+/** Of requests. A member without a value is absent. */
+type Filter = Readonly<Partial<Record<"status" | "path" | "token", string>>>;
+
+async function readOn(before: Activity | undefined, filter: Filter): Promise<Activity> {
   const known = before?.samples ?? [];
-  const now = await ask<Activity>(`/activity?since=${known.at(-1)?.atMs ?? 0}`);
+  const query = new URLSearchParams({ since: String(known.at(-1)?.atMs ?? 0), ...filter });
+  const now = await ask<Activity>(`/activity?${query}`);
   return { ...now, samples: [...known, ...now.samples].slice(-SAMPLES_MAX) };
 }
 
 export function HealthView(): JSX.Element {
-  const { answer: now, failure } = usePolling(readOn);
+  const filter = useSignal<Filter>({});
+  const {
+    answer: now,
+    failure,
+    poll,
+  } = usePolling<Activity>((before) => readOn(before, filter.value));
+  const narrow = (name: keyof Filter, value: string): void => {
+    const { [name]: _, ...others } = filter.value;
+    filter.value = value === "" ? others : { ...others, [name]: value };
+    void poll();
+  };
   return (
     <div class="single">
       <div class="section-head">
@@ -91,7 +106,14 @@ export function HealthView(): JSX.Element {
           text={`${explain(failure)} They resume when the store answers.`}
         />
       )}
-      {now === undefined ? <p class="faint">Loading…</p> : <Shown now={now} />}
+      {now === undefined ? (
+        <p class="faint">Loading…</p>
+      ) : (
+        <>
+          <Shown now={now} />
+          <Requests requests={now.requests} isAll={isEmpty(filter.value)} onNarrow={narrow} />
+        </>
+      )}
     </div>
   );
 }
@@ -123,24 +145,79 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
           <Chart key={figure.title} figure={figure} slots={slots} intervalMs={now.intervalMs} />
         ))}
       </div>
-      <h2>Recent failures</h2>
-      {now.failures.length === 0 ? (
-        <p class="faint">None since the start.</p>
+    </>
+  );
+}
+
+const isEmpty = (filter: Filter): boolean => Object.keys(filter).length === 0;
+
+const statuses = [
+  ["", "Any status"],
+  ["failed", "Failed"],
+  ["2xx", "2xx: succeeded"],
+  ["3xx", "3xx: not modified"],
+  ["4xx", "4xx: refused"],
+  ["5xx", "5xx: failed in the service"],
+] as const;
+
+const texts = [
+  ["path", "Path"],
+  ["token", "Token"],
+] as const;
+
+interface RequestsProps {
+  readonly requests: Activity["requests"];
+  readonly isAll: boolean;
+  readonly onNarrow: (name: keyof Filter, value: string) => void;
+}
+
+function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
+  return (
+    <>
+      <h2>Recent requests</h2>
+      <search class="filters">
+        <select
+          class="narrow"
+          aria-label="Status"
+          onChange={({ currentTarget }) => onNarrow("status", currentTarget.value)}
+        >
+          {statuses.map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+        </select>
+        {texts.map(([name, label]) => (
+          <input
+            key={name}
+            class="narrow"
+            aria-label={label}
+            placeholder={`Any ${label.toLowerCase()}`}
+            autocomplete="off"
+            onChange={({ currentTarget }) => onNarrow(name, currentTarget.value.trim())}
+          />
+        ))}
+      </search>
+      {requests.length === 0 ? (
+        <p class="faint" role="status">
+          {isAll ? "None since the start." : "None of the recent requests matches."}
+        </p>
       ) : (
         <Table
-          label="Recent failures"
+          label="Recent requests"
           isListing
-          heads={["Time", "Status", "Request", "Token", "Request id"]}
-          rows={now.failures.map((failed) => [
-            formatTime(new Date(failed.atMs).toISOString()),
-            <span class={failed.status < 500 ? undefined : "field-fault"}>
-              {failed.status} {failed.reason.replaceAll("_", " ")}
+          heads={["Time", "Status", "Request", "Took", "Token", "Request id"]}
+          rows={requests.map(({ atMs, durationMs, status, reason, token, requestId, ...sent }) => [
+            formatMoment(atMs),
+            <span class={status < 500 ? undefined : "field-fault"}>
+              {status} {reason?.replaceAll("_", " ")}
             </span>,
             <code>
-              {failed.method} {failed.path}
+              {sent.method} {sent.path}
             </code>,
-            failed.token ?? "none",
-            <code>{failed.requestId}</code>,
+            `${formatFigure(durationMs)} ms`,
+            token ?? "none",
+            requestId === null ? "none" : <code>{requestId}</code>,
           ])}
         />
       )}

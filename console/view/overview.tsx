@@ -93,7 +93,7 @@ function describeWebhooks(webhooks: readonly Webhook[]): Line[] {
 }
 
 async function readFacts(): Promise<Facts> {
-  const { backups } = await ask<Pick<Facts, "backups">>(`/activity?since=${Date.now()}`);
+  const { backups } = await ask<Pick<Facts, "backups">>(`/activity?since=${Date.now()}&limit=1`);
   const webhooks = may("webhooks:manage") ? await ask<readonly Webhook[]>("/webhooks") : [];
   return { backups, webhooks };
 }

@@ -9,6 +9,7 @@ import type { ServedStore } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
+import type { RecentRequests } from "../observe/recent-requests.ts";
 import type { Reports } from "../observe/reporter.ts";
 import type { RequestSpan, Tracer } from "../observe/tracer.ts";
 import { type Budget, LARGE_BYTES } from "./budget.ts";
@@ -29,6 +30,7 @@ export interface Service {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly reports: Reports;
+  readonly recent: RecentRequests;
   /** Undefined if requests are not traced. */
   readonly tracer?: Tracer | undefined;
   /** Concurrent requests share one copy: thousands of them must not take the memory of thousands. */

@@ -7,6 +7,7 @@ import type { Scope, TokenRecord } from "../domain/token.ts";
 import { findTraceParent } from "../domain/trace.ts";
 import { redact } from "../observe/log.ts";
 import { methods, OTHER_PATH } from "../observe/metrics.ts";
+import { fillPath } from "../observe/recent-requests.ts";
 import { flushOverdue, joinTick } from "../tick.ts";
 import { countUnread, findLength, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
@@ -49,6 +50,10 @@ export function createHandler(service: Service, route: Route | undefined) {
   const path = route?.path ?? OTHER_PATH;
   const countRequest = metrics.counterOf(path, Object.keys(route?.operations ?? {}));
   const isLogged = config.logLevel === "debug";
+  const hasId = path.includes("{id}");
+  /** Probes, monitoring and files would evict the requests of clients. */
+  const isListed =
+    !POLLED_PATHS.has(path) && operations.values().some(({ scope }) => scope !== undefined);
 
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
     const { request, startedAtMs } = exchange;
@@ -56,7 +61,8 @@ export function createHandler(service: Service, route: Route | undefined) {
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
     if (exchange.isPatient && !exchange.isStreamed)
       service.limitIdle(request, config.idleSecondsMax);
-    countRequest(request.method, status, performance.now() - startedAtMs);
+    const endedMs = performance.now();
+    countRequest(request.method, status, endedMs - startedAtMs);
     if (refusal !== undefined || exchange.sentId !== null)
       headers.set("x-request-id", exchange.requestId);
     if (exchange.rate !== undefined) addRateHeaders(headers, exchange.rate);
@@ -66,17 +72,29 @@ export function createHandler(service: Service, route: Route | undefined) {
     if (service.readiness.isDraining) headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, status, refusal);
     if (exchange.span !== undefined) describeSpan(exchange, route?.path, status, refusal);
-    if (refusal !== undefined)
-      service.reports.noteFailure({
-        atMs: Date.now(),
-        status,
-        reason: refusal.reason,
-        method: request.method,
-        path: showPath(path, request),
-        token: exchange.token?.name,
-        requestId: exchange.requestId,
-      });
+    if (refusal !== undefined || isListed) noteRequest(exchange, status, refusal, endedMs);
     return response;
+  }
+
+  function noteRequest(
+    exchange: Exchange,
+    status: number,
+    refusal: Refusal | undefined,
+    endedMs: number,
+  ): void {
+    const { request, startedAtMs, token, sentId } = exchange;
+    const slot = service.recent.claim(status);
+    slot.atMs = Date.now();
+    slot.endedMs = endedMs;
+    slot.durationMs = endedMs - startedAtMs;
+    slot.status = status;
+    slot.method = request.method;
+    slot.path = path;
+    slot.id = hasId ? findShownId(request) : undefined;
+    slot.reason = refusal?.reason;
+    slot.token = token?.name;
+    // The client has seen no other.
+    slot.requestId = refusal !== undefined || sentId !== null ? exchange.requestId : undefined;
   }
 
   return async (request: RoutedRequest): Promise<Response> => {
@@ -141,10 +159,14 @@ function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord
   if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
 }
 
-/** Shows the id only if it is one: a client may send anything in its place, even a token. */
-function showPath(path: string, { params }: RoutedRequest): string {
-  const id = /^(-?\d{1,19}|[0-9a-f]{16})$/.exec(params?.["id"] ?? "")?.[0];
-  return id === undefined ? path : path.replace("{id}", id);
+const POLLED_PATHS: ReadonlySet<string> = new Set(["/activity", "/metrics"]);
+
+const SHOWN_ID = /^(-?\d{1,19}|[0-9a-f]{16})$/;
+
+/** Only if it is an id: a client may send anything in its place, even a token. */
+function findShownId({ params }: RoutedRequest): string | undefined {
+  const id = params?.["id"];
+  return id !== undefined && SHOWN_ID.test(id) ? id : undefined;
 }
 
 /** One log line: what, how long, and who. Never a token, a body or a query. */
@@ -187,7 +209,9 @@ function describeSpan(
     "http.request.method": method ?? "_OTHER",
     "http.route": route,
     "url.path":
-      route === undefined ? redact(pathOf(request.url).slice(0, 200)) : showPath(route, request),
+      route === undefined
+        ? redact(pathOf(request.url).slice(0, 200))
+        : fillPath(route, findShownId(request)),
     "url.scheme": request.url.startsWith("https:") ? "https" : "http",
     "server.address": host?.slice(0, 255),
     "server.port": port ? Number(port.slice(1)) || undefined : undefined,

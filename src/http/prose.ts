@@ -138,7 +138,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "If the answer is lost, the name is taken: revoke that token, and create it again.",
   revokeToken:
     "Instances refuse the token within 5 seconds. The last token that can manage tokens cannot be revoked, unless the service has PLANTSTORE_TOKEN.",
-  showActivity: `The last ${(SAMPLES_MAX * config.sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,
+  showActivity: `The last ${(SAMPLES_MAX * config.sampleSeconds) / 60} minutes in intervals, oldest first, with counts per interval; and recent requests, newest first.`,
   isAlive: "Answers as long as the process runs.",
   isReady:
     "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",

@@ -25,6 +25,7 @@ import { type Condition, type EntityTags, findEntityTags, matches } from "../dom
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { isStorable } from "../domain/plant.ts";
 import { findDurationMs } from "../domain/time.ts";
+import { type StatusRange, statusRule } from "../observe/recent-requests.ts";
 import type { Exchange } from "./exchange.ts";
 import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
@@ -43,14 +44,18 @@ type Values<Names extends Known> = {
 const LIMIT_DEFAULT = 100;
 const LIMIT_MAX = 1000;
 
-export const limitTo = (description: string, maximum = LIMIT_MAX): Parameter<number> => ({
-  ...integer(undefined, description, { minimum: 1, maximum, default: LIMIT_DEFAULT }),
+export const limitTo = (
+  description: string,
+  maximum = LIMIT_MAX,
+  fallback = LIMIT_DEFAULT,
+): Parameter<number> => ({
+  ...integer(undefined, description, { minimum: 1, maximum, default: fallback }),
   expected: `an integer from 1 to ${maximum}`,
   find: (input) => {
     const limit = /^\d{1,4}$/.test(input) ? Number(input) : 0;
     return limit >= 1 && limit <= maximum ? limit : undefined;
   },
-  fallback: LIMIT_DEFAULT,
+  fallback,
 });
 
 const anyText = (description: string): Parameter<string | undefined> => ({
@@ -274,6 +279,19 @@ export const activityParameters = {
     find: (input: string) => (/^\d{1,15}$/.test(input) ? Number(input) : undefined),
     fallback: 0,
   },
+  status: {
+    ...text(
+      undefined,
+      "Only requests with this status, or one of its class. `failed`: 4xx and 5xx.",
+      { pattern: statusRule.pattern },
+    ),
+    ...statusRule,
+    fallback: undefined,
+  } as Parameter<StatusRange | undefined>,
+  path: anyText("Only requests whose path contains this."),
+  token: anyText("Only requests with the token of this name."),
+  // Small enough to be answered while memory is short.
+  limit: limitTo("Requests in the answer.", LIMIT_MAX, 50),
 };
 
 const noLimit: Parameter<number> = {

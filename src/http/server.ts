@@ -22,7 +22,7 @@ export type RunningServer = ReturnType<typeof startServer>;
 
 interface Parts extends Pick<
   Service,
-  "config" | "authenticator" | "log" | "metrics" | "reports" | "tracer"
+  "config" | "authenticator" | "log" | "metrics" | "reports" | "recent" | "tracer"
 > {
   readonly store: ServedStore & Pick<Store, "writesWaiting">;
   readonly ratesMemory?: SharedArrayBuffer;

@@ -4,7 +4,8 @@ import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
-import { FAILURES_MAX, PROMETHEUS_TYPE } from "../observe/reporter.ts";
+import { REQUESTS_KEPT } from "../observe/recent-requests.ts";
+import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
@@ -37,8 +38,8 @@ async function showReady({ service }: Exchange): Promise<Response> {
 }
 
 async function showActivity(exchange: Exchange): Promise<Response> {
-  const { since } = parseQuery(exchange.request.url, activityParameters);
-  const body = await exchange.service.reports.readActivity(since);
+  const { since, ...query } = parseQuery(exchange.request.url, activityParameters);
+  const body = await exchange.service.reports.readActivity(since, query);
   // Unknown figures are null, so a client can tell them from missing ones.
   const shown = JSON.stringify(body, (_key, value: unknown) => value ?? null);
   requireRoomToAnswer(exchange, shown.length);
@@ -97,14 +98,17 @@ const BackupsShape = object({
   problem: maybe(text("The folder /mnt/backups does not exist.", "Why backups fail at present.")),
 });
 
-const FailureShape = object({
+const RequestShape = object({
   atMs: integer(1_767_225_600_000),
+  durationMs: number(0.412, "Until it was answered, or the answer's stream began."),
   status: integer(404),
-  reason: text("plant_not_found", "The name of the error."),
+  reason: maybe(text("plant_not_found", "The name of the error; null if the request succeeded.")),
   method: text("GET"),
   path: text("/plants/7", "`other` if there is nothing at the path."),
   token: maybe(text("till", "The name of the token, if a valid one was sent.")),
-  requestId: text("k3v9x2-1"),
+  requestId: maybe(
+    text("k3v9x2-1", "The `X-Request-Id` of the answer; null if the answer has none."),
+  ),
 });
 
 const ActivityShape = object({
@@ -113,9 +117,10 @@ const ActivityShape = object({
   backups: maybe(
     annotate(BackupsShape, "The backups of this instance since its start; null if it makes none."),
   ),
-  failures: list(
-    FailureShape,
-    `The last ${FAILURES_MAX} answers with status 4xx and as many with 5xx, newest first.`,
+  requests: list(
+    RequestShape,
+    `The last requests that match the query, newest first. Each HTTP thread keeps ${REQUESTS_KEPT} with a status below 400, ` +
+      "as many with 4xx, and as many with 5xx. Those below 400 to `/activity`, `/metrics` and paths without a token are not kept.",
   ),
   version: text("1.0.0", "The version of the program."),
   startedAtMs: integer(1_767_225_000_000),

@@ -6,13 +6,14 @@ import { type Config, findTracing } from "../config.ts";
 import { findDescriptorsMax } from "../descriptor.ts";
 import { DAY_MS } from "../domain/time.ts";
 import type { Store } from "../domain/store.ts";
+import { within } from "../tick.ts";
 import { Histogram, Metrics } from "./metrics.ts";
+import { mergeRequests, type RecentRequest, type RequestQuery } from "./recent-requests.ts";
 
 const LOOP_CHECK_MS = 250;
 const SIZE_SAMPLED_MS = 30_000;
-export const FAILURES_MAX = 20;
 
-export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "noteFailure">;
+export type Reports = Pick<Reporter, "readActivity" | "formatMetrics">;
 
 /** Facts from the command that runs the service. */
 export interface ServiceFacts {
@@ -41,6 +42,8 @@ interface Observed extends ServiceFacts {
   /** Rejects if no write was committed within the last second. */
   readonly checkReady: () => Promise<void>;
   readonly findKeysAge?: () => number | undefined;
+  /** One list for each HTTP thread. */
+  readonly findRequests?: (query: RequestQuery) => readonly Promise<readonly RecentRequest[]>[];
 }
 
 interface ProvenBackups extends Readonly<
@@ -74,9 +77,6 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const figures = createFigures(observed.store);
   const { size } = figures;
   const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
-  /** 4xx and 5xx are kept apart, so refusals do not evict failures. */
-  const failures: readonly [Numbered[], Numbered[]] = [[], []];
-  let failuresNoted = 0;
   if (backups !== undefined) backups.countChanges = () => Metrics.addUp(blocks).changes;
   let last = summarize([]);
   let timers: Timer[] = [];
@@ -104,26 +104,29 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const stop = (): void => timers.forEach(clearInterval);
 
-  const noteFailure = (failure: FailedRequest): void => {
-    const kept = failures[failure.status < 500 ? 0 : 1];
-    if (kept.push({ number: failuresNoted++, failure }) > FAILURES_MAX) kept.shift();
+  /** A thread that is too busy to answer is left out. */
+  const findRequests = async (query: RequestQuery) => {
+    const lists = observed.findRequests?.(query) ?? [];
+    const found = await Promise.all(lists.map((list) => within(ANSWER_MS_MAX, list)));
+    return mergeRequests(
+      found.map((list) => list ?? []),
+      query.limit,
+    );
   };
 
   /**
-   * Returns the samples after that time, oldest first, and the failures, newest first. The clock may have been set back
+   * Returns the samples after that time, oldest first, and the requests, newest first. The clock may have been set back
    * since: then those after the sample of that time count.
    */
-  const readActivity = async (sinceMs: number) => {
+  const readActivity = async (sinceMs: number, query: RequestQuery) => {
+    const requests = await findRequests(query);
     // Refreshed for the next sample: this answer does not wait for a database server.
     void size.refresh();
     const known = samples.findLastIndex(({ atMs }) => atMs === sinceMs);
     return {
       intervalMs,
       samples: samples.filter(({ atMs }, at) => (known === -1 ? atMs > sinceMs : at > known)),
-      failures: failures
-        .flat()
-        .toSorted((one, other) => other.number - one.number)
-        .map(({ failure }) => failure),
+      requests,
       backups: backups && describeState(backups),
       version: packageJson.version,
       // By the clock as it is now, which may have been set since.
@@ -133,7 +136,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const formatMetrics = (): Promise<string> => formatPage(blocks, observed, figures, loopDelays);
 
-  return { start, stop, sample, noteFailure, readActivity, formatMetrics };
+  return { start, stop, sample, readActivity, formatMetrics };
 }
 
 const secondsSince = (sinceMs: number | undefined): number | undefined =>
@@ -337,17 +340,6 @@ async function countConnections(port: number): Promise<number | undefined> {
 
 /** One hour at the default interval. */
 export const SAMPLES_MAX = 720;
-
-/** A request that was refused or failed, without anything that a client could have put a secret into. */
-export interface FailedRequest
-  extends
-    Readonly<Record<"atMs" | "status", number>>,
-    Readonly<Record<"reason" | "method" | "path" | "requestId", string>> {
-  readonly token: string | undefined;
-}
-
-/** In the order in which they were noted: their times may not be. */
-type Numbered = Readonly<{ number: number; failure: FailedRequest }>;
 
 /** The difference of two summaries. The description of GET /activity explains each figure. */
 function compare(last: Summary, now: Summary, storeBytes: number | undefined) {

@@ -6,10 +6,11 @@ import { listRoutes, pathsOf, startServer } from "../http/server.ts";
 import type { TlsPair } from "../http/tls.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
+import { RecentRequests } from "../observe/recent-requests.ts";
 import { openStore } from "../store/open.ts";
 import { type Answer, fromFailed, onMessage, runThread, toAnswer } from "../thread.ts";
 import { answerClock, type ClockOrder } from "../tick.ts";
-import type { FromWorker, WorkerSetup } from "./start.ts";
+import type { FromWorker, Question, ToWorker, WorkerSetup } from "./start.ts";
 
 const send = (message: FromWorker): void => postMessage(message);
 
@@ -21,12 +22,14 @@ function receive(answer: Answer): void {
   else first?.reject(fromFailed(answer));
 }
 
-function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
+function ask(question: Question): Promise<never> {
   const answered = Promise.withResolvers<never>();
   requests.push(answered);
-  send({ asks, sinceMs });
+  send(question);
   return answered.promise;
 }
+
+const recent = new RecentRequests();
 
 async function start(setup: WorkerSetup) {
   const { config, metricsMemory, ratesMemory, link, tls } = setup;
@@ -47,10 +50,10 @@ async function start(setup: WorkerSetup) {
     tracer,
     routes,
     reports: {
-      readActivity: (sinceMs) => ask("activity", sinceMs),
-      formatMetrics: () => ask("metrics"),
-      noteFailure: (failure) => send({ failure }),
+      readActivity: (sinceMs, query) => ask({ asks: "activity", sinceMs, query }),
+      formatMetrics: () => ask({ asks: "metrics" }),
     },
+    recent,
     ratesMemory,
     tls,
   });
@@ -62,7 +65,11 @@ async function start(setup: WorkerSetup) {
 }
 
 runThread(({ orders, ...setup }: WorkerSetup & { readonly orders: MessagePort }) => {
-  addEventListener("message", ({ data }) => receive(data as Answer));
+  addEventListener("message", ({ data }) => {
+    const message = data as ToWorker;
+    if ("query" in message) send({ found: recent.find(message.query) });
+    else receive(message);
+  });
   let started: ReturnType<typeof start> | undefined;
   // If it rejects, the thread fails, and with it the process.
   const perform = async (

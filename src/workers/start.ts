@@ -7,15 +7,15 @@ import type { Config } from "../config.ts";
 import type { Route } from "../http/handle.ts";
 import { isPortShared, type RunningServer, startServer } from "../http/server.ts";
 import type { Tls, TlsPair } from "../http/tls.ts";
-import {
-  createReporter,
-  type FailedRequest,
-  type Reporter,
-  type ServiceFacts,
-} from "../observe/reporter.ts";
+import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
 import type { Tracer } from "../observe/tracer.ts";
 import { Metrics } from "../observe/metrics.ts";
+import {
+  type RecentRequest,
+  RecentRequests,
+  type RequestQuery,
+} from "../observe/recent-requests.ts";
 import type { ServedStores } from "../store/open.ts";
 import { type Answer, startThread, toFailed } from "../thread.ts";
 import { shareClock } from "../tick.ts";
@@ -30,10 +30,15 @@ export interface WorkerSetup {
   readonly tls: TlsPair | undefined;
 }
 
+/** What only the first thread knows. */
+export type Question =
+  | { readonly asks: "activity"; readonly sinceMs: number; readonly query: RequestQuery }
+  | { readonly asks: "metrics" };
+
 export type FromWorker =
-  | { readonly logLine: string }
-  | { readonly failure: FailedRequest }
-  | { readonly asks: "activity" | "metrics"; readonly sinceMs: number };
+  { readonly logLine: string } | { readonly found: readonly RecentRequest[] } | Question;
+
+export type ToWorker = { readonly query: RequestQuery } | Answer;
 
 interface Parts {
   readonly config: Config;
@@ -62,6 +67,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   const ratesMemory = new SharedArrayBuffer(RATES_BYTES);
   const memories = links.map(() => new SharedArrayBuffer(Metrics.bytesOf(metrics.paths)));
   const blocks = [metrics, ...memories.map((memory) => new Metrics(metrics.paths, memory))];
+  const recent = new RecentRequests();
   const reporter = createReporter(blocks, {
     ...facts,
     tls: tls?.state,
@@ -69,6 +75,10 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     limits: parts.config,
     checkReady: () => server.checkReady(),
     findKeysAge: () => server.findKeysAge(),
+    findRequests: (query) => [
+      Promise.resolve(recent.find(query)),
+      ...workers.map((worker) => worker.findRequests(query)),
+    ],
   });
   const workers = links.map((link, index) => {
     const metricsMemory = memories[index] as SharedArrayBuffer;
@@ -80,7 +90,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     // Threads need descriptors, so they start before there are connections.
     await Promise.all(workers.map((worker) => worker.listening));
     const authenticator = await openAuthenticator(store, config, parts.log);
-    const own = { config, store, authenticator, reports: reporter, ratesMemory };
+    const own = { config, store, authenticator, reports: reporter, recent, ratesMemory };
     server = startServer({ ...parts, ...own, tls: tls?.pair });
   } catch (error) {
     await Promise.all(workers.map((worker) => worker.stop()));
@@ -115,13 +125,23 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
       if (!isStopping) throw error;
     });
   listening.then(watch, () => undefined);
-  const make = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) =>
-    asks === "activity" ? reporter.readActivity(sinceMs) : reporter.formatMetrics();
+  const make = async (question: Question) =>
+    question.asks === "activity"
+      ? reporter.readActivity(question.sinceMs, question.query)
+      : reporter.formatMetrics();
+  /** Lists come in the order of the queries. */
+  const finding: PromiseWithResolvers<readonly RecentRequest[]>[] = [];
+  const findRequests = (query: RequestQuery): Promise<readonly RecentRequest[]> => {
+    const found = Promise.withResolvers<readonly RecentRequest[]>();
+    finding.push(found);
+    thread.worker.postMessage({ query } satisfies ToWorker);
+    return found.promise;
+  };
   let answered: Promise<void> = Promise.resolve();
   thread.worker.addEventListener("message", ({ data }) => {
     const message = data as FromWorker;
     if ("logLine" in message) writeLog(message.logLine);
-    else if ("failure" in message) reporter.noteFailure(message.failure);
+    else if ("found" in message) finding.shift()?.resolve(message.found);
     else if ("asks" in message)
       answered = answered.then(async () => {
         const answer: Answer = await make(message).then((value) => ({ value }), toFailed);
@@ -130,6 +150,7 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
   });
   return {
     listening,
+    findRequests,
     replaceTls: (tls: TlsPair) => thread.ask({ tls }),
     async stop(): Promise<void> {
       isStopping = true;

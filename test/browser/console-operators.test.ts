@@ -172,10 +172,13 @@ describeInBrowser("in the console,", () => {
     await user.see({ text: "No webhooks yet" });
   });
 
-  it("health shows values and failures", async (visit) => {
-    await visit.service.create('{"id":1,"name":"Rose"}');
-    const headers = { "x-request-id": "lost" };
-    await send(visit.service, "GET", "/plants/404", { headers });
+  it("health shows values and recent requests", async (visit) => {
+    const name = (id: string) => ({ headers: { "x-request-id": id } });
+    await send(visit.service, "POST", "/plants", {
+      ...name("made"),
+      body: '{"id":1,"name":"Rose"}',
+    });
+    await send(visit.service, "GET", "/plants/404", name("lost"));
     const { page, user } = await visit.open({ at: "#/health" });
     await user.see({ text: "5 minutes ago, 6.2 MB, 2 failed" });
     await user.see({ text: "48 copies; restored and compared 4 minutes ago" });
@@ -183,6 +186,24 @@ describeInBrowser("in the console,", () => {
     const failed = page.getByRole("row", { name: /lost/ });
     const facts = ["GET /plants/404", "404 plant not found", "PLANTSTORE_TOKEN"];
     await user.within(failed).see({ text: facts });
+
+    // The filters: status, part of the path, token.
+    const created = page.getByRole("row", { name: /made/ });
+    await user.within(created).see({ text: ["200", "POST /plants", "PLANTSTORE_TOKEN", / ms$/] });
+    await page.getByLabel("Status").selectOption({ label: "Failed" });
+    await created.waitFor({ state: "detached" });
+    await failed.waitFor();
+    await page.getByLabel("Status").selectOption({ label: "Any status" });
+    await created.waitFor();
+    await user.field("Path").fill("/404");
+    await user.press("Enter");
+    await created.waitFor({ state: "detached" });
+    await failed.waitFor();
+    await user.field("Token").fill("nobody");
+    await user.press("Enter", { text: "None of the recent requests matches." });
+    await user.field("Token").fill("PLANTSTORE_TOKEN");
+    await user.press("Enter");
+    await failed.waitFor();
 
     // A pointer, a finger and the keys pick a moment in all charts.
     const requests = page.getByRole("slider", { name: "Requests: moment" });

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import packageJson from "../../package.json";
+import { REQUESTS_KEPT } from "../../src/observe/recent-requests.ts";
 import { expectError } from "../support/expect.ts";
 import { lines as makeLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
@@ -9,6 +10,8 @@ import { until } from "../support/until.ts";
 import {
   bearer,
   getJson,
+  getText,
+  grantToken,
   send,
   sendLines,
   startService,
@@ -146,7 +149,7 @@ describe("metrics", () => {
 interface Shown {
   readonly version: string;
   readonly startedAtMs: number;
-  readonly failures: readonly object[];
+  readonly requests: readonly Readonly<Record<string, string | number | null>>[];
   readonly intervalMs: number;
   readonly samples: readonly Readonly<Record<string, number | null>>[];
 }
@@ -178,24 +181,31 @@ describe("activity", () => {
     expect((await show(`?since=${Date.now() + 60_000}`)).samples).toEqual([]);
   });
 
-  test("has the version, the start and the last failures, and nothing that a client hid in them", async () => {
+  test("has the version, the start and the last requests, and nothing that a client hid in them", async () => {
     const secret = "pst_secret";
     await send(service, "GET", "/plants/404", { headers: { "x-request-id": "shown-1" } });
     await send(service, "GET", `/plants/${secret}`);
     await send(service, "DELETE", `/tokens/${secret}`);
     await send(service, "GET", `/${secret}?${secret}`);
     await send(service, "GET", `/plants?${secret}`, { headers: bearer(secret) });
+    await send(service, "OPTIONS", `/plants/${secret}`);
+    await send(service, "GET", `/plants?q=${secret}`, { headers: { "x-request-id": "shown 2" } });
     const shown = await show();
     expect(shown.version).toBe(packageJson.version);
     expect(Date.now() - shown.startedAtMs).toBeWithin(0, 3_600_000);
     const common = {
       atMs: expect.any(Number),
+      durationMs: expect.any(Number),
       requestId: expect.any(String),
       token: "PLANTSTORE_TOKEN",
       method: "GET",
     };
     const shown1 = { requestId: "shown-1" };
-    expect(shown.failures.slice(0, 5)).toEqual([
+    const good = { ...common, status: 200, reason: null };
+    const unnamed = { token: null, requestId: null };
+    expect(shown.requests.slice(0, 7)).toEqual([
+      { ...good, path: "/plants" },
+      { ...good, ...unnamed, status: 204, path: "/plants/{id}", method: "OPTIONS" },
       { ...common, status: 401, reason: "token_invalid", path: "/plants", token: null },
       { ...common, status: 404, reason: "path_not_found", path: "other", token: null },
       { ...common, status: 404, reason: "token_not_found", path: "/tokens/{id}", method: "DELETE" },
@@ -203,14 +213,70 @@ describe("activity", () => {
       { ...common, status: 404, reason: "plant_not_found", path: "/plants/404", ...shown1 },
     ]);
     expect(JSON.stringify(shown)).not.toContain(secret);
-    await Promise.all(Array.from({ length: 30 }, () => send(service, "GET", "/none")));
-    expect((await show()).failures.length).toBe(20);
+  });
+
+  const find = async (query: string) => (await show(`?${query}`)).requests;
+
+  test("has the requests that match a status, a part of the path, and a token", async () => {
+    const token = await grantToken(service, undefined, { name: "till" });
+    const headers = bearer(token);
+    const body = '{"id":1900,"name":"a"}';
+    await send(service, "POST", "/plants", { headers, body });
+    await send(service, "GET", "/plants/1900", { headers });
+    await send(service, "GET", "/plants/1901", { headers });
+    await send(service, "GET", "/tags", { headers });
+    const lines = async (query: string) =>
+      (await find(query)).map(({ status, method, path }) => `${status} ${method} ${path}`);
+    const all = [
+      "200 GET /tags",
+      "404 GET /plants/1901",
+      "200 GET /plants/1900",
+      "200 POST /plants",
+    ];
+    expect(await lines("token=till")).toEqual(all);
+    expect(await lines("token=till&status=failed")).toEqual(["404 GET /plants/1901"]);
+    expect(await lines("token=till&status=404")).toEqual(["404 GET /plants/1901"]);
+    expect(await lines("token=till&status=4xx&path=1900")).toEqual([]);
+    expect(await lines("token=till&status=2xx&path=s/19")).toEqual(["200 GET /plants/1900"]);
+    expect(await lines("token=till&limit=1")).toEqual(all.slice(0, 1));
+    expect(await lines("token=Till")).toEqual([]);
+    const [found] = await find("token=till");
+    expect(found).toMatchObject({ reason: null, requestId: null });
+    expect(found?.["durationMs"]).toBeGreaterThan(0);
+  });
+
+  test("keeps a bounded number of requests, and many of one class evict none of another", async () => {
+    await send(service, "GET", "/tags", { headers: { "x-request-id": "kept" } });
+    for (let round = 0; round < REQUESTS_KEPT / 16; round++)
+      await Promise.all(Array.from({ length: 20 }, () => send(service, "GET", "/none")));
+    expect((await find("status=4xx&limit=1000")).length).toBe(REQUESTS_KEPT);
+    expect((await find("status=4xx")).length).toBe(50);
+    expect((await find("path=/tags")).map(({ requestId }) => requestId)).toContain("kept");
+  });
+
+  test("does not have probes, files and monitoring, unless they fail", async () => {
+    for (const path of ["/livez", "/readyz", "/metrics", "/activity", "/openapi.json"])
+      await getText(service, path);
+    await send(service, "POST", "/livez");
+    const paths = (await find("limit=1000")).map(({ status, path }) => `${status} ${path}`);
+    expect(paths).toContain("405 /livez");
+    for (const path of ["/livez", "/readyz", "/metrics", "/activity", "/openapi.json"])
+      expect(paths).not.toContain(`200 ${path}`);
   });
 
   test.each([
     ["?since=now", 'since: expected milliseconds since 1970, got "now"'],
     ["?since=9999999999999999", "since: "],
-    ["?after=1", '"after": unknown; known are since'],
+    [
+      "?status=ok",
+      'status: expected failed, 2xx, 3xx, 4xx, 5xx, or a status from 200 to 599, got "ok"',
+    ],
+    ["?status=600", "status: expected failed"],
+    ["?status=", "status: expected failed"],
+    ["?limit=0", "limit: expected an integer from 1 to 1000"],
+    ["?path=%ff", "path"],
+    ["?token=a&token=b", "token"],
+    ["?after=1", '"after": unknown; known are since, status, path, token, limit'],
   ])("%s is refused, and named", async (query, says) => {
     await expectError(await send(service, "GET", `/activity${query}`), "invalid_query", says);
   });

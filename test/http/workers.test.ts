@@ -29,7 +29,7 @@ async function getOfAll(path: string): Promise<Response[]> {
 
 interface Activity {
   readonly samples: readonly object[];
-  readonly failures: readonly { readonly requestId: string }[];
+  readonly requests: readonly { readonly requestId: string; readonly atMs: number }[];
 }
 const readActivity = async (response: Response) => (await response.json()) as Activity;
 
@@ -53,13 +53,24 @@ describe("whichever thread is asked", () => {
     for (const { samples } of shown) expect(samples[0]).toEqual(shown[0]?.samples[0] as object);
   });
 
+  test("it shows the requests of all threads, the newest first", async () => {
+    const ids = (await getOfAll("/tags")).map(idOf);
+    for (const shown of await Promise.all(
+      (await getOfAll("/activity?path=/tags&limit=1000")).map(readActivity),
+    )) {
+      expect(shown.requests.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids));
+      const times = shown.requests.map(({ atMs }) => atMs);
+      expect(times).toEqual(times.toSorted((one, other) => other - one));
+    }
+  });
+
   test("it logs and shows what it refuses", async () => {
     const ids = (await getOfAll("/nothing")).map(idOf);
     const isLogged = (id: string): boolean =>
       service.logLines.some((line) => line.includes(`"requestId":"${id}"`));
     while (!ids.every(isLogged)) await Bun.sleep(10);
-    const { failures } = await readActivity(await get("/activity"));
-    expect(failures.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids));
+    const { requests } = await readActivity(await get("/activity?status=failed&limit=1000"));
+    expect(requests.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids));
   });
 });
 

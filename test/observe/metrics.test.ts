@@ -74,7 +74,8 @@ test("activity has the last samples alone, oldest first, each with what happened
     if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreates(ms);
     reporter.sample(at * 1_000);
   }
-  const { samples } = await reporter.readActivity(0);
+  const none = { status: undefined, path: undefined, token: undefined, limit: 1 };
+  const { samples } = await reporter.readActivity(0, none);
   expect(samples.map(({ atMs }) => atMs)).toEqual(
     Array.from({ length: SAMPLES_MAX }, (_, index) => (index + 6) * 1_000),
   );
@@ -86,8 +87,10 @@ test("activity has the last samples alone, oldest first, each with what happened
   expect(samples[4]?.durableP99Ms).toBeWithin(95, 105);
   expect(samples[4]?.writeP99Ms).toBeWithin(95, 105);
   const lastMs = (SAMPLES_MAX + 5) * 1_000;
-  expect(await reporter.readActivity(lastMs - 1)).toMatchObject({ samples: [{ atMs: lastMs }] });
-  expect(await reporter.readActivity(lastMs)).toMatchObject({ samples: [] });
+  expect(await reporter.readActivity(lastMs - 1, none)).toMatchObject({
+    samples: [{ atMs: lastMs }],
+  });
+  expect(await reporter.readActivity(lastMs, none)).toMatchObject({ samples: [] });
 });
 
 test("the size of the store is asked for at most every ten seconds, however often clients ask", async () => {
