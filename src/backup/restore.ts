@@ -281,7 +281,7 @@ function listDoubtfulTables(
   const doubtful = new Map<string, string>();
   let { timeline } = copy;
   for (const one of found) {
-    const { segment, before, header, tablesAt = NEWEST } = one;
+    const { segment, before, header } = one;
     const { name } = segment;
     // Rows at the change where a timeline began may be of the timeline before it, or of what was left behind.
     if (target !== NEWEST && segment.timeline !== timeline)
@@ -290,8 +290,13 @@ function listDoubtfulTables(
     const { previous } = header ?? {};
     if (previous !== undefined && previous >= copy.serial && !isThere(previous))
       doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
-    if (tablesAt <= reached && tablesAt < before) doubtful.clear();
+    const [first] = one.tables;
+    const next = one.tables.find(({ at }) => at > reached || at >= before);
+    if (first !== next) doubtful.clear();
     else if (!isWhole(one)) doubtful.set(name, `that stood where ${name} is damaged`);
+    // A service that could not append for a while has the last state only.
+    if (doubtful.size === 0 && next !== undefined && next.after < reached)
+      doubtful.set(name, `between ${next.after} and ${next.at}, which were appended together`);
   }
   return doubtful;
 }

@@ -126,8 +126,11 @@ export interface InspectedSegment {
   readonly runs: readonly Run[];
   /** It has whole tables, and no change after them. */
   readonly isBare: boolean;
-  /** The change from which on it has every table as a whole, undamaged: what was lost before does not matter. */
-  readonly tablesAt: number | undefined;
+  /**
+   * Where it has every table as a whole, undamaged: from such a change on, what was lost before does not matter. `after`
+   * is the change that was appended before.
+   */
+  readonly tables: readonly { readonly after: number; readonly at: number }[];
   /** The last change in it, or what its end says. */
   readonly end: number;
   /** What is damaged, in words. */
@@ -150,27 +153,34 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, true];
   let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
-  const tables = new Map<TableName, number>();
+  const tables: { after: number; at: number }[] = [];
+  const whole = new Map<TableName, number>();
   for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
     isTorn = isCut;
     isEndUnknown = line === undefined || isCut;
     isBare &&= line === undefined || !("entries" in line || "gone" in line);
     if (line === undefined) {
       if (!isCut) faults.push(`damaged ${offset} bytes from its start`);
-      tables.clear();
+      whole.clear();
+      tables.length = 0;
       lost++;
       continue;
     }
     const n = line.n ?? count;
     if (n > count + lost) {
       faults.push(`records are missing ${offset} bytes from its start`);
-      tables.clear();
+      whole.clear();
+      tables.length = 0;
     }
     [count, lost] = [n + 1, 0];
     if ("segment" in line) header = line;
     else if ("end" in line) isEnded = true;
     else if ("table" in line) {
-      if (line.gone === undefined) tables.set(line.table, line.change ?? 0);
+      if (line.gone === undefined) whole.set(line.table, line.change ?? 0);
+      if (whole.size === Object.keys(tableKeys).length) {
+        tables.push({ after: Math.min(...whole.values()), at: Math.max(...whole.values()) });
+        whole.clear();
+      }
     } else if ("entries" in line) {
       const run = runs.at(-1);
       if (run?.last === line.after) run.last = line.last;
@@ -187,9 +197,7 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   }
   end = Math.max(end ?? header?.after ?? 0, last ?? 0);
   if (last !== undefined && !isEnded) faults.push("its end is missing");
-  const hasTables = tables.size === Object.keys(tableKeys).length;
-  const tablesAt = hasTables ? Math.max(...tables.values()) : undefined;
-  return { header, runs, isBare, tablesAt, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
+  return { header, runs, isBare, tables, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
 }
 
 /** A block as the journal has it. */

@@ -323,9 +323,9 @@ export class Survey {
       .filter((segment) => segment.timeline === timeline && segment.serial >= serial)
       .toSorted((one, other) => other.serial - one.serial);
     for (const segment of newestFirst) {
-      const { isEndUnknown, tablesAt, runs } = await this.readSegment(segment);
+      const { isEndUnknown, tables, runs } = await this.readSegment(segment);
       if (isEndUnknown) return segment;
-      if (tablesAt !== undefined || runs.length > 0) return undefined;
+      if (tables.length > 0 || runs.length > 0) return undefined;
     }
     return undefined;
   }

@@ -793,6 +793,23 @@ describe("what is missing is said:", () => {
     expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
   });
 
+  test("webhooks between changes that were appended together after a while without a place", async () => {
+    const { store, create, append, appender, restore, readChanges } = await makeScene();
+    appender.disconnect();
+    await create(2n);
+    await store.putWebhook(
+      { name: "shop", version: "1", url: "1", attempts: [] } as never,
+      undefined,
+    );
+    await create(3n);
+    await append();
+    const [first, second, third] = await readChanges();
+    const sentence = `between ${first?.seq} and ${third?.seq}, which were appended together`;
+    const missing = [`Changes of tokens or webhooks ${sentence}.`];
+    expect(await restore({ change: second?.seq })).toMatchObject({ ids: [1n, 2n], missing });
+    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+  });
+
   test.each([
     [
       "damaged",

@@ -56,8 +56,9 @@ function sortByModel(plants: readonly Listed[], sort: string): Listed[] {
     const codes = characters.map((one) => (/[A-Z]/.test(one) ? one.toLowerCase() : one));
     return codes.map((one) => String(one.codePointAt(0)).padStart(8, "0")).join("");
   };
+  const keys = new Map(plants.map((plant) => [plant, keyOf(plant)]));
   return plants.toSorted((one, other) => {
-    const [key, otherKey] = [keyOf(one), keyOf(other)];
+    const [key, otherKey] = [keys.get(one), keys.get(other)];
     if (key === otherKey) return one.id - other.id;
     if (key === undefined) return 1;
     if (otherKey === undefined) return -1;
@@ -300,6 +301,32 @@ test("a store of many pieces is sorted as a whole", async () => {
   expect(idsOf(await getJson<Listed[]>(service, "/plants?sort=name&tag=t4"))).toEqual(
     idsOf(few.slice(0, 100)),
   );
+});
+
+test("keys that differ in case, after U+FFFF or only after their end are in order across pieces", async () => {
+  const endings = ["", "a", "B", "b", "\u{10FFFF}", "Ä", "ä", "[", "\uE000", "🌱"];
+  const heads = ["", "x", "X", "🌱".repeat(99), "🌱".repeat(100), "a".repeat(100)];
+  const texts = heads.flatMap((head) => endings.map((ending) => head + ending));
+  const textAt = (index: number): string => texts[index % texts.length] as string;
+  const plants = Array.from({ length: 12_000 }, (_, id) => ({
+    id,
+    name: textAt(id * 7),
+    ...(id % 4 === 0 ? {} : { tag: textAt(id * 11 + (id >> 7)) }),
+  }));
+  await create(...plants);
+  for (const sort of ["name", "-name", "tag", "-tag"]) {
+    const sorted = sortByModel(plants, sort);
+    const read = async (page: string) =>
+      idsOf(await getJson(service, `/plants?sort=${sort}${page}`));
+    expect([sort, await read("&limit=1000")]).toEqual([sort, idsOf(sorted.slice(0, 1_000))]);
+    for (const at of [3_000, 7_000, 11_000]) {
+      const last = sorted[at] as Listed;
+      const key = last[sort.replace("-", "") as "name" | "tag"];
+      const cursor = [sort, last.id, ...(key === undefined ? [] : [foldKey(key)])].join("~");
+      const page = await read(`&cursor=${encodeURIComponent(cursor)}`);
+      expect([sort, at, page]).toEqual([sort, at, idsOf(sorted.slice(at + 1, at + 101))]);
+    }
+  }
 });
 
 test.each(["application/json", "application/x-ndjson"])(

@@ -108,6 +108,21 @@ const sortKeys: Readonly<Record<SortName, string>> = {
   changed: "changed_at_ms",
 };
 
+/**
+ * Whether the key may be between ?5 and ?7, without computing it: most rows of a scan are not. NOCASE agrees with the
+ * keys, whose letters A to Z are in lower case.
+ */
+function mayBeOn({ by, isDescending }: Sort): string {
+  const isText = by !== "changed";
+  const column = isText ? by : "changed_at_ms";
+  const isFrom = (key: string): string => `${column} ${isText ? "COLLATE NOCASE" : ""} >= ${key}`;
+  // A key is the beginning of its text. UTF-8 has no byte 255.
+  const isUpTo = (key: string): string =>
+    isText ? `${column} COLLATE NOCASE < ${key} || x'ff'` : `${column} <= ${key}`;
+  const [isLater, isEarlier] = isDescending ? [isUpTo, isFrom] : [isFrom, isUpTo];
+  return `(?5 IS NULL OR ${column} IS NULL OR ${isLater("?5")}) AND (?7 IS NULL OR ${isEarlier("?7")})`;
+}
+
 function connect(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
   const prepareWalk = (order: Order, condition: string, columns = "id, name, tag") => {
@@ -146,7 +161,7 @@ function connect(db: Database) {
       sorted(`${formatSort(sort)} ${isTagged}`, () =>
         prepare<Place>(
           `SELECT * FROM (SELECT id, ${sortKeys[sort.by]} AS key FROM plants
-            WHERE ${isTagged ? TAGGED : ""} id BETWEEN ?2 AND ?3)
+            WHERE ${isTagged ? TAGGED : ""} id BETWEEN ?2 AND ?3 AND ${mayBeOn(sort)})
           WHERE (?6 IS NULL OR ${isAfter(sort, "?5", "?6")}) AND (?8 IS NULL OR ${isBefore(sort, "?7", "?8")})
           ORDER BY key IS NULL, key ${sort.isDescending ? "DESC" : "ASC"}, id LIMIT ?4`,
         ),
