@@ -105,7 +105,7 @@ async function take(from: Browser, picture: Picture): Promise<string> {
   const page = await context.newPage();
   await page.goto(`${demo.url}${path}`);
   if (!path.startsWith("/docs")) {
-    await page.getByRole("textbox", { name: "Token" }).fill(demo.token);
+    await page.getByRole("textbox", { name: "Token", exact: true }).fill(demo.token);
     await page.getByRole("button", { name: "Sign in" }).click();
   }
   await settle(page);

@@ -35,7 +35,7 @@ const findOperation = (page: Page, operationId: string): Locator =>
   page.locator(`.card[id$="/${operationId}"]`);
 
 const pasteToken = (page: Page): Promise<void> =>
-  page.getByRole("textbox", { name: "Token" }).fill(TEST_TOKEN);
+  page.getByRole("textbox", { name: "Token", exact: true }).fill(TEST_TOKEN);
 
 async function execute(operation: Locator): Promise<{ status: string; body: string }> {
   await operation.getByRole("button", { name: "Send request" }).click();
@@ -184,7 +184,7 @@ describeInBrowser("the API reference", () => {
       for (const id of ids) expect(listed.body).toContain(`"id": ${id},`);
 
       // A token that is deleted is forgotten, and none is kept for the next visit.
-      await page.getByRole("textbox", { name: "Token" }).fill("");
+      await page.getByRole("textbox", { name: "Token", exact: true }).fill("");
       const tags = findOperation(page, "listTags");
       expect(await tags.locator(".samples pre").innerText()).toContain("YOUR_TOKEN");
       announceFailure("/tags", 401);
