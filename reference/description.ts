@@ -53,7 +53,11 @@ export interface Operation {
   readonly summary?: string;
   readonly description?: string;
   readonly parameters?: readonly Parameter[];
-  readonly requestBody?: { readonly description?: string; readonly content: Content };
+  readonly requestBody?: {
+    readonly description?: string;
+    readonly required?: boolean;
+    readonly content: Content;
+  };
   readonly responses?: Readonly<Record<string, Answer>>;
   readonly security?: readonly object[];
 }

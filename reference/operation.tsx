@@ -39,6 +39,8 @@ effect(() => {
     keep("localStorage", LANGUAGE, language.value);
 });
 
+const EVENTS = "text/event-stream";
+
 /** Relative to the page, so it works behind a proxy with any prefix. */
 const baseUrl = new URL(".", location.href).href.slice(0, -1);
 
@@ -51,6 +53,8 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
   const name = `${method} ${path}`;
   const values = useSignal(exampleValues(operation));
   const sent = useSignal<Sent | undefined>(undefined);
+  /** Required fields that were empty when the request was about to be sent. */
+  const missing = useSignal<readonly string[]>([]);
   const request = useComputed(() => exampleRequest(operation, baseUrl, token.value, values.value));
   const masked = useComputed(() =>
     exampleRequest(operation, baseUrl, maskToken(token.value), values.value),
@@ -58,11 +62,34 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
   const bind = (field: string) => ({
     id: `${operationId}-${field}`,
     value: values.value[field] ?? "",
+    fault: missing.value.includes(field) ? "Required: enter a value." : undefined,
     onText: (value: string): void => {
       const body = field === "Content-Type" && { body: exampleValues(operation, value)["body"] };
-      values.value = { ...values.value, ...body, [field]: value };
+      const start = field === "Accept" && hasStart && chooseStart(value);
+      values.value = { ...values.value, ...body, ...start, [field]: value };
+      missing.value = missing.value.filter((other) => other !== field);
     },
   });
+  const hasStart = parameters.some(({ name: parameter }) => parameter === "from");
+  /** An event stream without a start has the whole history first. */
+  const now = useSignal("");
+  const chooseStart = (accept: string) => {
+    const { from = "" } = values.value;
+    const isOurs = from === now.value;
+    now.value = accept === EVENTS ? new Date().toISOString() : "";
+    return isOurs && { from: now.value };
+  };
+  const submit = (form: HTMLFormElement): void => {
+    const required = parameters.filter((one) => one.required === true).map((one) => one.name);
+    missing.value = [...required, ...(requestBody?.required === true ? ["body"] : [])].filter(
+      (field) => (values.value[field] ?? "").trim() === "",
+    );
+    const [first] = missing.value;
+    if (first !== undefined)
+      return form.querySelector<HTMLElement>(`#${operationId}-${first}`)?.focus();
+    sent.value?.stop?.();
+    void send(request.value, (answer) => (sent.value = answer));
+  };
   const success = Object.entries(responses).find(([status]) => status < "300")?.[1];
   const choose = (field: string, label: string, content: object = {}): JSX.Element | false => {
     const types = Object.keys(content);
@@ -89,13 +116,7 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
       <Markdown text={operation.description ?? ""} />
       <div class="columns">
         <div>
-          <Form
-            onSubmit={(form) => {
-              if (!form.reportValidity()) return;
-              sent.value?.stop?.();
-              void send(request.value, (answer) => (sent.value = answer));
-            }}
-          >
+          <Form onSubmit={submit}>
             {parameters.map((parameter) => (
               <ParameterField key={parameter.name} of={parameter} bound={bind(parameter.name)} />
             ))}
@@ -120,6 +141,17 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
             )}
             {choose("Content-Type", "Content type", requestBody?.content)}
             {choose("Accept", "Accept", success?.content)}
+            {now.value !== "" && (
+              <Choice
+                {...bind("from")}
+                id={`${operationId}-start`}
+                label="Example"
+                options={[
+                  [now.value, "changes from now on"],
+                  ["", "the history, then new changes"],
+                ]}
+              />
+            )}
             <div class="form-actions">
               <Button kind="main" type="submit">
                 Send request
@@ -170,6 +202,7 @@ interface ParameterFieldProps {
   readonly bound: {
     readonly id: string;
     readonly value: string;
+    readonly fault: string | undefined;
     readonly onText: (text: string) => void;
   };
 }
@@ -222,7 +255,7 @@ function Samples({ name, request, masked }: SamplesProps): JSX.Element {
             {title}
           </Button>
         ))}
-        <CopyButton text={write(request)} />
+        <CopyButton text={write(request)} hasToken={write(request) !== write(masked)} />
       </div>
       <pre tabIndex={0}>{write(masked)}</pre>
     </section>
@@ -231,7 +264,13 @@ function Samples({ name, request, masked }: SamplesProps): JSX.Element {
 
 const COPIED_MS = 2000;
 
-function CopyButton({ text }: { readonly text: string }): JSX.Element {
+interface CopyButtonProps {
+  readonly text: string;
+  /** The text shows a part of it only. */
+  readonly hasToken: boolean;
+}
+
+function CopyButton({ text, hasToken }: CopyButtonProps): JSX.Element {
   const isCopied = useSignal(false);
   const copy = async (): Promise<void> => {
     // Browsers offer the clipboard only on a secure origin.
@@ -242,7 +281,7 @@ function CopyButton({ text }: { readonly text: string }): JSX.Element {
   };
   return (
     <Button kind="small" onClick={() => void copy()}>
-      <span aria-live="polite">{isCopied.value ? "Copied" : "Copy"}</span>
+      <span aria-live="polite">{`${isCopied.value ? "Copied" : "Copy"}${hasToken ? " with your token" : ""}`}</span>
     </Button>
   );
 }

@@ -109,8 +109,12 @@ describeInBrowser("the API reference", () => {
       await pasteToken(page);
       expect(await code.innerText()).toContain(`Bearer ${TEST_TOKEN.slice(0, 4)}••••••••`);
       expect(await page.locator("main").innerText()).not.toContain(TEST_TOKEN);
-      await read.getByRole("button", { name: "Copy", exact: true }).click();
+      await read.getByRole("button", { name: "Copy with your token", exact: true }).click();
       await untilCopied(user, `Bearer ${TEST_TOKEN}`);
+      await read.getByText("Copied with your token").waitFor();
+      // An operation without a token has none to copy.
+      const probe = findOperation(page, "isAlive");
+      expect(await probe.getByRole("button", { name: /^Cop/ }).innerText()).toBe("Copy");
 
       if (look === phone) await page.getByText("Contents", { exact: true }).click();
       await page.getByRole("link", { name: "List plants" }).click();
@@ -240,10 +244,69 @@ describeInBrowser("the API reference", () => {
     await user.untilSo(
       `document.querySelector("[id$='/listPlants'] .live .status").getBoundingClientRect().bottom < innerHeight`,
     );
+  });
 
+  test("a sample of the change feed starts from now, and the other one with the history", async () => {
+    const { page } = await openDocs();
+    await service.create('{"id":501,"name":"Old"}');
+    await pasteToken(page);
     const changes = findOperation(page, "listChanges");
+    const sample = changes.locator(".samples pre");
+    const from = changes.getByLabel(/^from /);
     await changes.getByLabel("Accept").selectOption("text/event-stream");
-    expect(await changes.locator(".samples pre").innerText()).toContain("curl -N ");
+    expect(await sample.innerText()).toContain("curl -N ");
+    expect(await sample.innerText()).toMatch(/\/changes\?from=\d{4}-\d\d-\d\dT/);
+
+    await changes.getByRole("button", { name: "Send request" }).click();
+    const answer = changes.locator(".live .body");
+    const follow = async (id: number, name: string): Promise<void> => {
+      await service.create(JSON.stringify({ id, name }));
+      await answer.filter({ hasText: name }).waitFor();
+    };
+    await changes.locator(".live .status", { hasText: "200" }).waitFor();
+    await follow(502, "Fresh");
+    expect(await answer.innerText()).not.toContain("Old");
+
+    await changes
+      .getByLabel("Example", { exact: true })
+      .selectOption({ label: "the history, then new changes" });
+    expect(await sample.innerText()).toContain("/changes'");
+    await changes.getByRole("button", { name: "Send request" }).click();
+    await follow(503, "Fresher");
+    expect(await answer.innerText()).toContain("Old");
+    await changes.getByRole("button", { name: "Stop" }).click();
+
+    // Only the start that the page has set is taken back.
+    await changes.getByLabel("Accept").selectOption({ index: 0 });
+    await changes.getByLabel("Accept").selectOption("text/event-stream");
+    await changes.getByLabel("Accept").selectOption({ index: 0 });
+    expect(await from.inputValue()).toBe("");
+    await from.fill("7");
+    await changes.getByLabel("Accept").selectOption("text/event-stream");
+    expect(await sample.innerText()).toContain("/changes?from=7'");
+  });
+
+  test("an empty required field is named, and nothing is sent", async () => {
+    await service.create('{"id":504,"name":"Lily"}');
+    const { page, user } = await openDocs();
+    await pasteToken(page);
+    const sent: string[] = [];
+    page.on("request", (request) => sent.push(request.url()));
+    const replace = findOperation(page, "replacePlant");
+    const id = replace.getByLabel(/^id /);
+    await id.fill(" ");
+    await replace.getByLabel("Request body").fill("");
+    await replace.getByRole("button", { name: "Send request" }).click();
+    await user.untilSo("document.activeElement.id === 'replacePlant-id'");
+    expect(await replace.getByText("Required: enter a value.").count()).toBe(2);
+    await id.fill("504");
+    await replace.getByRole("button", { name: "Send request" }).click();
+    await user.untilSo("document.activeElement.id === 'replacePlant-body'");
+    expect(sent).toEqual([]);
+    await replace.getByLabel("Request body").fill('{"name": "Rose"}');
+    expect(await execute(replace)).toMatchObject({ status: "200" });
+    expect(await replace.getByText("Required: enter a value.").count()).toBe(0);
+    expect(sent).toEqual([`${service.url}/plants/504`]);
   });
 
   test("finds operations, errors and settings, and marks the place in the page", async () => {
