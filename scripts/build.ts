@@ -45,9 +45,11 @@ interface Part {
 interface Chunk {
   readonly name: string;
   readonly text: string;
+  /** The entry needs it at once. */
+  readonly isNeeded: boolean;
 }
 
-/** Splits what an entry imports dynamically into chunks of their own. The first is what the entry itself needs. */
+/** Splits what an entry imports dynamically into chunks of their own, and what it shares with them. */
 async function split(entry: string): Promise<{ text: string; chunks: readonly Chunk[] }> {
   const naming = { chunk: "[name]-[hash].[ext]" };
   const options = { ...browserOptions, entrypoints: [entry], splitting: true, naming };
@@ -60,9 +62,24 @@ async function split(entry: string): Promise<{ text: string; chunks: readonly Ch
     })),
   );
   const { text = "" } = files.find(({ isEntry }) => isEntry) ?? {};
-  const isNeeded = ({ name }: Chunk): boolean => text.includes(`from"./${name}"`);
+  const needed = new Set<string>();
+  const follow = (script: string): void => {
+    for (const [, name = ""] of script.matchAll(/(?:from|import)"\.\/([^"]+)"/g)) {
+      if (needed.has(name)) continue;
+      needed.add(name);
+      follow(files.find((file) => file.name === name)?.text ?? "");
+    }
+  };
+  follow(text);
   const chunks = files.filter(({ isEntry }) => !isEntry);
-  return { text, chunks: chunks.toSorted((one, other) => +isNeeded(other) - +isNeeded(one)) };
+  return {
+    text,
+    chunks: chunks.map(({ name, text: script }) => ({
+      name,
+      text: script,
+      isNeeded: needed.has(name),
+    })),
+  };
 }
 
 interface BuiltFile {
@@ -81,8 +98,7 @@ async function buildPage(
   let page = await Bun.file(template).text();
   const texts = new Map(chunks.map(({ name, text }) => [name, text]));
   // Otherwise the browser would find it only when it has the entry.
-  const [needed] = chunks;
-  if (needed !== undefined)
+  for (const needed of chunks.filter(({ isNeeded }) => isNeeded))
     page = page.replace(
       /^ *(?=<script)/m,
       (indent) => `${indent}<link rel="modulepreload" href="console/${needed.name}" />\n${indent}`,

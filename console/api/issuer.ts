@@ -3,6 +3,7 @@
 import { scopes } from "../../src/domain/token.ts";
 import { token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
+import { fill, t } from "../text/text.ts";
 import { baseUrl, Explained } from "./service.ts";
 
 /** The service adds these to its page. */
@@ -25,8 +26,7 @@ interface Departure {
 const target = { audience, ...(/^https?:/.test(audience) && { resource: audience }) };
 
 export async function leaveForIssuer(): Promise<void> {
-  if (!isSecureContext)
-    throw new Explained(`Open this page by https to sign in with ${issuerHost}.`);
+  if (!isSecureContext) throw new Explained(fill(t.shell.openByHttps, { host: issuerHost ?? "" }));
   const [state, verifier] = [createSecret(), createSecret()];
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
   const url = new URL(await findEndpoint("authorization_endpoint"));
@@ -67,14 +67,16 @@ export async function findIssuedToken(): Promise<string | undefined> {
   answer = undefined;
   const isOurs = given.get("state") === departure.state;
   // RFC 9207: the answer of another issuer must not be used here.
-  if (!isOurs || (given.get("iss") ?? issuer) !== issuer)
-    throw new Explained("This answer belongs to another attempt to sign in. Try again.");
+  if (!isOurs || (given.get("iss") ?? issuer) !== issuer) throw new Explained(t.shell.otherAttempt);
   const code = given.get("code");
   if (code === null)
     throw new Explained(
       given.get("error") === "access_denied"
-        ? `You were not signed in by ${issuerHost}.`
-        : `${issuerHost} refused the sign-in (${given.get("error") ?? "no code"}).`,
+        ? fill(t.shell.issuerDenied, { host: issuerHost ?? "" })
+        : fill(t.shell.issuerRefused, {
+            host: issuerHost ?? "",
+            reason: given.get("error") ?? "no code",
+          }),
     );
   const body = new URLSearchParams({
     grant_type: "authorization_code",
@@ -95,14 +97,14 @@ async function findEndpoint(name: string): Promise<string> {
   const place = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
   const { [name]: url = "", issuer: named } = await ask(place);
   if (named !== issuer || !/^https?:$/.test(URL.parse(url)?.protocol ?? ""))
-    throw new Explained(`${issuerHost} does not describe how to sign in.`);
+    throw new Explained(fill(t.shell.issuerUndescribed, { host: issuerHost ?? "" }));
   return url;
 }
 
 async function ask(url: string, init: RequestInit = {}): Promise<Record<string, string>> {
   const response = await fetch(url, { ...init, credentials: "omit" }).catch(() => undefined);
   if (response?.ok) return (await response.json()) as Record<string, string>;
-  throw new Explained(`${issuerHost} did not answer as expected. Try again later.`);
+  throw new Explained(fill(t.shell.issuerFailed, { host: issuerHost ?? "" }));
 }
 
 const createSecret = (): string => toBase64Url(crypto.getRandomValues(new Uint8Array(32)));

@@ -7,6 +7,7 @@ import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import type { ListedPlant, Plant } from "../../src/domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { findWriter, noteWrite } from "../state/writes.ts";
+import { fill, t } from "../text/text.ts";
 import { findLastChange } from "./changes.ts";
 import { call, Explained, isStatus } from "./service.ts";
 
@@ -37,7 +38,7 @@ class Conflict extends Explained {
 }
 
 export class Taken extends Conflict {
-  override readonly message = "Another plant has the id now.";
+  override readonly message: string = t.plants.taken;
 }
 
 /** The plant was changed or deleted since it was read. */
@@ -47,8 +48,9 @@ export class Changed extends Conflict {
   /** `change` is the last one, if it is known. */
   constructor(id: bigint, current: Versioned | undefined, change: Change | undefined) {
     super(id, current);
-    const { who, where } = findWriter(id, current?.plant, change);
-    this.message = `${who} ${current === undefined ? "deleted" : "changed"} it${where}.`;
+    const { kind, who } = findWriter(id, current?.plant, change);
+    const wrote = t.plants.wrote[current === undefined ? "deleted" : "changed"];
+    this.message = fill(wrote[kind], { who });
   }
 }
 

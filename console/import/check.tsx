@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import type { Plant } from "../../src/domain/plant.ts";
 import { formatCount } from "../state/format.ts";
-import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
+import { Button, Check, Choice, Notice, Table, Terms } from "../view/controls.tsx";
+import { Tag } from "../view/tag.tsx";
 import { Version } from "../view/history.tsx";
 import { Key, Shares } from "../view/patterns.tsx";
 import { type Import, listMissing, type Reading, type RowOutcome } from "./messages.ts";

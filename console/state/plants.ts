@@ -22,8 +22,9 @@ import {
 } from "../api/plants.ts";
 import { findLastChange } from "../api/changes.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
-import { formatCount, formatName } from "./format.ts";
+import { formatName } from "./format.ts";
 import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast, toastDone, type Verb } from "./toasts.ts";
@@ -355,8 +356,9 @@ async function show(next: PlantList): Promise<void> {
   await next.loadMore(findPlace(next.filter));
   const { phase, plants } = next;
   if (list.value !== next || phase.value === "failed") return;
-  const shown = plants.length === 0 ? "No plants" : formatCount(plants.length, "plant");
-  announce(`${shown}${phase.value === "end" ? "" : " and more"}.`);
+  const found = plants.length === 0 ? t.plants.none : plural(t.shared.plants, plants.length);
+  const text = phase.value === "end" ? t.plants.listed : t.plants.listedMore;
+  announce(fill(text, { plants: found }));
 }
 
 const shift = (counted: PlantCount | undefined, by: number): PlantCount | undefined =>
@@ -412,7 +414,7 @@ export function startLists(): void {
 export async function removeWithUndo({ plant, etag }: Versioned): Promise<void> {
   await removePlant(plant.id, etag);
   list.value.take(plant.id);
-  toastDone("Deleted", plant, (isOnly) => restore(plant, isOnly));
+  toastDone("deleted", plant, (isOnly) => restore(plant, isOnly));
 }
 
 /** Counts plants that were changed outside of their panel. */
@@ -421,7 +423,7 @@ export const rewrites = signal(0);
 /** `before` is the plant as it was. */
 export const toastChanged = (verb: Verb, before: Plant, saved: Versioned): void =>
   toastDone(verb, saved.plant, () =>
-    changeBack(before, saved, verb === "Changed back" ? "Changed" : "Changed back"),
+    changeBack(before, saved, verb === "changedBack" ? "changed" : "changedBack"),
   );
 
 async function changeBack(before: Plant, now: Versioned, verb: Verb): Promise<void> {
@@ -432,9 +434,12 @@ async function changeBack(before: Plant, now: Versioned, verb: Verb): Promise<vo
     toastChanged(verb, now.plant, saved);
   } catch (error) {
     const run = (): void => void changeBack(before, now, verb);
-    const again = { label: "Try again", isNeeded: true, run };
+    const again = { label: t.shared.tryAgain, isNeeded: true, run };
     const isFinal = error instanceof Changed;
-    const failed = `Couldn't change ${formatName(now.plant)} back. ${explain(error)}`;
+    const failed = fill(t.plants.notChangedBack, {
+      plant: formatName(now.plant),
+      why: explain(error),
+    });
     toast(failed, isFinal ? undefined : again);
   }
 }
@@ -444,12 +449,15 @@ export async function addWithUndo(plant: Plant, isAgain = false): Promise<void> 
   const outcome = await createPlant(plant);
   list.value.put(plant);
   recountLater();
-  const open = { label: "Open", run: () => openPlant(plant.id) };
+  const open = { label: t.shared.open, run: () => openPlant(plant.id) };
   if (outcome === "replayed" && !isAgain)
-    toast(`${formatName(plant)} was already there.`, mayRead.value ? open : undefined);
+    toast(
+      fill(t.plants.alreadyThere, { plant: formatName(plant) }),
+      mayRead.value ? open : undefined,
+    );
   // Without reading it, a change by someone else would be lost.
-  else if (!mayRead.value) toast(`Added ${formatName(plant)}.`);
-  else toastDone("Added", plant, () => takeBack(plant));
+  else if (!mayRead.value) toast(fill(t.plants.done.added, { what: formatName(plant) }));
+  else toastDone("added", plant, () => takeBack(plant));
 }
 
 export async function takeBack(plant: Plant): Promise<void> {
@@ -459,9 +467,10 @@ export async function takeBack(plant: Plant): Promise<void> {
     if (!isSame(found.plant, plant)) throw await readConflict(plant.id);
     await removeWithUndo(found);
   } catch (error) {
-    const again = { label: "Try again", isNeeded: true, run: () => void takeBack(plant) };
+    const again = { label: t.shared.tryAgain, isNeeded: true, run: () => void takeBack(plant) };
     const isFinal = error instanceof Changed;
-    toast(`Couldn't delete ${formatName(plant)}. ${explain(error)}`, isFinal ? undefined : again);
+    const failed = fill(t.plants.deletionFailed, { plant: formatName(plant), why: explain(error) });
+    toast(failed, isFinal ? undefined : again);
     return;
   }
   if (route.value.open === plant.id) openPlant(undefined);
@@ -471,15 +480,16 @@ export async function restore(plant: Plant, isOpened = true): Promise<void> {
   try {
     await createPlant(plant);
   } catch (error) {
-    const again = { label: "Try again", isNeeded: true, run: () => void restore(plant) };
-    if (error instanceof Taken) toast(`Not restored: another plant now has id ${plant.id}.`);
-    else toast(`Couldn't restore ${formatName(plant)}. ${explain(error)}`, again);
+    const again = { label: t.shared.tryAgain, isNeeded: true, run: () => void restore(plant) };
+    if (error instanceof Taken) toast(fill(t.plants.notRestored, { id: String(plant.id) }));
+    else
+      toast(fill(t.plants.restoreFailed, { plant: formatName(plant), why: explain(error) }), again);
     return;
   }
   list.value.put(plant);
   recountLater();
-  if (mayRead.value) toastDone("Restored", plant, () => takeBack(plant));
-  else toast(`Restored ${formatName(plant)}.`);
+  if (mayRead.value) toastDone("restored", plant, () => takeBack(plant));
+  else toast(fill(t.plants.done.restored, { what: formatName(plant) }));
   const isFree = route.value.view === "plants" && route.value.open === undefined;
   if (isOpened && mayRead.value && isFree) openPlant(plant.id);
 }

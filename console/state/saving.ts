@@ -3,6 +3,7 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { Plant } from "../../src/domain/plant.ts";
 import { explain, recoveries } from "../api/service.ts";
+import { fill, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
 import { openPlant } from "./route.ts";
 import { token } from "./session.ts";
@@ -30,8 +31,8 @@ async function send(of: bigint | "new", { plant, send: sendAgain }: LateSave): P
     await sendAgain();
   } catch (error) {
     if (token.value === undefined) return;
-    const open = { label: "Open", isNeeded: true, run: () => openPlant(of) };
-    toast(`${formatName(plant)} isn't saved. ${explain(error)}`, open);
+    const open = { label: t.shared.open, isNeeded: true, run: () => openPlant(of) };
+    toast(fill(t.plants.lateFailed, { plant: formatName(plant), why: explain(error) }), open);
   }
 }
 

@@ -14,9 +14,11 @@ import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
 import { type ListFilter, readConflict } from "../api/plants.ts";
-import { call, explain, isAbort, isReason, isStatus } from "../api/service.ts";
+import { call, explain, explainRefusal, isAbort, isReason, isStatus } from "../api/service.ts";
+import { en } from "../text/en.ts";
+import { fill, join, plural, t } from "../text/text.ts";
 import { gaps, hasHistory } from "./feed.ts";
-import { formatCount, formatName } from "./format.ts";
+import { formatCount, formatName, quote } from "./format.ts";
 import { list } from "./plants.ts";
 import { identity, mayRead, mayWrite, token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
@@ -118,15 +120,13 @@ interface Asked {
 
 export const asked = signal<Asked | undefined>(undefined);
 
-/** What the action is called, in questions and in the journal. */
-function describeTask(task: Task, count: number): string {
-  const plants = formatCount(count, "plant");
-  if (task.kind !== "tag") return `Delete ${plants}`;
-  return task.tag === undefined ? `Remove the tag of ${plants}` : `Tag ${plants} as ${task.tag}`;
+/** What the action is called in questions, and in the journal. */
+function describeTask(task: Task, count: number, { plants }: typeof t): string {
+  if (task.kind !== "tag") return plural(plants.deleteMany, count);
+  return task.tag === undefined
+    ? plural(plants.untagMany, count)
+    : plural(plants.tagMany, count, { tag: task.tag });
 }
-
-const doings = { delete: "Deleting", tag: "Changing", undo: "Undoing" } as const;
-const outcomes = { delete: "Deleted", tag: "Changed", undo: "Undone:" } as const;
 
 /** What every attempt at a bulk action has in common, also after a reload. */
 interface Order {
@@ -202,7 +202,7 @@ export async function runOnSelected(task: Task): Promise<void> {
   const plants = isAll ? undefined : picked.value.map(withoutTime);
   let total = plants?.length ?? 0;
   if (plants === undefined) {
-    work.value = { text: "Counting…", stop: () => stopping.abort() };
+    work.value = { text: t.shared.counting, stop: () => stopping.abort() };
     try {
       total = await call((client) =>
         isByFilter
@@ -211,17 +211,18 @@ export async function runOnSelected(task: Task): Promise<void> {
       );
       total += isByFilter ? extra.length : onlyById === undefined ? 0 : 1;
     } catch (error) {
-      if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
+      if (!isAbort(error)) toast(fill(t.plants.nothingDone, { why: explain(error) }));
       total = 0;
     }
     work.value = undefined;
   }
   if (total <= 0) return;
-  const title = describeTask(task, total);
+  const title = describeTask(task, total, t);
   const isByBody = plants !== undefined && total > ASKED_ABOVE && fitsBody(plants, task);
   const order: Order = {
     task,
-    batch: nameBatch(title),
+    // In English, so that everyone finds the same name in the journal.
+    batch: nameBatch(describeTask(task, total, en)),
     total,
     by: isByFilter ? "filter" : isByBody ? "body" : "page",
     filter: isByFilter ? selected : undefined,
@@ -235,8 +236,8 @@ export async function runOnSelected(task: Task): Promise<void> {
   const isFinal = !hasHistory.value;
   if (total <= ASKED_ABOVE && !isFinal) return start();
   asked.value = {
-    title: `${title}?`,
-    text: whose + (isFinal ? " This can't be undone: the store keeps no changes." : ""),
+    title: fill(t.plants.ask, { action: title }),
+    text: isFinal ? `${whose} ${t.plants.isFinal}` : whose,
     label: title,
     run: start,
   };
@@ -274,15 +275,20 @@ function fitsBody(plants: readonly Plant[], task: Task): boolean {
 /** The selection in words, for a question. */
 function describeSelected(filter: Filter): string {
   const { isAll } = selection.value;
-  if (!isAll) return "These are the plants that you selected.";
+  if (!isAll) return t.plants.theseSelected;
   const parts = filterNames.flatMap((name) => {
     const given = filter[name];
     if (given === undefined) return [];
-    return name === "tag" ? `have the tag “${given}”` : `match “${given}”`;
+    const value = quote(given);
+    return fill(name === "tag" ? t.plants.thatHaveTag : t.plants.thatMatch, { value });
   });
-  const which = parts.length === 0 ? "plants in the store" : `plants that ${parts.join(" and ")}`;
-  const but = picked.value.length === 0 ? "" : `, but ${formatCount(picked.value.length)}`;
-  return `These are all ${which}${but}.`;
+  const excepted = picked.value.length;
+  if (parts.length === 0)
+    return excepted === 0 ? t.plants.theseAll : fill(t.plants.theseAllBut, { excepted });
+  const what = join(parts);
+  return excepted === 0
+    ? fill(t.plants.theseThat, { what })
+    : fill(t.plants.theseThatBut, { what, excepted });
 }
 
 /** `blocks` reads the plants, if neither the service finds them nor the job has them. */
@@ -334,7 +340,12 @@ async function runByService(client: Client, job: Job): Promise<void> {
     onLeft: ({ id, reason, message }: RevertLeft): void => {
       if (kept.length < KEPT_MAX) kept.push(id);
       if (reasons.length === 0)
-        reasons.push(`${id}: ${reason === CHANGED ? "Someone else changed it." : message}`);
+        reasons.push(
+          fill(t.plants.reason, {
+            plant: String(id),
+            why: reason === CHANGED ? t.plants.wrote.changed.someone : message,
+          }),
+        );
     },
   };
   const found = toBulkFilter(filter ?? { filter: {}, except: [] });
@@ -378,8 +389,11 @@ async function writePlants(client: Client, job: Job): Promise<void> {
       job.skipped++;
       job.kept.push(id);
       const isTold = outcome.reason === CHANGED && ++conflicts <= CONFLICTS_MAX;
-      const why = isTold ? await showCurrent(id, shown) : outcome.message;
-      if (job.reasons.length === 0) job.reasons.push(`${formatName(sent)}: ${why}`);
+      const why = isTold
+        ? await showCurrent(id, shown)
+        : explainRefusal(outcome.reason, outcome.message);
+      if (job.reasons.length === 0)
+        job.reasons.push(fill(t.plants.reason, { plant: formatName(sent), why }));
     }
     if (isListed || job.settled % LISTED_MAX === 0) report(job);
   }
@@ -399,9 +413,9 @@ function report(job: Job): void {
   const progress =
     total === undefined
       ? formatCount(settled)
-      : `${formatCount(Math.min(settled, total))} of ${formatCount(total)}`;
+      : fill(t.plants.progressOf, { count: Math.min(settled, total), total });
   work.value = {
-    text: `${isStopping ? "Stopping" : doings[task.kind]}… ${progress}`,
+    text: fill(isStopping ? t.plants.stopping : t.plants.doing[task.kind], { progress }),
     done: total === undefined ? undefined : Math.min(1, settled / total),
     note: describeClosing(job),
     stop: () => void stopJob(job),
@@ -409,9 +423,9 @@ function report(job: Job): void {
 }
 
 function describeClosing({ by, total = 0 }: Job): string | undefined {
-  if (by !== "page") return "It continues if you close the page.";
+  if (by !== "page") return t.plants.continuesAlone;
   // Fewer are done before this is read.
-  return total > ASKED_ABOVE ? "Keep the page open until it is done." : undefined;
+  return total > ASKED_ABOVE ? t.plants.keepOpen : undefined;
 }
 
 async function stopJob(job: Job): Promise<void> {
@@ -427,7 +441,7 @@ async function stopJob(job: Job): Promise<void> {
     if (isStatus(error, 404)) return stopping.abort();
     job.isStopping = false;
     report(job);
-    toast(`It was not stopped. ${explain(error)}`);
+    toast(fill(t.plants.notStopped, { why: explain(error) }));
   }
 }
 
@@ -448,18 +462,19 @@ function finish(job: Job, failure: unknown): void {
   if (!isByPage && isBroken && !isStopped) return offerRest(job, failure);
   if (isBroken && !isAbort(failure) && !isStopped) reasons.unshift(explain(failure));
   const rest = isByPage ? (job.total ?? 0) - job.changed : job.skipped;
-  const left = rest > 0 ? ` ${formatCount(rest)} skipped.` : "";
-  const why = reasons[0] === undefined ? "" : ` ${reasons[0]}`;
+  const sentences = [
+    isStopped && t.plants.stopped,
+    plural(t.plants.didMany[job.task.kind], job.changed),
+    rest > 0 && fill(t.plants.skipped, { count: rest }),
+    reasons[0],
+  ];
   toast(
-    `${isStopped ? "Stopped. " : ""}${describeDone(job)}.${left}${why}`,
+    sentences.filter(Boolean).join(" "),
     job.changed > 0 && hasHistory.value
-      ? { label: "Undo", isNeeded: true, run: () => askUndo(batch) }
+      ? { label: t.shared.undo, isNeeded: true, run: () => askUndo(batch) }
       : undefined,
   );
 }
-
-const describeDone = ({ task, changed }: Job): string =>
-  `${outcomes[task.kind]} ${formatCount(changed, "plant")}`;
 
 /** The service was restarted or refused the rest, or cannot be reached: then it may still be at work. */
 function offerRest(job: Job, failure: unknown): void {
@@ -470,13 +485,14 @@ function offerRest(job: Job, failure: unknown): void {
     void runJob(rest);
   };
   const isLost = isStatus(failure, 0);
-  const why = isLost ? "The service stopped, or the connection was lost." : explain(failure);
+  const why = isLost ? t.plants.serviceStopped : explain(failure);
+  const done = plural(t.plants.didSoFar[task.kind], job.changed);
   toast(
-    `Not finished. ${describeDone(job)} so far. ${why}`,
+    `${t.plants.notFinished} ${done} ${why}`,
     total === undefined
       ? undefined
       : {
-          label: "Continue",
+          label: t.plants.continue,
           isNeeded: true,
           run: again,
         },

@@ -2,7 +2,8 @@
 
 import { signal } from "@preact/signals";
 import type { Plant } from "../../src/domain/plant.ts";
-import { formatCount, formatName } from "./format.ts";
+import { fill, plural, t } from "../text/text.ts";
+import { formatName } from "./format.ts";
 import { hasShortcuts } from "./storage.ts";
 
 export interface Toast {
@@ -14,7 +15,7 @@ export interface Toast {
   readonly done?: Done;
 }
 
-export type Verb = "Added" | "Changed" | "Changed back" | "Deleted" | "Restored";
+export type Verb = keyof typeof t.plants.done;
 
 /** What was done, and how it is undone, by the id of the plant. */
 interface Done {
@@ -42,27 +43,28 @@ export const toast = (text: string, action?: Action, also?: Action): void =>
 export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => unknown): void {
   const earlier = toasts.value.find(({ done }) => done?.verb === verb);
   const undos = new Map(earlier?.done?.undos).set(plant.id, undo);
-  const what = undos.size === 1 ? formatName(plant) : formatCount(undos.size, "plant");
+  const what = undos.size === 1 ? formatName(plant) : plural(t.shared.plants, undos.size);
   const run = async (): Promise<void> => {
     for (const each of [...undos.values()].toReversed()) await each(undos.size === 1);
   };
   const key = earlier?.key ?? ++count;
-  const action = { label: "Undo", run: () => void run() };
-  show({ key, text: `${verb} ${what}.`, action, done: { verb, undos } });
+  const action = { label: t.shared.undo, run: () => void run() };
+  show({ key, text: fill(t.plants.done[verb], { what }), action, done: { verb, undos } });
 }
 
 function show(next: Toast): void {
   // A toast without an action makes room for the next, and so does one that says the same and loses nothing.
-  const isAgain = ({ text, action, done }: Toast): boolean =>
-    text === next.text && action?.isNeeded !== true && done === undefined;
+  const isAgain = (each: Toast): boolean =>
+    each.text === next.text && each.action?.isNeeded !== true && each.done === undefined;
   const kept = toasts.value.filter(
     (each) => each.action !== undefined && each.key !== next.key && !isAgain(each),
   );
   const first = kept.find(({ action: offered }) => offered?.isNeeded !== true) ?? kept[0];
   const rest = kept.length < TOASTS_MAX ? kept : kept.filter((each) => each !== first);
   toasts.value = [...rest, next];
-  const hint = hasShortcuts.value ? ": press U" : "";
-  announce(next.action === undefined ? next.text : `${next.text} ${next.action.label}${hint}.`);
+  const { text, action } = next;
+  const withAction = hasShortcuts.value ? t.plants.pressU : t.plants.withAction;
+  announce(action === undefined ? text : fill(withAction, { text, action: action.label }));
 }
 
 /** For screen readers only. */

@@ -31,12 +31,12 @@ export const noteWrite = (id: bigint, plant: Plant | undefined): void => note(de
 export const noteBatch = (batch: string): void => note(batch);
 
 export interface Writer {
+  readonly kind: "named" | "someone" | "you" | "otherTab";
+  /** The name, if it is known. */
   readonly who: string;
-  /** Follows what was done: "changed it in another tab". */
-  readonly where: string;
 }
 
-export const someoneElse: Writer = { who: "Someone else", where: "" };
+export const someoneElse: Writer = { kind: "someone", who: "" };
 
 /** Who left the plant as it is now, which the last change may tell. */
 export function findWriter(
@@ -45,10 +45,10 @@ export function findWriter(
   change: Pick<Change, "by" | "batch"> | undefined,
 ): Writer {
   const name = identity.value?.name;
-  if (change?.by !== undefined && change.by !== name) return { who: change.by, where: "" };
+  if (change?.by !== undefined && change.by !== name) return { kind: "named", who: change.by };
   const own = listWrites().findLast(
     ([, by, what]) => by === name && (what === describe(id, now) || what === change?.batch),
   );
   if (own === undefined) return someoneElse;
-  return { who: "You", where: own[0] === tab ? "" : " in another tab" };
+  return { kind: own[0] === tab ? "you" : "otherTab", who: "" };
 }

@@ -47,6 +47,10 @@ const [language, loaded] = await load();
 /** The type is that of English, so that the compiler knows the placeholders. */
 export const t = loaded as Texts;
 
+/** What the errors of the API mean. In English the service says it. */
+export const errors: Translation["errors"] | undefined =
+  "errors" in loaded ? loaded.errors : undefined;
+
 document.documentElement.lang = language;
 
 /** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
@@ -88,6 +92,11 @@ type Plural = Readonly<
 >;
 
 type OtherNames<Forms extends Plural> = Exclude<Names<Forms["one" | "other"]>, "count">;
+
+const and = new Intl.ListFormat(locale, { type: "conjunction" });
+
+/** "this and that". */
+export const join = (parts: readonly string[]): string => and.format(parts);
 
 const rules = new Intl.PluralRules(locale);
 

@@ -4,7 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { explainRounded, findFaults, isRounded } from "../../src/domain/plant.ts";
+import { findFaults, isRounded } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
 import { clipName, formatName, quote } from "../state/format.ts";
@@ -58,8 +58,8 @@ const createDraft = (): Draft => ({ name: "", tag: recallAdded()?.tag });
 
 const explainId = (id: string): string =>
   isRounded(id)
-    ? explainRounded("id", id.trim())
-    : `Enter a whole number from ${INT64_MIN} to ${INT64_MAX}.`;
+    ? fill(t.plants.idRounded, { shown: id.trim() })
+    : fill(t.plants.idExpected, { min: String(INT64_MIN), max: String(INT64_MAX) });
 
 export function AddPanel(): JSX.Element {
   const last = recallAdded();
@@ -106,7 +106,7 @@ export function AddPanel(): JSX.Element {
     isJudged.value = true;
     const [faulty] = Object.keys(faults);
     if (exactId === undefined || faulty !== undefined) {
-      announce("Nothing was sent. See the messages beside the fields.");
+      announce(t.plants.nothingSent);
       return focusField(`add-${faulty}`);
     }
     isAsked.value = doubt !== undefined && !isSure;
@@ -135,13 +135,13 @@ export function AddPanel(): JSX.Element {
   };
 
   const error = trouble.value;
-  const label = error === undefined || error instanceof Taken ? "Add plant" : "Try again";
+  const label = error === undefined || error instanceof Taken ? t.plants.add : t.shared.tryAgain;
   return (
-    <Panel title="Add a plant">
+    <Panel title={t.plants.addOne}>
       <Form onSubmit={() => submit(false)}>
         <Field
           id="add-id"
-          label="Id"
+          label={t.shared.id}
           inputRef={selectField}
           fault={isJudged.value && faults.id ? explainId(id) : undefined}
           note={
@@ -176,7 +176,7 @@ export function AddPanel(): JSX.Element {
         />
         <Field
           id="add-name"
-          label="Name"
+          label={t.shared.name}
           required
           value={name}
           onText={(text) => put({ name: text })}
@@ -184,7 +184,13 @@ export function AddPanel(): JSX.Element {
           {...(namesake && {
             note: (
               <>
-                <a href={linkTo(namesake.id)}>Plant {String(namesake.id)}</a> has this name too.
+                {rich(t.plants.namesake, {
+                  plant: (
+                    <a href={linkTo(namesake.id)}>
+                      {fill(t.plants.plantOfId, { id: String(namesake.id) })}
+                    </a>
+                  ),
+                })}
               </>
             ),
           })}
@@ -193,7 +199,7 @@ export function AddPanel(): JSX.Element {
         {waiting.value.has("new") && <WaitingNotice />}
         {error !== undefined && <FailureNotice of="save" error={error} />}
         {scanned.value !== undefined && (
-          <Notice kind="warning" title={`No plant has the scanned id ${scanned.value}.`}>
+          <Notice kind="warning" title={fill(t.plants.scannedUnknown, { id: scanned.value })}>
             <div class="form-actions">
               <Button
                 onClick={() => {
@@ -201,13 +207,13 @@ export function AddPanel(): JSX.Element {
                   focusField("add-name");
                 }}
               >
-                Use it as the id
+                {t.plants.useAsId}
               </Button>
             </div>
           </Notice>
         )}
         {isAsked.value && doubt !== undefined && (
-          <Notice kind="warning" title={`${doubt}. Add the plant anyway?`}>
+          <Notice kind="warning" title={fill(t.plants.askAdd, { doubt })}>
             <div class="form-actions">
               {isCode(name) && name.trim() !== id.trim() && (
                 <Button
@@ -216,16 +222,16 @@ export function AddPanel(): JSX.Element {
                     focusField("add-name");
                   }}
                 >
-                  Use it as the id
+                  {t.plants.useAsId}
                 </Button>
               )}
-              <Button onClick={() => submit(true)}>Add anyway</Button>
+              <Button onClick={() => submit(true)}>{t.plants.addAnyway}</Button>
             </div>
           </Notice>
         )}
         <div class="form-actions">
           <Button type="submit" kind="main" disabled={isBusy.value}>
-            {isBusy.value ? "Sending…" : label}
+            {isBusy.value ? t.plants.sending : label}
           </Button>
         </div>
       </Form>

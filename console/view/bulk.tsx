@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { asked, runOnSelected, work } from "../state/selection.ts";
+import { t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
 import { TagInput } from "./form.tsx";
 import { QuestionDialog } from "./manage.tsx";
@@ -19,16 +20,16 @@ export function TagForm(): JSX.Element {
     >
       <TagInput
         id="selection-tag"
-        aria-label="Tag for the selected plants"
-        placeholder="Tag"
+        aria-label={t.plants.tagForSelected}
+        placeholder={t.shared.tag}
         value={tag.value}
         onInput={(event) => (tag.value = event.currentTarget.value)}
       />
       <Button type="submit" disabled={tag.value === ""}>
-        Set tag
+        {t.plants.setTag}
       </Button>
       <Button kind="plain" onClick={() => void runOnSelected({ kind: "tag" })}>
-        Remove tag
+        {t.plants.removeTag}
       </Button>
     </form>
   );
@@ -62,10 +63,10 @@ export function Progress(): JSX.Element | null {
   if (running === undefined) return null;
   const { text, done, note, stop } = running;
   return (
-    <section class="selection" aria-label="Progress">
+    <section class="selection" aria-label={t.plants.progress}>
       <strong>{text}</strong>
       <progress value={done} aria-label={text} />
-      <Button onClick={stop}>Stop</Button>
+      <Button onClick={stop}>{t.shared.stop}</Button>
       {note !== undefined && <span class="faint">{note}</span>}
     </section>
   );

@@ -7,6 +7,7 @@ import type { ChangeCount } from "../../client/client.ts";
 import { countChanges } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
 import type { ChangeFilter } from "../state/route.ts";
+import { t } from "../text/text.ts";
 import { explainHistory } from "./history.tsx";
 import { INTERVAL, Picture, type Range, startOf } from "./picture.tsx";
 
@@ -34,7 +35,7 @@ export function ChangesPicture({ filter, onPick }: ChangesPictureProps): JSX.Ele
     return () => leaving.abort();
   }, [by]);
   if (failure.value !== undefined) return <p class="faint">{explainHistory(failure.value)}</p>;
-  if (counts.value === undefined) return <p class="faint late">Counting…</p>;
+  if (counts.value === undefined) return <p class="faint late">{t.shared.counting}</p>;
   const { from, to } = filter;
   const chosen = from !== undefined && to !== undefined ? { from, to } : undefined;
   return (

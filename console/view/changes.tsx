@@ -12,13 +12,15 @@ import { findInt64 } from "../../src/domain/json.ts";
 import { countChanges, readBack } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "../state/feed.ts";
-import { formatCount, formatName, formatTime } from "../state/format.ts";
+import { formatName, formatTime, quote } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
-import { askUndo, nameUndo, undo } from "../state/undo.ts";
+import { askUndo, describeBatch, nameUndo, undo } from "../state/undo.ts";
+import { en } from "../text/en.ts";
+import { fill, locale, plural, t } from "../text/text.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
-import { describeCounts, explainHistory, toPlant, verbs, Version } from "./history.tsx";
+import { describeCounts, explainHistory, toPlant, Version } from "./history.tsx";
 import { later } from "./later.tsx";
 
 const PAGE_LENGTH = 100;
@@ -127,8 +129,12 @@ export function ChangesView(): JSX.Element {
   return (
     <div class="single">
       <div class="section-head">
-        <h1>Changes</h1>
-        {filter.batch !== undefined && <p class="faint wrap">Only “{nameOfBatch(filter.batch)}”</p>}
+        <h1>{t.shell.views.changes}</h1>
+        {filter.batch !== undefined && (
+          <p class="faint wrap">
+            {fill(t.changes.only, { what: quote(describeBatch(filter.batch)) })}
+          </p>
+        )}
       </div>
       <Filters filter={filter} people={people.value} />
       {filter.id === undefined && filter.batch === undefined && (
@@ -139,7 +145,7 @@ export function ChangesView(): JSX.Element {
               isPictureOpen.value = !isPictureOpen.value;
             }}
           >
-            Pick a time in the picture
+            {t.changes.pickTime}
           </summary>
           {isPictureOpen.value && (
             <ChangesPicture filter={filter} onPick={(range) => narrow(filter, range)} />
@@ -156,6 +162,8 @@ export function ChangesView(): JSX.Element {
 
 const isPictureOpen = signal(false);
 
+const byName = new Intl.Collator(locale).compare;
+
 /** Everyone in the journal, and those who are seen since. */
 function usePeople(): Signal<readonly string[]> {
   const people = useSignal<readonly string[]>([]);
@@ -164,7 +172,7 @@ function usePeople(): Signal<readonly string[]> {
     countChanges({ group: ["by"] }, leaving.signal).then(
       (counts) => {
         const names = counts.flatMap(({ by }) => (by === undefined ? [] : [by]));
-        people.value = [...new Set([...people.value, ...names])].toSorted();
+        people.value = [...new Set([...people.value, ...names])].toSorted(byName);
       },
       // The list of changes says what is wrong.
       () => undefined,
@@ -199,22 +207,22 @@ function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element |
     if (batch !== undefined && [by, from, to, type].every((part) => part === undefined))
       return askUndo(batch);
     undo.value = {
-      title: "Undo these changes?",
+      title: t.changes.askUndoThese,
       range: { by, batch, from, to, types },
       batch: nameUndo(nameBatch(describeFilter(filter))),
     };
   };
   return (
     <div class="form-actions">
-      <Button onClick={ask}>Undo these {formatCount(count.value)}</Button>
-      <span class="faint">A preview comes first.</span>
+      <Button onClick={ask}>{fill(t.changes.undoThese, { count: count.value })}</Button>
+      <span class="faint">{t.changes.previewFirst}</span>
     </div>
   );
 }
 
-/** For the journal. */
+/** For the journal, in English, the same for everyone. */
 function describeFilter({ by, batch, type, from, to }: ChangeFilter): string {
-  const kind = type === undefined ? "changes" : verbs[type].toLowerCase();
+  const kind = type === undefined ? "changes" : en.changes.verbs[type].toLowerCase();
   const parts = [
     kind,
     ...(by === undefined ? [] : [`by ${by}`]),
@@ -239,12 +247,13 @@ const isAll = (filter: ChangeFilter): boolean =>
 
 interface FieldProps {
   readonly label: string;
+  readonly placeholder: string;
   readonly value: string;
   readonly list?: string;
   readonly onPick: (text: string, field: HTMLInputElement) => void;
 }
 
-function Field({ label, value, list, onPick }: FieldProps): JSX.Element {
+function Field({ label, placeholder, value, list, onPick }: FieldProps): JSX.Element {
   const field = useRef<HTMLInputElement>(null);
   // Uncontrolled: a render, as when changes arrive, would overwrite what is being typed.
   useLayoutEffect(() => {
@@ -254,7 +263,7 @@ function Field({ label, value, list, onPick }: FieldProps): JSX.Element {
     <input
       class="narrow"
       aria-label={label}
-      placeholder={`Any ${label.toLowerCase()}`}
+      placeholder={placeholder}
       list={list}
       autocomplete="off"
       ref={field}
@@ -290,7 +299,8 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
   return (
     <search class="filters">
       <Field
-        label="Person"
+        label={t.changes.person}
+        placeholder={t.changes.anyPerson}
         value={filter.by ?? ""}
         list="people"
         onPick={(text) => narrow(filter, { by: findPerson(text, people) })}
@@ -301,7 +311,8 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
         ))}
       </datalist>
       <Field
-        label="Plant id"
+        label={t.changes.plantId}
+        placeholder={t.changes.anyPlantId}
         value={filter.id === undefined ? "" : String(filter.id)}
         onPick={(text, field) => {
           const id = findInt64(text);
@@ -311,14 +322,14 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
       />
       <select
         class="narrow"
-        aria-label="Kind"
+        aria-label={t.changes.kind}
         value={filter.type ?? ""}
         onChange={({ currentTarget: { value } }) =>
           narrow(filter, { type: value === "" ? undefined : (value as Change["type"]) })
         }
       >
-        <option value="">All kinds</option>
-        {Object.entries(verbs).map(([type, verb]) => (
+        <option value="">{t.changes.allKinds}</option>
+        {Object.entries(t.changes.verbs).map(([type, verb]) => (
           <option key={type} value={type}>
             {verb}
           </option>
@@ -326,7 +337,7 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
       </select>
       {(["from", "to"] as const).map((end) => (
         <label key={end} class="moment">
-          {end === "from" ? "From" : "To"}
+          {t.changes.ends[end]}
           <input
             type="datetime-local"
             value={toLocal(filter[end])}
@@ -338,7 +349,7 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
       ))}
       {!isAll(filter) && (
         <a class="button" href={linkToChanges({})}>
-          All changes
+          {t.changes.all}
         </a>
       )}
     </search>
@@ -350,11 +361,8 @@ interface LinesProps {
   readonly people: Signal<readonly string[]>;
 }
 
-const none = {
-  title: "No changes yet",
-  text: "Every plant that is added, changed or deleted is listed here.",
-};
-const noMatch = { title: "No match", text: "No change in the journal matches these filters." };
+const none = { title: t.changes.none, text: t.changes.noneHint };
+const noMatch = { title: t.shared.noMatch, text: t.changes.noMatchHint };
 
 function Lines({ filter, people }: LinesProps): JSX.Element {
   const lines = useSignal<readonly Line[]>([]);
@@ -422,7 +430,7 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
   useEffect(() => {
     const seen = new Set(people.value);
     for (const { change } of lines.value) if (change.by !== undefined) seen.add(change.by);
-    if (seen.size > people.value.length) people.value = [...seen].toSorted();
+    if (seen.size > people.value.length) people.value = [...seen].toSorted(byName);
   }, [lines.value]);
   useEffect(() => {
     late.current.push(...arrived.value.filter((change) => isShown(filter, change)));
@@ -433,24 +441,25 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
     return <Notice kind="warning" title={explainHistory(failure.value)} />;
   return (
     <>
-      {isBehind.value && <Button onClick={reload}>Show the newest changes</Button>}
+      {isBehind.value && <Button onClick={reload}>{t.changes.showNewest}</Button>}
       {lines.value.length > 0 && (
         <Table
-          label="Changes"
+          label={t.shell.views.changes}
           isListing
-          heads={["Change", "By", "When", ""]}
+          heads={[...Object.values(t.changes.heads), ""]}
+          emptyHead={t.shared.actions}
           rows={toRows(lines.value)}
         />
       )}
       {failure.value !== undefined && (
-        <Notice kind="fault" title="Couldn't load more" text={explainHistory(failure.value)} />
+        <Notice kind="fault" title={t.changes.moreFailed} text={explainHistory(failure.value)} />
       )}
       {isLoading.value ? (
-        <p class="faint late">Loading…</p>
+        <p class="faint late">{t.shared.loading}</p>
       ) : next.value !== undefined ? (
-        <Button onClick={() => void loadMore()}>Show more</Button>
+        <Button onClick={() => void loadMore()}>{t.changes.showMore}</Button>
       ) : lines.value.length > 0 ? (
-        <p class="faint">No older changes are kept.</p>
+        <p class="faint">{t.changes.noOlder}</p>
       ) : (
         <Blank icon="changes" {...(isAll(filter) ? none : noMatch)} />
       )}
@@ -473,24 +482,24 @@ function toRows(lines: readonly Line[]): TableRow[] {
     if (counts === undefined || (isRun(line) && !isLong)) seen.add(id);
     const undoing =
       isLong && counts !== undefined ? (
-        <UndoButton what={nameRun(counts)} onClick={() => askUndoOfRun(line)} />
+        <UndoButton what={nameRun(counts, t)} onClick={() => askUndoOfRun(line)} />
       ) : counts === undefined || batch === undefined ? (
-        isLast && <UndoButton what={describe(change)} onClick={() => askUndoOf(change)} />
+        isLast && <UndoButton what={describe(change, t)} onClick={() => askUndoOf(change)} />
       ) : isUndone(batch) ? (
-        <span class="faint">Undone</span>
+        <span class="faint">{t.changes.undone}</span>
       ) : (
-        <UndoButton what={nameOfBatch(batch)} onClick={() => askUndo(batch)} />
+        <UndoButton what={describeBatch(batch)} onClick={() => askUndo(batch)} />
       );
     return [
       isLong && counts !== undefined ? (
-        <strong>{nameRun(counts)}</strong>
+        <strong>{nameRun(counts, t)}</strong>
       ) : counts !== undefined && batch !== undefined ? (
         <BatchName batch={batch} counts={counts} />
       ) : (
         <OneChange change={change} />
       ),
       by === undefined ? (
-        <span class="faint">the command line</span>
+        <span class="faint">{t.shared.commandLine}</span>
       ) : (
         <a href={linkToChanges({ by })}>{by}</a>
       ),
@@ -507,33 +516,36 @@ interface UndoButtonProps {
 
 const UndoButton = ({ what, onClick }: UndoButtonProps): JSX.Element => (
   <Button kind="small" onClick={onClick}>
-    Undo <span class="visually-hidden">{what}</span>
+    {t.shared.undo} <span class="visually-hidden">{what}</span>
   </Button>
 );
 
 function askUndoOf(change: Change): void {
   const { seq, time } = change;
   undo.value = {
-    title: "Undo this change?",
+    title: t.changes.askUndoThis,
     range: { from: seq, to: seq },
-    batch: nameUndo(`${describe(change)} ${time}`),
+    batch: nameUndo(`${describe(change, en)} ${time}`),
   };
 }
 
-const nameRun = ({ created }: Counts): string => `Added ${formatCount(created, "plant")}`;
+const nameRun = ({ created }: Counts, texts: typeof t): string =>
+  plural(texts.changes.addedMany, created);
 
 /** Between the creates of a run there are no others of this filter. */
 function askUndoOfRun({ change: { seq, by, time }, counts, end }: Line): void {
   if (counts === undefined) return;
   undo.value = {
-    title: `Undo “${nameRun(counts)}”?`,
+    title: fill(t.changes.askUndo, { what: quote(nameRun(counts, t)) }),
     range: { from: end, to: seq, by, types: ["created"] },
-    batch: nameUndo(`${nameRun(counts)} ${time}`),
+    batch: nameUndo(`${nameRun(counts, en)} ${time}`),
   };
 }
 
-const describe = (change: Change): string =>
-  `${verbs[change.type]} ${formatName(toPlant(change, change.plant ?? change.before))}`;
+const describe = (change: Change, texts: typeof t): string =>
+  fill(texts.changes.what[change.type], {
+    plant: formatName(toPlant(change, change.plant ?? change.before)),
+  });
 
 interface BatchNameProps {
   readonly batch: string;
@@ -544,7 +556,7 @@ function BatchName({ batch, counts }: BatchNameProps): JSX.Element {
   return (
     <>
       <a href={linkToChanges({ batch })}>
-        <strong>{nameOfBatch(batch)}</strong>
+        <strong>{describeBatch(batch)}</strong>
       </a>{" "}
       <span class="faint">{describeCounts(counts)}</span>
     </>
@@ -555,7 +567,7 @@ function OneChange({ change }: { readonly change: Change }): JSX.Element {
   const { id, type, plant, before } = change;
   return (
     <>
-      <span class="faint">{verbs[type]}</span>{" "}
+      <span class="faint">{t.changes.verbs[type]}</span>{" "}
       <a class="digits" href={linkTo(id)}>
         {String(id)}
       </a>{" "}

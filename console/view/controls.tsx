@@ -1,4 +1,4 @@
-/** The components that all views share: icons, buttons, fields, tags, tables, notices, menus. */
+/** The components that all views share: icons, buttons, fields, tables, notices, menus. The reference uses them too. */
 
 import type {
   ButtonHTMLAttributes,
@@ -157,42 +157,6 @@ export const Choice = ({ options, ...field }: ChoiceProps): JSX.Element => (
   </Field>
 );
 
-interface TagProps {
-  readonly tag: string | undefined;
-  /** Makes the tag a button. */
-  readonly onPick?: () => void;
-  readonly tabIndex?: number;
-}
-
-/** The same for the same tag: one of twelve. */
-function findHue(tag: string): number {
-  let hash = 0;
-  for (let at = 0; at < tag.length; at++) hash = (hash * 31 + tag.charCodeAt(at)) >>> 0;
-  return (hash % 12) * 30;
-}
-
-/** An empty tag is shown as such; no tag shows nothing. */
-export function Tag({ tag, onPick, tabIndex }: TagProps): JSX.Element | null {
-  if (tag === undefined) return null;
-  const label = (
-    <span class="tag" style={{ "--hue": findHue(tag) }}>
-      {tag === "" ? <i>empty</i> : tag}
-    </span>
-  );
-  if (onPick === undefined) return label;
-  return (
-    <button
-      type="button"
-      class="tag-button"
-      tabIndex={tabIndex}
-      title={tag === "" ? "Show all with the empty tag" : `Show all with the tag “${tag}”`}
-      onClick={onPick}
-    >
-      {label}
-    </button>
-  );
-}
-
 interface TermsProps {
   readonly class: string;
   readonly of: readonly (readonly [term: ComponentChildren, description: ComponentChildren])[];
@@ -216,12 +180,21 @@ interface TableProps {
   readonly label: string;
   readonly caption?: string;
   readonly heads: readonly string[];
+  /** The name of a column whose head is empty, for screen readers. */
+  readonly emptyHead?: string;
   readonly rows: readonly TableRow[];
   /** Shows all rows without scrolling; on a phone each row is a card. */
   readonly isListing?: boolean;
 }
 
-export const Table = ({ label, caption, heads, rows, isListing }: TableProps): JSX.Element => (
+export const Table = ({
+  label,
+  caption,
+  heads,
+  emptyHead = "Actions",
+  rows,
+  isListing,
+}: TableProps): JSX.Element => (
   <div
     class={isListing === true ? "table-frame listing" : "table-frame"}
     tabIndex={isListing === true ? undefined : 0}
@@ -234,7 +207,7 @@ export const Table = ({ label, caption, heads, rows, isListing }: TableProps): J
         <tr>
           {heads.map((head, at) => (
             <th key={at} scope="col">
-              {head === "" ? <span class="visually-hidden">Actions</span> : head}
+              {head === "" ? <span class="visually-hidden">{emptyHead}</span> : head}
             </th>
           ))}
         </tr>

@@ -4,11 +4,12 @@ import type { ComponentChildren, JSX } from "preact";
 import { type FilterName, filterNames } from "../../src/domain/filter.ts";
 import type { Change } from "../../client/client.ts";
 import { explain, isStatus } from "../api/service.ts";
-import { formatName, formatTime } from "../state/format.ts";
+import { formatName, formatTime, quote } from "../state/format.ts";
 import { list, restore } from "../state/plants.ts";
 import { everything, isWhole, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
+import { fill, join, t } from "../text/text.ts";
 import { Blank, Button, type IconName } from "./controls.tsx";
 import { toPlant } from "./history.tsx";
 
@@ -25,59 +26,59 @@ function readStatus(): Status {
   const shown = list.value;
   switch (shown.phase.value) {
     case "loading":
-      return { text: shown.filter.q === undefined ? "Loading…" : "Searching…" };
+      return { text: shown.filter.q === undefined ? t.shared.loading : t.plants.searching };
     case "failed": {
       const isLost = isStatus(shown.failure.value, 0);
       return {
         icon: "warning",
-        title: isLost ? "No connection" : "Couldn't load the list",
-        text: isLost ? "The list loads when the store answers." : explain(shown.failure.value),
-        action: <Button onClick={() => void shown.loadMore()}>Try again</Button>,
+        title: isLost ? t.plants.noConnection : t.plants.listFailed,
+        text: isLost ? t.plants.loadsLater : explain(shown.failure.value),
+        action: <Button onClick={() => void shown.loadMore()}>{t.shared.tryAgain}</Button>,
       };
     }
     case "end":
-      return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
+      return shown.plants.length > 0 ? { text: t.plants.endOfList } : explainEmptiness();
     case "ready":
       return { text: "" };
   }
 }
 
-const missing: Readonly<Record<FilterName, (given: string) => string>> = {
-  tag: (tag) => (tag === "" ? "the empty tag" : `the tag “${tag}”`),
-  name: (part) => `“${part}” in its name`,
-  q: (words) => `“${words}” in its name or tag`,
-};
+const describeFilter = (name: FilterName, given: string): string =>
+  name === "tag" && given === ""
+    ? t.plants.withEmptyTag
+    : fill(t.plants.withWhat[name], { value: quote(given) });
 
 function explainEmptiness(): Status {
   const { filter, holder, removal, searchedId } = list.value;
   if (isWhole(filter))
     return {
       icon: "plants",
-      title: "No plants yet",
-      text: mayWrite.value
-        ? "Add the first one by hand, or import a spreadsheet."
-        : "Your token can read plants, not add them.",
+      title: t.plants.noPlantsYet,
+      text: mayWrite.value ? t.plants.addFirst : t.plants.mayNotAdd,
       action: mayWrite.value && (
         <>
           <a class="button button-main" href={linkTo("new")}>
-            Add a plant
+            {t.plants.addOne}
           </a>
           <a class="button" href="#/import">
-            Import a file
+            {t.plants.importFile}
           </a>
         </>
       ),
     };
   const parts = filterNames.flatMap((name) => {
     const given = filter[name];
-    return given === undefined ? [] : missing[name](given);
+    return given === undefined ? [] : describeFilter(name, given);
   });
   const isUnknown = holder.value === null;
   const removed = removal.value;
   return {
     icon: "search",
-    title: isUnknown ? `No plant has the id ${searchedId}` : "No match",
-    text: removed === undefined ? `No plant has ${parts.join(" and ")}.` : describeRemoval(removed),
+    title: isUnknown ? fill(t.plants.noneHasId, { id: String(searchedId) }) : t.shared.noMatch,
+    text:
+      removed === undefined
+        ? fill(t.plants.noneHas, { what: join(parts) })
+        : describeRemoval(removed),
     action: (
       <>
         {removed !== undefined && <RestoreSearched change={removed} class="button button-main" />}
@@ -85,7 +86,7 @@ function explainEmptiness(): Status {
           <AddSearched class={removed === undefined ? "button button-main" : "button"} />
         )}
         <Button onClick={() => refine({ ...everything, order: filter.order, sort: filter.sort })}>
-          Show all plants
+          {t.plants.showAll}
         </Button>
       </>
     ),
@@ -102,13 +103,18 @@ function AddSearched(props: { readonly class?: string }): JSX.Element | null {
   if (!mayWrite.value) return null;
   return (
     <a class={props.class} href={linkTo("new")} onClick={forgetTypedId}>
-      Add a plant with id {String(list.value.searchedId)}
+      {fill(t.plants.addWithId, { id: String(list.value.searchedId) })}
     </a>
   );
 }
 
-const describeRemoval = (change: Change): string =>
-  `${formatName(toPlant(change, change.before))} had it. ${change.by === undefined ? "It was deleted" : `${change.by} deleted it`} on ${formatTime(change.time)}.`;
+function describeRemoval(change: Change): string {
+  const plant = formatName(toPlant(change, change.before));
+  const time = formatTime(change.time);
+  return change.by === undefined
+    ? fill(t.plants.wasDeleted, { plant, time })
+    : fill(t.plants.wasDeletedBy, { plant, time, who: change.by });
+}
 
 interface RestoreProps {
   readonly change: Change;
@@ -121,7 +127,7 @@ function RestoreSearched({ change, ...props }: RestoreProps): JSX.Element | null
   const plant = toPlant(change, change.before);
   return (
     <button type="button" {...props} onClick={() => void restore(plant)}>
-      Restore {formatName(plant)}
+      {fill(t.plants.restorePlant, { plant: formatName(plant) })}
     </button>
   );
 }
@@ -132,7 +138,7 @@ export function Unknown(): JSX.Element | null {
   if (holder.value !== null) return null;
   return (
     <span>
-      No plant has the id {String(searchedId)}.{" "}
+      {fill(t.plants.noneHasId, { id: String(searchedId) })}.{" "}
       {removal.value !== undefined && (
         <>
           {describeRemoval(removal.value)}{" "}

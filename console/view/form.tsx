@@ -10,6 +10,7 @@ import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
+import { fill, t } from "../text/text.ts";
 import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
 
 /** A submission. At most one is in flight. */
@@ -91,7 +92,10 @@ export function useLookUp<Found>(
   return found.value[0] === key ? found.value[1] : undefined;
 }
 
-const outcomes = { save: "Not saved", deletion: "Not deleted" } as const;
+const outcomes = {
+  save: [t.plants.notSaved, t.plants.saveUnconfirmed],
+  deletion: [t.plants.notDeleted, t.plants.deletionUnconfirmed],
+} as const;
 
 interface FailureNoticeProps {
   readonly of: keyof typeof outcomes;
@@ -102,25 +106,23 @@ interface FailureNoticeProps {
 export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
   if (error instanceof Taken) {
     const { id, current } = error;
-    const holder = current === undefined ? "another plant" : formatName(current.plant);
+    const holder = current === undefined ? t.plants.anotherPlant : formatName(current.plant);
     return (
-      <Notice kind="fault" title={`Id ${id} already belongs to ${holder}`}>
-        <p>Nothing was changed. {current && <a href={linkTo(id)}>Open that plant</a>}</p>
+      <Notice kind="fault" title={fill(t.plants.idTaken, { id: String(id), plant: holder })}>
+        <p>
+          {t.plants.nothingChanged} {current && <a href={linkTo(id)}>{t.plants.openThatPlant}</a>}
+        </p>
       </Notice>
     );
   }
   const isRefused = error instanceof ServiceError && !error.isTransient;
-  const title = isRefused ? outcomes[of] : `Couldn't confirm the ${of}. It's safe to try again.`;
-  return <Notice kind="fault" title={title} text={explain(error)} />;
+  const [refused, unconfirmed] = outcomes[of];
+  return <Notice kind="fault" title={isRefused ? refused : unconfirmed} text={explain(error)} />;
 }
 
 /** The connection was lost during a save. */
 export const WaitingNotice = (): JSX.Element => (
-  <Notice
-    kind="warning"
-    title="Not saved: no connection"
-    text="It is sent again when the connection is back."
-  />
+  <Notice kind="warning" title={t.plants.offline} text={t.plants.sentAgain} />
 );
 
 export function focusField(id: string): void {
@@ -137,11 +139,11 @@ export function selectField(field: HTMLInputElement | null): void {
 export function judgeText(text = ""): Pick<FieldProps, "fault" | "note"> {
   const { name: expected } = findFaults(0n, text, undefined);
   const fault = isStorable(text)
-    ? `Expected ${expected}.`
-    : "Contains a character that can't be stored (U+0000 or half of a surrogate pair).";
+    ? fill(t.plants.expected, { what: expected ?? "" })
+    : t.plants.notStorable;
   return {
     fault: expected && fault,
-    note: text.trim() === text ? undefined : "Starts or ends with a space.",
+    note: text.trim() === text ? undefined : t.plants.spaces,
   };
 }
 
@@ -151,9 +153,9 @@ export const isCode = (name: string): boolean => /^\d{8,}$/.test(name.trim());
 /** Why the name may be a mistake, such as a scan into the wrong field. */
 export function findDoubt(id: string, name: string): string | undefined {
   const text = name.trim();
-  if (text === "") return "The name is empty";
-  if (text === id.trim()) return "The name is the same as the id";
-  return isCode(text) ? "The name looks like a scanned code" : undefined;
+  if (text === "") return t.plants.nameEmpty;
+  if (text === id.trim()) return t.plants.nameIsId;
+  return isCode(text) ? t.plants.nameIsCode : undefined;
 }
 
 const TAGS_MAX = 1000;
@@ -191,13 +193,12 @@ interface TagFieldProps {
   readonly onText: (tag: string | undefined) => void;
 }
 
-const EMPTY_NOTE = "This plant has an empty tag, which is not the same as no tag.";
-
 export function TagField({ id, value, onText }: TagFieldProps): JSX.Element {
   const { fault, note } = judgeText(value);
   return (
     <Field
-      {...{ id, label: "Tag", hint: "(optional)", fault, note: value === "" ? EMPTY_NOTE : note }}
+      {...{ id, label: t.shared.tag, hint: t.plants.optional, fault }}
+      note={value === "" ? t.plants.emptyTagNote : note}
       control={TagInput}
       value={value ?? ""}
       onText={(text) => onText(text === "" ? undefined : text)}

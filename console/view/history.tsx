@@ -3,31 +3,32 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Change } from "../../client/client.ts";
+import { changeTypes } from "../../src/domain/change.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { readBack } from "../api/changes.ts";
 import { explain, isAbort, isStatus } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
-import { formatCount, formatTime } from "../state/format.ts";
+import { formatTime } from "../state/format.ts";
 import { mayWrite } from "../state/session.ts";
 import { compareWords } from "../state/words.ts";
-import { Button, Tag } from "./controls.tsx";
+import { fill, t } from "../text/text.ts";
+import { Button } from "./controls.tsx";
 import { useLater } from "./form.tsx";
+import { Tag } from "./tag.tsx";
 
 const CHANGES_MAX = 100;
 /** Debounce: keyboard navigation passes many plants. */
 const DELAY_MS = 150;
 
-export const verbs = { created: "Added", replaced: "Changed", removed: "Deleted" } as const;
-
 /** "1,500 added, 3 changed". */
 export const describeCounts = (counts: Readonly<Record<Change["type"], number>>): string =>
-  (Object.keys(verbs) as Change["type"][])
+  changeTypes
     .filter((type) => counts[type] > 0)
-    .map((type) => `${formatCount(counts[type])} ${verbs[type].toLowerCase()}`)
+    .map((type) => fill(t.changes.counts[type], { count: counts[type] }))
     .join(", ");
 
 export const explainHistory = (error: unknown): string =>
-  isStatus(error, 410) ? "This store keeps no history." : explain(error);
+  isStatus(error, 410) ? t.shared.noHistory : explain(error);
 
 interface HistoryProps {
   readonly id: bigint;
@@ -40,7 +41,7 @@ export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element
   /** Newest first. */
   const changes = useSignal<readonly Change[]>([]);
   /** Shown in place of the changes. */
-  const note = useSignal("Loading…");
+  const note = useSignal<string>(t.shared.loading);
   const news = useNews((change) => id === change.id);
   const read = async (signal: AbortSignal): Promise<void> => {
     const found: Change[] = [];
@@ -50,7 +51,7 @@ export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element
         found.push(...page.changes);
         after = page.next;
       }
-      note.value = "No recent changes.";
+      note.value = t.changes.noneRecent;
     } catch (error) {
       if (isAbort(error)) return;
       note.value = explainHistory(error);
@@ -71,7 +72,7 @@ export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element
         </p>
         {mayWrite.value && !isThere(plant) && (
           <Button kind="small" onClick={() => onBringBack(plant)}>
-            Restore
+            {t.changes.restore}
           </Button>
         )}
       </li>
@@ -80,11 +81,14 @@ export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element
   return (
     <ul>
       {changes.value.map((change) => {
-        const by = change.by === undefined ? "" : ` by ${change.by}`;
-        const title = `${verbs[change.type]}${by} · ${formatTime(change.time)}`;
+        const facts = { verb: t.changes.verbs[change.type], time: formatTime(change.time) };
+        const title =
+          change.by === undefined
+            ? fill(t.changes.entry, facts)
+            : fill(t.changes.entryBy, { ...facts, who: change.by });
         return show(change, title, change.plant ?? change.before);
       })}
-      {oldest.type === "replaced" && show(oldest, "Before", oldest.before)}
+      {oldest.type === "replaced" && show(oldest, t.changes.before, oldest.before)}
     </ul>
   );
 }
@@ -105,11 +109,11 @@ interface VersionProps {
 export function Version({ plant: { name, tag }, before, since }: VersionProps): JSX.Element {
   const other = before ?? since;
   const Mark = before === undefined ? "del" : "ins";
-  const shownTag = tag === undefined ? <i class="faint">no tag</i> : <Tag tag={tag} />;
+  const shownTag = tag === undefined ? <i class="faint">{t.changes.noTag}</i> : <Tag tag={tag} />;
   return (
     <>
       {name.trim() === "" ? (
-        <i class="faint">no name</i>
+        <i class="faint">{t.shared.noName}</i>
       ) : other === undefined ? (
         name
       ) : (

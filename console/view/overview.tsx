@@ -9,18 +9,18 @@ import type { PlantCount } from "../../src/domain/page.ts";
 import { countChanges } from "../api/changes.ts";
 import { ask, call, explain, isAbort, isStatus } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
-import { formatCount, formatSeconds, formatTime, formatTotal } from "../state/format.ts";
+import { formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
 import { may } from "../state/session.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { Icon, Notice } from "./controls.tsx";
 import { usePolling } from "./form.tsx";
-import { verbs } from "./history.tsx";
-import { INTERVAL, Picture, type Range, type Span, spans, startOf, sumOf } from "./picture.tsx";
+import { INTERVAL, Picture, type Range, type Span, startOf, sumOf } from "./picture.tsx";
 
 export function OverviewView(): JSX.Element {
   return (
     <div class="single overview">
-      <h1>Overview</h1>
+      <h1>{t.shell.views.overview}</h1>
       <Care />
       <Activity key={gaps.value} />
       <Tags key={`tags ${gaps.value}`} />
@@ -45,22 +45,25 @@ interface Line {
   readonly step?: JSX.Element | string;
 }
 
-const healthLink = <a href="#/health">See the health page</a>;
+const healthLink = <a href="#/health">{t.changes.seeHealth}</a>;
 
 function describeBackups(backups: Facts["backups"]): Line {
   if (backups === null)
     return {
       isGood: false,
-      text: "This service makes no backups.",
-      step: "Set PLANTSTORE_BACKUP_TO to a folder or a bucket, or back up the PostgreSQL server.",
+      text: t.changes.noBackups,
+      step: t.changes.setBackups,
     };
   const { last, problem } = backups;
   if (problem !== null)
-    return { isGood: false, text: `Backups do not arrive. ${problem}`, step: healthLink };
-  if (last === null)
-    return { isGood: false, text: "No backup was made yet since the start.", step: healthLink };
+    return {
+      isGood: false,
+      text: fill(t.changes.backupsFail, { why: problem }),
+      step: healthLink,
+    };
+  if (last === null) return { isGood: false, text: t.changes.noBackupYet, step: healthLink };
   const age = formatSeconds((Date.now() - last.atMs) / 1000);
-  return { isGood: true, text: `The last backup was made ${age} ago.` };
+  return { isGood: true, text: fill(t.changes.lastBackup, { age }) };
 }
 
 function describeWebhook({
@@ -71,25 +74,35 @@ function describeWebhook({
   nextAttempt,
   attempts,
 }: Webhook): Line[] {
-  const step = <a href="#/webhooks">Open the webhooks</a>;
+  const step = <a href="#/webhooks">{t.changes.openWebhooks}</a>;
   if (state === "paused")
     return [
-      { isGood: false, text: `The webhook “${name}” is paused: ${reason ?? "on request"}.`, step },
+      {
+        isGood: false,
+        text: fill(t.changes.webhookPaused, {
+          name: quote(name),
+          why: reason ?? t.changes.onRequest,
+        }),
+        step,
+      },
     ];
   if (failures === 0) return [];
   const [last] = attempts;
-  const why = last === undefined ? "" : ` with ${last.status ?? last.error ?? "no answer"}`;
-  const next = nextAttempt === null ? "" : ` The next attempt is at ${formatTime(nextAttempt)}.`;
-  const text = `The webhook “${name}” failed ${formatCount(failures, "time")}${why}.${next}`;
+  const why = String(last?.status ?? last?.error ?? t.changes.noAnswer);
+  const failed =
+    last === undefined
+      ? plural(t.changes.webhookFailed, failures, { name: quote(name) })
+      : plural(t.changes.webhookFailedWith, failures, { name: quote(name), why });
+  const next =
+    nextAttempt === null ? "" : fill(t.changes.nextAttempt, { time: formatTime(nextAttempt) });
+  const text = `${failed} ${next}`.trim();
   return [{ isGood: false, text, step }];
 }
 
 function describeWebhooks(webhooks: readonly Webhook[]): Line[] {
   const failing = webhooks.flatMap(describeWebhook);
   if (failing.length > 0 || webhooks.length === 0) return failing;
-  const text =
-    webhooks.length === 1 ? "The webhook delivers." : `All ${webhooks.length} webhooks deliver.`;
-  return [{ isGood: true, text }];
+  return [{ isGood: true, text: plural(t.changes.webhooksDeliver, webhooks.length) }];
 }
 
 async function readFacts(): Promise<Facts> {
@@ -102,13 +115,13 @@ function Care(): JSX.Element {
   const { answer, failure } = usePolling(readFacts);
   if (answer === undefined)
     return failure === undefined ? (
-      <p class="faint late">Loading…</p>
+      <p class="faint late">{t.shared.loading}</p>
     ) : (
-      <Notice kind="warning" title="The state of the store is unknown" text={explain(failure)} />
+      <Notice kind="warning" title={t.changes.stateUnknown} text={explain(failure)} />
     );
   const lines = [describeBackups(answer.backups), ...describeWebhooks(answer.webhooks)];
   return (
-    <ul class="care" aria-label="State of the store">
+    <ul class="care" aria-label={t.changes.stateOfStore}>
       {lines.map(({ isGood, text, step }) => (
         <li key={text} class={isGood ? "care-good" : "care-bad"}>
           <Icon name={isGood ? "check" : "warning"} />
@@ -164,7 +177,7 @@ function Activity(): JSX.Element {
   if (failure.value !== undefined)
     return (
       <p class="faint">
-        {isStatus(failure.value, 410) ? "This store keeps no history." : explain(failure.value)}
+        {isStatus(failure.value, 410) ? t.shared.noHistory : explain(failure.value)}
       </p>
     );
   const picked = range.value;
@@ -175,18 +188,18 @@ function Activity(): JSX.Element {
   return (
     <section class="card stack" aria-labelledby="activity-title">
       <div class="section-head">
-        <h2 id="activity-title">Changes</h2>
+        <h2 id="activity-title">{t.shell.views.changes}</h2>
         <div class="filters">
           <select
             class="narrow"
-            aria-label="Time shown"
+            aria-label={t.changes.timeShown}
             value={span.value}
             onChange={({ currentTarget: { value } }) => {
               span.value = value as Span;
               range.value = undefined;
             }}
           >
-            {Object.entries(spans).map(([key, { label }]) => (
+            {Object.entries(t.changes.spans).map(([key, label]) => (
               <option key={key} value={key}>
                 {label}
               </option>
@@ -194,23 +207,23 @@ function Activity(): JSX.Element {
           </select>
           <select
             class="narrow"
-            aria-label="Kind shown"
+            aria-label={t.changes.kindShown}
             value={type.value ?? ""}
             onChange={({ currentTarget: { value } }) =>
               (type.value = changeTypes.find((each) => each === value))
             }
           >
-            <option value="">All kinds</option>
+            <option value="">{t.changes.allKinds}</option>
             {changeTypes.map((each) => (
               <option key={each} value={each}>
-                {verbs[each]}
+                {t.changes.verbs[each]}
               </option>
             ))}
           </select>
         </div>
       </div>
       {counts.value === undefined ? (
-        <p class="faint late">Counting…</p>
+        <p class="faint late">{t.shared.counting}</p>
       ) : (
         <Picture
           counts={counts.value}
@@ -221,14 +234,14 @@ function Activity(): JSX.Element {
         />
       )}
       {picked === undefined ? (
-        <p class="faint">Drag over the picture to pick a time, and to see or undo its changes.</p>
+        <p class="faint">{t.changes.dragHint}</p>
       ) : (
         <p class="section-head" role="status">
           <span>
             {formatTime(picked.from)} – {formatTime(picked.to)}
           </span>
           <a class="button" href={linkToChanges({ ...picked, type: type.value })}>
-            See or undo {formatCount(number, "change")}
+            {fill(t.changes.seeOrUndo, { changes: plural(t.shared.changes, number) })}
           </a>
         </p>
       )}
@@ -282,14 +295,8 @@ function Tags(): JSX.Element {
     return () => leaving.abort();
   }, []);
   if (failure.value !== undefined)
-    return (
-      <Notice
-        kind="warning"
-        title="The plants could not be counted"
-        text={explain(failure.value)}
-      />
-    );
-  if (tally.value === undefined) return <p class="faint late">Counting…</p>;
+    return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure.value)} />;
+  if (tally.value === undefined) return <p class="faint late">{t.shared.counting}</p>;
   const { total, tags, isWhole } = tally.value;
   const sorted = tags.toSorted((one, other) => other.count - one.count);
   const shown = sorted.slice(0, TAGS_SHOWN);
@@ -299,16 +306,16 @@ function Tags(): JSX.Element {
   return (
     <section class="card stack" aria-labelledby="tags-title">
       <div class="section-head">
-        <h2 id="tags-title">Plants</h2>
+        <h2 id="tags-title">{t.shell.views.plants}</h2>
         <a class="total" href={linkTo(undefined, everything)}>
-          {formatTotal(total)} in all
+          {fill(t.changes.inAll, { count: formatTotal(total) })}
         </a>
       </div>
-      <ul class="tag-bars" aria-label="Plants by tag">
+      <ul class="tag-bars" aria-label={t.changes.byTag}>
         {shown.map(({ tag, ...count }) => (
           <li key={tag}>
             <a class="tag-bar" href={linkTo(undefined, { ...everything, tag })}>
-              <span class="cut">{tag === "" ? <i>empty</i> : tag}</span>
+              <span class="cut">{tag === "" ? <i>{t.shared.emptyTag}</i> : tag}</span>
               <span class="tag-track" aria-hidden="true">
                 <span style={{ width: `${(count.count / largest) * 100}%` }} />
               </span>
@@ -319,13 +326,13 @@ function Tags(): JSX.Element {
       </ul>
       <p class="faint">
         {others.length > 0 &&
-          `${formatCount(others.length, "other tag")} with ${formatTotal(sum(others))} plants. `}
+          `${plural(t.changes.otherTags, others.length, { plants: formatTotal(sum(others)) })} `}
         {isWhole &&
           tagged.exact &&
           total.exact &&
           total.count > tagged.count &&
-          `${formatCount(total.count - tagged.count, "plant")} without a tag. `}
-        {!isWhole && `Only the first ${formatCount(tags.length, "tag")} were counted.`}
+          `${plural(t.changes.withoutTag, total.count - tagged.count)} `}
+        {!isWhole && fill(t.changes.firstTags, { count: tags.length })}
       </p>
     </section>
   );

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useId } from "preact/hooks";
 import { formatCount } from "../state/format.ts";
+import { fill, t } from "../text/text.ts";
 
 /** Solid, diagonal, dots, vertical lines and outline: distinguishable without colour. */
 const drawings: readonly (string | undefined)[] = [
@@ -64,7 +65,10 @@ export function Shares({ label, parts }: SharesProps): JSX.Element | null {
         viewBox={`0 0 ${WIDTH} 20`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${label}: ${shown.map(({ name, count }) => `${name} ${formatCount(count)}`).join(", ")}`}
+        aria-label={fill(t.changes.shares, {
+          label,
+          parts: shown.map(({ name, count }) => `${name} ${formatCount(count)}`).join(", "),
+        })}
       >
         <Patterns id={id} />
         {shown.map(({ name, count, at }, index) => {
@@ -80,7 +84,7 @@ export function Shares({ label, parts }: SharesProps): JSX.Element | null {
               height={20}
               fill={`url(#${id}-${at % drawings.length})`}
             >
-              <title>{`${name}: ${formatCount(count)}`}</title>
+              <title>{fill(t.changes.shares, { label: name, parts: formatCount(count) })}</title>
             </rect>
           );
         })}

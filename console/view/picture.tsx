@@ -7,18 +7,17 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useId, useRef } from "preact/hooks";
 import type { ChangeCount } from "../../client/client.ts";
-import type { ChangeType } from "../../src/domain/change.ts";
+import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { formatCount, formatTime } from "../state/format.ts";
-import { locale } from "../text/text.ts";
+import { fill, locale, plural, t } from "../text/text.ts";
 import { Table } from "./controls.tsx";
-import { verbs } from "./history.tsx";
 import { Key, Patterns } from "./patterns.tsx";
 
 const HOUR_MS = 3_600_000;
 
-export const spans = {
-  day: { label: "Last 24 hours", bars: 24, barHours: 1 },
-  week: { label: "Last 7 days", bars: 28, barHours: 6 },
+const spans = {
+  day: { bars: 24, barHours: 1 },
+  week: { bars: 28, barHours: 6 },
 } as const;
 export type Span = keyof typeof spans;
 
@@ -54,11 +53,10 @@ interface Bar {
   readonly kinds: Record<ChangeType, number>;
 }
 
-const types = Object.keys(verbs) as ChangeType[];
 export const sumOf = (count: Record<ChangeType, number>, type?: ChangeType): number =>
   type === undefined ? count.created + count.replaced + count.removed : count[type];
 
-const COMMAND_LINE = "the command line";
+const COMMAND_LINE = t.shared.commandLine;
 
 /** The start of the last bar: bars begin at full hours, or at quarters of a day, of this place. */
 function lastStart({ barHours }: (typeof spans)[Span], nowMs: number): number {
@@ -82,7 +80,7 @@ function rank(counts: readonly ChangeCount[], type: ChangeType | undefined): str
   const active = [...totals].filter(([, total]) => total > 0);
   const sorted = active.toSorted((one, other) => other[1] - one[1]).map(([who]) => who);
   if (sorted.length <= PEOPLE_MAX + 1) return sorted;
-  const others = `${sorted.length - PEOPLE_MAX} others`;
+  const others = fill(t.changes.others, { count: sorted.length - PEOPLE_MAX });
   return [...sorted.slice(0, PEOPLE_MAX), others];
 }
 
@@ -101,7 +99,7 @@ function divide({ counts, span, type }: PictureProps, people: readonly string[])
     const at = people.indexOf(count.by ?? COMMAND_LINE);
     const place = at === -1 ? people.length - 1 : at;
     bar.values[place] = (bar.values[place] ?? 0) + sumOf(count, type);
-    for (const kind of types) bar.kinds[kind] += count[kind];
+    for (const kind of changeTypes) bar.kinds[kind] += count[kind];
   }
   return bars;
 }
@@ -118,6 +116,8 @@ const hour = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit
 const day = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric" });
 const compact = new Intl.NumberFormat(locale, { notation: "compact" });
 
+const countChanges = (count: number): string => plural(t.shared.changes, count);
+
 const nameBar = ({ startMs, endMs }: Pick<Bar, "startMs" | "endMs">): string =>
   `${formatTime(new Date(startMs).toISOString())} – ${hour.format(endMs + 1)}`;
 
@@ -128,7 +128,7 @@ const toRange = (first: Bar, last: Bar): Range => ({
 
 const toRow = (bar: Bar): string[] => [
   nameBar(bar),
-  ...types.map((kind) => formatCount(bar.kinds[kind])),
+  ...changeTypes.map((kind) => formatCount(bar.kinds[kind])),
   ...bar.values.map((value) => formatCount(value)),
 ];
 
@@ -167,7 +167,9 @@ export function Picture(props: PictureProps): JSX.Element {
     bar.endMs >= Date.parse(range.from) &&
     bar.startMs <= Date.parse(range.to);
   const describe = (bar: Bar | undefined): string =>
-    bar === undefined ? "" : `${nameBar(bar)}: ${formatCount(sum(bar.values), "change")}`;
+    bar === undefined
+      ? ""
+      : fill(t.changes.bar, { time: nameBar(bar), changes: countChanges(sum(bar.values)) });
   const total = sum(bars.map(({ values }) => sum(values)));
   const isBusy = bars.filter(({ values }) => sum(values) > 0);
   return (
@@ -180,7 +182,7 @@ export function Picture(props: PictureProps): JSX.Element {
             <span class="faint">{formatCount(sum(bars.map(({ values }) => values[at] ?? 0)))}</span>
           </span>
         ))}
-        {people.length === 0 && <span class="faint">Nothing was changed in this time.</span>}
+        {people.length === 0 && <span class="faint">{t.changes.nothingThen}</span>}
       </figcaption>
       <div class="chart">
         <div class="chart-values" aria-hidden="true">
@@ -193,7 +195,7 @@ export function Picture(props: PictureProps): JSX.Element {
           viewBox={`0 0 ${bars.length * WIDTH} ${HEIGHT}`}
           preserveAspectRatio="none"
           role="img"
-          aria-label={`${formatCount(total, "change")}, ${spans[span].label.toLowerCase()}. The table below has the figures.`}
+          aria-label={fill(t.changes.picture[span], { changes: countChanges(total) })}
           onPointerDown={(event) => {
             anchor.current = barAt(event);
             event.currentTarget.setPointerCapture(event.pointerId);
@@ -241,19 +243,19 @@ export function Picture(props: PictureProps): JSX.Element {
         </div>
       </div>
       <div class="sliders">
-        {(["From", "To"] as const).map((label) => (
+        {(["from", "to"] as const).map((end) => (
           <input
-            key={label}
+            key={end}
             class="visually-hidden"
             type="range"
             min={1}
             max={BARS_MAX > bars.length ? bars.length : BARS_MAX}
-            value={(label === "From" ? low : high).value + 1}
-            aria-label={`${label} this bar of the picture`}
-            aria-valuetext={describe(bars[(label === "From" ? low : high).value])}
+            value={(end === "from" ? low : high).value + 1}
+            aria-label={t.changes.bars[end]}
+            aria-valuetext={describe(bars[(end === "from" ? low : high).value])}
             onInput={({ currentTarget }) => {
               const at = currentTarget.valueAsNumber - 1;
-              if (label === "From") pick(at, Math.max(at, high.value));
+              if (end === "from") pick(at, Math.max(at, high.value));
               else pick(Math.min(at, low.value), at);
             }}
             onChange={() => pick(low.value, high.value, true)}
@@ -261,10 +263,10 @@ export function Picture(props: PictureProps): JSX.Element {
         ))}
       </div>
       <details>
-        <summary>As a table</summary>
+        <summary>{t.changes.asTable}</summary>
         <Table
-          label="Changes by time"
-          heads={["Time", ...types.map((kind) => verbs[kind]), ...people]}
+          label={t.changes.byTime}
+          heads={[t.changes.time, ...changeTypes.map((kind) => t.changes.verbs[kind]), ...people]}
           rows={isBusy.toReversed().map((bar) => toRow(bar))}
         />
       </details>

@@ -10,8 +10,10 @@ import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
 import { findPlace, keepPlace, linkTo, openPlant, refine, route } from "../state/route.ts";
 import { hasSelection, isSelected, select, selectAll, selection } from "../state/selection.ts";
-import { Icon, Tag } from "./controls.tsx";
+import { fill, t } from "../text/text.ts";
+import { Icon } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
+import { Tag } from "./tag.tsx";
 
 /** In pixels: users can enlarge the text. */
 const REM = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
@@ -122,7 +124,7 @@ export function PlantGrid(): JSX.Element {
         id="plants"
         style={{ "--id-length": shown.idLength }}
         role="grid"
-        aria-label="Plants"
+        aria-label={t.shell.views.plants}
         aria-rowcount={shown.phase.value === "end" ? plants.length + 1 : -1}
         aria-multiselectable="true"
         aria-activedescendant={isActiveDrawn ? `row-${active}` : undefined}
@@ -141,15 +143,15 @@ export function PlantGrid(): JSX.Element {
             >
               <input
                 type="checkbox"
-                aria-label="Select all that match"
+                aria-label={t.plants.selectAll}
                 checked={selection.value.isAll}
                 indeterminate={hasSelection.value && selection.value.ids.size > 0}
               />
             </span>
-            <Head by={undefined}>Id</Head>
-            <Head by="name">Name</Head>
-            <Head by="tag">Tag</Head>
-            <Head by="changed">Last changed</Head>
+            <Head by={undefined}>{t.shared.id}</Head>
+            <Head by="name">{t.shared.name}</Head>
+            <Head by="tag">{t.shared.tag}</Head>
+            <Head by="changed">{t.plants.lastChanged}</Head>
           </div>
         </div>
         <div
@@ -221,7 +223,7 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
       <span role="gridcell" class="row-check" onClick={(event) => select(index, event.shiftKey)}>
         <input
           type="checkbox"
-          aria-label={`Select ${formatName(plant)}`}
+          aria-label={fill(t.plants.select, { plant: formatName(plant) })}
           tabIndex={-1}
           checked={isSelected(id)}
         />
@@ -238,9 +240,9 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
             list.value.active.value = id;
           }}
         >
-          {name.trim() === "" ? <i class="faint">no name</i> : name}
+          {name.trim() === "" ? <i class="faint">{t.shared.noName}</i> : name}
         </a>
-        {isEdited && <span class="field-note"> unsaved edit</span>}
+        {isEdited && <span class="field-note"> {t.plants.unsavedEdit}</span>}
       </span>
       <span role="gridcell" class="row-tag">
         <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />

@@ -30,7 +30,8 @@ import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast, toastDone, type Verb } from "../state/toasts.ts";
 import { findWriter, someoneElse, type Writer } from "../state/writes.ts";
-import { Button, Field, Form, Notice, Tag, Terms } from "./controls.tsx";
+import { fill, t } from "../text/text.ts";
+import { Button, Field, Form, Notice, Terms } from "./controls.tsx";
 import {
   FailureNotice,
   findDoubt,
@@ -42,6 +43,7 @@ import {
 } from "./form.tsx";
 import { History, Version } from "./history.tsx";
 import { closePanel, Panel } from "./panel.tsx";
+import { Tag } from "./tag.tsx";
 
 type Loaded = Versioned | "loading" | "missing" | Error;
 
@@ -105,12 +107,12 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       if (findDraft(id) === undefined || left === undefined) return;
       if (isDrafted(left.plant)) keepDraft(id, undefined);
       else if (!isBusy.value && token.value !== undefined)
-        toast(`Your edit of ${formatName(left.plant)} isn't saved yet.`, open);
+        toast(fill(t.plants.editLeft, { plant: formatName(left.plant) }), open);
     },
     [],
   );
 
-  const open = { label: "Open", run: () => openPlant(id) };
+  const open = { label: t.shared.open, run: () => openPlant(id) };
   const discard = (): void => {
     keepDraft(id, undefined);
     saveLater(id, undefined);
@@ -126,7 +128,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     discard();
     keepDraft(id, { name, tag, etag });
   };
-  const save = (edited: Plant, over: string, verb: Verb = "Changed"): Promise<void> =>
+  const save = (edited: Plant, over: string, verb: Verb = "changed"): Promise<void> =>
     run(async () => {
       const before = versioned?.plant ?? edited;
       saveLater(id, undefined);
@@ -142,15 +144,15 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         if (error instanceof Changed) accept(error.current);
         const isShown = !isLeft.current && findDraft(id) !== undefined;
         if (!isShown)
-          toast(`Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`, {
-            ...open,
-            isNeeded: true,
-          });
+          toast(
+            fill(t.plants.editUnconfirmed, { plant: formatName(edited), why: explain(error) }),
+            { ...open, isNeeded: true },
+          );
         else if (!(error instanceof Changed)) throw error;
       }
     });
   const bringBack = async (earlier: Plant): Promise<void> => {
-    if (versioned !== undefined) return save(earlier, versioned.etag, "Restored");
+    if (versioned !== undefined) return save(earlier, versioned.etag, "restored");
     await restore(earlier);
     accept(await findPlant(id));
   };
@@ -164,7 +166,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         return accept(error.current);
       }
       discard();
-      toastDone("Added", edited, () => takeBack(edited));
+      toastDone("added", edited, () => takeBack(edited));
       accept(await findPlant(id));
     });
   const remove = (which: Versioned): Promise<void> =>
@@ -174,7 +176,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       } catch (error) {
         if (!(error instanceof Changed)) throw error;
         accept(error.current);
-        if (error.current !== undefined) toast(`${error.message} It isn't deleted yet.`);
+        if (error.current !== undefined)
+          toast(fill(t.plants.notDeletedYet, { why: error.message }));
         return;
       }
       // Another plant may be open by now.
@@ -219,7 +222,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   };
   if (isEdited)
     return (
-      <Panel title="Edit plant" id={id}>
+      <Panel title={t.plants.editPlant} id={id}>
         <EditForm
           draft={draft}
           // An input would drop line breaks.
@@ -236,24 +239,20 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       </Panel>
     );
   return (
-    <Panel title="Plant" id={id}>
-      {current === "loading" && known === undefined && <p class="faint late">Loading…</p>}
+    <Panel title={t.plants.plant} id={id}>
+      {current === "loading" && known === undefined && <p class="faint late">{t.shared.loading}</p>}
       {current === "missing" && (
-        <Notice
-          kind="warning"
-          title="There is no plant with this id"
-          text="It may have been deleted."
-        />
+        <Notice kind="warning" title={t.plants.missing} text={t.plants.maybeDeleted} />
       )}
       {current instanceof Error && (
-        <Notice kind="fault" title="Couldn't read this plant" text={explain(current)} />
+        <Notice kind="fault" title={t.plants.notRead} text={explain(current)} />
       )}
       {known !== undefined && current !== "missing" && <Shown plant={known} />}
       {notice}
       {versioned !== undefined && mayWrite.value && (
         <div class="form-actions">
           <Button icon="edit" aria-keyshortcuts="e" onClick={() => edit(versioned)}>
-            Edit
+            {t.plants.edit}
           </Button>
           <Button
             kind="danger"
@@ -262,13 +261,13 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             disabled={isBusy.value}
             onClick={() => void remove(versioned)}
           >
-            Delete
+            {t.shared.delete}
           </Button>
         </div>
       )}
       {isRead && (
         <section class="history" aria-labelledby="history-title">
-          <h3 id="history-title">History</h3>
+          <h3 id="history-title">{t.plants.history}</h3>
           <History
             id={id}
             isThere={(plant) => versioned !== undefined && isSame(plant, versioned.plant)}
@@ -298,7 +297,7 @@ function EditForm(props: EditFormProps): JSX.Element {
     <Form onSubmit={() => onSubmit(false)}>
       <Field
         id="edit-name"
-        label="Name"
+        label={t.shared.name}
         required
         inputRef={selectField}
         control={props.isMultiline ? "textarea" : undefined}
@@ -309,23 +308,23 @@ function EditForm(props: EditFormProps): JSX.Element {
       <TagField id="edit-tag" value={draft.tag} onText={(tag) => onChange({ tag })} />
       {props.notice}
       {doubt !== undefined && (
-        <Notice kind="warning" title={`${doubt}. Save it anyway?`}>
+        <Notice kind="warning" title={fill(t.plants.askSave, { doubt })}>
           <div class="form-actions">
-            <Button onClick={() => onSubmit(true)}>Save anyway</Button>
+            <Button onClick={() => onSubmit(true)}>{t.plants.saveAnyway}</Button>
           </div>
         </Notice>
       )}
       {!props.isBehind && (
         <div class="form-actions">
           <Button type="submit" kind="main" disabled={isBusy}>
-            {isBusy ? "Saving…" : "Save"}
+            {isBusy ? t.plants.saving : t.plants.save}
           </Button>
           {/* With an edit, Escape closes the panel and keeps the draft. */}
           <Button
             aria-keyshortcuts={props.isTouched ? undefined : "Escape"}
             onClick={props.onCancel}
           >
-            Cancel
+            {t.shared.cancel}
           </Button>
         </div>
       )}
@@ -360,10 +359,10 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
     <div class="shown">
       {/* A long name scrolls, so the buttons stay visible. */}
       <p class="shown-name" tabIndex={name.length > LONG_CHARACTERS ? 0 : undefined}>
-        {name.trim() === "" ? <i class="faint">no name</i> : name}
+        {name.trim() === "" ? <i class="faint">{t.shared.noName}</i> : name}
       </p>
       {tag === undefined ? (
-        <span class="faint">No tag</span>
+        <span class="faint">{t.plants.noTag}</span>
       ) : (
         <Tag tag={tag} onPick={() => refine({ tag })} />
       )}
@@ -384,27 +383,27 @@ interface ConflictProps extends Writer {
 
 /** Either way loses someone's edit, so neither is recommended. */
 function ConflictNotice(props: ConflictProps): JSX.Element {
-  const { who, where, now, mine, onTake, onInsist, onAdd } = props;
+  const { kind, who, now, mine, onTake, onInsist, onAdd } = props;
   return (
     <Notice
       kind="warning"
-      title={`${who} ${now === undefined ? "deleted" : "changed"} this plant${where}. Your edit isn't saved yet.`}
+      title={fill(t.plants.conflict[now === undefined ? "deleted" : "changed"][kind], { who })}
     >
       {now !== undefined && (
         <Terms
           class="facts"
           of={[
-            ["Now:", <Version plant={now.plant} since={mine} />],
-            ["Yours:", <Version plant={mine} before={now.plant} />],
+            [t.plants.now, <Version plant={now.plant} since={mine} />],
+            [t.plants.yours, <Version plant={mine} before={now.plant} />],
           ]}
         />
       )}
       <div class="form-actions">
-        <Button onClick={onTake}>Discard my edit</Button>
+        <Button onClick={onTake}>{t.plants.discardEdit}</Button>
         {now === undefined ? (
-          <Button onClick={onAdd}>Add it again</Button>
+          <Button onClick={onAdd}>{t.plants.addItAgain}</Button>
         ) : (
-          <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>
+          <Button onClick={() => onInsist(now)}>{t.plants.overwrite}</Button>
         )}
       </div>
     </Notice>

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../src/domain/json.ts";
 import { sortNames } from "../../src/domain/page.ts";
-import { formatCount, formatTotal } from "../state/format.ts";
+import { formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
@@ -17,6 +17,7 @@ import {
   work,
 } from "../state/selection.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { BulkQuestion, Progress, TagForm } from "./bulk.tsx";
 import { CameraButton } from "./camera.tsx";
@@ -37,7 +38,7 @@ export function PlantsView(): JSX.Element {
   if (!mayRead.value)
     return (
       <div class="single">
-        <h1 class="visually-hidden">Plants</h1>
+        <h1 class="visually-hidden">{t.shell.views.plants}</h1>
         <AddPanel />
       </div>
     );
@@ -61,7 +62,7 @@ function PlantsList(): JSX.Element {
   return (
     <section class="plants-list" aria-labelledby="plants-title">
       <div class="section-head">
-        <h1 id="plants-title">Plants</h1>
+        <h1 id="plants-title">{t.shell.views.plants}</h1>
         <CountLine />
       </div>
       <Filters />
@@ -94,11 +95,13 @@ function describeCount(): string {
   const isAll = isWhole(filter);
   const all = (isAll ? matches.value : undefined) ?? total.value;
   if (all === undefined) return "";
-  const plants = `${formatTotal(all)} ${all.count === 1 && all.exact ? "plant" : "plants"}`;
+  const plants = all.exact
+    ? plural(t.shared.plants, all.count)
+    : fill(t.plants.some, { count: formatTotal(all) });
   if (isAll) return plants;
   return matches.value === undefined
-    ? `Searching ${plants}…`
-    : `${formatTotal(matches.value)} of ${plants}`;
+    ? fill(t.plants.searchingIn, { plants })
+    : fill(t.plants.found, { count: formatTotal(matches.value), plants });
 }
 
 const SEARCH_DELAY_MS = 180;
@@ -114,34 +117,24 @@ function Filters(): JSX.Element {
         <a
           class="button button-main"
           href={linkTo("new")}
-          aria-label="Add plant"
+          aria-label={t.plants.add}
           aria-keyshortcuts="n"
         >
           <Icon name="plus" />
-          Add <span class="wide">plant</span>
+          <span class="wide">{t.plants.add}</span>
+          <span class="narrow-only">{t.plants.addShort}</span>
         </a>
       )}
     </search>
   );
 }
 
-const orders = {
-  "id asc": "Lowest id first",
-  "id desc": "Highest id first",
-  "name asc": "Names A to Z",
-  "name desc": "Names Z to A",
-  "tag asc": "Tags A to Z",
-  "tag desc": "Tags Z to A",
-  "changed desc": "Newest change first",
-  "changed asc": "Oldest change first",
-} as const;
-
 function OrderChoice(): JSX.Element {
   const { sort = "id", order } = route.value.filter;
   return (
     <select
       class="order"
-      aria-label="Order"
+      aria-label={t.plants.order}
       value={`${sort} ${order}`}
       onChange={({ currentTarget: { value } }) => {
         const [by, direction] = value.split(" ");
@@ -149,7 +142,7 @@ function OrderChoice(): JSX.Element {
         refine({ sort: sorted, order: direction === "desc" ? "desc" : "asc" });
       }}
     >
-      {Object.entries(orders).map(([value, label]) => (
+      {Object.entries(t.plants.orders).map(([value, label]) => (
         <option key={value} value={value}>
           {label}
         </option>
@@ -189,8 +182,8 @@ function SearchBox(): JSX.Element {
       <input
         id="search"
         type="search"
-        aria-label="Search"
-        placeholder="Name, tag or id"
+        aria-label={t.plants.search}
+        placeholder={t.plants.searchHint}
         aria-keyshortcuts="/"
         autocomplete="off"
         spellcheck={false}
@@ -241,21 +234,21 @@ function SelectionBar(): JSX.Element | null {
   if (work.value !== undefined) return <Progress />;
   if (!hasSelection.value) return null;
   return (
-    <section class="selection" aria-label="Selection">
+    <section class="selection" aria-label={t.plants.selection}>
       <Button
         kind="plain"
         icon="close"
-        label="Select none"
+        label={t.plants.selectNone}
         aria-keyshortcuts="Escape"
         onClick={() => selectAll(false)}
       />
       <strong>{describeSelection()}</strong>
       <Button icon="print" onClick={() => (isLabelsOpen.value = true)}>
-        Labels
+        {t.plants.labels}
       </Button>
       {mayWrite.value && (
         <Button kind="danger" icon="trash" onClick={() => void runOnSelected({ kind: "delete" })}>
-          Delete
+          {t.shared.delete}
         </Button>
       )}
       {mayWrite.value && <TagForm />}
@@ -267,8 +260,12 @@ function SelectionBar(): JSX.Element | null {
 function describeSelection(): string {
   const { isAll } = selection.value;
   const some = picked.value.length;
-  if (!isAll) return `${formatCount(some)} selected`;
-  const { matches } = list.value;
-  const all = matches.value === undefined ? "All" : `All ${formatTotal(matches.value)}`;
-  return `${all}${some > 0 ? ` but ${formatCount(some)}` : ""} selected`;
+  if (!isAll) return fill(t.plants.selected, { count: some });
+  const { value: matching } = list.value.matches;
+  if (matching === undefined)
+    return some > 0 ? fill(t.plants.allButSelected, { excepted: some }) : t.plants.allSelected;
+  const count = formatTotal(matching);
+  return some > 0
+    ? fill(t.plants.allCountButSelected, { count, excepted: some })
+    : fill(t.plants.allCountSelected, { count });
 }

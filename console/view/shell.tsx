@@ -208,7 +208,7 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
     <div class="toast" ref={note}>
       <p>{text}</p>
       <div class="with-button">
-        {done?.verb === "Added" && other === undefined && (
+        {done?.verb === "added" && other === undefined && (
           <Button kind="plain" onClick={() => openPlant(only)}>
             {t.shared.open}
           </Button>

@@ -7,6 +7,7 @@ import type { TagCount } from "../../client/client.ts";
 import { call } from "../api/service.ts";
 import { formatTotal } from "../state/format.ts";
 import { refine, route } from "../state/route.ts";
+import { t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
 import { focusField, useLater } from "./form.tsx";
 
@@ -106,12 +107,12 @@ export function TagFilter(): JSX.Element {
         id="tag-filter"
         type="text"
         role="combobox"
-        aria-label="Filter by tag"
+        aria-label={t.plants.filterByTag}
         aria-autocomplete="list"
         aria-expanded={options.length > 0 ? "true" : "false"}
         aria-controls="tag-options"
         aria-activedescendant={options.length > 0 ? `tag-option-${active.value}` : undefined}
-        placeholder={tag === "" ? "empty tag" : "Any tag"}
+        placeholder={tag === "" ? t.plants.theEmptyTag : t.plants.anyTag}
         autocomplete="off"
         spellcheck={false}
         value={text.value}
@@ -130,7 +131,7 @@ export function TagFilter(): JSX.Element {
           if (!isTag) text.value = tag ?? "";
         }}
       />
-      <ul class="options" id="tag-options" role="listbox" aria-label="Tags in use">
+      <ul class="options" id="tag-options" role="listbox" aria-label={t.plants.tagsInUse}>
         {options.map(({ tag: offered, ...total }, index) => (
           <li
             key={offered}
@@ -141,7 +142,7 @@ export function TagFilter(): JSX.Element {
             onPointerDown={(event) => event.preventDefault()}
             onClick={() => pick(offered)}
           >
-            <span class="cut">{offered === "" ? <i>empty tag</i> : offered}</span>
+            <span class="cut">{offered === "" ? <i>{t.plants.theEmptyTag}</i> : offered}</span>
             <small>{formatTotal(total)}</small>
           </li>
         ))}
@@ -150,7 +151,7 @@ export function TagFilter(): JSX.Element {
         <Button
           kind="plain"
           icon="close"
-          label="Any tag"
+          label={t.plants.anyTag}
           onClick={() => {
             pick(undefined);
             focusField("tag-filter");

@@ -7,8 +7,8 @@ import { type Attempt, hasSucceeded, type Webhook } from "../../src/domain/webho
 import { ask, Explained, explain, isStatus } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
+import { t } from "../text/text.ts";
 import { Field, Menu } from "./controls.tsx";
-import { verbs } from "./history.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
 interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
@@ -66,7 +66,7 @@ export function WebhooksView(): JSX.Element {
         <Checks
           id="webhook-types"
           legend="Sends"
-          options={changeTypes.map((type) => [type, `${verbs[type]} plants`])}
+          options={changeTypes.map((type) => [type, `${t.changes.verbs[type]} plants`])}
           chosen={changeTypes}
         />
       </>
@@ -176,7 +176,7 @@ export function WebhooksView(): JSX.Element {
         </>,
         webhook.types.length === changeTypes.length
           ? "all changes"
-          : webhook.types.map((type) => verbs[type].toLowerCase()).join(", "),
+          : webhook.types.map((type) => t.changes.verbs[type].toLowerCase()).join(", "),
         <State of={webhook} />,
         <Attempts of={webhook.attempts} />,
         actions(webhook),

@@ -37,7 +37,7 @@ const english = listTexts(en);
 test("every text is used", () => {
   const used = new Set(
     sources.flatMap((source) =>
-      [...source.matchAll(/\bt((?:\s*\.\s*\w+)+)/g)].map(([, path = ""]) =>
+      [...source.matchAll(/\b(?:t|en|texts)((?:\s*\.\s*\w+)+)/g)].map(([, path = ""]) =>
         path.replaceAll(/\s/g, "").slice(1),
       ),
     ),

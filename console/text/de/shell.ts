@@ -48,4 +48,10 @@ export const shell = {
     escape: "Schließen oder einen Schritt zurück",
     help: "Diese Hilfe zeigen",
   },
+  openByHttps: "Diese Seite über https öffnen, um sich mit {host} anzumelden.",
+  otherAttempt: "Diese Antwort gehört zu einem anderen Anmeldeversuch. Erneut versuchen.",
+  issuerDenied: "{host} hat die Anmeldung nicht gestattet.",
+  issuerRefused: "{host} hat die Anmeldung abgewiesen ({reason}).",
+  issuerUndescribed: "{host} beschreibt nicht, wie man sich anmeldet.",
+  issuerFailed: "{host} hat nicht wie erwartet geantwortet. Später erneut versuchen.",
 };

@@ -1,2 +1,119 @@
 /** The journal: changes, history of a plant, overview, pictures. */
-export const changes = {} as const;
+export const changes = {
+  verbs: {
+    created: "Added",
+    replaced: "Changed",
+    removed: "Deleted",
+  },
+  counts: {
+    created: "{count} added",
+    replaced: "{count} changed",
+    removed: "{count} deleted",
+  },
+  /** A change of one plant. */
+  what: {
+    created: "Added {plant}",
+    replaced: "Changed {plant}",
+    removed: "Deleted {plant}",
+  },
+  addedMany: { one: "Added {count} plant", other: "Added {count} plants" },
+  /** The name of an undo in the journal. */
+  undoOf: "Undo: {what}",
+  askUndo: "Undo {what}?",
+  askUndoThese: "Undo these changes?",
+  askUndoThis: "Undo this change?",
+  undoThese: "Undo these {count}",
+  previewFirst: "A preview comes first.",
+  only: "Only {what}",
+  pickTime: "Pick a time in the picture",
+  person: "Person",
+  anyPerson: "Any person",
+  plantId: "Plant id",
+  anyPlantId: "Any plant id",
+  kind: "Kind",
+  allKinds: "All kinds",
+  ends: {
+    from: "From",
+    to: "To",
+  },
+  all: "All changes",
+  none: "No changes yet",
+  noneHint: "Every plant that is added, changed or deleted is listed here.",
+  noMatchHint: "No change in the journal matches these filters.",
+  showNewest: "Show the newest changes",
+  heads: {
+    change: "Change",
+    by: "By",
+    when: "When",
+  },
+  moreFailed: "Couldn't load more",
+  showMore: "Show more",
+  noOlder: "No older changes are kept.",
+  undone: "Undone",
+
+  // The history of a plant.
+  noneRecent: "No recent changes.",
+  restore: "Restore",
+  entry: "{verb} · {time}",
+  entryBy: "{verb} by {who} · {time}",
+  before: "Before",
+  noTag: "no tag",
+
+  // The picture.
+  spans: {
+    day: "Last 24 hours",
+    week: "Last 7 days",
+  },
+  picture: {
+    day: "{changes}, last 24 hours. The table below has the figures.",
+    week: "{changes}, last 7 days. The table below has the figures.",
+  },
+  others: "{count} others",
+  bar: "{time}: {changes}",
+  nothingThen: "Nothing was changed in this time.",
+  bars: {
+    from: "From this bar of the picture",
+    to: "To this bar of the picture",
+  },
+  asTable: "As a table",
+  byTime: "Changes by time",
+  time: "Time",
+  shares: "{label}: {parts}",
+
+  // The overview.
+  stateOfStore: "State of the store",
+  stateUnknown: "The state of the store is unknown",
+  seeHealth: "See the health page",
+  noBackups: "This service makes no backups.",
+  setBackups: "Set PLANTSTORE_BACKUP_TO to a folder or a bucket, or back up the PostgreSQL server.",
+  backupsFail: "Backups do not arrive. {why}",
+  noBackupYet: "No backup was made yet since the start.",
+  lastBackup: "The last backup was made {age} ago.",
+  openWebhooks: "Open the webhooks",
+  webhookPaused: "The webhook {name} is paused: {why}.",
+  onRequest: "on request",
+  webhookFailed: {
+    one: "The webhook {name} failed {count} time.",
+    other: "The webhook {name} failed {count} times.",
+  },
+  webhookFailedWith: {
+    one: "The webhook {name} failed {count} time with {why}.",
+    other: "The webhook {name} failed {count} times with {why}.",
+  },
+  noAnswer: "no answer",
+  nextAttempt: "The next attempt is at {time}.",
+  webhooksDeliver: { one: "The webhook delivers.", other: "All {count} webhooks deliver." },
+  timeShown: "Time shown",
+  kindShown: "Kind shown",
+  dragHint: "Drag over the picture to pick a time, and to see or undo its changes.",
+  seeOrUndo: "See or undo {changes}",
+  notCounted: "The plants could not be counted",
+  inAll: "{count} in all",
+  byTag: "Plants by tag",
+  otherTags: {
+    one: "{count} other tag with {plants} plants.",
+    other: "{count} other tags with {plants} plants.",
+  },
+  withoutTag: { one: "{count} plant without a tag.", other: "{count} plants without a tag." },
+  firstTags: "Only the first {count} tags were counted.",
+} as const;

@@ -50,4 +50,12 @@ export const shell = {
     escape: "Close, or go back one step",
     help: "Show this help",
   },
+
+  // Signing in at the issuer of JWTs.
+  openByHttps: "Open this page by https to sign in with {host}.",
+  otherAttempt: "This answer belongs to another attempt to sign in. Try again.",
+  issuerDenied: "You were not signed in by {host}.",
+  issuerRefused: "{host} refused the sign-in ({reason}).",
+  issuerUndescribed: "{host} does not describe how to sign in.",
+  issuerFailed: "{host} did not answer as expected. Try again later.",
 } as const;

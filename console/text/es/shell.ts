@@ -47,4 +47,10 @@ export const shell = {
     escape: "Cerrar, o retroceder un paso",
     help: "Mostrar esta ayuda",
   },
+  openByHttps: "Abrir esta página por https para iniciar sesión con {host}.",
+  otherAttempt: "Esta respuesta pertenece a otro intento de iniciar sesión. Reintentar.",
+  issuerDenied: "{host} no ha autorizado el inicio de sesión.",
+  issuerRefused: "{host} ha rechazado el inicio de sesión ({reason}).",
+  issuerUndescribed: "{host} no describe cómo iniciar sesión.",
+  issuerFailed: "{host} no ha respondido como se esperaba. Reintentar más tarde.",
 };

@@ -47,4 +47,10 @@ export const shell = {
     escape: "Fermer, ou revenir d’un pas",
     help: "Afficher cette aide",
   },
+  openByHttps: "Ouvrir cette page en https pour se connecter avec {host}.",
+  otherAttempt: "Cette réponse correspond à une autre tentative de connexion. Réessayer.",
+  issuerDenied: "{host} n’a pas autorisé la connexion.",
+  issuerRefused: "{host} a refusé la connexion ({reason}).",
+  issuerUndescribed: "{host} ne décrit pas comment se connecter.",
+  issuerFailed: "{host} n’a pas répondu comme prévu. Réessayer plus tard.",
 };
