@@ -56,7 +56,7 @@ export function comparePlaces(
 }
 
 /** Whether the page may have the place: it comes after the cursor. */
-export const isOn = (sort: Sort, place: Place): boolean =>
+const isOn = (sort: Sort, place: Place): boolean =>
   sort.after === undefined || comparePlaces(sort, place, sort.after) > 0;
 
 /** Texts by code points, which is the order of their UTF-8 bytes. */
@@ -120,6 +120,21 @@ export class FirstPlaces {
     this.places.length = Math.min(this.places.length, this.length);
     this.isSorted = true;
   }
+}
+
+/** The search for a sorted page. The bounds of the page apply when its plants are read. */
+export const toScan = (query: PlantQuery, { by }: Sort): PlantQuery => ({
+  ...query,
+  limit: Number.POSITIVE_INFINITY,
+  charactersMax: undefined,
+  hasTimes: by === "changed",
+});
+
+/** The first places among the plants of that search. */
+export function sortScan({ plants, next }: PlantPage, sort: Sort, limit: number): SortPiece {
+  const first = new FirstPlaces(sort, limit);
+  first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
+  return { places: first.take(), next };
 }
 
 /**

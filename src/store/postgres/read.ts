@@ -19,11 +19,10 @@ import {
 import { lengthOf, type ListedPlant, type Plant } from "../../domain/plant.ts";
 import {
   createSortedPage,
-  FirstPlaces,
-  isOn,
   KEY_CHARACTERS,
-  placeOf,
   type SortPiece,
+  sortScan,
+  toScan,
 } from "../../domain/sort.ts";
 import { endOfTick } from "../../tick.ts";
 import {
@@ -209,18 +208,8 @@ export async function sortPlants(
   const limit = query.limit + 1;
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { places: [], next: undefined };
-  if (needsScan(query)) {
-    const scan = {
-      ...query,
-      limit: Number.POSITIVE_INFINITY,
-      charactersMax: undefined, // It bounds the page, which is read later.
-      hasTimes: sort.by === "changed",
-    };
-    const { plants, next } = await listPlants(connection, scan, scanRowsMax);
-    const first = new FirstPlaces(sort, limit);
-    first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
-    return { places: first.take(), next };
-  }
+  if (needsScan(query))
+    return sortScan(await listPlants(connection, toScan(query, sort), scanRowsMax), sort, limit);
   const type = sort.by === "changed" ? "bigint" : "text";
   const [afterKey, afterId, boundKey, boundId] = [
     `$3::${type}`,

@@ -27,10 +27,10 @@ import {
   createSortedPage,
   FirstPlaces,
   formatSort,
-  isOn,
   KEY_CHARACTERS,
-  placeOf,
   type SortPiece,
+  sortScan,
+  toScan,
 } from "../../domain/sort.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import type { Statement, Value } from "../records.ts";
@@ -320,18 +320,9 @@ export class SqliteReader {
     bound: Bound,
   ): SortPiece {
     const limit = query.limit + 1;
+    if (needsScan(query))
+      return sortScan(this.searchPlants(connection, toScan(query, sort)), sort, limit);
     const first = new FirstPlaces(sort, limit);
-    if (needsScan(query)) {
-      const scan = {
-        ...query,
-        limit: Number.POSITIVE_INFINITY,
-        charactersMax: undefined, // It bounds the page, which is read later.
-        hasTimes: sort.by === "changed",
-      };
-      const { plants, next } = this.searchPlants(connection, scan);
-      first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
-      return { places: first.take(), next };
-    }
     const { tag = null } = query;
     const { last } = walkOf(connection, query);
     const { after } = sort;
