@@ -94,13 +94,8 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
     const [method, path] = splitPlace(endpoint);
     const { scope, handle, query, bodyTypes, bodyCodings } = endpoint;
     // Every route has the same object shape: the hot path reads it.
-    const served: Operation = {
-      scope,
-      handle,
-      hasQuery: query !== undefined,
-      bodyTypes,
-      bodyCodings,
-    };
+    const hasQuery = query !== undefined;
+    const served: Operation = { scope, handle, hasQuery, bodyTypes, bodyCodings };
     routes.set(path, { ...routes.get(path), [method]: served });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));
@@ -113,9 +108,13 @@ const changeConditions = {
 
 const patchBodies = Object.fromEntries(PATCH_TYPES.map((type) => [type, PlantPatch]));
 
-const bulkExample = (name: string, replaced: number, removed: number): string =>
-  '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
-  `{"plants":2,"replaced":${replaced},"removed":${removed},"unchanged":0,"changedSince":1,"refused":0,"batch":"${name} 2026-01-02T00:00:00.000Z","complete":true}\n`;
+function answerBulk(name: string, replaced: number, removed: number) {
+  const example =
+    '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
+    `{"plants":2,"replaced":${replaced},"removed":${removed},"unchanged":0,"changedSince":1,"refused":0,"batch":"${name} 2026-01-02T00:00:00.000Z","complete":true}\n`;
+  const contents = { ...json(BulkPreview), [BULK_TYPE]: text(example) };
+  return { ...ok("The result, or the preview of a dry run.", contents), ...accepted };
+}
 
 const plantOperations: Endpoints = {
   createPlant: operation("POST /plants", "plants:write", createPlant, {
@@ -141,26 +140,14 @@ const plantOperations: Endpoints = {
     query: bulkParameters,
     headers: asyncHeaders,
     accepts: patchBodies,
-    answers: {
-      ...ok("The result, or the preview of a dry run.", {
-        ...json(BulkPreview),
-        [BULK_TYPE]: text(bulkExample("change", 1, 0)),
-      }),
-      ...accepted,
-    },
+    answers: answerBulk("change", 1, 0),
     fails: ["BadPatch", "JobConflict"],
   }),
   removePlants: operation("DELETE /plants", "plants:write", removePlants, {
     summary: "Remove all plants that match",
     query: bulkParameters,
     headers: asyncHeaders,
-    answers: {
-      ...ok("The result, or the preview of a dry run.", {
-        ...json(BulkPreview),
-        [BULK_TYPE]: text(bulkExample("remove", 0, 1)),
-      }),
-      ...accepted,
-    },
+    answers: answerBulk("remove", 0, 1),
     fails: ["BadQuery", "JobConflict"],
   }),
   createPlants: operation("POST /plants/batch", "plants:write", writePlants, {

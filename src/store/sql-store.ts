@@ -81,13 +81,26 @@ export const toTimedPlant = <Id extends bigint | number>({
 export const toKey = (key: bigint | Place["key"]): Place["key"] =>
   typeof key === "bigint" ? Number(key) : key;
 
-/** Whether the row `key`, `id` comes after a place in a list, as `comparePlaces` says; the key of the place may be null. */
-export const isAfter = ({ isDescending }: Sort, key: string, id: string): string =>
-  `CASE WHEN ${key} IS NULL THEN key IS NULL AND id > ${id}
-    ELSE key IS NULL OR key ${isDescending ? "<" : ">"} ${key} OR (key = ${key} AND id > ${id}) END`;
-export const isBefore = ({ isDescending }: Sort, key: string, id: string): string =>
-  `CASE WHEN ${key} IS NULL THEN key IS NOT NULL OR id < ${id}
-    ELSE key ${isDescending ? ">" : "<"} ${key} OR (key = ${key} AND id < ${id}) END`;
+/** A place as parameters: both null if there is none. */
+export const valuesOf = (place: Place | undefined) =>
+  [place?.key ?? null, place?.id ?? null] as const;
+
+/** The names of these parameters. */
+type PlaceNames = readonly [key: string, id: string];
+
+/** Rows `key`, `id` between two places, in the order of `comparePlaces`. The key of a place may be null. */
+export function selectBetween(
+  { isDescending }: Sort,
+  [afterKey, afterId]: PlaceNames,
+  [endKey, endId]: PlaceNames,
+): string {
+  const [later, earlier] = isDescending ? ["<", ">"] : [">", "<"];
+  return `WHERE (${afterId} IS NULL OR CASE WHEN ${afterKey} IS NULL THEN key IS NULL AND id > ${afterId}
+      ELSE key IS NULL OR key ${later} ${afterKey} OR (key = ${afterKey} AND id > ${afterId}) END)
+    AND (${endId} IS NULL OR CASE WHEN ${endKey} IS NULL THEN key IS NOT NULL OR id < ${endId}
+      ELSE key ${earlier} ${endKey} OR (key = ${endKey} AND id < ${endId}) END)
+    ORDER BY key IS NULL, key ${isDescending ? "DESC" : "ASC"}, id`;
+}
 
 const isChange = (outcome: unknown): boolean =>
   !(outcome instanceof Error || outcome instanceof Promise) &&

@@ -26,13 +26,13 @@ import {
 } from "../../domain/sort.ts";
 import { endOfTick } from "../../tick.ts";
 import {
-  isAfter,
-  isBefore,
   type PlantRow,
+  selectBetween,
   type TimedRow,
   toKey,
   toPlant,
   toTimedPlant,
+  valuesOf,
 } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 
@@ -199,6 +199,13 @@ export interface SortRequest {
   readonly bound: Place | undefined;
 }
 
+interface SortRow {
+  readonly id: bigint | null;
+  readonly key: bigint | string | null;
+  readonly count: bigint;
+  readonly last: bigint;
+}
+
 /** The first places of a piece of the store. The row of a piece without any has no id. */
 export async function sortPlants(
   connection: Connection,
@@ -211,38 +218,16 @@ export async function sortPlants(
   if (needsScan(query))
     return sortScan(await listPlants(connection, toScan(query, sort), scanRowsMax), sort, limit);
   const type = sort.by === "changed" ? "bigint" : "text";
-  const [afterKey, afterId, boundKey, boundId] = [
-    `$3::${type}`,
-    "$4::bigint",
-    `$5::${type}`,
-    "$6::bigint",
-  ];
-  interface Row {
-    readonly id: bigint | null;
-    readonly key: bigint | string | null;
-    readonly count: bigint;
-    readonly last: bigint;
-  }
-  const rows = await connection.query<Row>(
+  const between = selectBetween(sort, [`$3::${type}`, "$4::bigint"], [`$5::${type}`, "$6::bigint"]);
+  const rows = await connection.query<SortRow>(
     `WITH piece AS MATERIALIZED (
       SELECT id, ${sortKeys[sort.by]} AS key ${rowsOf(query, SORT_ROWS)}
     ), best AS (
-      SELECT id, key FROM piece WHERE (${afterId} IS NULL OR ${isAfter(sort, afterKey, afterId)})
-        AND (${boundId} IS NULL OR ${isBefore(sort, boundKey, boundId)})
-        AND ($2::text IS NULL OR true) -- Gives the parameter a type, also without a tag.
-      ORDER BY key IS NULL, key ${sort.isDescending ? "DESC" : "ASC"}, id LIMIT $7::int
+      SELECT id, key FROM piece ${between} LIMIT $7::int
     )
     SELECT id, key, count, last FROM (SELECT count(*) AS count, max(id) AS last FROM piece) AS ends
-    LEFT JOIN best ON true`,
-    [
-      firstId,
-      query.tag ?? null,
-      sort.after?.key ?? null,
-      sort.after?.id ?? null,
-      bound?.key ?? null,
-      bound?.id ?? null,
-      limit,
-    ],
+    LEFT JOIN best ON $2::text IS NULL OR true -- Gives the parameter a type, also without a tag.`,
+    [firstId, query.tag ?? null, ...valuesOf(sort.after), ...valuesOf(bound), limit],
   );
   const places = Array.from(rows).flatMap(({ id, key }) =>
     id === null ? [] : { id, key: toKey(key) },

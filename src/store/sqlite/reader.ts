@@ -37,13 +37,13 @@ import type { Statement, Value } from "../records.ts";
 import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
 import {
   formatPage,
-  isAfter,
-  isBefore,
   type PlantRow,
+  selectBetween,
   type TimedRow,
   toKey,
   toPlant,
   toTimedPlant,
+  valuesOf,
 } from "../sql-store.ts";
 import {
   IS_BEGINNING,
@@ -162,8 +162,7 @@ function connect(db: Database) {
         prepare<Place>(
           `SELECT * FROM (SELECT id, ${sortKeys[sort.by]} AS key FROM plants
             WHERE ${isTagged ? TAGGED : ""} id BETWEEN ?2 AND ?3 AND ${mayBeOn(sort)})
-          WHERE (?6 IS NULL OR ${isAfter(sort, "?5", "?6")}) AND (?8 IS NULL OR ${isBefore(sort, "?7", "?8")})
-          ORDER BY key IS NULL, key ${sort.isDescending ? "DESC" : "ASC"}, id LIMIT ?4`,
+          ${selectBetween(sort, ["?5", "?6"], ["?7", "?8"])} LIMIT ?4`,
         ),
       ),
     // A tag has no byte 0, so every tag after a whole tag is at least that tag plus byte 1. UTF-8 has no byte 255, so a
@@ -325,23 +324,13 @@ export class SqliteReader {
     const first = new FirstPlaces(sort, limit);
     const { tag = null } = query;
     const { last } = walkOf(connection, query);
-    const { after } = sort;
     const endsAtMs = performance.now() + SORT_MS_MAX;
     for (let firstId = firstIdOf(query); firstId !== undefined;) {
       const lastId = last.get(tag, firstId, STEP_ROWS)?.id;
       const end = first.bound ?? bound;
       const rows = connection
         .sorted(sort, tag !== null)
-        .all(
-          tag,
-          firstId,
-          lastId ?? INT64_MAX,
-          limit,
-          after?.key ?? null,
-          after?.id ?? null,
-          end?.key ?? null,
-          end?.id ?? null,
-        );
+        .all(tag, firstId, lastId ?? INT64_MAX, limit, ...valuesOf(sort.after), ...valuesOf(end));
       first.add(rows.map(({ id, key }) => ({ id, key: toKey(key) })));
       if (lastId === undefined) break;
       if (performance.now() > endsAtMs) return { places: first.take(), next: lastId };
