@@ -49,16 +49,13 @@ const BATCHES_MAX = 4;
 const BATCHES_FULL = `The token has ${BATCHES_MAX} batches in flight, the limit for a token with a rate.`;
 const BATCH_RETRY_SECONDS = 1;
 
-/**
- * One token bucket for each token, stored as the time when it will be full: taking a unit postpones that time. Threads
- * can share the memory. `fallback` is the rate of tokens without their own; "" is none.
- */
+/** Threads can share the memory. `fallback` is the rate of tokens without their own; "" is none. */
 export function createRateLimiter(
   fallback: string,
   memory: ArrayBufferLike = new ArrayBuffer(RATES_BYTES),
   now = readClockNs,
 ) {
-  const slots = new BigInt64Array(memory);
+  const { tryTake } = createBuckets(memory, now);
   const closing = new AbortController();
   /** The hash of the token of each rate-limited batch in flight on this thread. */
   const batches: string[] = [];
@@ -125,6 +122,15 @@ export function createRateLimiter(
     return { ...rate, hash, windowNs, unitNs: windowNs / rate.units };
   }
 
+  /** Batches that wait for their rate fail with `shutting_down`. */
+  const close = (): void => closing.abort(new Refusal("shutting_down"));
+  return { take, requireBatch, pace, close };
+}
+
+/** One token bucket for each token, stored as the time when it will be full: taking a unit postpones that time. */
+function createBuckets(memory: ArrayBufferLike, now: typeof readClockNs) {
+  const slots = new BigInt64Array(memory);
+
   /** `waitNs` is the time until the units can be taken, or until borrowed units are paid back. */
   function tryTake(bucket: Bucket, units: number, unitsOwed = 0) {
     const { windowNs, unitNs, windowSeconds } = bucket;
@@ -170,7 +176,5 @@ export function createRateLimiter(
     return before === found || before === key ? at + 1 : findSlot(hash);
   }
 
-  /** Batches that wait for their rate fail with `shutting_down`. */
-  const close = (): void => closing.abort(new Refusal("shutting_down"));
-  return { take, requireBatch, pace, close };
+  return { tryTake };
 }

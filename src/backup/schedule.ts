@@ -32,18 +32,17 @@ const STOP_MS_MAX = 2_000;
 const PROOF_MS_MAX = 3_600_000;
 
 export function scheduleBackups(config: Config, log: Log, explain: (error: unknown) => string) {
-  const { databaseUrl, backupTo: to, backupEvery, backupKeep, changesDays } = config;
+  const { databaseUrl, backupTo: to } = config;
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite") throw new StoreOpenError("PostgreSQL has its own backups.");
   // Without credentials no attempt can succeed.
   if (isBucketUrl(to)) locateBucket(to, process.env);
-  const everyMs = findDurationMs(backupEvery) as number;
   const instance = randomBytes(6).toString("hex");
   const source: Source = { from: url.path, to, label: labelOf(url.path), instance };
   const scratch = nameProof(url.path, instance);
   const state: BackupState = {
     place: to,
-    everyMs,
+    everyMs: findDurationMs(config.backupEvery) as number,
     made: 0,
     failed: 0,
     last: undefined,
@@ -54,43 +53,32 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     proven: undefined,
     proofs: 0,
     proofsFailed: 0,
-    problem: undefined,
+    get problem() {
+      return failure ?? maintainer.findFailure();
+    },
   };
+  const hasJournal = config.changesDays > 0;
   const stopping = new AbortController();
   const { signal } = stopping;
-  const appending = createThread();
-  const copying = createThread();
+  const thread = createThread();
+  const ask: Ask = (kind) => thread.ask({ ...source, kind });
   let store: Store | undefined;
   /** A mistyped place never works. */
   let hasAppended = false;
   let isEnded = false;
-  let [appendFailure, copyFailure] = [] as (string | undefined)[];
-  /** By the monotonic clock; undefined until the place was read. */
-  let dueMs: number | undefined;
-  let proofDueMs = 0;
-  /** The plants of the newest copy, without a journal: later states are not in the place. */
-  let copyDigest: Digest | undefined;
-  /** Whether the last proof succeeded. */
-  let isProven = false;
-  /** Pieces that are known to be damaged, so each is logged once. */
-  const damaged = new Set<string>();
-  let [working, maintaining] = [] as (Promise<void> | undefined)[];
-
-  const noteProblem = (): void => {
-    state.problem = appendFailure ?? copyFailure;
-  };
+  let failure: string | undefined;
+  let working: Promise<void> | undefined;
 
   const noteAppend = (reason: string | undefined): void => {
     if (isEnded) return;
-    if (reason !== undefined && reason !== appendFailure) {
+    if (reason !== undefined && reason !== failure) {
       if (!hasAppended) log.warn("no_backups", { warning: `No backups in ${to} yet: ${reason}` });
       log.error("change_log_failed", { to, reason });
     }
     hasAppended ||= reason === undefined;
-    if (reason === undefined && appendFailure !== undefined)
+    if (reason === undefined && failure !== undefined)
       log.info("change_log_resumed", { to, lagMs: Math.round(lagOf(state)) });
-    appendFailure = reason;
-    noteProblem();
+    failure = reason;
   };
 
   /** What was committed before an append began is in the place when it resolves. Never rejects. */
@@ -98,7 +86,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     const [atMs, sinceMs, changes] = [Date.now(), performance.now(), state.countChanges()];
     const late = setTimeout(() => noteAppend("it has taken more than 10 s"), APPEND_MS_MAX).unref();
     try {
-      const done = await appending.ask<Appended>({ ...source, kind: "append" });
+      const done = await ask<Appended>("append");
       if ("forkAbove" in done) {
         await store?.backUps?.startTimeline(done.forkAbove, done.after);
         log.warn("timeline_started", {
@@ -107,11 +95,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
         return done;
       }
       noteAppend(undefined);
-      if (changesDays > 0)
+      if (hasJournal)
         Object.assign(state, { loggedAtMs: atMs, loggedSinceMs: sinceMs, loggedChanges: changes });
-      if (dueMs === undefined) noteNewest(done.newest);
-      // Without a journal every copy stands alone.
-      if (!done.isCovered && changesDays > 0 && maintaining === undefined) dueMs = sinceMs;
       return done;
     } catch (error) {
       noteAppend(explain(error));
@@ -121,41 +106,115 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     }
   };
 
-  /** A restart alone makes no copy. A time that cannot be right counts as long ago. */
-  const noteNewest = (newest: NewestCopy | undefined): void => {
-    const nowMs = performance.now();
-    dueMs = nowMs;
-    if (newest === undefined) return;
+  const maintainer = createMaintainer(
+    { config, source, scratch, state, log, explain, append, ask },
+    signal,
+  );
+
+  /** Appends continue while a copy is made, which may take minutes. */
+  const work = async (): Promise<void> => {
+    while (!signal.aborted) {
+      const done = await append();
+      if (done !== undefined && "change" in done) maintainer.startDue(done);
+      // A failed append is retried soon.
+      const isSparing = done !== undefined && isBucketUrl(to);
+      const pauseSeconds = isSparing ? config.backupBucketSeconds : config.backupFolderSeconds;
+      await sleep(1_000 * pauseSeconds, undefined, { signal }).catch(() => undefined);
+    }
+  };
+
+  return {
+    state,
+    start(served: Store): void {
+      store = served;
+      if (hasJournal)
+        Object.assign(state, { loggedAtMs: Date.now(), loggedSinceMs: performance.now() });
+      working = work();
+    },
+    /** Call it when writes have stopped: the last append then has everything. */
+    async stop(): Promise<void> {
+      stopping.abort();
+      maintainer.end();
+      const atWork = Promise.allSettled([working, maintainer.settle()]);
+      const isHanging = (await within(STOP_MS_MAX, atWork)) === undefined;
+      if (!isHanging) {
+        await within(STOP_MS_MAX, append());
+        await within(STOP_MS_MAX, ask("finish")).catch(() => undefined);
+      }
+      isEnded = true;
+      thread.end();
+      // A thread that is ended cannot remove it itself.
+      rmSync(scratch, { force: true });
+    },
+  };
+}
+
+/** Orders for the thread that appends. */
+type Ask = <Answer>(kind: "append" | "roll" | "cover" | "recheck" | "finish") => Promise<Answer>;
+
+interface Maintained {
+  readonly config: Config;
+  readonly source: Source;
+  readonly scratch: string;
+  readonly state: BackupState;
+  readonly log: Log;
+  readonly explain: (error: unknown) => string;
+  readonly append: () => Promise<Appended | undefined>;
+  readonly ask: Ask;
+}
+
+/** The thread that makes copies, proves and prunes. */
+function createMaintainer(
+  { config, source, scratch, state, log, explain, append, ask }: Maintained,
+  signal: AbortSignal,
+) {
+  const { to } = source;
+  const { everyMs } = state;
+  const hasJournal = config.changesDays > 0;
+  const thread = createThread();
+  let working: Promise<void> | undefined;
+  let failure: string | undefined;
+  /** By the monotonic clock; undefined until the place was read. */
+  let dueMs: number | undefined;
+  let proofDueMs = 0;
+  /** The plants of the newest copy, without a journal: later states are not in the place. */
+  let copyDigest: Digest | undefined;
+  /** Whether the last proof succeeded. */
+  let isProven = false;
+  /** Pieces that are known to be damaged, so each is logged once. */
+  const damaged = new Set<string>();
+
+  /** When the next copy is due. A restart alone makes no copy. A time that cannot be right counts as long ago. */
+  const noteNewest = (newest: NewestCopy | undefined, nowMs: number): number => {
+    if (newest === undefined) return nowMs;
     const ageMs = Date.now() - newest.atMs;
     const isLikely = ageMs >= 0 && ageMs < everyMs;
     state.last = { ...newest, sinceMs: nowMs - (isLikely ? ageMs : everyMs) };
-    dueMs = state.last.sinceMs + everyMs;
+    return state.last.sinceMs + everyMs;
   };
 
   const makeCopy = async (): Promise<void> => {
     const startedAtMs = performance.now();
     try {
       const atMs = Date.now();
-      const serial = await appending.ask<number>({ ...source, kind: "roll" });
-      const isAlone = changesDays === 0;
-      const copy = await copying.ask<CopyFacts>({ ...source, kind: "backUp", serial, isAlone });
+      const serial = await ask<number>("roll");
+      const order = { ...source, kind: "backUp", serial, isAlone: !hasJournal } as const;
+      const { name, plants, bytes, digest } = await thread.ask<CopyFacts>(order);
       const durationMs = Math.round(performance.now() - startedAtMs);
-      const { name, plants, bytes } = copy;
-      copyDigest = copy.digest;
+      copyDigest = digest;
       log.info("backed_up", { to, name, plants, bytes, durationMs });
       state.made++;
       state.last = { atMs, bytes, sinceMs: startedAtMs };
       dueMs = startedAtMs + everyMs;
-      copyFailure = undefined;
-      await appending.ask({ ...source, kind: "cover" });
+      failure = undefined;
+      await ask("cover");
     } catch (error) {
       if (signal.aborted) return;
-      copyFailure = explain(error);
-      log.error("backup_failed", { to, reason: copyFailure });
+      failure = explain(error);
+      log.error("backup_failed", { to, reason: failure });
       state.failed++;
       dueMs = performance.now() + Math.min(everyMs, RETRY_MS_MAX);
     }
-    noteProblem();
   };
 
   /** Restores from the place what was written there, and compares. */
@@ -163,11 +222,11 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     const startedAtMs = performance.now();
     try {
       const digest =
-        copyDigest ?? (await copying.ask<Digest>({ kind: "digest", from: source.from }));
-      if (changesDays > 0 && !reaches(await append(), digest.change)) return;
+        copyDigest ?? (await thread.ask<Digest>({ kind: "digest", from: source.from }));
+      if (hasJournal && !reaches(await append(), digest.change)) return;
       const { diskFreeBytesMin } = config;
       const order = { ...source, ...digest, kind: "prove", scratch, diskFreeBytesMin } as const;
-      const { damage, copies, oldestAtMs } = await copying.ask<Proof>(order);
+      const { damage, copies, oldestAtMs } = await thread.ask<Proof>(order);
       state.proofs++;
       isProven = true;
       const { change } = digest;
@@ -180,13 +239,13 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
         log.error("backup_damaged", { to, name, reason: faults.join("; ") });
       }
       // It continues where the place is whole.
-      if (found.length > 0) await appending.ask({ ...source, kind: "recheck" });
+      if (found.length > 0) await ask("recheck");
     } catch (error) {
       if (signal.aborted) return;
       state.proofsFailed++;
       isProven = false;
       log.error("backup_proof_failed", { to, reason: explain(error) });
-      await appending.ask({ ...source, kind: "recheck" }).catch(() => undefined);
+      await ask("recheck").catch(() => undefined);
     }
     const tookMs = performance.now() - startedAtMs;
     // A proof downloads copies from a bucket.
@@ -197,7 +256,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   /** Older pieces are removed as long as the newer ones were proven. */
   const prune = async (): Promise<void> => {
     try {
-      await copying.ask({ ...source, kind: "prune", keep: backupKeep });
+      await thread.ask({ ...source, kind: "prune", keep: config.backupKeep });
     } catch (error) {
       if (!signal.aborted) log.error("backup_prune_failed", { to, reason: explain(error) });
     }
@@ -205,51 +264,28 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
 
   const maintain = async (isCopyDue: boolean): Promise<void> => {
     if (isCopyDue) await makeCopy();
-    if (performance.now() >= proofDueMs && copyFailure === undefined) await prove();
-    if (isProven && copyFailure === undefined) await prune();
+    if (performance.now() >= proofDueMs && failure === undefined) await prove();
+    if (isProven && failure === undefined) await prune();
     // It takes memory, and is needed only now and then.
-    copying.end();
-  };
-
-  /** Appends continue while a copy is made, which may take minutes. */
-  const work = async (): Promise<void> => {
-    while (!signal.aborted) {
-      const done = await append();
-      const nowMs = performance.now();
-      const isCopyDue = nowMs >= (dueMs ?? Infinity);
-      const isProofDue = changesDays > 0 && nowMs >= proofDueMs;
-      if (done !== undefined && "change" in done && (isCopyDue || isProofDue))
-        maintaining ??= maintain(isCopyDue).finally(() => (maintaining = undefined));
-      // A failed append is retried soon.
-      const isSparing = done !== undefined && isBucketUrl(to);
-      const pauseSeconds = isSparing ? config.backupBucketSeconds : config.backupFolderSeconds;
-      await sleep(1_000 * pauseSeconds, undefined, { signal }).catch(() => undefined);
-    }
+    thread.end();
   };
 
   return {
-    state,
-    start(served: Store): void {
-      store = served;
-      if (changesDays > 0)
-        Object.assign(state, { loggedAtMs: Date.now(), loggedSinceMs: performance.now() });
-      working = work();
-    },
-    /** Call it when writes have stopped: the last append then has everything. */
-    async stop(): Promise<void> {
-      stopping.abort();
-      copying.end();
-      const isHanging =
-        (await within(STOP_MS_MAX, Promise.allSettled([working, maintaining]))) === undefined;
-      if (!isHanging) {
-        await within(STOP_MS_MAX, append());
-        const finished = appending.ask({ ...source, kind: "finish" });
-        await within(STOP_MS_MAX, finished).catch(() => undefined);
-      }
-      isEnded = true;
-      appending.end();
-      // A thread that is ended cannot remove it itself.
-      rmSync(scratch, { force: true });
+    end: thread.end,
+    findFailure: () => failure,
+    settle: () => working,
+
+    /** Call it after an append. Never rejects, and has no effect while a copy or a proof is made. */
+    startDue({ newest, isCovered }: Exclude<Appended, { forkAbove: number }>): void {
+      const nowMs = performance.now();
+      dueMs ??= noteNewest(newest, nowMs);
+      if (working !== undefined) return;
+      // Without a journal every copy stands alone.
+      if (!isCovered && hasJournal) dueMs = nowMs;
+      const isCopyDue = nowMs >= dueMs;
+      const isProofDue = hasJournal && nowMs >= proofDueMs;
+      if (isCopyDue || isProofDue)
+        working = maintain(isCopyDue).finally(() => (working = undefined));
     },
   };
 }

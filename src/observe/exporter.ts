@@ -92,43 +92,13 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
   async function deliver(spans: readonly string[]): Promise<void> {
     const body = format(spans);
     for (let attempt = 1; ; attempt++) {
-      const { rejected, problem, wait } = await post(body, spans.length);
+      const { rejected, problem, wait } = await post(collector, body, spans.length, ending.signal);
       if (problem !== undefined && !isFailing) log.warn("traces_not_exported", { problem });
       isFailing = problem !== undefined;
       const isLast = wait === undefined || attempt === ATTEMPTS_MAX || stopping.signal.aborted;
       if (isLast) return count(spans.length - rejected, rejected);
       const backoffMs = spanRetryMs * 2 ** (attempt - 1) * (1 + JITTER * Math.random());
       await pause(Math.min(wait === "backoff" ? backoffMs : wait, BACKOFF_MS_MAX));
-    }
-  }
-
-  /** Never rejects. */
-  async function post(body: string, length: number): Promise<Sent> {
-    const attempt = new AbortController();
-    const request = fetch(collector.url, {
-      method: "POST",
-      headers: {
-        "user-agent": `plantstore/${packageJson.version}`,
-        ...Object.fromEntries(collector.headers),
-        "content-type": "application/json",
-      },
-      body,
-      signal: attempt.signal,
-      // The headers are meant for this collector alone.
-      redirect: "manual",
-    }).then((response) => judge(response, length));
-    try {
-      const sent = await within(collector.timeoutMs, request, ending.signal);
-      if (sent !== undefined) return sent;
-      attempt.abort();
-      // It may fail before or after that.
-      request.catch(() => undefined);
-      const problem = `No answer within ${collector.timeoutMs} ms.`;
-      return { rejected: length, problem, wait: "backoff" };
-    } catch (error) {
-      // The message may have the URL, and its query a secret.
-      const { code = "no answer" } = error as NodeJS.ErrnoException;
-      return { rejected: length, problem: `Not reached (${code}).`, wait: "backoff" };
     }
   }
 
@@ -159,6 +129,41 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
       clearTimeout(timer);
     },
   };
+}
+
+/** Never rejects. */
+async function post(
+  collector: Collector,
+  body: string,
+  length: number,
+  ending: AbortSignal,
+): Promise<Sent> {
+  const attempt = new AbortController();
+  const request = fetch(collector.url, {
+    method: "POST",
+    headers: {
+      "user-agent": `plantstore/${packageJson.version}`,
+      ...Object.fromEntries(collector.headers),
+      "content-type": "application/json",
+    },
+    body,
+    signal: attempt.signal,
+    // The headers are meant for this collector alone.
+    redirect: "manual",
+  }).then((response) => judge(response, length));
+  try {
+    const sent = await within(collector.timeoutMs, request, ending);
+    if (sent !== undefined) return sent;
+    attempt.abort();
+    // It may fail before or after that.
+    request.catch(() => undefined);
+    const problem = `No answer within ${collector.timeoutMs} ms.`;
+    return { rejected: length, problem, wait: "backoff" };
+  } catch (error) {
+    // The message may have the URL, and its query a secret.
+    const { code = "no answer" } = error as NodeJS.ErrnoException;
+    return { rejected: length, problem: `Not reached (${code}).`, wait: "backoff" };
+  }
 }
 
 /** A collector may accept a part: `{"partialSuccess":{"rejectedSpans":"1"}}`. */

@@ -67,7 +67,7 @@ export interface BackupState {
   proofs: number;
   proofsFailed: number;
   /** Why changes or copies do not arrive in the place now. */
-  problem: string | undefined;
+  readonly problem: string | undefined;
 }
 
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {

@@ -50,51 +50,10 @@ interface Ended extends Pick<SpanContext, "traceId" | "spanId"> {
 }
 
 export function createTracer(tracing: Tracing, config: Config, metrics: Metrics, log: Log) {
-  const { isParentBased, share } = tracing;
   const exporter = createExporter(tracing, config, metrics, log);
+  const { followClock, send } = createSpanWriter(exporter);
   /** Requests that are not finished, by the name that journal entries have. */
   const open = new Map<string, { childrenLeft: number; readonly traceState: string | undefined }>();
-  /** When `performance.now()` was 0. */
-  let originMs = performance.timeOrigin;
-
-  function followClock(): void {
-    const nowMs = Date.now();
-    if (Math.abs(nowMs - originMs - performance.now()) > CLOCK_MS)
-      originMs = nowMs - performance.now();
-  }
-
-  function send({ traceId, spanId, link, attributes, isError, ...span }: Ended): void {
-    if (exporter.isFull) return exporter.drop();
-    const { parentSpanId, traceState, name, kind, startedAtMs, endedAtMs } = span;
-    exporter.add(
-      JSON.stringify({
-        traceId,
-        spanId,
-        traceState,
-        parentSpanId,
-        flags: 1,
-        name,
-        kind,
-        startTimeUnixNano: toNanoseconds(originMs + startedAtMs),
-        endTimeUnixNano: toNanoseconds(originMs + endedAtMs),
-        attributes: toAttributes(attributes),
-        links: link && [{ ...link, flags: 1 }],
-        status: isError ? { code: STATUS_ERROR } : {},
-      }),
-    );
-  }
-
-  /** The context of a new span; undefined if it is not sampled. `parent` may be in another service. */
-  function sample(parent: SpanContext | undefined): SpanContext | undefined {
-    if (parent === undefined) {
-      const draw = Math.random();
-      return draw < share ? toSampled(createTraceId(draw)) : undefined;
-    }
-    const { traceId, isSampled } = parent;
-    const isTaken = isParentBased ? isSampled : isInShare(traceId, share);
-    return isTaken ? toSampled(traceId) : undefined;
-  }
-
   function noteChild(
     trace: string,
     span: Pick<Ended, "name" | "startedAtMs" | "endedAtMs" | "attributes">,
@@ -133,7 +92,7 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
     startRequest(headers: Headers, startedAtMs: number) {
       const header = headers.get("traceparent");
       const parent = header === null ? undefined : findTraceParent(header);
-      const context = sample(parent);
+      const context = sample(tracing, parent);
       if (context === undefined) return undefined;
       followClock();
       const trace = nameSpan(context);
@@ -183,8 +142,10 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
      */
     startDelivery({ cause, parent }: DeliveryOrigin) {
       const link = findNamedSpan(cause);
-      const isFollowing = link !== undefined && isParentBased;
-      const context = isFollowing ? toSampled(createTraceId(Math.random())) : sample(parent);
+      const isFollowing = link !== undefined && tracing.isParentBased;
+      const context = isFollowing
+        ? toSampled(createTraceId(Math.random()))
+        : sample(tracing, parent);
       const startedAtMs = performance.now();
       const traceId = parent?.traceId ?? randomHex(16);
       const sent = context ?? { traceId, spanId: randomHex(8), isSampled: false };
@@ -204,6 +165,52 @@ export function createTracer(tracing: Tracing, config: Config, metrics: Metrics,
 
     close: (): Promise<void> => exporter.close(),
   };
+}
+
+/** Spans in the form of the protocol, with times by the wall clock. */
+function createSpanWriter(exporter: ReturnType<typeof createExporter>) {
+  /** When `performance.now()` was 0. */
+  let originMs = performance.timeOrigin;
+
+  function followClock(): void {
+    const nowMs = Date.now();
+    if (Math.abs(nowMs - originMs - performance.now()) > CLOCK_MS)
+      originMs = nowMs - performance.now();
+  }
+
+  function send({ traceId, spanId, link, attributes, isError, ...span }: Ended): void {
+    if (exporter.isFull) return exporter.drop();
+    const { parentSpanId, traceState, name, kind, startedAtMs, endedAtMs } = span;
+    exporter.add(
+      JSON.stringify({
+        traceId,
+        spanId,
+        traceState,
+        parentSpanId,
+        flags: 1,
+        name,
+        kind,
+        startTimeUnixNano: toNanoseconds(originMs + startedAtMs),
+        endTimeUnixNano: toNanoseconds(originMs + endedAtMs),
+        attributes: toAttributes(attributes),
+        links: link && [{ ...link, flags: 1 }],
+        status: isError ? { code: STATUS_ERROR } : {},
+      }),
+    );
+  }
+
+  return { followClock, send };
+}
+
+/** The context of a new span; undefined if it is not sampled. `parent` may be in another service. */
+function sample({ isParentBased, share }: Tracing, parent: SpanContext | undefined) {
+  if (parent === undefined) {
+    const draw = Math.random();
+    return draw < share ? toSampled(createTraceId(draw)) : undefined;
+  }
+  const { traceId, isSampled } = parent;
+  const isTaken = isParentBased ? isSampled : isInShare(traceId, share);
+  return isTaken ? toSampled(traceId) : undefined;
 }
 
 const toSampled = (traceId: string): SpanContext => ({
