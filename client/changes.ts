@@ -112,7 +112,7 @@ export interface RevertRange {
   readonly types?: readonly Change["type"][] | undefined;
 }
 
-/** What a revert would do. */
+/** What undoing the changes would do. */
 export interface RevertPreview {
   /** How many the changes concern. */
   readonly plants: number;
@@ -121,7 +121,7 @@ export interface RevertPreview {
   readonly unchanged: number;
   /** Those that would be left alone. */
   readonly changedSince: number;
-  /** Some that are revertible: what they are now, and what they would be. */
+  /** Some of those that would be undone: what they are now, and what they would be. */
   readonly sample: readonly {
     readonly id: bigint;
     readonly now?: Content | undefined;
@@ -135,11 +135,11 @@ export interface Reverted {
   readonly unchanged: number;
   readonly changedSince: number;
   readonly refused: number;
-  /** What the revert is called in the journal. */
+  /** The batch of these writes in the journal. */
   readonly batch: string;
 }
 
-/** A plant that was not reverted: `precondition_failed` if it was changed since. */
+/** A plant that was left alone: `precondition_failed` if it was changed since. */
 export interface RevertLeft extends Refused {
   readonly id: bigint;
 }

@@ -222,8 +222,8 @@ export class Manager extends Connection {
   }
 
   /**
-   * Undoes changes. Calls `onLeft` for each plant that was not reverted. A revert that is interrupted is sent again,
-   * and continues: `unchanged` then counts what was reverted before, and a plant may be left a second time.
+   * Undoes changes. Calls `onLeft` for each plant that was left alone. If it is interrupted, it is sent again and
+   * continues: `unchanged` then counts what was undone before, and a plant may be left a second time.
    */
   async revert(
     range: RevertRange,

@@ -157,7 +157,7 @@ export const guides = {
   Retries:
     "After a lost connection, 429 or 503, retry; `Retry-After` says when. " +
     "A create that had already succeeded answers 200 with `Idempotent-Replayed: true`." +
-    "\n\nA read returns an `ETag`. Send it as `If-Match` with a replacement or a removal: if someone else has changed the plant, the answer is 412 and nothing is overwritten.",
+    "\n\nA read returns an `ETag`. Send it as `If-Match` with a change or a removal: if someone else has changed the plant, the answer is 412 and nothing is overwritten.",
   Batches:
     "`POST /plants/batch` accepts an array, or any number of lines of JSON. Each plant succeeds or fails alone, and gets its own result, in order. " +
     "A whole batch is safe to retry.",

@@ -361,7 +361,7 @@ export const fixedLimits = {
   readConnections: limit(4, "PostgreSQL: connections for reads."),
   statementSecondsMax: limit(3, "PostgreSQL: time for one statement; then its connection closes."),
   drainSecondsMax: limit(10, "Time for requests in flight to finish when the service drains."),
-  revertPlantsMax: limit(10_000, "Plants in one pass of a revert, and in a dry run."),
+  revertPlantsMax: limit(10_000, "Plants in one pass of undoing changes, and in a dry run."),
   revertCharactersMax: limit(4_194_304, "Characters of their names and tags."),
   backupKeep: limit(48, "Scheduled backups that are kept."),
   backupFolderSeconds: limit(1, "Interval at which changes are written to a backup folder."),

@@ -112,8 +112,7 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
       if (!flags.yes) {
         const preview = await reverter.preview().catch(allowLarge);
         if (preview !== undefined) await printPreview(preview);
-        if (!(await confirm("Revert them?", signal)))
-          throw new CommandError("Nothing was changed.");
+        if (!(await confirm("Undo them?", signal))) throw new CommandError("Nothing was changed.");
       }
       const left = listLeft();
       const reverted = await reverter.revert(left.onLeft);
@@ -122,7 +121,7 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
       await printLine(
         flags.json
           ? JSON.stringify(reverted)
-          : `reverted ${done}, unchanged ${unchanged}, changed since ${changedSince}, refused ${refused}; batch ${JSON.stringify(name)}`,
+          : `undone ${done}, unchanged ${unchanged}, changed since ${changedSince}, refused ${refused}; batch ${JSON.stringify(name)}`,
       );
     }),
   );
@@ -177,7 +176,7 @@ async function printPreview(preview: RevertPreview, isJson = false): Promise<voi
     await printLine(`${id}: ${show(now)} -> ${show(before)}`);
   if (sample.length < revertible) await printLine(`… and ${revertible - sample.length} more`);
   await printLine(
-    `${countOf(plants, "plant")}: revertible ${revertible}, unchanged ${unchanged}, changed since ${changedSince}`,
+    `${countOf(plants, "plant")}: to undo ${revertible}, unchanged ${unchanged}, changed since ${changedSince}`,
   );
 }
 

@@ -262,7 +262,7 @@ async function compare(
 ): Promise<Preview> {
   const { removeMissing = false, upsert = removeMissing } = flags;
   const preview: Preview = {
-    added: 0,
+    created: 0,
     changed: 0,
     removed: 0,
     same: 0,
@@ -313,11 +313,11 @@ async function makeEqual(
   { batch, tally }: Run,
   staging: Staging,
   target: Target,
-  { added, changed, removed, same }: Preview,
+  { created, changed, removed, same }: Preview,
   signal: AbortSignal,
 ): Promise<void> {
   tally.replayed = same;
-  const total = added + changed + removed;
+  const total = created + changed + removed;
   let done = 0;
   using progress = showProgress(() => ({
     stage: tally.removed + tally.changedSince > 0 ? "removing" : "storing",
@@ -364,20 +364,20 @@ async function printPreview(preview: Preview, seconds: number, { json }: Flags):
   else {
     for (const { id, now, after } of listed)
       await printLine(`${id}: ${show(now)} -> ${show(after)}`);
-    const more = counts.added + counts.changed + counts.removed - sample.length;
+    const more = counts.created + counts.changed + counts.removed - sample.length;
     if (more > 0) await printLine(`… and ${formatCount(more)} more`);
     await printLine(describeCounts(counts));
   }
   if (counts.refused > 0) process.exitCode = EXIT_DIFFERENT;
 }
 
-/** As in `created 1, changed since 0`. */
+/** As in `created 1, changed since 0`. The API says `replaced` for changed. */
 export const describeCounts = (counts: Readonly<Record<string, number>>): string =>
   Object.entries(counts)
-    .map(
-      ([name, count]) =>
-        `${name.replace(/[A-Z]/, (letter) => ` ${letter.toLowerCase()}`)} ${count}`,
-    )
+    .map(([name, count]) => {
+      const words = name === "replaced" ? "changed" : name;
+      return `${words.replace(/[A-Z]/, (letter) => ` ${letter.toLowerCase()}`)} ${count}`;
+    })
     .join(", ");
 
 /** The name of an earlier import adds this one to it. */

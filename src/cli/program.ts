@@ -217,7 +217,7 @@ function addTransferCommands(program: Command): void {
     .addHelpText("after", BULK_HELP)
     .action(load(async () => (await import("./bulk.ts")).removeMatching));
   addTarget(program.command("changes"))
-    .description("Print what was created, replaced and removed, in the order of the commits.")
+    .description("Print what was created, changed and removed, in the order of the commits.")
     .option("--after <number>", "only changes after this number; 0 for all in the journal", "0")
     .option("--follow", "keep printing changes as they are committed")
     .option("--json", "as JSON, one change on each line")

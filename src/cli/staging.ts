@@ -14,7 +14,7 @@ import {
 import { explainTemporary } from "./command.ts";
 
 /** What an import would do to a plant. */
-export type Effect = "added" | "changed" | "removed" | "same";
+export type Effect = "created" | "changed" | "removed" | "same";
 
 interface Difference {
   readonly effect: Effect;
@@ -80,7 +80,7 @@ export function openStaging() {
       const [now, after] = [stored.get(id), toPlant(row)];
       stored.delete(id);
       const effect =
-        now === undefined ? "added" : isSame({ ...now, id }, after) ? "same" : "changed";
+        now === undefined ? "created" : isSame({ ...now, id }, after) ? "same" : "changed";
       if (effect === "same") same.push(id);
       note({ effect, id, line: Number(row.line), now, after });
       // The file may have any number of plants between two of the store.

@@ -90,23 +90,23 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "The tags in use, in the same order and pages as `GET /tags`, each with the number of its plants. " +
     "The service counts for about a second per page; then the page ends early, with a next link.",
   listChanges:
-    "Every plant that was created (added), replaced (changed) or removed (deleted), once, in commit order: after a number was read, no smaller one " +
+    "Every plant that was created (the console says added), changed (in the API `replaced`) or removed (the console says deleted), once, in commit order: after a number was read, no smaller one " +
     "appears. A page is an array; if there are more, the next page is in the `Link` header. With " +
     "`Accept: application/x-ndjson` the rest is streamed, without a `limit`. With `Accept: text/event-stream` " +
     "events follow the journal: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +
     "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
     `Changes are kept for ${config.changesDays} days. If few of many changes match, a page may end early or be empty, with a next link.`,
   countChanges:
-    "How many plants were created (added), replaced (changed) and removed (deleted): of each token, each batch and each interval, as `group` and `every` say. " +
+    "How many plants were created, changed and removed: of each token, each batch and each interval, as `group` and `every` say. " +
     "Counted from the newest change back. A page ends when it has `limit` groups, or after about a second; then it has a next link. " +
     "A group may be on several pages: add up its counts. The group with the newest change is first.",
   revertChanges:
-    "Undoes (reverts) the changes that match all members of the body. Each plant that they concern returns to its state before them. " +
+    "Undoes the changes that match all members of the body; the API calls that `revert`. Each plant that they concern returns to its state before them. " +
     "A plant that was changed since is left alone. " +
-    "Each plant is one write, recorded under this token. Send the request again to continue. A revert can itself be reverted. " +
+    "Each plant is one write, recorded under this token. Send the request again to continue. It is a change like others, and can itself be undone. " +
     `With \`dryRun\` nothing is changed, and the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
     "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed since, else the error of its write. " +
-    "Lines with counts show progress; `complete` is true in the last one. If the revert was interrupted, the last line has `complete: false`, a status and an error. " +
+    "Lines with counts show progress; `complete` is true in the last one. If the work was interrupted, the last line has `complete: false`, a status and an error. " +
     "With `Prefer: respond-async` it is a job, as for `PATCH /plants`. " +
     "Also needs the scope `plants:read`.",
   listJobs:

@@ -147,7 +147,7 @@ const RevertPreview = define("RevertPreview", {
       },
       { optional: ["now", "before"] },
     ),
-    `Up to ${SAMPLE_LENGTH} revertible plants: their state now, and after the revert.`,
+    `Up to ${SAMPLE_LENGTH} of those that would return: their state now, and before the changes.`,
   ),
 });
 
@@ -161,7 +161,7 @@ export const revertOperation: Endpoint = operation(
   revertChanges,
   {
     bodyTypes: [JSON_TYPE],
-    summary: "Undo changes (revert)",
+    summary: "Undo changes",
     query: {
       batch: annotate(
         writeParameters.batch,

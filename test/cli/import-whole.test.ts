@@ -62,21 +62,21 @@ describe.each(Object.keys(kinds))("on %s", (kind) => {
     const refused = await place.run("import", "second.csv", "--dry-run");
     expect([refused.exitCode, refused.stdout]).toEqual([
       3,
-      '9: none -> "new"\nadded 1, changed 0, removed 0, same 8, refused 1\n',
+      '9: none -> "new"\ncreated 1, changed 0, removed 0, same 8, refused 1\n',
     ]);
     expect(refused.stderr).toContain("line 4: A different plant has the id 2");
     expect(await place.run("import", "second.csv", "--upsert", "--dry-run")).toEqual({
       exitCode: 0,
       stdout:
         '2: "before" -> "after" ["z"]\n9: none -> "new"\n' +
-        "added 1, changed 1, removed 0, same 8, refused 0\n",
+        "created 1, changed 1, removed 0, same 8, refused 0\n",
       stderr: "",
     });
     expect(await exported(place)).toBe(before);
     const done = await place.run("import", "second.csv", "--upsert");
     expect([done.exitCode, done.stdout]).toEqual([
       0,
-      "created 1, replaced 1, replayed 8, refused 0\n",
+      "created 1, changed 1, replayed 8, refused 0\n",
     ]);
     const again = await place.run("import", "second.csv", "--upsert", "--json");
     expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replaced: 0, replayed: 10 });
@@ -99,7 +99,7 @@ describe.each(Object.keys(kinds))("on %s", (kind) => {
     expect([preview.exitCode, preview.stderr]).toEqual([0, ""]);
     expect(JSON.parse(preview.stdout)).toEqual({
       dryRun: true,
-      added: 1,
+      created: 1,
       changed: 1,
       removed: 1,
       same: 8,
@@ -116,7 +116,7 @@ describe.each(Object.keys(kinds))("on %s", (kind) => {
     const done = await place.run("import", "second.csv", "--remove-missing");
     expect([done.exitCode, done.stdout]).toEqual([
       0,
-      "created 1, replaced 1, removed 1, replayed 8, changed since 0, refused 0\n",
+      "created 1, changed 1, removed 1, replayed 8, changed since 0, refused 0\n",
     ]);
     expect((await exported(place)).split("\n").toSorted()).toEqual(second.split("\n").toSorted());
     const again = await place.run("import", "second.csv", "--remove-missing", "--json");
@@ -159,7 +159,7 @@ describe.each(Object.keys(kinds))("on %s", (kind) => {
     );
     expect(await exported(place)).toBe(before);
     const done = await place.run("import", "short.csv", "--remove-missing", "--yes");
-    expect(done.stdout).toStartWith("created 1, replaced 1, removed 9, replayed 0");
+    expect(done.stdout).toStartWith("created 1, changed 1, removed 9, replayed 0");
     expect(await exported(place)).toBe("id,name,tag\n1,other,\n10,new,\n");
   });
 });
@@ -177,9 +177,14 @@ test("a store and a file of many pages are compared by every id", async () => {
   await at.run("import", "odd.ndjson");
   const compared = await at.run("import", "some.ndjson", "--remove-missing", "--dry-run", "--json");
   // 1, 3, 5, 7, 9 and 4991, 4993, 4995, 4997, 4999 are in both.
-  expect(JSON.parse(compared.stdout)).toMatchObject({ added: 4_200, same: 10, removed: 2_490 });
+  expect(JSON.parse(compared.stdout)).toMatchObject({ created: 4_200, same: 10, removed: 2_490 });
   const some = await at.run("import", "some.ndjson", "--dry-run", "--json");
-  expect(JSON.parse(some.stdout)).toMatchObject({ added: 4_200, same: 10, removed: 0, refused: 0 });
+  expect(JSON.parse(some.stdout)).toMatchObject({
+    created: 4_200,
+    same: 10,
+    removed: 0,
+    refused: 0,
+  });
   await at.run("import", "some.ndjson", "--remove-missing", "--yes");
   const ids = readPlants(at.store).map(({ id }) => Number(id));
   expect(ids).toEqual(
@@ -206,7 +211,7 @@ test("a dry run creates no store, and leaves no temporary file", async () => {
   using at = makeWorkplace({ "plants.ndjson": lines(1, 3) });
   const env = { ...at.env, TMPDIR: at.path };
   const { stdout } = await runCommand(["import", at.file("plants.ndjson"), "--dry-run"], env);
-  expect(stdout).toEndWith("added 3, changed 0, removed 0, same 0, refused 0\n");
+  expect(stdout).toEndWith("created 3, changed 0, removed 0, same 0, refused 0\n");
   expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
 });
 

@@ -27,7 +27,7 @@ test("revert shows what it would do, and takes an import back in the store", asy
     exitCode: 0,
     stdout:
       '3: "a" ["x"] -> none\n9007199254740993: "b" -> none\n' +
-      "2 plants: revertible 2, unchanged 0, changed since 0\n",
+      "2 plants: to undo 2, unchanged 0, changed since 0\n",
     stderr: "",
   });
   const asJson = await at.run("revert", "--batch", batch, "--dry-run", "--json");
@@ -37,7 +37,7 @@ test("revert shows what it would do, and takes an import back in the store", asy
   expect(readPlants(at.store)).toHaveLength(4);
   const done = await at.run("revert", "--batch", batch, "--yes");
   expect(done.stdout).toMatch(
-    /^reverted 2, unchanged 0, changed since 0, refused 0; batch "revert [^"]+"\n$/,
+    /^undone 2, unchanged 0, changed since 0, refused 0; batch "revert [^"]+"\n$/,
   );
   expect([done.exitCode, done.stderr]).toEqual([0, ""]);
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([1n, 2n]);
@@ -77,7 +77,7 @@ test("revert refuses flags that it does not understand", async () => {
 test("revert asks on a terminal, and without an answer changes nothing", async () => {
   using at = makeWorkplace(files);
   const args = ["revert", "--batch", await importBoth(at.run)];
-  const { exitCode, screen } = await runOnTerminal(args, at.env, "Revert them? [y/N]");
-  expect([exitCode, screen]).toEqual([143, expect.stringContaining("revertible 2")]);
+  const { exitCode, screen } = await runOnTerminal(args, at.env, "Undo them? [y/N]");
+  expect([exitCode, screen]).toEqual([143, expect.stringContaining("to undo 2")]);
   expect(readPlants(at.store)).toHaveLength(4);
 });
