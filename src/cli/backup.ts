@@ -19,7 +19,7 @@ import {
   CommandError,
   EXIT_DIFFERENT,
   explain,
-  explainTemporary,
+  toTemporaryFileError,
   type Flags,
   untilInterrupted,
   UsageError,
@@ -65,7 +65,7 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
       ? withTemporaryFile(async (path) => {
           await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal).catch(
             (error: NodeJS.ErrnoException) => {
-              throw error.syscall === "write" ? explainTemporary(error) : error;
+              throw error.syscall === "write" ? toTemporaryFileError(error) : error;
             },
           );
           return restoreFile(path, to, signal);
@@ -179,7 +179,7 @@ async function withTemporaryFolder<Result>(
   try {
     folder = mkdtempSync(join(tmpdir(), TEMPORARY_PREFIX));
   } catch (error) {
-    throw explainTemporary(error);
+    throw toTemporaryFileError(error);
   }
   try {
     return await use(folder);

@@ -77,7 +77,7 @@ export function explain(error: unknown): string {
 }
 
 /** A failure of a temporary file, which people do not know of. */
-export const explainTemporary = (error: unknown, folder = tmpdir()): CommandError =>
+export const toTemporaryFileError = (error: unknown, folder = tmpdir()): CommandError =>
   new CommandError(`${explain(error).replace(/\.?$/, ".")} ${adviseOnTemporaryFiles(folder)}`, {
     cause: error,
   });

@@ -82,7 +82,7 @@ export async function serve(config: Config): Promise<void> {
     server = await startHttp(parts);
   } catch (error) {
     await store.close();
-    throw explainStart(error as NodeJS.ErrnoException, config);
+    throw toStartError(error as NodeJS.ErrnoException, config);
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
@@ -102,7 +102,7 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** The error code of an unknown host varies, so it is the default. */
-function explainStart(error: NodeJS.ErrnoException, { host, port }: Config): Error {
+function toStartError(error: NodeJS.ErrnoException, { host, port }: Config): Error {
   if (error.syscall !== "listen" && error.syscall !== "getaddrinfo") return error;
   const message =
     error.code === "EADDRINUSE"

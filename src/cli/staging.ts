@@ -11,7 +11,7 @@ import {
   type ListedPlant,
   type Plant,
 } from "../domain/plant.ts";
-import { explainTemporary } from "./command.ts";
+import { toTemporaryFileError } from "./command.ts";
 
 /** What an import would do to a plant. */
 export type Effect = "created" | "changed" | "removed" | "same";
@@ -186,6 +186,6 @@ function attempt<Result>(work: () => Result): Result {
     return work();
   } catch (error) {
     const { SQLITE_TMPDIR, TMPDIR = "/var/tmp" } = process.env;
-    throw explainTemporary(error, SQLITE_TMPDIR ?? TMPDIR);
+    throw toTemporaryFileError(error, SQLITE_TMPDIR ?? TMPDIR);
   }
 }

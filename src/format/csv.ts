@@ -186,7 +186,7 @@ export type Headings = Readonly<Partial<Record<PlantField, string | null | undef
 /** Marks a workbook cell that does not show what was entered. XML has no such character. */
 export const UNUSABLE = "\0";
 
-function explainUnusable(field: PlantField, shown: string): string {
+function explainCell(field: PlantField, shown: string): string {
   if (shown === "=")
     return `The formula of the ${field} has no saved result. Open the file in a spreadsheet and save it.`;
   if (shown.startsWith("#")) return `The cell of the ${field} shows the error ${shown}.`;
@@ -212,7 +212,7 @@ export function createRowParser(
       throw refuse(`The row has ${cells.length} cells, and the heading has ${found.length}.`);
     const cellAt = (field: PlantField, column = -1): Cell => {
       const cell = cells[column] ?? null;
-      if (cell?.startsWith(UNUSABLE) === true) throw refuse(explainUnusable(field, cell.slice(1)));
+      if (cell?.startsWith(UNUSABLE) === true) throw refuse(explainCell(field, cell.slice(1)));
       return cell;
     };
     const tagCell = cellAt("tag", tag);

@@ -128,7 +128,7 @@ export function readText(exchange: Exchange): string | Promise<string> {
 }
 
 const decodeLater = async (exchange: Exchange, read: Promise<Uint8Array>): Promise<string> =>
-  takeText(exchange, await read.catch(explainAbort));
+  takeText(exchange, await read.catch(rethrowAbort));
 
 /** Decodes the body. Its text counts until the request is answered: twice if it is wide (UTF-16). */
 function takeText(exchange: Exchange, bytes: Uint8Array): string {
@@ -207,7 +207,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
 export async function readPacked(exchange: Exchange, coding: Coding): Promise<string> {
   const length = findLength(exchange.request);
   requireLength(length ?? 0, exchange);
-  const packed = await readLarge(exchange, length).catch(explainAbort);
+  const packed = await readLarge(exchange, length).catch(rethrowAbort);
   const bytes = new Bytes();
   const chunks = async function* (): AsyncGenerator<Uint8Array> {
     yield packed;
@@ -226,7 +226,7 @@ export async function* readChunks(reader: Reader, msLeft: () => number, signal?:
   // Checked before each chunk: a chunk that has arrived would win against a timer.
   for (let ms = msLeft(); ms > 0; ms = msLeft()) {
     signal?.throwIfAborted();
-    const next = await within(ms, reader.read(), signal).catch(explainAbort);
+    const next = await within(ms, reader.read(), signal).catch(rethrowAbort);
     signal?.throwIfAborted();
     if (next === undefined) break;
     if (next.done) return;
@@ -239,7 +239,7 @@ export async function* readChunks(reader: Reader, msLeft: () => number, signal?:
 
 export const nextTick = (): Promise<unknown> => new Promise(setImmediate);
 
-function explainAbort(error: unknown): never {
+function rethrowAbort(error: unknown): never {
   const isAbort = error instanceof Error && error.name === "AbortError";
   throw isAbort ? new Refusal("body_incomplete") : error;
 }

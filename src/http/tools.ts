@@ -159,10 +159,10 @@ interface FindArguments extends Filter, Pick<Ordering, "order" | "sort"> {
 
 async function findPlants(
   exchange: Exchange,
-  { order, sort, after: from, include, ...given }: FindArguments,
+  { order, sort, after: from, include, ...rest }: FindArguments,
 ): Promise<string> {
   const query: PlantQuery = {
-    ...given,
+    ...rest,
     ...continueAt({ order, sort }, from),
     hasTimes: include !== undefined,
     charactersMax: PAGE_CHARACTERS_MAX,

@@ -58,8 +58,8 @@ export interface Dialect {
   readonly lock: string;
   /** Expands the JSON array in $1 to rows with a column `value`. */
   readonly rows: string;
-  /** A CTE `turn`: one row, or none if another writer took a turn after this statement's snapshot. */
-  readonly turn: string;
+  /** A CTE `insert_lock`: one row, or none if another writer has inserted since this statement's snapshot. */
+  readonly insertLock: string;
   /** Whether a row of `changes` is where the journal began, so no change was made before it. */
   readonly isBeginning: string;
 }
@@ -90,14 +90,14 @@ function statementsOf({ prefix, lock, rows }: Dialect) {
   };
 }
 
-function recordStatementsOf({ prefix, rows, turn }: Dialect, name: RecordTable) {
+function recordStatementsOf({ prefix, rows, insertLock }: Dialect, name: RecordTable) {
   const table = `${prefix}${name}`;
   return {
     list: `SELECT record FROM ${table} ORDER BY name`,
-    // Every write has a unique version. If the row has it, an earlier attempt stored it and its answer was lost. `turn`
+    // Every write has a unique version. If the row has it, an earlier attempt stored it and its answer was lost. The lock
     // serializes inserts, so each counts the rows of all before it.
-    insert: `WITH ${turn} INSERT INTO ${table} (name, version, record)
-      SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text) FROM turn
+    insert: `WITH ${insertLock} INSERT INTO ${table} (name, version, record)
+      SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text) FROM insert_lock
       WHERE (SELECT count(*) FROM ${table} WHERE name <> $1) < ${recordsMax[name]}
       ON CONFLICT (name) DO UPDATE SET record = excluded.record
         WHERE ${table}.version = excluded.version RETURNING name`,

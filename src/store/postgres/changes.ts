@@ -21,13 +21,13 @@ const NUMBER = `WITH ready AS (
     SELECT place, total + greatest((SELECT max(last) FROM plantstore_changes),
       max(at_us - total) OVER (ORDER BY total)) AS number
     FROM ready
-  ), turn AS (
+  ), claimed AS (
     UPDATE plantstore_marks SET at_ms = (SELECT max(number) FROM numbered)
     WHERE name = 'changes' AND at_ms = (SELECT max(last) FROM plantstore_changes)
       AND EXISTS (SELECT 1 FROM numbered)
     RETURNING name
   ), assigned AS (
-    UPDATE plantstore_changes c SET last = number FROM numbered, turn WHERE c.ctid = place
+    UPDATE plantstore_changes c SET last = number FROM numbered, claimed WHERE c.ctid = place
     RETURNING c.last
   )
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM assigned) AS assigned,
@@ -70,15 +70,15 @@ const PEEK = readBlocks(false, "false", 2);
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
 
 /** Adds a break: the changes after it are not in the journal. The mark 'break' has the number of the last one. */
-const BREAK = `WITH turn AS (
+const BREAK = `WITH mark AS (
     UPDATE plantstore_marks SET at_ms = greatest(at_ms + 1, least(${NOW_US}, ${TIME_NUMBER_MAX}))
     WHERE name = 'changes'
     RETURNING at_ms
   ), block AS (
     INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
-    SELECT at_ms, 0, 0, ${NOW_US}, '[]' FROM turn
+    SELECT at_ms, 0, 0, ${NOW_US}, '[]' FROM mark
   )
-  INSERT INTO plantstore_marks (name, at_ms) SELECT 'break', at_ms FROM turn
+  INSERT INTO plantstore_marks (name, at_ms) SELECT 'break', at_ms FROM mark
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
 /** Resolves to how many days changes are kept: 0 on an engine without WAL positions. */

@@ -40,7 +40,7 @@ const MEASURE_MS_MAX = 1_500;
 /** The client would encode a parameter of type json a second time. */
 const JSON_ROWS = "json_array_elements(CAST(CAST($1 AS text) AS json))";
 /** Optimistic lock: no row if the mark has moved since the statement's snapshot, whose count may then be too low. */
-const TURN = `turn AS (
+const INSERT_LOCK = `insert_lock AS (
     INSERT INTO plantstore_marks (name, at_ms) VALUES ('turn', 1)
     ON CONFLICT (name) DO UPDATE SET at_ms = plantstore_marks.at_ms + 1
       WHERE plantstore_marks.at_ms = (SELECT at_ms FROM plantstore_marks WHERE name = 'turn')
@@ -79,8 +79,8 @@ class PostgresStore extends SqlStore implements Store {
   private readonly counts: Queue<PlantQuery, CountPage>;
 
   constructor(target: Target, description: Store["description"], limits: Limits) {
-    const dialect = { prefix: "plantstore_", lock: "FOR UPDATE", rows: JSON_ROWS, turn: TURN };
-    super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
+    const dialect = { prefix: "plantstore_", lock: "FOR UPDATE", insertLock: INSERT_LOCK };
+    super({ ...dialect, rows: JSON_ROWS, isBeginning: IS_BEGINNING }, limits);
     this.description = description;
     const hosts = createHosts(target, limits);
     this.readFigures = async () => ({ ...hosts.figures });

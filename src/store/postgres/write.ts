@@ -200,15 +200,15 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
     left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
   };
   return {
-    /** Resolves to how many of the plants there is room for. Every reservation ends with `settle`. */
+    /** Resolves to how many of the plants may be created. Every reservation ends with `settle`. */
     async reserve(wanted: number): Promise<number> {
       if (wanted === 0) return 0;
       if (left === undefined) await count();
       // Later counts run in the background. If one fails, the old count stays.
       else if (performance.now() >= dueMs) void count().catch(() => undefined);
-      const room = Math.min(wanted, Math.max(0, (left as number) - inFlight));
-      inFlight += room;
-      return room;
+      const reserved = Math.min(wanted, Math.max(0, (left as number) - inFlight));
+      inFlight += reserved;
+      return reserved;
     },
     /** `created` is less than 0 if the write removed plants. */
     settle(reserved: number, created: number): void {
@@ -285,7 +285,7 @@ class Group {
     } catch (error) {
       if (error instanceof LostAnswerError) return this.giveUp(piece, error);
       const failure = classify(error);
-      // Replays and conflicts need no room.
+      // Replays and conflicts use no quota.
       if (failure === "full" && first.kind === "create")
         return this.compare(connection, piece as Create[], translate(error) as Refusal);
       if (failure !== "bad row") throw error;
@@ -318,20 +318,20 @@ class Group {
 
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
     let wanted = creates;
-    let room = await this.quota.reserve(wanted.length);
-    if (room < wanted.length) {
-      this.quota.settle(room, 0);
-      // Replays and conflicts need no room.
+    let reserved = await this.quota.reserve(wanted.length);
+    if (reserved < wanted.length) {
+      this.quota.settle(reserved, 0);
+      // Replays and conflicts use no quota.
       await this.compare(connection, wanted, "open");
       const open = new Set<GroupWrite>(wanted.filter((create) => !this.outcomes.has(create)));
-      room = await this.quota.reserve(open.size);
-      // The room goes to the writes that came first.
-      for (const write of this.writes.filter((one) => open.has(one)).slice(room))
+      reserved = await this.quota.reserve(open.size);
+      // The quota goes to the writes that came first.
+      for (const write of this.writes.filter((one) => open.has(one)).slice(reserved))
         this.settle(write as Create, new Refusal("store_full"));
       wanted = wanted.filter((create) => !this.outcomes.has(create));
       if (wanted.length === 0) return;
     }
-    await this.account(room, async () => {
+    await this.account(reserved, async () => {
       const planned = wanted.map((write) => planCreate(write, write.plant));
       const created = await this.insert(connection, planned);
       for (const { write, after } of created) this.settle(write, "created", after);
@@ -404,15 +404,16 @@ class Group {
       }
     }
     const { created, replaced, removed } = planned;
-    const room = await this.quota.reserve(created.length);
-    for (const { write } of created.splice(room)) settled.push([write, new Refusal("store_full")]);
+    const reserved = await this.quota.reserve(created.length);
+    for (const { write } of created.splice(reserved))
+      settled.push([write, new Refusal("store_full")]);
     let done = 0;
     const note = (changed: readonly Planned[], outcome: Done): void => {
       done += changed.length;
       for (const { write, after } of changed)
         this.settle(write, outcomeOf(write, { done: outcome, after }), after);
     };
-    await this.account(room, async () => {
+    await this.account(reserved, async () => {
       if (settled.length > 0) await connection.query(CONFIRM);
       for (const one of settled) this.settle(...one);
       const inserted = created.length > 0 ? await this.insert(connection, created) : [];
@@ -456,15 +457,15 @@ class Group {
   }
 
   private async writeAtomic(connection: Connection, write: AtomicWrite): Promise<void> {
-    const room = await this.quota.reserve(write.writes.length);
-    await this.account(room, () => this.changeAll(connection, write, room));
+    const reserved = await this.quota.reserve(write.writes.length);
+    await this.account(reserved, () => this.changeAll(connection, write, reserved));
   }
 
   /** Resolves to how many more plants there are than before. */
   private async changeAll(
     connection: Connection,
     write: AtomicWrite,
-    room: number,
+    reserved: number,
   ): Promise<number> {
     const stored = await findAll(connection, write);
     const full = new Refusal("store_full");
@@ -473,7 +474,7 @@ class Group {
       judged = judgeAtomic(
         write,
         (id) => stored.get(id),
-        (done, created) => (done === "created" && created > room ? full : undefined),
+        (done, created) => (done === "created" && created > reserved ? full : undefined),
       );
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;

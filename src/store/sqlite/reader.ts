@@ -199,12 +199,12 @@ function walkOf({ all, tagged, timed }: ReadConnection, { tag, order, hasTimes }
 }
 
 /** Each is made on first use: most clients need none. */
-function makeLazily<Made>() {
-  const known = new Map<string, Made>();
-  return (name: string, make: () => Made): Made => {
-    const made = known.get(name) ?? make();
-    known.set(name, made);
-    return made;
+function makeLazily<Item>() {
+  const items = new Map<string, Item>();
+  return (name: string, make: () => Item): Item => {
+    const item = items.get(name) ?? make();
+    items.set(name, item);
+    return item;
   };
 }
 

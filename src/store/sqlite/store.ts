@@ -46,8 +46,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, engine: Engine) {
-    const dialect = { prefix: "", lock: "", rows: "json_each($1)", turn: "turn AS (SELECT 1)" };
-    super({ ...dialect, isBeginning: IS_BEGINNING }, limits);
+    const dialect = { prefix: "", lock: "", insertLock: "insert_lock AS (SELECT 1)" };
+    super({ ...dialect, rows: "json_each($1)", isBeginning: IS_BEGINNING }, limits);
     this.engine = engine;
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
     this.description = { engine: "SQLite", location: path, durability };
