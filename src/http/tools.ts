@@ -159,10 +159,10 @@ interface FindArguments extends Filter, Pick<Ordering, "order" | "sort"> {
 
 async function findPlants(
   exchange: Exchange,
-  { order, sort, after: from, include, ...rest }: FindArguments,
+  { order, sort, after: from, include, ...selection }: FindArguments,
 ): Promise<string> {
   const query: PlantQuery = {
-    ...rest,
+    ...selection,
     ...continueAt({ order, sort }, from),
     hasTimes: include !== undefined,
     charactersMax: PAGE_CHARACTERS_MAX,
