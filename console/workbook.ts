@@ -12,21 +12,29 @@ const CELL_CHARACTERS_MAX = 32_767;
 
 const widths = { id: 22, name: 44, tag: 22 };
 
+/** The texts of the page: this script has none. */
+interface SheetTexts {
+  readonly name: string;
+  readonly describeFullSheet: (plantsMax: number) => string;
+  readonly describeFullCell: (charactersMax: number, plant: Plant, characters: number) => string;
+}
+
 /** Throws a RangeError if a workbook cannot hold these plants. */
 export const writeWorkbook = (
   blocks: AsyncIterable<readonly Plant[]>,
+  texts: SheetTexts,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> =>
-  writeSheet("Plants", Object.entries(widths), toRows(blocks));
+  writeSheet(texts.name, Object.entries(widths), toRows(blocks, texts));
 
 /** The widths of `line` and `reason`. */
 const reasonWidths = [8, 60];
 
 /** Refused rows, which are kept as CSV, as a workbook. */
-export async function* writeRows(csv: Blob): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+export async function* writeRows(csv: Blob, name: string): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   const rows = readCells(csv);
   const { value: heads = [] } = await rows.next();
   const columns = heads.map((head, at) => [head ?? "", reasonWidths[at] ?? 24] as const);
-  yield* writeSheet("Refused rows", columns, rows);
+  yield* writeSheet(name, columns, rows);
 }
 
 /** Far above what a row can have. */
@@ -63,18 +71,19 @@ async function* writeSheet(
 }
 
 /** A plant without a tag has an empty cell. */
-async function* toRows(blocks: AsyncIterable<readonly Plant[]>): AsyncGenerator<(string | null)[]> {
+async function* toRows(
+  blocks: AsyncIterable<readonly Plant[]>,
+  { describeFullSheet, describeFullCell }: SheetTexts,
+): AsyncGenerator<(string | null)[]> {
   let count = 0;
   for await (const plants of blocks) {
     count += plants.length;
-    if (count > PLANTS_MAX)
-      throw new RangeError(`A sheet holds ${PLANTS_MAX} plants at most. Export as CSV, or filter.`);
-    for (const { id, name, tag } of plants) {
+    if (count > PLANTS_MAX) throw new RangeError(describeFullSheet(PLANTS_MAX));
+    for (const plant of plants) {
+      const { id, name, tag } = plant;
       const long = [name, tag ?? ""].find((text) => text.length > CELL_CHARACTERS_MAX);
       if (long !== undefined)
-        throw new RangeError(
-          `A cell holds ${CELL_CHARACTERS_MAX} characters, and plant ${id} has a text of ${long.length}. Export as CSV.`,
-        );
+        throw new RangeError(describeFullCell(CELL_CHARACTERS_MAX, plant, long.length));
       yield [String(id), encode(name), tag === undefined ? null : encode(tag)];
     }
   }

@@ -1,7 +1,7 @@
 /** The rows that were refused, or will be, and a file to correct them in. */
 
 import type { JSX } from "preact";
-import { formatCount } from "../state/format.ts";
+import { fill, t } from "../text/text.ts";
 import { Button, Table } from "../view/controls.tsx";
 import { download, loadWorkbookScript } from "../view/export.tsx";
 import type { Import } from "./messages.ts";
@@ -12,7 +12,7 @@ export function RefusedRows({ now }: { readonly now: Import }): JSX.Element {
   return (
     <div class="stack">
       <div class="section-head">
-        <h2>Refused rows</h2>
+        <h2>{t.imports.refusedRows}</h2>
         <Button
           kind="small"
           onClick={() =>
@@ -21,12 +21,12 @@ export function RefusedRows({ now }: { readonly now: Import }): JSX.Element {
               : download(rejects, `refused.${reading?.kind ?? "txt"}`)
           }
         >
-          Download all {formatCount(refused)}
+          {fill(t.imports.downloadAll, { count: refused })}
         </Button>
       </div>
       <Table
-        label="Refused rows"
-        heads={[isWorkbook ? "Row" : "Line", "Reason", "Content"]}
+        label={t.imports.refusedRows}
+        heads={[isWorkbook ? t.imports.row : t.imports.line, t.imports.reason, t.imports.content]}
         rows={firstRefused.map(({ line, reason, text }) => [
           <span class="digits">{line}</span>,
           reason,
@@ -34,7 +34,7 @@ export function RefusedRows({ now }: { readonly now: Import }): JSX.Element {
         ])}
       />
       {refused > firstRefused.length && (
-        <p class="faint">Only the first {formatCount(firstRefused.length)} are shown.</p>
+        <p class="faint">{fill(t.imports.firstShown, { count: firstRefused.length })}</p>
       )}
     </div>
   );
@@ -43,5 +43,5 @@ export function RefusedRows({ now }: { readonly now: Import }): JSX.Element {
 /** The refused rows of a workbook are kept as CSV until they are saved. */
 async function saveWorkbook(csv: Blob): Promise<void> {
   const { writeRows } = await loadWorkbookScript();
-  download(new Blob(await Array.fromAsync(writeRows(csv))), "refused.xlsx");
+  download(new Blob(await Array.fromAsync(writeRows(csv, t.tools.sheetOfRefused))), "refused.xlsx");
 }

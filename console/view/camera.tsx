@@ -6,6 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type * as decoding from "../camera.ts";
 import { baseUrl, Explained, explain } from "../api/service.ts";
 import { isScan } from "../state/scan.ts";
+import { fill, t } from "../text/text.ts";
 import { Button, Notice } from "./controls.tsx";
 import { Dialog } from "./manage.tsx";
 import { openCode } from "./scanner.ts";
@@ -19,7 +20,7 @@ export function CameraButton(): JSX.Element | null {
     <Button
       kind="plain"
       icon="camera"
-      label="Scan with the camera"
+      label={t.tools.scan}
       onClick={() => (isCameraOpen.value = true)}
     />
   );
@@ -68,11 +69,7 @@ async function openLibrary(): Promise<Decode> {
   };
 }
 
-const troubles: Readonly<Record<string, string>> = {
-  NotAllowedError: "The browser doesn't let this page use the camera. Allow it beside the address.",
-  NotFoundError: "This device has no camera.",
-  NotReadableError: "Another program uses the camera.",
-};
+const troubles: Readonly<Record<string, string>> = t.tools.cameraTroubles;
 
 async function openCamera(): Promise<MediaStream> {
   const video = { facingMode: "environment", width: { ideal: 1280 } };
@@ -136,19 +133,19 @@ function Viewfinder(): JSX.Element {
     return () => stopping.abort();
   }, []);
   return (
-    <Dialog title="Scan with the camera" onClose={close}>
+    <Dialog title={t.tools.scan} onClose={close}>
       <div class="stack">
         {trouble.value === undefined ? (
           <>
-            <video class="viewfinder" ref={video} muted playsInline aria-label="The camera" />
+            <video class="viewfinder" ref={video} muted playsInline aria-label={t.tools.camera} />
             <p class="faint" role="status">
               {other.value === undefined
-                ? "Hold a barcode or the code of a label into the picture."
-                : `This code is not an id: ${other.value.slice(0, 60)}`}
+                ? t.tools.cameraHint
+                : fill(t.tools.codeIsNoId, { code: other.value.slice(0, 60) })}
             </p>
           </>
         ) : (
-          <Notice kind="fault" title="No picture" text={explain(trouble.value)} />
+          <Notice kind="fault" title={t.tools.noPicture} text={explain(trouble.value)} />
         )}
       </div>
     </Dialog>

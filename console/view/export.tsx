@@ -5,11 +5,12 @@ import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
 import type { ListFilter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
-import { formatBytes, formatCount } from "../state/format.ts";
+import { formatBytes } from "../state/format.ts";
 import { isWhole, route } from "../state/route.ts";
 import { hasSelection, readSelected, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
+import { fill, t } from "../text/text.ts";
 import type * as workbook from "../workbook.ts";
 import { Menu } from "./controls.tsx";
 import { PRINTED_MAX, printList } from "./printed-list.tsx";
@@ -30,50 +31,53 @@ export async function loadWorkbookScript(): Promise<typeof workbook> {
 }
 
 async function* writeWorkbook(blocks: Blocks): Pieces {
-  yield* (await loadWorkbookScript()).writeWorkbook(blocks);
+  yield* (await loadWorkbookScript()).writeWorkbook(blocks, {
+    name: t.tools.sheetOfPlants,
+    describeFullSheet: (max) => fill(t.tools.sheetFull, { max }),
+    describeFullCell: (max, { id }, characters) =>
+      fill(t.tools.cellFull, { max, id: String(id), characters }),
+  });
 }
 
 const formats = {
-  xlsx: { label: "Excel workbook", note: "ids as text, exact", write: writeWorkbook },
-  csv: { label: "CSV", note: "for other programs", write: writeTexts(formatCsv, CSV_HEAD) },
+  xlsx: writeWorkbook,
+  csv: writeTexts(formatCsv, CSV_HEAD),
   /** Without a byte order mark, Excel does not detect UTF-8. */
-  "excel.csv": {
-    label: "Excel CSV",
-    note: "with a byte order mark",
-    write: writeTexts(formatCsv, `\ufeff${CSV_HEAD}`),
-  },
-  ndjson: { label: "NDJSON", note: "lines of JSON", write: writeTexts(formatNdjson, "") },
+  "excel.csv": writeTexts(formatCsv, `\ufeff${CSV_HEAD}`),
+  ndjson: writeTexts(formatNdjson, ""),
 } as const;
 
+type Format = keyof typeof formats;
+
 /** An incomplete export saves no file. */
-async function exportPlants(filter: ListFilter, format: keyof typeof formats): Promise<void> {
+async function exportPlants(filter: ListFilter, format: Format): Promise<void> {
   const controller = new AbortController();
   const stop = (): void => controller.abort();
-  work.value = { text: "Exporting…", stop };
+  work.value = { text: t.tools.exporting, stop };
   /** The browser may move blobs to disk. */
   const pieces: Blob[] = [];
   let bytes = 0;
   try {
     await call(async (client) => {
-      for await (const written of formats[format].write(readSelected(client, filter, controller))) {
+      for await (const written of formats[format](readSelected(client, filter, controller))) {
         controller.signal.throwIfAborted();
         const piece = new Blob([written]);
         pieces.push(piece);
         bytes += piece.size;
-        work.value = { text: `Exporting… ${formatBytes(bytes)}`, stop };
+        work.value = { text: fill(t.tools.exportingSize, { size: formatBytes(bytes) }), stop };
       }
     });
     const name = `plants.${format.replace("excel.", "")}`;
     download(new Blob(pieces), name);
-    toast(`Export complete: ${name}`);
+    toast(fill(t.tools.exported, { file: name }));
   } catch (error) {
     // After a sign-out, the next user must not see the message.
     if (token.value === undefined) return;
-    if (isAbort(error)) toast("Export stopped.");
+    if (isAbort(error)) toast(t.tools.exportStopped);
     else {
-      const isTooLarge = error instanceof RangeError;
-      toast(`The export failed. ${isTooLarge ? error.message : explain(error)}`, {
-        label: "Try again",
+      const reason = error instanceof RangeError ? error.message : explain(error);
+      toast(fill(t.tools.exportFailed, { reason }), {
+        label: t.shared.tryAgain,
         run: () => void exportPlants(filter, format),
       });
     }
@@ -95,24 +99,22 @@ export function download(content: Blob, name: string): void {
 /** Exports the selection, if there is one. */
 export function ExportMenu(): JSX.Element {
   const { filter } = route.value;
-  const what = hasSelection.value ? "the selected" : isWhole(filter) ? "all" : "these";
+  const what = hasSelection.value ? "selected" : isWhole(filter) ? "all" : "listed";
   return (
     <Menu
-      aria-label={hasSelection.value ? "Export the selection" : "Export the list"}
+      aria-label={hasSelection.value ? t.tools.exportSelection : t.tools.exportList}
       icon="share"
-      text="Export"
+      text={t.tools.export}
       disabled={work.value !== undefined}
     >
-      {Object.entries(formats).map(([format, { label, note }]) => (
-        <button
-          key={format}
-          onClick={() => void exportPlants(filter, format as keyof typeof formats)}
-        >
-          Export {what} plants as {label} <small>{note}</small>
+      {(Object.keys(formats) as Format[]).map((format) => (
+        <button key={format} onClick={() => void exportPlants(filter, format)}>
+          {fill(t.tools.exportAs[what], { format: t.tools.formats[format] })}{" "}
+          <small>{t.tools.formatNotes[format]}</small>
         </button>
       ))}
       <button onClick={() => void printList(filter)}>
-        Print {what} plants <small>up to {formatCount(PRINTED_MAX)} rows</small>
+        {t.tools.printPlants[what]} <small>{fill(t.tools.rowsMax, { count: PRINTED_MAX })}</small>
       </button>
     </Menu>
   );

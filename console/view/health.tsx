@@ -5,13 +5,12 @@ import type { JSX } from "preact";
 import { ask, explain } from "../api/service.ts";
 import {
   formatBytes,
-  formatCount,
   formatFigure,
   formatMoment,
   formatSeconds,
   formatTime,
 } from "../state/format.ts";
-import { locale } from "../text/text.ts";
+import { fill, locale, plural, t } from "../text/text.ts";
 import { Notice, Table, Terms } from "./controls.tsx";
 import { usePolling } from "./form.tsx";
 
@@ -45,30 +44,37 @@ interface Activity {
 const SAMPLES_MAX = 720;
 
 function describeBackups(backups: Activity["backups"]): string {
-  if (backups === null) return "not configured; set PLANTSTORE_BACKUP_TO to a folder or a bucket";
+  if (backups === null) return t.operators.health.noBackups;
   const { last, failed } = backups;
-  const failures = failed === 0 ? "" : `, ${formatCount(failed)} failed`;
-  if (last === null) return `none yet${failures}`;
+  if (last === null)
+    return failed === 0
+      ? t.operators.health.noBackup
+      : fill(t.operators.health.noBackupFailed, { failed });
   const age = formatSeconds((Date.now() - last.atMs) / 1000);
-  return `${age} ago, ${formatBytes(last.bytes)}${failures}`;
+  const size = formatBytes(last.bytes);
+  return failed === 0
+    ? fill(t.operators.health.backup, { age, size })
+    : fill(t.operators.health.backupFailed, { age, size, failed });
 }
 
 /** Appended once a second: a little more is no cause for alarm. */
 const LAG_SECONDS_MAX = 10;
 
 function describeLog({ loggedAtMs }: { readonly loggedAtMs: number | null }): string {
-  if (loggedAtMs === null) return "off: the service keeps no changes";
+  if (loggedAtMs === null) return t.operators.health.logOff;
   const seconds = (Date.now() - loggedAtMs) / 1000;
-  return seconds <= LAG_SECONDS_MAX ? "up to date" : `${formatSeconds(seconds)} behind`;
+  return seconds <= LAG_SECONDS_MAX
+    ? t.operators.health.logCurrent
+    : fill(t.operators.health.logBehind, { age: formatSeconds(seconds) });
 }
 
 /** A backup that was never restored is only a hope. */
 function describeProof({ proven }: NonNullable<Activity["backups"]>): string {
-  if (proven === null) return "not proven since the start";
+  if (proven === null) return t.operators.health.notProven;
   const { atMs, copies, oldestAtMs } = proven;
   const since = formatTime(new Date(oldestAtMs).toISOString());
   const age = formatSeconds((Date.now() - atMs) / 1000);
-  return `any moment since ${since}, ${formatCount(copies)} ${copies === 1 ? "copy" : "copies"}; restored and compared ${age} ago`;
+  return plural(t.operators.health.proven, copies, { since, age });
 }
 
 /** Of requests. A member without a value is absent. */
@@ -96,18 +102,18 @@ export function HealthView(): JSX.Element {
   return (
     <div class="single">
       <div class="section-head">
-        <h1>Health</h1>
-        <p class="faint">The last hour of this instance, updated every five seconds.</p>
+        <h1>{t.shell.views.health}</h1>
+        <p class="faint">{t.operators.health.intro}</p>
       </div>
       {failure !== undefined && (
         <Notice
           kind="warning"
-          title="These figures are out of date"
-          text={`${explain(failure)} They resume when the store answers.`}
+          title={t.operators.health.stale}
+          text={fill(t.operators.health.staleBecause, { reason: explain(failure) })}
         />
       )}
       {now === undefined ? (
-        <p class="faint">Loading…</p>
+        <p class="faint">{t.shared.loading}</p>
       ) : (
         <>
           <Shown now={now} />
@@ -125,20 +131,20 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
       <Terms
         class="facts"
         of={[
-          ["Version:", now.version],
-          ["Running for:", formatSeconds((Date.now() - now.startedAtMs) / 1000)],
-          ["Last backup:", describeBackups(now.backups)],
+          [t.operators.health.version, now.version],
+          [t.operators.health.runningFor, formatSeconds((Date.now() - now.startedAtMs) / 1000)],
+          [t.operators.health.lastBackup, describeBackups(now.backups)],
           ...(now.backups === null
             ? []
             : [
-                ["Changes since:", describeLog(now.backups)] as const,
-                ["Can be restored:", describeProof(now.backups)] as const,
-                ["Backups in:", now.backups.place] as const,
+                [t.operators.health.changesSince, describeLog(now.backups)] as const,
+                [t.operators.health.restorable, describeProof(now.backups)] as const,
+                [t.operators.health.backupsIn, now.backups.place] as const,
               ]),
         ]}
       />
       {typeof now.backups?.problem === "string" && (
-        <Notice kind="warning" title="Backups do not arrive" text={now.backups.problem} />
+        <Notice kind="warning" title={t.operators.health.backupsFail} text={now.backups.problem} />
       )}
       <div class="charts">
         {figures.map((figure) => (
@@ -152,17 +158,13 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
 const isEmpty = (filter: Filter): boolean => Object.keys(filter).length === 0;
 
 const statuses = [
-  ["", "Any status"],
-  ["failed", "Failed"],
-  ["2xx", "2xx: succeeded"],
-  ["3xx", "3xx: not modified"],
-  ["4xx", "4xx: refused"],
-  ["5xx", "5xx: failed in the service"],
+  ["", t.operators.health.anyStatus],
+  ...Object.entries(t.operators.health.statuses),
 ] as const;
 
-const texts = [
-  ["path", "Path"],
-  ["token", "Token"],
+const fields = [
+  ["path", t.operators.health.path, t.operators.health.anyPath],
+  ["token", t.operators.health.token, t.operators.health.anyToken],
 ] as const;
 
 interface RequestsProps {
@@ -174,11 +176,11 @@ interface RequestsProps {
 function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
   return (
     <>
-      <h2>Recent requests</h2>
+      <h2>{t.operators.health.requests}</h2>
       <search class="filters">
         <select
           class="narrow"
-          aria-label="Status"
+          aria-label={t.operators.health.status}
           onChange={({ currentTarget }) => onNarrow("status", currentTarget.value)}
         >
           {statuses.map(([value, label]) => (
@@ -187,12 +189,12 @@ function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
             </option>
           ))}
         </select>
-        {texts.map(([name, label]) => (
+        {fields.map(([name, label, any]) => (
           <input
             key={name}
             class="narrow"
             aria-label={label}
-            placeholder={`Any ${label.toLowerCase()}`}
+            placeholder={any}
             autocomplete="off"
             onChange={({ currentTarget }) => onNarrow(name, currentTarget.value.trim())}
           />
@@ -200,13 +202,20 @@ function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
       </search>
       {requests.length === 0 ? (
         <p class="faint" role="status">
-          {isAll ? "None since the start." : "None of the recent requests matches."}
+          {isAll ? t.operators.health.noRequests : t.operators.health.noMatch}
         </p>
       ) : (
         <Table
-          label="Recent requests"
+          label={t.operators.health.requests}
           isListing
-          heads={["Time", "Status", "Request", "Took", "Token", "Request id"]}
+          heads={[
+            t.operators.health.time,
+            t.operators.health.status,
+            t.operators.health.request,
+            t.operators.health.took,
+            t.operators.health.token,
+            t.operators.health.requestId,
+          ]}
           rows={requests.map(({ atMs, durationMs, status, reason, token, requestId, ...sent }) => [
             formatMoment(atMs),
             <span class={status < 500 ? undefined : "field-fault"}>
@@ -216,8 +225,8 @@ function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
               {sent.method} {sent.path}
             </code>,
             `${formatFigure(durationMs)} ms`,
-            token ?? "none",
-            requestId === null ? "none" : <code>{requestId}</code>,
+            token ?? t.operators.health.none,
+            requestId === null ? t.operators.health.none : <code>{requestId}</code>,
           ])}
         />
       )}
@@ -314,7 +323,7 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
     return `M${at + 0.15} ${base}v${-height}h.7v${height}z`;
   };
   const slot = picked.value ?? SLOTS - 1;
-  const moment = picked.value === undefined ? unit : slots[slot]?.time;
+  const moment = picked.value === undefined ? unit : (slots[slot]?.time ?? unit);
   return (
     <figure class="chart-card">
       <figcaption>
@@ -338,8 +347,11 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
           min={1}
           max={SLOTS}
           value={slot + 1}
-          aria-label={`${title}: moment`}
-          aria-valuetext={`${moment}: ${lines.map(({ label, text }) => `${label} ${text}`).join(", ")}`}
+          aria-label={fill(t.operators.health.moment, { chart: title })}
+          aria-valuetext={fill(t.operators.health.momentValues, {
+            moment,
+            values: lines.map(({ label, text }) => `${label} ${text}`).join(", "),
+          })}
           onInput={(event) => (picked.value = event.currentTarget.valueAsNumber - 1)}
           onBlur={() => (picked.value = undefined)}
         />
@@ -378,9 +390,9 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
   );
 }
 
-const latency = (title: string, unit: string, p99: keyof Sample, p50: keyof Sample): Figure => ({
-  title,
-  unit,
+const latency = (kind: "reads" | "writes", p99: keyof Sample, p50: keyof Sample): Figure => ({
+  title: t.operators.health.charts[kind],
+  unit: t.operators.health.units[kind],
   format: (value) => `${formatFigure(value)} ms`,
   series: [
     ["p99", "--edge", (sample) => sample[p99]],
@@ -390,8 +402,8 @@ const latency = (title: string, unit: string, p99: keyof Sample, p50: keyof Samp
 
 const figures: readonly Figure[] = [
   {
-    title: "Requests",
-    unit: "per second",
+    title: t.operators.health.charts.requests,
+    unit: t.operators.health.units.requests,
     isCount: true,
     series: [
       ["2xx", "--leaf", ({ requests, errors, refused }) => requests - errors - refused],
@@ -399,23 +411,23 @@ const figures: readonly Figure[] = [
       ["5xx", "--soil", ({ errors }) => errors],
     ],
   },
-  latency("Read latency", "until answered", "readP99Ms", "readP50Ms"),
-  latency("Write latency", "until on disk", "writeP99Ms", "writeP50Ms"),
+  latency("reads", "readP99Ms", "readP50Ms"),
+  latency("writes", "writeP99Ms", "writeP50Ms"),
   {
-    title: "Added",
-    unit: "plants per second",
+    title: t.operators.health.charts.added,
+    unit: t.operators.health.units.added,
     isCount: true,
-    series: [["Plants", "--leaf", ({ creates }) => creates]],
+    series: [[t.operators.health.series.plants, "--leaf", ({ creates }) => creates]],
   },
   {
-    title: "Write queue",
-    unit: "waiting writes",
-    series: [["Waiting", "--leaf", ({ waiting }) => waiting]],
+    title: t.operators.health.charts.queue,
+    unit: t.operators.health.units.queue,
+    series: [[t.operators.health.series.waiting, "--leaf", ({ waiting }) => waiting]],
   },
   {
-    title: "Store size",
-    unit: "on disk",
+    title: t.operators.health.charts.size,
+    unit: t.operators.health.units.size,
     format: formatBytes,
-    series: [["Size", "--leaf", ({ storeBytes }) => storeBytes]],
+    series: [[t.operators.health.series.size, "--leaf", ({ storeBytes }) => storeBytes]],
   },
 ];

@@ -6,18 +6,21 @@ import { useEffect } from "preact/hooks";
 import type { Plant } from "../../src/domain/plant.ts";
 import { baseUrl, call, explain, Explained } from "../api/service.ts";
 import type * as drawing from "../labels.ts";
-import { formatCount } from "../state/format.ts";
 import { list } from "../state/plants.ts";
 import { readSelected } from "../state/selection.ts";
 import { keep, recall } from "../state/storage.ts";
+import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field, Form, Notice } from "./controls.tsx";
 import { useTask } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
 
+const papers = { a4: "A4", letter: "Letter" } as const;
+
 interface Sheet {
-  readonly name: string;
+  /** The maker's, none for a roll. */
+  readonly name?: string;
   /** The stylesheet has a page of this name. */
-  readonly page: "a4" | "letter" | "roll62";
+  readonly page: keyof typeof papers | "roll62";
   /** In millimetres. */
   readonly width: number;
   readonly height: number;
@@ -32,7 +35,7 @@ interface Sheet {
 /** By the makers' templates. */
 const sheets = {
   L7160: {
-    name: "Avery L7160, 21 on A4",
+    name: "Avery L7160",
     page: "a4",
     width: 63.5,
     height: 38.1,
@@ -43,7 +46,7 @@ const sheets = {
     gap: 2.54,
   },
   L7651: {
-    name: "Avery L7651, 65 on A4",
+    name: "Avery L7651",
     page: "a4",
     width: 38.1,
     height: 21.2,
@@ -54,7 +57,7 @@ const sheets = {
     gap: 2.54,
   },
   L4732: {
-    name: "Avery L4732, 80 on A4",
+    name: "Avery L4732",
     page: "a4",
     width: 35.6,
     height: 16.9,
@@ -65,7 +68,7 @@ const sheets = {
     gap: 2.5,
   },
   L5160: {
-    name: "Avery 5160, 30 on Letter",
+    name: "Avery 5160",
     page: "letter",
     width: 66.7,
     height: 25.4,
@@ -76,7 +79,6 @@ const sheets = {
     gap: 3.1,
   },
   roll62: {
-    name: "Roll, 62 mm wide",
     page: "roll62",
     width: 62,
     height: 29,
@@ -89,6 +91,11 @@ const sheets = {
 } as const satisfies Record<string, Sheet>;
 
 type SheetName = keyof typeof sheets;
+
+function describeSheet({ name = "", page, width, height, columns, rows }: Sheet): string {
+  if (page === "roll62") return fill(t.tools.roll, { width, height });
+  return fill(t.tools.sheet, { name, count: columns * rows, paper: papers[page], width, height });
+}
 
 interface Job {
   readonly plants: readonly Plant[];
@@ -139,35 +146,29 @@ export function LabelsDialog(): JSX.Element | null {
       globalThis.print();
     });
   return (
-    <Dialog title="Print labels" onClose={() => (isLabelsOpen.value = false)}>
+    <Dialog title={t.tools.printLabels} onClose={() => (isLabelsOpen.value = false)}>
       <Form onSubmit={() => isRight && void print()}>
         <Choice
           id="label-sheet"
-          label="Labels"
-          options={Object.entries(sheets).map(([key, each]) => [
-            key,
-            `${each.name}, ${each.width} × ${each.height} mm`,
-          ])}
+          label={t.tools.labels}
+          options={Object.entries(sheets).map(([key, each]) => [key, describeSheet(each)])}
           value={stock.value.sheet}
           onChange={(event) => put({ sheet: event.currentTarget.value as SheetName })}
         />
         <Choice
           id="label-code"
-          label="Code"
-          options={[
-            ["qr", "QR code"],
-            ["barcode", "Barcode (Code 128)"],
-          ]}
+          label={t.tools.code}
+          options={Object.entries(t.tools.codes)}
           value={stock.value.code}
           onChange={(event) => put({ code: event.currentTarget.value as Stock["code"] })}
         />
         {onSheet > 1 && (
           <Field
             id="label-used"
-            label="Used labels on the first sheet"
+            label={t.tools.usedLabels}
             inputMode="numeric"
             value={used.value}
-            fault={isRight ? undefined : `Enter a number from 0 to ${onSheet - 1}.`}
+            fault={isRight ? undefined : fill(t.tools.usedLabelsFault, { max: onSheet - 1 })}
             onText={(text) => (used.value = text)}
           />
         )}
@@ -179,13 +180,13 @@ export function LabelsDialog(): JSX.Element | null {
             used={isRight ? usedCount : 0}
           />
         )}
-        <p class="faint">Print at 100 %, without margins and headings of the browser.</p>
+        <p class="faint">{t.tools.printHint}</p>
         {trouble.value !== undefined && (
-          <Notice kind="fault" title="Not printed" text={explain(trouble.value)} />
+          <Notice kind="fault" title={t.tools.notPrinted} text={explain(trouble.value)} />
         )}
         <div class="form-actions">
           <Button type="submit" kind="main" disabled={isBusy.value}>
-            Print
+            {t.tools.print}
           </Button>
         </div>
       </Form>
@@ -242,7 +243,7 @@ function LabelPreview({ plant, sheet, draw, used }: LabelPreviewProps): JSX.Elem
           class="sheet-map"
           viewBox={`0 0 ${columns * 10} ${rows * 6}`}
           role="img"
-          aria-label={`The first label is number ${used + 1} of ${columns * rows} on the sheet.`}
+          aria-label={fill(t.tools.firstLabelPlace, { number: used + 1, count: columns * rows })}
         >
           {Array.from({ length: columns * rows }, (_, at) => {
             const [x, y] = [(at % columns) * 10, Math.floor(at / columns) * 6];
@@ -256,7 +257,7 @@ function LabelPreview({ plant, sheet, draw, used }: LabelPreviewProps): JSX.Elem
           })}
         </svg>
       )}
-      <figcaption class="faint">The first label, in its size</figcaption>
+      <figcaption class="faint">{t.tools.firstLabel}</figcaption>
     </figure>
   );
 }
@@ -267,7 +268,7 @@ async function readPlants(): Promise<Plant[]> {
     for await (const block of readSelected(client, list.value.filter, new AbortController())) {
       plants.push(...block);
       if (plants.length > LABELS_MAX)
-        throw new Explained(`At most ${formatCount(LABELS_MAX)} labels can be printed at once.`);
+        throw new Explained(fill(t.tools.labelsMax, { count: LABELS_MAX }));
     }
   });
   return plants;

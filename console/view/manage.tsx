@@ -4,6 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
+import { fill, t } from "../text/text.ts";
 import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
 import { selectField, usePolling, useTask } from "./form.tsx";
 
@@ -27,8 +28,11 @@ export function useManager<Item>(read: () => Promise<readonly Item[]>) {
 
 interface ManagePageProps {
   readonly manager: ReturnType<typeof useManager>;
+  readonly icon: "tokens" | "webhooks";
   readonly title: string;
   readonly intro: string;
+  /** The title of an empty list. */
+  readonly none: string;
   readonly creation: Question;
   readonly heads: readonly string[];
   readonly rows: readonly TableRow[];
@@ -51,15 +55,19 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
       </div>
       {items?.length !== 0 && <p class="faint">{props.intro}</p>}
       {failure !== undefined && (
-        <Notice kind="fault" title="Couldn't load the list" text={explain(failure)} />
+        <Notice kind="fault" title={t.operators.manage.notLoaded} text={explain(failure)} />
       )}
-      {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
+      {rows.length > 0 && (
+        <Table
+          label={title}
+          isListing
+          heads={props.heads}
+          emptyHead={t.shared.actions}
+          rows={rows}
+        />
+      )}
       {items?.length === 0 && (
-        <Blank
-          icon={title === "Tokens" ? "tokens" : "webhooks"}
-          title={`No ${title.toLowerCase()} yet`}
-          text={props.intro}
-        >
+        <Blank icon={props.icon} title={props.none} text={props.intro}>
           {create}
         </Blank>
       )}
@@ -92,12 +100,12 @@ export function ShownOnce(): JSX.Element | null {
   const { title, secret } = shown;
   const copy = async (): Promise<void> => {
     await navigator.clipboard.writeText(secret);
-    toast("Copied.");
+    toast(t.operators.manage.copied);
   };
   return (
-    <Dialog title="Copy this now">
+    <Dialog title={t.operators.manage.copyNow}>
       <div class="stack">
-        <p>{title} is not shown again.</p>
+        <p>{fill(t.operators.manage.shownOnce, { secret: title })}</p>
         <div class="with-button">
           <input
             ref={selectField}
@@ -110,12 +118,12 @@ export function ShownOnce(): JSX.Element | null {
           {/* Browsers offer the clipboard only on a secure origin. Elsewhere the user copies the selected text. */}
           {"clipboard" in navigator && (
             <Button kind="main" onClick={() => void copy()}>
-              Copy
+              {t.operators.manage.copy}
             </Button>
           )}
         </div>
         <div class="form-actions">
-          <Button onClick={() => (shownOnce.value = undefined)}>Done</Button>
+          <Button onClick={() => (shownOnce.value = undefined)}>{t.operators.manage.done}</Button>
         </div>
       </div>
     </Dialog>
@@ -142,7 +150,9 @@ export const Dialog = ({ title, onClose, children }: DialogProps): JSX.Element =
       <h2 id="dialog-title" tabIndex={-1}>
         {title}
       </h2>
-      {onClose !== undefined && <Button kind="plain" icon="close" label="Close" type="submit" />}
+      {onClose !== undefined && (
+        <Button kind="plain" icon="close" label={t.shared.close} type="submit" />
+      )}
     </form>
     {children}
   </dialog>
@@ -174,13 +184,13 @@ export function QuestionDialog({ question, onDone, onClose }: QuestionDialogProp
       <Form onSubmit={(form) => void submit(form)}>
         {question.content}
         {trouble.value !== undefined && (
-          <Notice kind="fault" title="That didn't work" text={explain(trouble.value)} />
+          <Notice kind="fault" title={t.operators.manage.failed} text={explain(trouble.value)} />
         )}
         <div class="form-actions">
           <Button type="submit" kind={question.kind ?? "main"} disabled={isBusy.value}>
             {question.label}
           </Button>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose}>{t.shared.cancel}</Button>
         </div>
       </Form>
     </Dialog>

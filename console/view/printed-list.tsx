@@ -4,11 +4,12 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { explain, isAbort } from "../api/service.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
-import { formatCount, formatTime, formatTotal, formatWhen } from "../state/format.ts";
+import { formatTime, formatTotal, formatWhen, quote } from "../state/format.ts";
 import { list, readListPage } from "../state/plants.ts";
 import { picked, selection, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
+import { fill, plural, t } from "../text/text.ts";
 
 export const PRINTED_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
@@ -35,7 +36,7 @@ async function readPlants(filter: ListFilter, stopped: AbortSignal): Promise<Tim
     const page = await readListPage(filter, next, PAGE_LENGTH, { signal: stopped });
     plants.push(...page.plants);
     next = page.next;
-    work.value = { text: `Reading… ${formatCount(plants.length, "plant")}`, stop };
+    work.value = { text: plural(t.tools.readingPlants, plants.length), stop };
     if (plants.length > PRINTED_MAX + ids.size) break;
   }
   return plants.filter(({ id }) => !isAll || !ids.has(id));
@@ -46,7 +47,7 @@ const stop = (): void => stopping.abort();
 
 export async function printList(filter: ListFilter): Promise<void> {
   stopping = new AbortController();
-  work.value = { text: "Reading…", stop };
+  work.value = { text: t.tools.reading, stop };
   try {
     const plants = await readPlants(filter, stopping.signal);
     job.value = { plants: plants.slice(0, PRINTED_MAX), title: describe(filter, plants.length) };
@@ -55,24 +56,34 @@ export async function printList(filter: ListFilter): Promise<void> {
     globalThis.print();
   } catch (error) {
     if (token.value === undefined) return;
-    if (isAbort(error)) toast("Printing stopped.");
-    else toast(`Not printed. ${explain(error)}`);
+    if (isAbort(error)) toast(t.tools.printingStopped);
+    else toast(fill(t.tools.notPrintedBecause, { reason: explain(error) }));
   } finally {
     work.value = undefined;
   }
 }
 
-function describe({ tag, name, q }: ListFilter, found: number): string {
+function describeCount(found: number): string {
   const { matches } = list.value;
-  const isCut = found > PRINTED_MAX;
-  const all = isCut && matches.value !== undefined ? ` of ${formatTotal(matches.value)}` : "";
-  const count = isCut ? `the first ${formatCount(PRINTED_MAX)}${all}` : formatCount(found, "plant");
+  const count = PRINTED_MAX;
+  if (found <= count) return plural(t.shared.plants, found);
+  return matches.value === undefined
+    ? fill(t.tools.firstOnly, { count })
+    : fill(t.tools.firstOf, { count, total: formatTotal(matches.value) });
+}
+
+function describe({ tag, name, q }: ListFilter, found: number): string {
   const parts = [
-    tag === undefined ? [] : `tag “${tag}”`,
-    name === undefined ? [] : `“${name}” in the name`,
-    q === undefined ? [] : `“${q}”`,
+    tag === undefined ? [] : fill(t.tools.printedTag, { tag: quote(tag) }),
+    name === undefined ? [] : fill(t.tools.printedName, { name: quote(name) }),
+    q === undefined ? [] : quote(q),
   ].flat();
-  return ["Plants", ...parts, count, formatTime(new Date().toISOString())].join(" · ");
+  return [
+    t.tools.printed,
+    ...parts,
+    describeCount(found),
+    formatTime(new Date().toISOString()),
+  ].join(" · ");
 }
 
 /** Shown only in print. A browser repeats the heading of a table on each sheet. */
@@ -85,10 +96,10 @@ export function PrintedList(): JSX.Element | null {
       <table>
         <thead>
           <tr>
-            <th scope="col">Id</th>
-            <th scope="col">Name</th>
-            <th scope="col">Tag</th>
-            <th scope="col">Last changed</th>
+            <th scope="col">{t.shared.id}</th>
+            <th scope="col">{t.shared.name}</th>
+            <th scope="col">{t.shared.tag}</th>
+            <th scope="col">{t.tools.lastChanged}</th>
           </tr>
         </thead>
         <tbody>

@@ -10,6 +10,7 @@ import { hasSelection } from "../state/selection.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { peekDrafts, restoreDrafts } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
+import { fill, t } from "../text/text.ts";
 import { takeNewId } from "./add-panel.tsx";
 import { selectSearch } from "./shortcuts.tsx";
 
@@ -132,7 +133,7 @@ export async function openCode(code: string): Promise<void> {
   if (found === undefined && isAdding) return takeNewId(code);
   show(found?.id);
   if (found !== undefined) return;
-  if (hasSelection.value) toast(`No plant has the id ${code}.`);
+  if (hasSelection.value) toast(fill(t.tools.unknownId, { id: code }));
   else void list.value.findRemoval();
   selectSearch();
 }
@@ -145,7 +146,7 @@ function leaveDialogs(): boolean {
   document.querySelector<HTMLElement>(":popover-open")?.hidePopover();
   for (const dialog of document.querySelectorAll<HTMLDialogElement>("dialog[open]")) {
     if (dialog.getAttribute("closedby") === "none") {
-      toast("Not opened: close this first, then scan again.");
+      toast(t.tools.closeFirst);
       return false;
     }
     dialog.close();

@@ -14,16 +14,14 @@ import {
   signedOut,
   switchSession,
 } from "../state/session.ts";
-import { clipName, formatCount } from "../state/format.ts";
-import { type Draft, listDrafts } from "../state/storage.ts";
+import { clipName, quote } from "../state/format.ts";
+import { listDrafts } from "../state/storage.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
 import { focusField, selectField, useTask } from "./form.tsx";
 import { isScannedEarly } from "./scanner.ts";
 
-const reasons: Readonly<Partial<Record<SignedOut, string>>> = {
-  expired: "Your token has expired. Sign in with a new one to continue.",
-  refused: "Your token is no longer accepted. It may have been revoked. Sign in with another one.",
-};
+const reasons: Readonly<Partial<Record<SignedOut, string>>> = t.operators.signIn.reasons;
 
 /** Strips what people copy with a token: the header name, quotes, a backslash. */
 const AROUND = /^["']?\s*(authorization\s*:\s*)?(bearer\s+)?|["']?\s*\\?$/gi;
@@ -43,9 +41,8 @@ export function SignIn(): JSX.Element {
   const check = async (given: string, isKept = false): Promise<void> => {
     await run(async () => {
       const token = given.trim().replaceAll(AROUND, "");
-      if (token === "") throw new Explained("Paste a token to sign in.");
-      if (!SENDABLE.test(token))
-        throw new Explained("This is not a token: it contains spaces or special characters.");
+      if (token === "") throw new Explained(t.operators.signIn.noToken);
+      if (!SENDABLE.test(token)) throw new Explained(t.operators.signIn.notAToken);
       await enter(token, isKept);
     });
     if (trouble.value !== undefined) focusField("token");
@@ -66,35 +63,39 @@ export function SignIn(): JSX.Element {
   const reason = reasons[signedOut.value];
   const kept = describeDrafts();
   return (
-    <Card title="Sign in">
+    <Card title={t.shell.signIn}>
       {(reason !== undefined || kept !== undefined) && (
         <Notice
           kind="warning"
-          title={reason === undefined ? "Not saved yet" : "You were signed out"}
+          title={reason === undefined ? t.operators.signIn.notSaved : t.operators.signIn.signedOut}
         >
           <p>{[reason, kept].filter(Boolean).join(" ")}</p>
         </Notice>
       )}
-      {isScannedEarly.value && <Notice kind="warning" title="Sign in first, then scan again." />}
+      {isScannedEarly.value && <Notice kind="warning" title={t.operators.signIn.scannedEarly} />}
       {issuerHost !== undefined && (
         <>
           {atIssuer.trouble.value !== undefined && (
-            <Notice kind="fault" title="Not signed in" text={explain(atIssuer.trouble.value)} />
+            <Notice
+              kind="fault"
+              title={t.operators.signIn.failed}
+              text={explain(atIssuer.trouble.value)}
+            />
           )}
           <Button
             kind="main"
             disabled={atIssuer.isBusy.value}
             onClick={() => void atIssuer.run(leaveForIssuer)}
           >
-            Sign in with {issuerHost}
+            {fill(t.operators.signIn.withIssuer, { host: issuerHost })}
           </Button>
-          <p>Or sign in with a token of this store:</p>
+          <p>{t.operators.signIn.orWithToken}</p>
         </>
       )}
       <Form onSubmit={submit}>
         <Field
           id="token"
-          label="Token"
+          label={t.operators.signIn.token}
           fault={trouble.value === undefined ? undefined : explainRefusal(trouble.value)}
           inputRef={selectField}
           type="password"
@@ -102,19 +103,16 @@ export function SignIn(): JSX.Element {
           onText={() => (trouble.value = undefined)}
           onPaste={({ currentTarget: { form } }) => setTimeout(() => form?.requestSubmit())}
         />
-        <Check name="kept">Stay signed in on this device</Check>
+        <Check name="kept">{t.operators.signIn.stay}</Check>
         <Button
           type="submit"
           kind={issuerHost === undefined ? "main" : undefined}
           disabled={isBusy.value}
         >
-          {isBusy.value ? "Checking…" : "Sign in"}
+          {isBusy.value ? t.operators.signIn.checking : t.shell.signIn}
         </Button>
       </Form>
-      <small>
-        No token? Ask the person who runs the store. They create one for you under Tokens, here in
-        the console.
-      </small>
+      <small>{t.operators.signIn.hint}</small>
     </Card>
   );
 }
@@ -123,12 +121,11 @@ export function SignIn(): JSX.Element {
 function describeDrafts(): string | undefined {
   const [first, ...others] = listDrafts();
   if (first === undefined) return undefined;
-  const what = others.length > 0 ? formatCount(others.length + 1, "edit") : formatDraft(first);
-  return `Your ${what} ${others.length > 0 ? "are" : "is"} kept in this tab, and there again when you have signed in.`;
+  const { name } = first;
+  return others.length > 0 || name.trim() === ""
+    ? plural(t.operators.signIn.drafts, others.length + 1)
+    : fill(t.operators.signIn.namedDraft, { name: quote(clipName(name)) });
 }
-
-const formatDraft = ({ name }: Draft): string =>
-  name.trim() === "" ? "edit" : `edit “${clipName(name)}”`;
 
 interface CardProps {
   readonly title: string;
@@ -166,22 +163,30 @@ export function Offer({ token }: { readonly token: string }): JSX.Element {
     decline();
   };
   return (
-    <Card title={who === undefined ? "Welcome" : "Who continues?"}>
-      {who !== undefined && <p>You are signed in as “{who.name}”. The link is for someone else.</p>}
+    <Card title={who === undefined ? t.operators.signIn.welcome : t.operators.signIn.whoContinues}>
+      {who !== undefined && (
+        <p>{fill(t.operators.signIn.linkForOther, { name: quote(who.name) })}</p>
+      )}
       {trouble.value !== undefined && (
-        <Notice kind="fault" title="The link doesn't work" text={explainRefusal(trouble.value)} />
+        <Notice
+          kind="fault"
+          title={t.operators.signIn.linkFailed}
+          text={explainRefusal(trouble.value)}
+        />
       )}
       {given.value !== undefined && (
         <Form onSubmit={submit}>
-          <Check name="kept">Stay signed in on this device</Check>
+          <Check name="kept">{t.operators.signIn.stay}</Check>
           <Button type="submit" kind="main" autofocus>
-            Continue as “{given.value.name}”
+            {fill(t.operators.signIn.continueAs, { name: quote(given.value.name) })}
           </Button>
         </Form>
       )}
       {(who !== undefined || trouble.value !== undefined) && (
         <Button onClick={decline}>
-          {who === undefined ? "Sign in with a token" : `Stay “${who.name}”`}
+          {who === undefined
+            ? t.operators.signIn.withToken
+            : fill(t.operators.signIn.stayAs, { name: quote(who.name) })}
         </Button>
       )}
     </Card>
@@ -189,8 +194,6 @@ export function Offer({ token }: { readonly token: string }): JSX.Element {
 }
 
 function explainRefusal(error: unknown): string {
-  if (isReason(error, "token_expired")) return "This token has expired. Ask for a new one.";
-  return isStatus(error, 401)
-    ? "This token is not accepted. It is mistyped, incomplete or revoked."
-    : explain(error);
+  if (isReason(error, "token_expired")) return t.operators.signIn.tokenExpired;
+  return isStatus(error, 401) ? t.operators.signIn.tokenRefused : explain(error);
 }

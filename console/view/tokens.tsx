@@ -5,23 +5,25 @@ import { findRate, UNLIMITED } from "../../src/domain/time.ts";
 import { plantScopes, type Scope, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
 import { ask, call, Explained } from "../api/service.ts";
-import { formatTime } from "../state/format.ts";
+import { formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
+import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field } from "./controls.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
-const labels: Readonly<Partial<Record<string, string>>> = {
-  "plants:read": "Read plants",
-  "plants:write": "Change plants",
-  "tokens:manage": "Manage tokens",
-  "webhooks:manage": "Manage webhooks",
-} satisfies Record<Scope, string>;
+const labels: Readonly<Partial<Record<string, string>>> = t.operators.scopes satisfies Record<
+  Scope,
+  string
+>;
 
 const labelOf = (scope: string): string => labels[scope] ?? scope;
 
 export const describeScopes = (scopes: readonly string[]): string => scopes.map(labelOf).join(", ");
 
-const expiries = { "": "Never", "30d": "In 30 days", "90d": "In 90 days", "365d": "In a year" };
+const expiries = [
+  ["", t.operators.tokens.expiresNever],
+  ...Object.entries(t.operators.tokens.expiries),
+] as const;
 
 const isInUse = ({ revoked, expires }: TokenSummary): boolean =>
   revoked === null && (expires === null || Date.parse(expires) > Date.now());
@@ -37,11 +39,11 @@ async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
 
 /** What the service would say in terms of its API. */
 function findFault(given: FormData): string | undefined {
-  if (readText(given, "token-name") === undefined) return "Enter a name.";
-  if (given.getAll("token-access").length === 0) return "Choose what it may do.";
+  if (readText(given, "token-name") === undefined) return t.operators.tokens.nameFault;
+  if (given.getAll("token-access").length === 0) return t.operators.tokens.accessFault;
   const rate = readText(given, "token-rate") ?? UNLIMITED;
   const isRate = rate === UNLIMITED || findRate(rate) !== undefined;
-  return isRate ? undefined : "Enter a rate limit such as 100/s or 6000/min.";
+  return isRate ? undefined : t.operators.tokens.rateFault;
 }
 
 async function create(given: FormData): Promise<undefined> {
@@ -53,7 +55,7 @@ async function create(given: FormData): Promise<undefined> {
     expires: readText(given, "token-expires"),
     rate: readText(given, "token-rate"),
   });
-  shownOnce.value = { title: "The new token", secret: token };
+  shownOnce.value = { title: t.operators.tokens.created, secret: token };
 }
 
 export function TokensView(): JSX.Element {
@@ -63,41 +65,47 @@ export function TokensView(): JSX.Element {
   const has = identity.value?.scopes ?? [];
 
   const creation = {
-    title: "New token",
-    label: "Create token",
+    title: t.operators.tokens.create,
+    label: t.operators.tokens.createLabel,
     run: create,
     content: (
       <>
-        <Field id="token-name" label="Name" required placeholder="Anna Müller, or Till 2" />
+        <Field
+          id="token-name"
+          label={t.shared.name}
+          required
+          placeholder={t.operators.tokens.namePlaceholder}
+        />
         <Checks
           id="token-access"
-          legend="Access"
+          legend={t.operators.tokens.access}
           options={has.map((scope) => [scope, labelOf(scope)])}
           chosen={plantScopes}
         />
-        <Choice id="token-expires" label="Expires" options={Object.entries(expiries)} />
+        <Choice id="token-expires" label={t.operators.tokens.expires} options={expiries} />
         <Field
           id="token-rate"
-          label="Rate limit"
-          hint="(optional)"
-          placeholder="100/s or 6000/min"
+          label={t.operators.tokens.rate}
+          hint={t.operators.manage.optional}
+          placeholder={t.operators.tokens.ratePlaceholder}
         />
       </>
     ),
   };
   const revoke = (token: TokenSummary): void => {
+    const name = quote(token.name);
     manager.question.value = {
-      title: `Revoke “${token.name}”?`,
-      label: "Revoke",
+      title: fill(t.operators.tokens.revokeTitle, { name }),
+      label: t.operators.tokens.revoke,
       kind: "danger",
       run: async () => {
         await ask(`/tokens/${token.id}`, "DELETE");
-        return `Revoked “${token.name}”.`;
+        return fill(t.operators.tokens.revoked, { name });
       },
       content: (
         <p>
-          Apps and people that use it are refused within 5 seconds. This can't be undone.
-          {isOwn(token) && " You are signed in with it now."}
+          {t.operators.tokens.revokeHint}
+          {isOwn(token) && ` ${t.operators.tokens.revokeOwnHint}`}
         </p>
       ),
     };
@@ -105,20 +113,28 @@ export function TokensView(): JSX.Element {
   return (
     <ManagePage
       manager={manager}
-      title="Tokens"
-      intro="Each person and each app signs in with a token of its own."
+      icon="tokens"
+      title={t.shell.views.tokens}
+      intro={t.operators.tokens.intro}
+      none={t.operators.tokens.none}
       creation={creation}
-      heads={["Name", "Access", "Expires", "Last used", ""]}
+      heads={[
+        t.shared.name,
+        t.operators.tokens.access,
+        t.operators.tokens.expires,
+        t.operators.tokens.lastUsed,
+        "",
+      ]}
       rows={shown.map((token) => [
         <>
           <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>
-          {isOwn(token) && <span class="tag">yours</span>}
+          {isOwn(token) && <span class="tag">{t.operators.tokens.yours}</span>}
         </>,
         describeScopes(token.scopes),
-        token.expires === null ? "never" : formatTime(token.expires),
-        token.lastUsed === null ? "never" : formatTime(token.lastUsed),
+        token.expires === null ? t.shell.never : formatTime(token.expires),
+        token.lastUsed === null ? t.shell.never : formatTime(token.lastUsed),
         <Button kind="danger" onClick={() => revoke(token)}>
-          Revoke <span class="visually-hidden">{token.name}</span>
+          {t.operators.tokens.revoke} <span class="visually-hidden">{token.name}</span>
         </Button>,
       ])}
     />

@@ -5,9 +5,9 @@ import type { ServiceError } from "../../client/client.ts";
 import { changeTypes } from "../../src/domain/change.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../../src/domain/webhook.ts";
 import { ask, Explained, explain, isStatus } from "../api/service.ts";
-import { formatCount, formatFigure, formatTime } from "../state/format.ts";
+import { formatFigure, formatTime, quote } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
-import { t } from "../text/text.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { Field, Menu } from "./controls.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
@@ -18,20 +18,24 @@ interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "a
 }
 
 const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
-  `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
+  fill(t.operators.webhooks.result, {
+    answer: String(status ?? error ?? t.operators.webhooks.noAnswer),
+    ms: formatFigure(durationMs),
+  });
 
 const describeEvent = ({ event }: Attempt): string =>
-  event.startsWith("msg_test_") ? "test" : event.replace("msg_", "change ");
+  event.startsWith("msg_test_")
+    ? t.operators.webhooks.testEvent
+    : fill(t.operators.webhooks.changeEvent, { number: event.replace("msg_", "") });
 
 /** What the service would say in terms of its API. */
 function findFault(url: string, name: string | undefined, types: readonly unknown[]) {
   const { protocol, username, password } = URL.parse(url) ?? { protocol: "" };
-  if (!/^https?:$/.test(protocol))
-    return "Enter the address of the receiver. It begins with https:// or http://.";
-  if (username || password) return "Enter the address without a user name and a password.";
+  if (!/^https?:$/.test(protocol)) return t.operators.webhooks.urlFault;
+  if (username || password) return t.operators.webhooks.credentialsFault;
   if (name !== undefined && !/^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/.test(name))
-    return "Enter a name of up to 64 letters, digits and . _ @ - that begins with a letter or digit.";
-  return types.length === 0 ? "Choose what it sends." : undefined;
+    return t.operators.webhooks.nameFault;
+  return types.length === 0 ? t.operators.webhooks.typesFault : undefined;
 }
 
 async function add(given: FormData): Promise<undefined> {
@@ -45,28 +49,26 @@ async function add(given: FormData): Promise<undefined> {
     // The rest of the address was checked above.
     const isPrivate = isStatus(error, 400) && (error as ServiceError).detail.startsWith("url:");
     if (!isPrivate) throw error;
-    throw new Explained(
-      "This address is not public. The person who runs the store can allow such addresses.",
-    );
+    throw new Explained(t.operators.webhooks.privateFault);
   });
-  shownOnce.value = { title: "The secret of the webhook", secret: added.secret };
+  shownOnce.value = { title: t.operators.webhooks.created, secret: added.secret };
 }
 
 export function WebhooksView(): JSX.Element {
   const manager = useManager(() => ask<readonly Shown[]>("/webhooks"));
 
   const creation = {
-    title: "New webhook",
-    label: "Add webhook",
+    title: t.operators.webhooks.create,
+    label: t.operators.webhooks.createLabel,
     run: add,
     content: (
       <>
-        <Field id="webhook-url" label="URL" required placeholder="https://…" />
-        <Field id="webhook-name" label="Name" hint="(optional)" />
+        <Field id="webhook-url" label={t.operators.webhooks.url} required placeholder="https://…" />
+        <Field id="webhook-name" label={t.shared.name} hint={t.operators.manage.optional} />
         <Checks
           id="webhook-types"
-          legend="Sends"
-          options={changeTypes.map((type) => [type, `${t.changes.verbs[type]} plants`])}
+          legend={t.operators.webhooks.sends}
+          options={changeTypes.map((type) => [type, t.operators.webhooks.types[type]])}
           chosen={changeTypes}
         />
       </>
@@ -77,88 +79,92 @@ export function WebhooksView(): JSX.Element {
   const act = async (run: () => Promise<string>, takeBack?: () => unknown): Promise<void> => {
     try {
       const said = await run();
-      toast(said, takeBack && { label: "Undo", run: () => void takeBack() });
+      toast(said, takeBack && { label: t.shared.undo, run: () => void takeBack() });
     } catch (error) {
-      toast(`That didn't work. ${explain(error)}`);
+      toast(fill(t.operators.manage.failedBecause, { reason: explain(error) }));
     }
     await manager.reload();
   };
   const actions = ({ name, state, failures }: Shown): JSX.Element => {
+    const quoted = quote(name);
     const path = `/webhooks/${encodeURIComponent(name)}`;
     const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
       ask<Answer>(`${path}/${verb}`, "POST", body);
     const test = async (): Promise<string> =>
-      `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
-    const verb = state === "active" ? "Pause" : "Resume";
-    const toggle = (to: "Pause" | "Resume"): Promise<void> =>
+      fill(t.operators.webhooks.tested, { result: describeAttempt(await post<Attempt>("test")) });
+    const verb = state === "active" ? "pause" : "resume";
+    const toggle = (to: "pause" | "resume"): Promise<void> =>
       act(
         async () => {
-          await post(to.toLowerCase());
-          return `${to}d “${name}”.`;
+          await post(to);
+          return fill(
+            to === "pause" ? t.operators.webhooks.pausedNow : t.operators.webhooks.resumedNow,
+            { name: quoted },
+          );
         },
-        () => toggle(to === "Pause" ? "Resume" : "Pause"),
+        () => toggle(to === "pause" ? "resume" : "pause"),
       );
     const skip = async (): Promise<string> => {
       const { skipped } = await post<{ readonly skipped: number | null }>("skip");
       return skipped === null
-        ? "The change was delivered meanwhile."
-        : `Skipped change ${skipped}.`;
+        ? t.operators.webhooks.notSkipped
+        : fill(t.operators.webhooks.skipped, { number: String(skipped) });
     };
     const replay = (): void => {
       manager.question.value = {
-        title: `Send changes to “${name}” again`,
-        label: "Send again",
+        title: fill(t.operators.webhooks.replayTitle, { name: quoted }),
+        label: t.operators.webhooks.replayLabel,
         run: async (given) => {
           const text = readText(given, "webhook-from");
           if (text !== undefined && !/^\d{1,15}$/.test(text))
-            throw new Explained("Enter the number of a change, or nothing.");
+            throw new Explained(t.operators.webhooks.replayFault);
           await post("replay", { from: text === undefined ? "newest" : Number(text) });
-          return `“${name}” resumes from there.`;
+          return fill(t.operators.webhooks.replayed, { name: quoted });
         },
         content: (
           <>
-            <p>0 sends all changes in the journal. Leave it empty to skip to the newest.</p>
-            <Field id="webhook-from" label="After change number" defaultValue="0" />
+            <p>{t.operators.webhooks.replayHint}</p>
+            <Field id="webhook-from" label={t.operators.webhooks.replayFrom} defaultValue="0" />
           </>
         ),
       };
     };
     const rotate = (): void => {
       manager.question.value = {
-        title: `New secret for “${name}”?`,
-        label: "Make a new secret",
+        title: fill(t.operators.webhooks.rotateTitle, { name: quoted }),
+        label: t.operators.webhooks.rotateLabel,
         run: async () => {
           const { secret } = await post<Pick<Webhook, "secret">>("rotate");
-          shownOnce.value = { title: "The new secret of the webhook", secret };
+          shownOnce.value = { title: t.operators.webhooks.rotated, secret };
           return undefined;
         },
-        content: (
-          <p>
-            For 24 hours events are signed with both secrets. Give the receiver the new one by then.
-          </p>
-        ),
+        content: <p>{t.operators.webhooks.rotateHint}</p>,
       };
     };
     const remove = (): void => {
       manager.question.value = {
-        title: `Delete “${name}”?`,
-        label: "Delete",
+        title: fill(t.operators.webhooks.deleteTitle, { name: quoted }),
+        label: t.shared.delete,
         kind: "danger",
         run: async () => {
           await ask(path, "DELETE");
-          return `Deleted “${name}”.`;
+          return fill(t.operators.webhooks.deleted, { name: quoted });
         },
-        content: <p>It gets no more changes. This can't be undone.</p>,
+        content: <p>{t.operators.webhooks.deleteHint}</p>,
       };
     };
     return (
-      <Menu aria-label={`Actions for ${name}`} text="Actions">
-        <button onClick={() => void act(test)}>Send a test</button>
-        <button onClick={() => void toggle(verb)}>{verb}</button>
-        {failures > 0 && <button onClick={() => void act(skip)}>Skip the failed change</button>}
-        <button onClick={replay}>Send changes again</button>
-        <button onClick={rotate}>New secret</button>
-        <button onClick={remove}>Delete</button>
+      <Menu aria-label={fill(t.operators.webhooks.actionsFor, { name })} text={t.shared.actions}>
+        <button onClick={() => void act(test)}>{t.operators.webhooks.test}</button>
+        <button onClick={() => void toggle(verb)}>
+          {verb === "pause" ? t.operators.webhooks.pause : t.operators.webhooks.resume}
+        </button>
+        {failures > 0 && (
+          <button onClick={() => void act(skip)}>{t.operators.webhooks.skip}</button>
+        )}
+        <button onClick={replay}>{t.operators.webhooks.replay}</button>
+        <button onClick={rotate}>{t.operators.webhooks.rotate}</button>
+        <button onClick={remove}>{t.shared.delete}</button>
       </Menu>
     );
   };
@@ -166,17 +172,25 @@ export function WebhooksView(): JSX.Element {
   return (
     <ManagePage
       manager={manager}
-      title="Webhooks"
-      intro="Each sends the changes of plants to another system, signed and in order."
+      icon="webhooks"
+      title={t.shell.views.webhooks}
+      intro={t.operators.webhooks.intro}
+      none={t.operators.webhooks.none}
       creation={creation}
-      heads={["Name", "Sends", "State", "Last attempts", ""]}
+      heads={[
+        t.shared.name,
+        t.operators.webhooks.sends,
+        t.operators.webhooks.state,
+        t.operators.webhooks.lastAttempts,
+        "",
+      ]}
       rows={(manager.items ?? []).map((webhook) => [
         <>
           <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
         </>,
         webhook.types.length === changeTypes.length
-          ? "all changes"
-          : webhook.types.map((type) => t.changes.verbs[type].toLowerCase()).join(", "),
+          ? t.operators.webhooks.allTypes
+          : webhook.types.map((type) => t.operators.webhooks.shortTypes[type]).join(", "),
         <State of={webhook} />,
         <Attempts of={webhook.attempts} />,
         actions(webhook),
@@ -187,12 +201,20 @@ export function WebhooksView(): JSX.Element {
 
 function State({ of: webhook }: { readonly of: Shown }): JSX.Element {
   const { state, reason, failures, nextAttempt } = webhook;
-  if (state === "paused") return <span class="field-note">{reason ?? "Paused"}</span>;
-  if (failures === 0) return <>Active</>;
+  if (state === "paused")
+    return (
+      <span class="field-note">
+        {reason === null
+          ? t.operators.webhooks.paused
+          : fill(t.operators.webhooks.pausedBecause, { reason })}
+      </span>
+    );
+  if (failures === 0) return <>{t.operators.webhooks.active}</>;
   return (
     <span class="field-fault">
-      {formatCount(failures, "failed attempt")}
-      {nextAttempt && `, next ${formatTime(nextAttempt)}`}
+      {nextAttempt === null
+        ? plural(t.operators.webhooks.failures, failures)
+        : plural(t.operators.webhooks.failuresNext, failures, { time: formatTime(nextAttempt) })}
     </span>
   );
 }
@@ -207,7 +229,7 @@ function Strip({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Eleme
       width={attempts.length * 14}
       height={12}
       role="img"
-      aria-label={`${good} of the last ${formatCount(attempts.length, "attempt")} delivered.`}
+      aria-label={plural(t.operators.webhooks.delivered, attempts.length, { good })}
     >
       {attempts.toReversed().map((attempt, at) => (
         <g key={attempt.event + attempt.time} transform={`translate(${at * 14} 0)`}>
@@ -216,7 +238,12 @@ function Strip({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Eleme
           ) : (
             <path class="strip-bad" d="M2 2l8 8M10 2l-8 8" />
           )}
-          <title>{`${formatTime(attempt.time)}: ${describeAttempt(attempt)}`}</title>
+          <title>
+            {fill(t.operators.webhooks.resultAt, {
+              time: formatTime(attempt.time),
+              result: describeAttempt(attempt),
+            })}
+          </title>
         </g>
       ))}
     </svg>
@@ -225,7 +252,7 @@ function Strip({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Eleme
 
 function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Element {
   const [last] = attempts;
-  if (last === undefined) return <>none yet</>;
+  if (last === undefined) return <>{t.operators.webhooks.noAttempts}</>;
   return (
     <details>
       <summary class={hasSucceeded(last) ? undefined : "field-fault"}>
@@ -233,7 +260,11 @@ function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.El
       </summary>
       {attempts.map((attempt) => (
         <p key={attempt.event + attempt.time}>
-          {formatTime(attempt.time)}, {describeEvent(attempt)}: {describeAttempt(attempt)}{" "}
+          {fill(t.operators.webhooks.attempt, {
+            time: formatTime(attempt.time),
+            event: describeEvent(attempt),
+            result: describeAttempt(attempt),
+          })}{" "}
           {attempt.answer && <span class="digits faint">{attempt.answer}</span>}
         </p>
       ))}

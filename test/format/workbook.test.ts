@@ -247,12 +247,18 @@ describe("a hostile workbook", () => {
 });
 
 describe("an export to a workbook", () => {
+  const texts = {
+    name: "Plants",
+    describeFullSheet: (max: number) => `${max} plants at most`,
+    describeFullCell: (max: number, { id }: Plant, characters: number) =>
+      `plant ${id}: ${characters} of ${max} characters`,
+  };
   async function* inBlocks(plants: readonly Plant[]): AsyncGenerator<readonly Plant[]> {
     for (let at = 0; at < plants.length; at += 2) yield plants.slice(at, at + 2);
   }
 
   const write = async (plants: AsyncIterable<readonly Plant[]>): Promise<Uint8Array> =>
-    new Blob(await Array.fromAsync(writeWorkbook(plants))).bytes();
+    new Blob(await Array.fromAsync(writeWorkbook(plants, texts))).bytes();
 
   test("is read back without a difference", async () => {
     const names = ["=1+1", "-5", "'@x", "", " a\r\nb\t", "_x000D_ <&>\"'", "#N/A", "ünï"];
@@ -267,7 +273,7 @@ describe("an export to a workbook", () => {
 
   test("refuses what Excel cannot hold", async () => {
     const long = inBlocks([{ id: 7n, name: "x".repeat(32_768), tag: undefined }]);
-    expect(String(await rejectionOf(write(long)))).toContain("plant 7 has a text of 32768");
+    expect(String(await rejectionOf(write(long)))).toContain("plant 7: 32768 of 32767 characters");
     async function* endless(): AsyncGenerator<readonly Plant[]> {
       for (;;) yield { length: 600_000, *[Symbol.iterator]() {} } as unknown as readonly Plant[];
     }
