@@ -3,16 +3,16 @@
 import type { JSX } from "preact";
 import type { Plant } from "../../src/domain/plant.ts";
 import { formatCount } from "../state/format.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { Button, Check, Choice, Notice, Table, Terms } from "../view/controls.tsx";
-import { Tag } from "../view/tag.tsx";
 import { Version } from "../view/history.tsx";
 import { Key, Shares } from "../view/patterns.tsx";
+import { Tag } from "../view/tag.tsx";
 import { type Import, listMissing, type Reading, type RowOutcome } from "./messages.ts";
 import { RefusedRows } from "./refused.tsx";
 import { chooseAnother, readAs, startImport, updating } from "./state.ts";
 
-const separators = { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" };
-const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
+const fields = { id: t.shared.id, name: t.shared.name, tag: t.shared.tag } as const;
 
 export interface NowProps {
   readonly now: Import;
@@ -37,16 +37,16 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
         {reading.kind === "csv" && (
           <Choice
             id="import-delimiter"
-            label="Separator"
+            label={t.imports.separator}
             value={reading.delimiter}
-            options={Object.entries(separators)}
+            options={Object.entries(t.imports.separators)}
             onText={(delimiter) => change({ ...guess, delimiter })}
           />
         )}
         {sheets.length > 1 && (
           <Choice
             id="import-sheet"
-            label="Sheet"
+            label={t.imports.sheet}
             value={reading.sheet ?? ""}
             options={sheets.map((sheet) => [sheet, sheet] as const)}
             onText={(sheet) => change({ ...guess, sheet })}
@@ -56,11 +56,14 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           <>
             <Choice
               id="import-first"
-              label="Column names"
+              label={t.imports.columnNames}
               value={reading.isHeadless === true ? "" : String(reading.firstLine)}
               options={[
-                ["", "None, all rows are data"],
-                ...tops.map(({ line, text }) => [String(line), `Row ${line}: ${text}`] as const),
+                ["", t.imports.noColumnNames],
+                ...tops.map(({ line, text }) => {
+                  const label = fill(t.imports.namesInRow, { line: String(line), text });
+                  return [String(line), label] as const;
+                }),
               ]}
               onText={(line) =>
                 change(
@@ -76,9 +79,9 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
                 id={`import-${field}`}
                 label={label}
                 value={reading.headings[field as keyof typeof fields] ?? ""}
-                fault={missing.some((one) => one === field) ? "Which column is it?" : undefined}
+                fault={missing.some((one) => one === field) ? t.imports.whichColumn : undefined}
                 options={[
-                  ["", field === "tag" ? "No tags" : "Choose…"],
+                  ["", field === "tag" ? t.imports.noTags : t.imports.chooseColumn],
                   ...columns.map((heading) => [heading, heading] as const),
                 ]}
                 onText={(heading) => {
@@ -93,12 +96,12 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
       {!isReading && <PreviewNotice now={now} reading={reading} />}
       {table.length > 0 && (
         <details open={missing.length > 0}>
-          <summary>The file's first rows</summary>
-          <Table label="The file's first rows" heads={table[0] ?? []} rows={table.slice(1)} />
+          <summary>{t.imports.firstRows}</summary>
+          <Table label={t.imports.firstRows} heads={table[0] ?? []} rows={table.slice(1)} />
         </details>
       )}
       {done !== undefined && ending === undefined && (
-        <progress aria-label="Comparing with the store" value={done} max={1} />
+        <progress aria-label={t.imports.comparing} value={done} max={1} />
       )}
       {ending !== undefined && <Compared now={now} reading={reading} />}
       {(nameless > 0 || !reading.needsName) && (
@@ -106,7 +109,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           checked={!reading.needsName}
           onChange={(event) => change({ needsName: !event.currentTarget.checked })}
         >
-          Import rows without a name too
+          {t.imports.allowNameless}
         </Check>
       )}
       {rows.length > 0 && (
@@ -118,11 +121,9 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           disabled={isReading || rows.length === 0 || !isKnown}
           onClick={() => startImport(now, updating.value || isWhole ? differences : [])}
         >
-          {isWhole && removed > 0
-            ? `Start import and delete ${formatCount(removed, "plant")}`
-            : "Start import"}
+          {isWhole && removed > 0 ? plural(t.imports.startAndDelete, removed) : t.imports.start}
         </Button>
-        <Button onClick={chooseAnother}>Another file</Button>
+        <Button onClick={chooseAnother}>{t.imports.another}</Button>
       </div>
     </>
   );
@@ -139,12 +140,16 @@ function FirstRows({ rows, isWorkbook, isWhole }: FirstRowsProps): JSX.Element {
   const isCompared = rows.some(({ outcome }) => outcome !== undefined);
   return (
     <Table
-      label="Preview"
-      caption={isCompared ? "The first rows, as they will be stored" : "The first rows, as read"}
-      heads={[isWorkbook ? "Row" : "Line", ...(isCompared ? ["Result"] : []), "Id", "Name", "Tag"]}
+      label={t.imports.preview}
+      caption={isCompared ? t.imports.previewCompared : t.imports.previewRead}
+      heads={[
+        isWorkbook ? t.imports.row : t.imports.line,
+        ...(isCompared ? [t.imports.result] : []),
+        ...Object.values(fields),
+      ]}
       rows={rows.map(({ line, plant, outcome }) => [
         <span class="digits faint">{line}</span>,
-        ...(isCompared ? [foreseen[toCounted(outcome ?? "refused", isWhole)]] : []),
+        ...(isCompared ? [t.imports.foreseen[toCounted(outcome ?? "refused", isWhole)]] : []),
         ...(typeof plant === "string"
           ? [<span class="field-fault">{plant}</span>]
           : [<Id of={plant} />, <span class="exact">{plant.name}</span>, <Tag tag={plant.tag} />]),
@@ -158,14 +163,11 @@ const SHOWN_MAX = 50;
 function Compared({ now, reading }: CheckFileProps): JSX.Element {
   const { counted = 0, differences = [], missing = [], failure, refused = 0 } = now;
   const { isWhole = false, isTooMuch = false, ending } = now;
-  const different = formatCount(differences.length, "plant");
   return (
-    <section class="stack compared" aria-label="Compared with the store">
+    <section class="stack compared" aria-label={t.imports.compared}>
       <Figures now={now} />
       {failure !== undefined && (
-        <p class="faint">
-          Only the first {formatCount(counted, "row")} could be compared. {failure}
-        </p>
+        <p class="faint">{plural(t.imports.comparedFirst, counted, { reason: failure })}</p>
       )}
       {differences.length > 0 && (
         <Check
@@ -173,7 +175,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
           disabled={isWhole}
           onChange={(event) => (updating.value = event.currentTarget.checked)}
         >
-          Change the {different} that {differences.length === 1 ? "is" : "are"} different
+          {plural(t.imports.changeDifferent, differences.length)}
         </Check>
       )}
       {ending === "done" && (
@@ -182,27 +184,20 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
           disabled={refused > 0 && !isWhole}
           onChange={(event) => readAs(now, reading, event.currentTarget.checked)}
         >
-          Make the store match this file: also remove the plants that it lacks
-          {refused > 0 && (
-            <small class="faint">
-              {" "}
-              First correct the rows with a fault: nothing may be missing.
-            </small>
-          )}
+          <span>
+            {t.imports.matchFile}
+            {refused > 0 && <small class="faint"> {t.imports.matchFileFirst}</small>}
+          </span>
         </Check>
       )}
       {isTooMuch && (
-        <Notice
-          kind="warning"
-          title="Too many plants to delete from this page"
-          text="Use the command line: plantstore import --remove-missing."
-        />
+        <Notice kind="warning" title={t.imports.tooMany} text={t.imports.tooManyHint} />
       )}
       {missing.length > 0 && (
         <Table
-          label="Plants to delete"
-          caption={`Only in the store, to be deleted, at most ${SHOWN_MAX} of them`}
-          heads={["Id", "In the store"]}
+          label={t.imports.toDelete}
+          caption={fill(t.imports.toDeleteCaption, { max: SHOWN_MAX })}
+          heads={[t.shared.id, t.imports.inStore]}
           rows={missing
             .slice(0, SHOWN_MAX)
             .map((plant) => [<Id of={plant} />, <Version plant={plant} />])}
@@ -210,9 +205,9 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
       )}
       {differences.length > 0 && (
         <Table
-          label="Different plants"
-          caption={`Different in the store, at most ${SHOWN_MAX} of them`}
-          heads={["Id", "In the store", "In the file"]}
+          label={t.imports.different}
+          caption={fill(t.imports.differentCaption, { max: SHOWN_MAX })}
+          heads={[t.shared.id, t.imports.inStore, t.imports.inFile]}
           rows={differences
             .slice(0, SHOWN_MAX)
             .map(({ stored, given }) => [
@@ -224,7 +219,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
       )}
       {refused > 0 && (
         <details>
-          <summary>Rows with a fault: {formatCount(refused)}</summary>
+          <summary>{fill(t.imports.faulty, { count: refused })}</summary>
           <RefusedRows now={now} />
         </details>
       )}
@@ -232,23 +227,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
   );
 }
 
-const foreseen = {
-  created: "To add",
-  replayed: "Already there",
-  updated: "To change",
-  kept: "Different, to keep",
-  removed: "To delete",
-  refused: "To refuse",
-};
-const imported = {
-  created: "Added",
-  replayed: "Already there",
-  updated: "Changed",
-  kept: "Different, kept",
-  removed: "Deleted",
-  refused: "Refused",
-};
-type Figure = keyof typeof imported;
+type Figure = keyof typeof t.imports.imported;
 
 /** A different plant is changed only if the user chooses it. */
 function toCounted(outcome: RowOutcome, isWhole = false): Figure {
@@ -275,8 +254,8 @@ export function Figures({ now }: NowProps): JSX.Element {
     if (figure === "kept") return count("kept") > 0;
     return figure !== "updated" || count("updated") > 0 || count("kept") === 0;
   };
-  const names = isForeseen ? foreseen : imported;
-  const shown = (Object.keys(imported) as Figure[]).filter(isShown);
+  const names = isForeseen ? t.imports.foreseen : t.imports.imported;
+  const shown = (Object.keys(t.imports.imported) as Figure[]).filter(isShown);
   // What is deleted is not in the file.
   const rows = shown.filter((figure) => figure !== "removed");
   return (
@@ -292,7 +271,7 @@ export function Figures({ now }: NowProps): JSX.Element {
         ])}
       />
       <Shares
-        label="Rows of the file"
+        label={t.imports.fileRows}
         parts={rows.map((figure) => [names[figure], count(figure)] as const)}
       />
       {now.refusedAlong !== undefined && now.refusedAlong.lines > 0 && (
@@ -302,26 +281,31 @@ export function Figures({ now }: NowProps): JSX.Element {
   );
 }
 
+const PARTS_SAID_MAX = 20;
+
 /** Where in the file rows were refused: a mark for each part of it. */
 function RefusedAlong({ along: { slots, size, lines } }: RefusedAlongProps): JSX.Element | null {
-  const parts = Math.ceil(lines / size);
-  const marked = slots.slice(0, parts).map((count, at) => ({ count, at }));
+  const slotCount = Math.ceil(lines / size);
+  const marked = slots.slice(0, slotCount).map((count, at) => ({ count, at }));
   const faulty = marked.filter(({ count }) => count > 0);
   if (faulty.length === 0) return null;
   const most = Math.max(...faulty.map(({ count }) => count));
-  const name = (at: number): string =>
-    `${formatCount(at * size + 1)} to ${formatCount(Math.min(lines, (at + 1) * size))}`;
+  const span = (at: number) => ({ from: at * size + 1, to: Math.min(lines, (at + 1) * size) });
+  const parts = faulty
+    .slice(0, PARTS_SAID_MAX)
+    .map(({ at, count }) => fill(t.imports.alongPart, { count, ...span(at) }))
+    .join(", ");
   return (
     <figure class="along">
-      <figcaption class="faint">Refused along the file, from its first row to its last</figcaption>
+      <figcaption class="faint">{t.imports.along}</figcaption>
       <svg
-        viewBox={`0 0 ${parts} 20`}
+        viewBox={`0 0 ${slotCount} 20`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`Refused rows: ${faulty
-          .slice(0, 20)
-          .map(({ at, count }) => `${formatCount(count)} in lines ${name(at)}`)
-          .join(", ")}${faulty.length > 20 ? " and more" : ""}`}
+        aria-label={fill(
+          faulty.length > PARTS_SAID_MAX ? t.imports.alongPartsMore : t.imports.alongParts,
+          { parts },
+        )}
       >
         {faulty.map(({ count, at }) => (
           <rect
@@ -332,7 +316,7 @@ function RefusedAlong({ along: { slots, size, lines } }: RefusedAlongProps): JSX
             width={1}
             height={10 + 10 * (count / most)}
           >
-            <title>{`Lines ${name(at)}: ${formatCount(count)} refused`}</title>
+            <title>{fill(t.imports.alongTitle, { count, ...span(at) })}</title>
           </rect>
         ))}
       </svg>
@@ -351,15 +335,15 @@ const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (
 function PreviewNotice({ now, reading }: CheckFileProps): JSX.Element | null {
   const { problem, rows } = now;
   if (problem !== undefined)
-    return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
+    return <Notice kind="fault" title={t.imports.unreadable} text={problem} />;
   if (rows?.length === 0 && listMissing(reading).length === 0)
-    return <Notice kind="warning" title="There are no rows in this file" />;
+    return <Notice kind="warning" title={t.imports.noRows} />;
   if (reading.encoding === "utf-8") return null;
   return (
     <Notice
       kind="warning"
-      title={`Read as ${reading.encoding.toUpperCase()}`}
-      text="The file is not in UTF-8. Check that the names below look right before you start."
+      title={fill(t.imports.readAs, { encoding: reading.encoding.toUpperCase() })}
+      text={t.imports.readAsHint}
     />
   );
 }

@@ -4,6 +4,7 @@ import type { Plant } from "../../src/domain/plant.ts";
 import type { Headings, PlantField } from "../../src/format/csv.ts";
 import type { Encoding } from "../../src/format/encoding.ts";
 import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
+import type { ReasonTexts } from "./reasons.ts";
 
 /**
  * How to read a file. `headings`, `isHeadless` and `firstLine` are undefined until they are guessed; a null tag means
@@ -129,6 +130,8 @@ export interface ImportRequest {
   /** What an import is called in the journal. */
   readonly batch?: string | undefined;
   readonly mappings: readonly Mapping[];
+  /** To word what is wrong with rows. Undefined in English. */
+  readonly texts: ReasonTexts | undefined;
   readonly url: string;
   /** Undefined if the token may not read plants: then nothing is compared. */
   readonly token: string | undefined;

@@ -18,6 +18,7 @@ import {
 } from "../../src/format/plants.ts";
 import { type Line, MalformedFile } from "../../src/format/records.ts";
 import type { Workbook } from "../../src/format/workbook.ts";
+import { imports } from "../text/en/imports.ts";
 import type * as workbookScript from "../workbook.ts";
 import { guessColumns } from "./headings.ts";
 import { listMissing, type Mapping, type Preview, type Reading } from "./messages.ts";
@@ -129,7 +130,7 @@ async function previewTable(
     lines.findIndex(({ number }) => number === reading.firstLine),
   );
   const first = lines[start];
-  if (first === undefined) throw new MissingColumn("The file is empty.");
+  if (first === undefined) throw new MissingColumn(imports.reasons.empty);
   const cells = parseHeading(first, delimiter);
   const found = isHeadless ? numberColumns(cells) : cells;
   const data = rows.slice(isHeadless ? start : start + 1).slice(0, ROWS_SHOWN);
@@ -202,11 +203,12 @@ const toRow = ({ line, plant }: PlantRecord): Preview["rows"][number] => ({
   plant: plant instanceof Refusal ? plant.message : plant,
 });
 
+/** In English. */
 export function explainFile(error: unknown): string {
   // The bundle for workbooks has its own copy of the class.
   const isByName = error instanceof Error && error.name === "MalformedFile";
   if (isByName || error instanceof MalformedFile) return error.message;
-  return "The file can no longer be read. Choose it again, or choose another file.";
+  return imports.reasons.gone;
 }
 
 async function guessReading(file: File): Promise<Reading> {

@@ -11,6 +11,7 @@ import { formatTime } from "../state/format.ts";
 import { linkToChanges } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { askUndo, nameUndo } from "../state/undo.ts";
+import { t } from "../text/text.ts";
 import { Button, Table } from "../view/controls.tsx";
 import { describeCounts } from "../view/history.tsx";
 
@@ -42,11 +43,12 @@ export function RecentImports(): JSX.Element | null {
   if (imports.length === 0) return null;
   return (
     <div class="stack">
-      <h2>Recent imports</h2>
+      <h2>{t.imports.recent}</h2>
       <Table
-        label="Recent imports"
+        label={t.imports.recent}
         isListing
-        heads={["Import", "By", "When", ""]}
+        heads={[t.imports.import, t.imports.by, t.imports.when, ""]}
+        emptyHead={t.shared.actions}
         rows={imports.map(({ by, batch = "", lastTime, ...count }) => {
           const name = nameOfBatch(batch);
           const isUndone = batches.has(nameUndo(batch)) && !batches.has(nameUndo(nameUndo(batch)));
@@ -57,14 +59,14 @@ export function RecentImports(): JSX.Element | null {
               </a>{" "}
               <span class="faint">{describeCounts(count)}</span>
             </>,
-            by ?? <span class="faint">the command line</span>,
+            by ?? <span class="faint">{t.shared.commandLine}</span>,
             formatTime(lastTime),
             isUndone ? (
-              <span class="faint">Undone</span>
+              <span class="faint">{t.imports.undone}</span>
             ) : (
               mayWrite.value && (
                 <Button kind="small" onClick={() => askUndo(batch)}>
-                  Undo <span class="visually-hidden">{name}</span>
+                  {t.shared.undo} <span class="visually-hidden">{name}</span>
                 </Button>
               )
             ),

@@ -3,12 +3,12 @@
 import { computed, signal } from "@preact/signals";
 import { nameBatch } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
-import { formatCount } from "../state/format.ts";
 import { gaps } from "../state/feed.ts";
 import { mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { noteBatch } from "../state/writes.ts";
+import { errors, fill, plural, t } from "../text/text.ts";
 import {
   CANCEL,
   type Difference,
@@ -31,6 +31,13 @@ export const updating = signal(false);
 
 let worker: Worker | undefined;
 
+/** Without the errors of the API it is English. */
+const texts = errors && {
+  reasons: t.imports.reasons,
+  fields: { id: t.shared.id, name: t.shared.name, tag: t.shared.tag },
+  errors,
+};
+
 /** Each task has its own worker, so late messages of an earlier one are ignored. */
 function start(begun: Import): void {
   worker?.terminate();
@@ -47,7 +54,7 @@ function start(begun: Import): void {
   started.addEventListener("error", () => {
     if (started !== worker) return;
     chooseAnother();
-    toast("The import failed unexpectedly.");
+    toast(t.imports.hasFailed);
   });
   const { file, reading, updates, isWhole, missing, batch } = begun;
   const isAllowed = updates !== undefined || mayRead.value;
@@ -60,6 +67,7 @@ function start(begun: Import): void {
     missing,
     batch,
     mappings: findMappings(),
+    texts,
     url: baseUrl,
     token: used,
   } satisfies ImportRequest);
@@ -72,7 +80,8 @@ function hear(change: Partial<Import>): void {
   const { updates, ending, created = 0, refused = 0 } = current.value;
   if (updates === undefined || ending === undefined) return;
   worker?.terminate();
-  announce(`The import has ended: ${formatCount(created)} added, ${formatCount(refused)} refused.`);
+  const counts = [plural(t.imports.added, created), plural(t.imports.refused, refused)];
+  announce(fill(t.imports.hasEnded, { counts: counts.join(", ") }));
   // Reload the list: the service may keep no journal, or the token may have expired.
   gaps.value++;
 }
@@ -97,7 +106,7 @@ export function startImport(now: Import, updates: readonly Difference[]): void {
     keepMapping({ columns, headings: reading.headings });
   noteBatch(batch);
   start({ file, reading, updates, missing: isWhole ? missing : [], isWhole, batch });
-  announce("The import has started.");
+  announce(t.imports.hasStarted);
 }
 
 /** The client waits 5 seconds for the answer of the request in flight. */

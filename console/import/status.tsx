@@ -3,12 +3,12 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { JSX } from "preact";
 import { hasHistory } from "../state/feed.ts";
-import { formatCount } from "../state/format.ts";
 import { route } from "../state/route.ts";
 import { identity } from "../state/session.ts";
 import { KEPT_SESSION } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
 import { askUndo } from "../state/undo.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { current, isImporting } from "./state.ts";
 
 /** What other tabs learn of an import. */
@@ -43,26 +43,25 @@ channel.addEventListener("message", ({ data }: MessageEvent<Status>) => {
     }, SILENT_MS);
 });
 
-const describeLoss = (file: string): string =>
-  `The import of ${file} stopped: its tab was closed. Import the file again to continue.`;
+const describeLoss = (file: string): string => fill(t.imports.lost, { file });
 
 const describeEnd = (): string => {
   const { file, ending, created = 0, updated = 0, removed = 0, refused = 0 } = current.value ?? {};
-  const verb = { done: "ended", cancelled: "was cancelled", failed: "stopped" }[ending ?? "done"];
   const counts = [
-    `${formatCount(created)} added`,
-    ...(updated > 0 ? [`${formatCount(updated)} changed`] : []),
-    ...(removed > 0 ? [`${formatCount(removed)} deleted`] : []),
-    ...(refused > 0 ? [`${formatCount(refused)} refused`] : []),
+    plural(t.imports.added, created),
+    ...(updated > 0 ? [plural(t.imports.changed, updated)] : []),
+    ...(removed > 0 ? [plural(t.imports.deleted, removed)] : []),
+    ...(refused > 0 ? [plural(t.imports.refused, refused)] : []),
   ];
-  return `The import of ${file?.name} ${verb}: ${counts.join(", ")}.`;
+  const text = t.imports.ended[ending ?? "done"];
+  return fill(text, { file: file?.name ?? "", counts: counts.join(", ") });
 };
 
 function findUndo() {
   const { batch, created = 0, updated = 0, removed = 0 } = current.value ?? {};
   if (batch === undefined || created + updated + removed === 0 || !hasHistory.value)
     return undefined;
-  return { label: "Undo", run: () => askUndo(batch) };
+  return { label: t.shared.undo, run: () => askUndo(batch) };
 }
 
 function tellOthers(outcome?: string): void {
@@ -83,7 +82,7 @@ export function startStatus(): void {
     isRunning = isImporting.value;
     if (isRunning || hasEnded) tellOthers(hasEnded ? describeEnd() : undefined);
     if (!hasEnded || route.peek().view === "import") return;
-    const see = { label: "See", run: () => (location.hash = "#/import") };
+    const see = { label: t.imports.see, run: () => (location.hash = "#/import") };
     untracked(() => toast(describeEnd(), findUndo() ?? see, findUndo() && see));
   });
 }
@@ -97,12 +96,19 @@ export function ImportStatus(): JSX.Element | null {
   if (own !== undefined && route.value.view === "import") return null;
   const shown = own ?? elsewhere.value;
   if (shown === undefined) return null;
-  const text = `Importing ${shown.file}… ${Math.floor(shown.done * 100)} %`;
+  const text = fill(t.imports.importing, {
+    file: shown.file,
+    percent: Math.floor(shown.done * 100),
+  });
   return (
-    <section class="running" aria-label="Import">
+    <section class="running" aria-label={t.imports.import}>
       <span class="cut">{text}</span>
-      <progress value={shown.done} aria-label={`Import of ${shown.file}`} />
-      {own === undefined ? <span class="faint">in another tab</span> : <a href="#/import">Show</a>}
+      <progress value={shown.done} aria-label={fill(t.imports.importOf, { file: shown.file })} />
+      {own === undefined ? (
+        <span class="faint">{t.imports.elsewhere}</span>
+      ) : (
+        <a href="#/import">{t.imports.show}</a>
+      )}
     </section>
   );
 }

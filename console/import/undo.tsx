@@ -5,9 +5,9 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { Content, RevertPreview } from "../../client/client.ts";
 import { call, explain, isAbort, isReason, isStatus } from "../api/service.ts";
-import { formatCount } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { askUndo, undo } from "../state/undo.ts";
+import { plural, t } from "../text/text.ts";
 import { Button, Notice, Table } from "../view/controls.tsx";
 import { useTask } from "../view/form.tsx";
 import { Dialog } from "../view/manage.tsx";
@@ -19,7 +19,7 @@ export function UndoImport({ batch }: { readonly batch: string }): JSX.Element {
   const isUndone = undone.value.has(batch);
   return (
     <Button disabled={isUndone} onClick={() => askUndo(batch)}>
-      {isUndone ? "Import undone" : "Undo this import"}
+      {isUndone ? t.imports.importUndone : t.imports.undoImport}
     </Button>
   );
 }
@@ -57,9 +57,12 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
         client.revert(range, { batch, respondAsync: true }),
       );
       const left = changedSince + refused;
-      const others = left === 0 ? "" : ` ${formatCount(left, "plant")} skipped.`;
-      const back = { label: "Undo", run: () => askUndo(batch) };
-      toast(`Undone: ${formatCount(reverted, "plant")}.${others}`, reverted > 0 ? back : undefined);
+      const said = [
+        plural(t.imports.undonePlants, reverted),
+        ...(left === 0 ? [] : [plural(t.imports.skippedPlants, left)]),
+      ];
+      const back = { label: t.shared.undo, run: () => askUndo(batch) };
+      toast(said.join(" "), reverted > 0 ? back : undefined);
       if (left === 0) undone.value = new Set([...undone.value, range.batch]);
     });
     if (trouble.value === undefined && undo.value?.batch === batch) close();
@@ -69,14 +72,18 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
   return (
     <Dialog title={title} onClose={close}>
       <div class="stack">
-        {found === undefined && trouble.value === undefined && <p class="faint">Loading…</p>}
-        {found === "large" && <p>These are too many plants for a preview.</p>}
-        {typeof found === "object" && <Preview preview={found} />}
-        {(found === "large" || (count ?? 0) > 0) && (
-          <p class="faint">Plants that changed since are skipped. You can undo this as well.</p>
+        {found === undefined && trouble.value === undefined && (
+          <p class="faint">{t.shared.loading}</p>
         )}
+        {found === "large" && <p>{t.imports.tooManyToPreview}</p>}
+        {typeof found === "object" && <Preview preview={found} />}
+        {(found === "large" || (count ?? 0) > 0) && <p class="faint">{t.imports.undoHint}</p>}
         {trouble.value !== undefined && (
-          <Notice kind="fault" title="That didn't work" text={explainUndo(trouble.value)} />
+          <Notice
+            kind="fault"
+            title={t.operators.manage.failed}
+            text={explainUndo(trouble.value)}
+          />
         )}
         <div class="form-actions">
           {count !== 0 && (
@@ -86,11 +93,13 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
               onClick={() => void revert()}
             >
               {isBusy.value && found !== undefined
-                ? "Undoing…"
-                : `Undo ${count === undefined ? "all" : formatCount(count, "plant")}`}
+                ? t.imports.undoing
+                : count === undefined
+                  ? t.imports.undoAll
+                  : plural(t.imports.undoPlants, count)}
             </Button>
           )}
-          <Button onClick={close}>{count === 0 ? "Close" : "Cancel"}</Button>
+          <Button onClick={close}>{count === 0 ? t.shared.close : t.shared.cancel}</Button>
         </div>
       </div>
     </Dialog>
@@ -98,38 +107,41 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
 }
 
 const explainUndo = (error: unknown): string =>
-  isStatus(error, 410) ? "The store no longer has a record of this change." : explain(error);
+  isStatus(error, 410) ? t.imports.noRecord : explain(error);
 
 const tell = (plant: Content | undefined): string =>
   plant === undefined ? "–" : [plant.name, plant.tag].filter(Boolean).join(" · ");
 
 function Preview({ preview }: { readonly preview: RevertPreview }): JSX.Element {
   const { revertible, changedSince, sample } = preview;
-  const skipped =
-    changedSince > 0 && ` ${formatCount(changedSince)} changed since and will be skipped.`;
   return (
     <>
       {revertible === 0 ? (
         <p>
           {changedSince > 0
-            ? `Nothing to undo:${skipped}`
-            : "Nothing to undo: the plants are as before already."}
+            ? plural(t.imports.nothingToUndoChanged, changedSince)
+            : t.imports.nothingToUndo}
         </p>
       ) : (
         <p>
-          {formatCount(revertible, "plant")} will be as before.{skipped}
+          {plural(t.imports.revertible, revertible)}
+          {changedSince > 0 && ` ${plural(t.imports.changedSince, changedSince)}`}
         </p>
       )}
       {sample.length > 0 && (
         <Table
-          label="Some of the plants"
-          heads={["Id", "Now", "After undo"]}
+          label={t.imports.somePlants}
+          heads={[t.shared.id, t.imports.now, t.imports.afterUndo]}
           rows={sample
             .slice(0, 5)
             .map(({ id, now, before }) => [
               <span class="digits">{String(id)}</span>,
-              now === undefined ? <span class="faint">deleted</span> : tell(now),
-              before === undefined ? <span class="faint">deleted</span> : tell(before),
+              now === undefined ? <span class="faint">{t.imports.isDeleted}</span> : tell(now),
+              before === undefined ? (
+                <span class="faint">{t.imports.isDeleted}</span>
+              ) : (
+                tell(before)
+              ),
             ])}
         />
       )}

@@ -2,10 +2,11 @@
 
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import { formatBytes, formatCount, formatSeconds } from "../state/format.ts";
+import { formatBytes, formatSeconds } from "../state/format.ts";
 import { route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
+import { fill, plural, rich, t } from "../text/text.ts";
 import { Button, Icon, Notice } from "../view/controls.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile, Figures, type NowProps } from "./check.tsx";
@@ -25,7 +26,7 @@ export function ImportView(): JSX.Element {
   const now = current.value;
   return (
     <div class="single">
-      <h1>Import</h1>
+      <h1>{t.shell.views.import}</h1>
       {now !== undefined && (
         <p class="wrap">
           <strong>{now.file.name}</strong> <span class="faint">{formatBytes(now.file.size)}</span>
@@ -38,7 +39,7 @@ export function ImportView(): JSX.Element {
       ) : (
         <>
           {now?.problem !== undefined && (
-            <Notice kind="fault" title="The file can't be imported" text={now.problem} />
+            <Notice kind="fault" title={t.imports.notImportable} text={now.problem} />
           )}
           <ChooseFile isReading={now?.isReading === true} />
           {mayRead.value && <RecentImports />}
@@ -53,17 +54,14 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
   return (
     <div class="drop blank">
       <Icon name="import" />
-      <h2>Drop a file here</h2>
-      <p>
-        An Excel workbook, CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also paste
-        copied rows.
-      </p>
+      <h2>{t.imports.drop}</h2>
+      <p>{t.imports.kinds}</p>
       <input
         ref={input}
         class="visually-hidden"
         type="file"
         id="import-file"
-        aria-label="File to import"
+        aria-label={t.imports.file}
         tabIndex={-1}
         accept=".xlsx,.csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
         onChange={(event) => {
@@ -73,12 +71,9 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
         }}
       />
       <Button kind="main" disabled={isReading} onClick={() => input.current?.click()}>
-        {isReading ? "Reading…" : "Choose a file"}
+        {isReading ? t.imports.reading : t.imports.choose}
       </Button>
-      <p>
-        <strong>Safe to re-import.</strong> Plants that are already stored are recognised. Nothing
-        is overwritten unless you say so.
-      </p>
+      <p>{rich(t.imports.safe, { lead: <strong>{t.imports.safeLead}</strong> })}</p>
     </div>
   );
 }
@@ -93,24 +88,24 @@ function Course({ now }: NowProps): JSX.Element {
       <div class="form-actions">
         {ending === undefined ? (
           <Button disabled={now.isEnding} onClick={cancelImport}>
-            Cancel
+            {t.shared.cancel}
           </Button>
         ) : (
           <>
             {ending !== "done" && (
               <Button kind="main" onClick={() => startImport(now, updates)}>
-                Import again
+                {t.imports.again}
               </Button>
             )}
             {mayRead.value && (
               <a class="button" href="#/plants">
-                See the plants
+                {t.imports.seePlants}
               </a>
             )}
             {mayRead.value && batch !== undefined && created + updated + removed > 0 && (
               <UndoImport batch={batch} />
             )}
-            <Button onClick={chooseAnother}>Another file</Button>
+            <Button onClick={chooseAnother}>{t.imports.another}</Button>
           </>
         )}
       </div>
@@ -124,17 +119,20 @@ function ProgressBar({ now }: NowProps): JSX.Element {
   const rate = seconds > 0 ? Math.round(counted / seconds) : 0;
   return (
     <div class="stack">
-      <progress aria-label="Import" value={done} max={1} />
+      <progress aria-label={t.imports.import} value={done} max={1} />
       <p class="section-head">
-        <strong>{Math.floor(done * 100)} %</strong>
+        <strong>{fill(t.imports.percent, { percent: Math.floor(done * 100) })}</strong>
         {isEnding === true ? (
-          <span>Cancelling. The rows that were sent are still stored.</span>
+          <span>{t.imports.cancelling}</span>
         ) : isWaiting === true ? (
-          <span class="field-note">The store does not answer. Trying again; nothing is lost.</span>
+          <span class="field-note">{t.imports.waiting}</span>
         ) : (
           <span>
-            {formatCount(rate, "row")} per second
-            {done > 0 && `, ${formatSeconds((seconds * (1 - done)) / done)} left`}
+            {done > 0
+              ? plural(t.imports.rateLeft, rate, {
+                  time: formatSeconds((seconds * (1 - done)) / done),
+                })
+              : plural(t.imports.rate, rate)}
           </span>
         )}
       </p>
@@ -145,27 +143,33 @@ function ProgressBar({ now }: NowProps): JSX.Element {
 function EndNotice({ now }: NowProps): JSX.Element {
   const { ending, failure, counted = 0, refused = 0, kept = 0, seconds = 0, isUnsure } = now;
   if (ending !== "done") {
-    const title = ending === "failed" ? "The import stopped" : "Import cancelled";
-    const unsure = "The store did not answer for the last rows: more plants may be stored. ";
+    const title = ending === "failed" ? t.imports.stopped : t.imports.cancelled;
+    const unsure = isUnsure === true ? [t.imports.unsure] : [];
     const text =
       failure === undefined
-        ? `${isUnsure === true ? unsure : ""}Import the file again to continue. Plants that are already stored are recognised.`
-        : `${failure} The rows before it are stored.`;
+        ? [...unsure, t.imports.continueHint].join(" ")
+        : fill(t.imports.stoppedBecause, { reason: failure });
     return <Notice kind="warning" title={title} text={text} />;
   }
-  const rows = formatCount(counted, "row");
-  const took = formatSeconds(seconds);
-  const differing =
-    kept === 0
-      ? ""
-      : ` ${formatCount(kept)} ${kept === 1 ? "differs" : "differ"} from the store, and ${kept === 1 ? "was" : "were"} not stored.`;
-  if (refused === 0)
-    return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.${differing}`} />;
-  const title = `${formatCount(refused)} of ${rows} ${refused === 1 ? "was" : "were"} refused`;
-  const others = refused === counted ? "Nothing was stored." : "All others are stored.";
-  const removal = now.isWhole && !now.removed ? " Nothing was deleted." : "";
-  const text = `${kept === 0 ? others : differing.trim()}${removal} It took ${took}.`;
-  return <Notice kind="warning" title={title} text={text} />;
+  const time = formatSeconds(seconds);
+  const differing = kept === 0 ? [] : [plural(t.imports.differ, kept)];
+  if (refused === 0) {
+    const text = [plural(t.imports.completeIn, counted, { time }), ...differing].join(" ");
+    return <Notice kind="good" title={t.imports.complete} text={text} />;
+  }
+  const others = refused === counted ? t.imports.nothingStored : t.imports.othersStored;
+  const sentences = [
+    ...(kept === 0 ? [others] : differing),
+    ...(now.isWhole && !now.removed ? [t.imports.nothingDeleted] : []),
+    fill(t.imports.took, { time }),
+  ];
+  return (
+    <Notice
+      kind="warning"
+      title={plural(t.imports.refusedOf, refused, { rows: plural(t.imports.rows, counted) })}
+      text={sentences.join(" ")}
+    />
+  );
 }
 
 /** A file does not replace a running import, nor a view that may show a one-time secret. */
@@ -176,7 +180,7 @@ function take(file: File | undefined): void {
   if (file === undefined || !canTake()) return;
   checkFile(file);
   location.hash = "#/import";
-  announce(`Reading ${file.name}.`);
+  announce(fill(t.imports.readingFile, { file: file.name }));
 }
 
 for (const type of ["dragover", "drop"] as const)
@@ -196,5 +200,5 @@ document.addEventListener("paste", (event) => {
   const isRows = /[\t\n]|^[[{]/.test(text.trim());
   if (file === undefined && !isRows) return;
   event.preventDefault();
-  take(file ?? new File([text], "Pasted rows"));
+  take(file ?? new File([text], t.imports.pastedRows));
 });

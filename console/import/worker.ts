@@ -14,6 +14,7 @@ import { isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import { etagOf } from "../api/etag.ts";
+import { imports } from "../text/en/imports.ts";
 import {
   CANCEL,
   createAlong,
@@ -25,6 +26,7 @@ import {
   type RowOutcome,
 } from "./messages.ts";
 import { explainFile, position, previewFile, readRecords, ROWS_SHOWN } from "./preview.ts";
+import { createWording } from "./reasons.ts";
 
 const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
@@ -40,17 +42,34 @@ const FIRSTS_MAX = 1_000_000;
 
 const post = (change: Partial<Import>): void => postMessage(change);
 const stopping = new AbortController();
+/** Of the only task. */
+let wording = createWording();
 
 addEventListener("message", ({ data }: MessageEvent<ImportRequest | typeof CANCEL>) => {
   if (data === CANCEL) stopping.abort();
-  else void (data.updates === undefined ? show(data) : run(data));
+  else {
+    wording = createWording(data.texts);
+    void (data.updates === undefined ? show(data) : run(data));
+  }
 });
 
 /** Posts the first rows, then compares the file with the store. */
 async function show(order: ImportRequest): Promise<void> {
-  const preview = await previewFile(order.file, order.reading, order.mappings);
-  post({ ...preview, isReading: false });
-  if (order.token !== undefined && preview.rows.length > 0)
+  const { problem, rows, ...preview } = await previewFile(
+    order.file,
+    order.reading,
+    order.mappings,
+  );
+  post({
+    ...preview,
+    problem: problem === undefined ? undefined : wording.word(problem),
+    rows: rows.map(({ plant, ...row }) => ({
+      ...row,
+      plant: typeof plant === "string" ? wording.word(plant) : plant,
+    })),
+    isReading: false,
+  });
+  if (order.token !== undefined && rows.length > 0)
     await run({ ...order, reading: preview.reading });
 }
 
@@ -75,7 +94,7 @@ interface First {
 }
 
 const refuseTwice = (first: First, { line }: Row): Pick<Refused, "message"> => ({
-  message: `Two rows have this id: ${first.line} and ${line}. The first one counts.`,
+  message: wording.say("twice", { first: String(first.line), second: String(line) }),
 });
 
 /** Reads the file block by block, compares or stores its plants, and counts the results. */
@@ -134,11 +153,13 @@ async function run({
   });
 
   const settle = async (records: readonly PlantRecord[]): Promise<void> => {
-    const outcomes = new Map<PlantRecord["plant"], Result["outcome"] | Refusal>();
+    const outcomes = new Map<PlantRecord["plant"], Result["outcome"]>();
     const given: Row[] = [];
     for (const { line, plant } of records)
-      if (plant instanceof Refusal) outcomes.set(plant, plant);
-      else given.push({ line, plant });
+      if (plant instanceof Refusal) {
+        if (plant.message === NAME_MISSING) counts.nameless++;
+        outcomes.set(plant, { message: wording.word(plant.message) });
+      } else given.push({ line, plant });
     const results =
       updates === undefined
         ? compare(client, given, firsts, differences)
@@ -165,7 +186,6 @@ async function run({
           );
       }
       counts.refused += rejected.length;
-      counts.nameless += rejected.filter(({ reason }) => reason === NAME_MISSING).length;
       for (const { line, reason, text = "" } of rejected.slice(0, SHOWN_MAX - firstRefused.length))
         firstRefused.push({ line, reason, text: text.slice(0, SHOWN_CHARACTERS_MAX) });
       if (rejected.length > 0) rejects.push(new Blob([format.add(rejected)]));
@@ -177,7 +197,7 @@ async function run({
   try {
     for await (const records of readRecords(file, reading, format.onHeading)) {
       const isMuch = counts.counted >= ROWS_MAX || differences.length >= DIFFERENCES_MAX;
-      if (isMuch && updates === undefined) throw new MalformedFile("The import reads all of them.");
+      if (isMuch && updates === undefined) throw new MalformedFile(imports.reasons.comparisonLimit);
       stopping.signal.throwIfAborted();
       await settle(records);
       counts.counted += records.length;
@@ -203,7 +223,10 @@ async function run({
     isRead = true;
   } catch (error) {
     if (!stopping.signal.aborted)
-      failure = error instanceof ServiceError ? error.detail : explainFile(error);
+      failure =
+        error instanceof ServiceError
+          ? wording.wordError(error.reason, error.detail)
+          : wording.word(explainFile(error));
   }
   clearInterval(timer);
   const ending = isRead ? "done" : failure === undefined ? "cancelled" : "failed";
@@ -306,13 +329,17 @@ async function* store(
 
 /** The stored plant differs, and stays as it is. */
 const orKept = (outcome: Outcome): Result["outcome"] =>
-  typeof outcome !== "string" && outcome.reason === "id_taken" ? "kept" : outcome;
+  typeof outcome === "string" ? outcome : outcome.reason === "id_taken" ? "kept" : refuse(outcome);
 
-const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
+const refuse = ({ reason, message }: Refused): Pick<Refused, "message"> => ({
+  message: wording.wordError(reason, message),
+});
 
 function toResult(outcome: Outcome<Upserted>): Result["outcome"] {
   if (typeof outcome !== "string")
-    return outcome.reason === "precondition_failed" ? { message: CHANGED } : outcome;
+    return outcome.reason === "precondition_failed"
+      ? { message: wording.say("changedMeanwhile") }
+      : refuse(outcome);
   return outcome === "created" || outcome === "replayed" ? outcome : "updated";
 }
 

@@ -8,9 +8,7 @@ const count = new Intl.NumberFormat(locale);
 const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
 const significant = new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 });
 
-/** With a noun: "1 plant", "3,000 plants". */
-export const formatCount = (value: number, noun?: string): string =>
-  count.format(value) + (noun === undefined ? "" : value === 1 ? ` ${noun}` : ` ${noun}s`);
+export const formatCount = (value: number): string => count.format(value);
 
 /** "3,000", or "20,000+" if there are more. */
 export const formatTotal = ({ count: value, exact }: PlantCount): string =>
