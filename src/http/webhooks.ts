@@ -143,7 +143,7 @@ export function describeEvents(example: object): object {
     const post = {
       operationId: `onPlant${change[0]?.toUpperCase()}${change.slice(1)}`,
       tags: ["webhooks"],
-      summary: `A plant was ${change}`,
+      summary: `A plant was ${change === "replaced" ? "changed" : change}`,
       description: `Signed by Standard Webhooks 1.0.0. Answer 2xx within ${fixedLimits.webhookSecondsMax.value} s. Anything else is sent again later; 410 pauses the webhook.`,
       security: [],
       parameters: describeParameters("header", eventHeaders, true),
