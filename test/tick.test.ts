@@ -64,9 +64,12 @@ test("a pause is over before its timer fires, if requests find that its time is"
 
 const never = new Promise<never>(() => undefined);
 
-test("within a time, a result or a failure is handed on; what does not come is undefined, also if the signal aborts", async () => {
+test("within a time, a result or a failure is handed on", async () => {
   expect(await within(60_000, Promise.resolve(7))).toBe(7);
   expect(await rejectionOf(within(60_000, Promise.reject(new Error("no"))))).toBeInstanceOf(Error);
+});
+
+test("within a time that ends, or with a signal that aborts, there is no result", async () => {
   expect(await within(1, never)).toBeUndefined();
   const ending = new AbortController();
   const over = within(60_000, never, ending.signal);

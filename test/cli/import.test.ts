@@ -207,12 +207,19 @@ describe("plantstore import", () => {
     const importIn = ({ env }: Workplace, bytes: number, ...args: string[]) =>
       runCommand(["import", ...args], env, { wrapper: ["prlimit", `--fsize=${bytes}`] });
 
-    test("the file of --rejects ends with a whole record, and is named; none is left without one", async () => {
-      using at = makeWorkplace({ "plants.json": `[${"{},".repeat(4_999)}{}]` });
-      const rejects = at.file("rejects.json");
-      const args = [at.file("plants.json"), "--rejects", rejects];
+    const refusedRecords = { "plants.json": `[${"{},".repeat(4_999)}{}]` };
+
+    test("a file of --rejects without a whole record is removed", async () => {
+      using at = makeWorkplace(refusedRecords);
+      const args = [at.file("plants.json"), "--rejects", at.file("rejects.json")];
       expect(await importIn(at, 50_000, ...args)).toMatchObject({ exitCode: 1 });
       expect(readdirSync(at.path)).toEqual(["plants.json"]);
+    });
+
+    test("the file of --rejects is named, and ends with a whole record", async () => {
+      using at = makeWorkplace(refusedRecords);
+      const rejects = at.file("rejects.json");
+      const args = [at.file("plants.json"), "--rejects", rejects];
       const { exitCode, stderr } = await importIn(at, 500_000, ...args);
       expect(exitCode).toBe(1);
       expect(stderr).toStartWith(`plantstore: ${rejects}: file too large`);

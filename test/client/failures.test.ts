@@ -94,7 +94,7 @@ describe("a lost answer", () => {
     expect(late).toMatchObject({ status: 412, reason: "precondition_failed" });
   });
 
-  test("to a removal: it is found done, also if it was 503 store_unavailable; but a plant that never was is not removed, and a 404 of a proxy is no proof", async () => {
+  test("to a removal: it is found done, also if it was 503 store_unavailable", async () => {
     const unavailable = lose('{"error":5003,"message":"Unavailable."}', { status: 503 });
     for (const answer of [loseAnswer, unavailable]) {
       await direct.create(rose);
@@ -102,7 +102,13 @@ describe("a lost answer", () => {
       await losing.client.remove(1n);
       expect(losing.seen).toHaveLength(2);
     }
+  });
+
+  test("to no removal: a plant that does not exist is refused", async () => {
     expect(await rejectionOf(direct.remove(1n))).toMatchObject({ reason: "plant_not_found" });
+  });
+
+  test("to a removal: a 404 of a proxy is no proof", async () => {
     using gone = startProxy(loseAnswer, refuse(404));
     expect(await rejectionOf(gone.client.remove(1n))).toMatchObject({ status: 404, code: 0 });
   });

@@ -150,7 +150,7 @@ describe("all=true and except", () => {
 });
 
 describe("dry_run", () => {
-  test("answers how many match, and what 20 of them would be; nothing changes", async () => {
+  test("answers how many match and what they would be, and changes nothing", async () => {
     const before = await newest();
     const patched = await ask("PATCH", "?tag=shrub&dry_run=true", '{"tag":"bush"}');
     expect(patched.headers.get("content-type")).toBe("application/json");
@@ -168,6 +168,9 @@ describe("dry_run", () => {
       sample: [{ id: 2, now: { name: "Tulip", tag: "bulb" } }],
     });
     expect(await newest()).toBe(before);
+  });
+
+  test("shows 20 plants of many", async () => {
     await storePlants(service, 100, "many");
     const many = (await (await ask("DELETE", "?name=many&dry_run=true")).json()) as {
       sample: unknown[];

@@ -19,7 +19,7 @@ async function createTogether(service: TestService, ids: readonly number[]): Pro
 
 const full = catalogue.store_full.code;
 
-test("a quota refuses what is beyond it with 409; replays, reads, changes and removals go on", async () => {
+test("a quota refuses only creates beyond it, with 409", async () => {
   await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
   for (const id of [1, 2, 3]) expect((await create(service, id)).status).toBe(200);
   await expectError(await create(service, 4), "store_full");

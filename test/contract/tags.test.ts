@@ -53,8 +53,11 @@ describe("a page of tags", () => {
     expect(next).toBe("?after=a%20b%26c%3Dd&limit=1&prefix=a");
   });
 
-  test("begins behind `after`, whether there is such a tag or not; empty, it is the empty tag", async () => {
+  test("begins behind the empty tag if `after` is empty", async () => {
     expect(await tagsOf("?after=")).toEqual(sorted.slice(1));
+  });
+
+  test("begins behind `after`, whether there is such a tag or not", async () => {
     expect(await tagsOf("?after=a")).toEqual(sorted.slice(8));
     expect(await tagsOf("?after=aZ")).toEqual(sorted.slice(9));
     expect(await tagsOf(`?after=${encodeURIComponent("🌵")}`)).toEqual(["🌵🌵"]);

@@ -353,7 +353,7 @@ test("refused bodies that clients without a token go on sending take no room fro
   for (const connection of [...refused, batch]) connection.abort();
 });
 
-test("of many batches, few lines are with the store at one time; the others wait, and all are stored", async () => {
+test("of many batches, few lines are with the store at one time, and all are stored", async () => {
   const BATCHES = 12;
   await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "2097152" });
   await using held = await service.database.holdWrites();

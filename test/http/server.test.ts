@@ -9,6 +9,8 @@ import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
 const plain = await startShared();
+const origin = "https://shop.example";
+const open = await startShared({ PLANTSTORE_CORS_ORIGINS: `http://a.example, ${origin}` });
 
 describe("every answer of the interface", () => {
   test.each([
@@ -43,40 +45,46 @@ describe("every answer of the interface", () => {
   });
 });
 
-test("cross-origin requests are allowed from a configured origin and no other; a preflight names methods and headers; errors are readable too", async () => {
-  const origin = "https://shop.example";
-  const unset = await fetch(`${plain.url}/livez`, { headers: { origin } });
-  expect(unset.headers.has("access-control-allow-origin")).toBe(false);
-  await using open = await startService({ PLANTSTORE_CORS_ORIGINS: `http://a.example, ${origin}` });
-  const allowed = await open.create('{"id":1,"name":"a"}', { headers: { origin } });
-  expect(Object.fromEntries(allowed.headers)).toMatchObject({
-    "access-control-allow-origin": origin,
-    "access-control-expose-headers": expect.stringContaining("X-Request-Id"),
-    vary: "Origin",
+describe("cross-origin requests", () => {
+  test("are allowed from a configured origin and no other", async () => {
+    const unset = await fetch(`${plain.url}/livez`, { headers: { origin } });
+    expect(unset.headers.has("access-control-allow-origin")).toBe(false);
+    const allowed = await open.create('{"id":1,"name":"a"}', { headers: { origin } });
+    expect(Object.fromEntries(allowed.headers)).toMatchObject({
+      "access-control-allow-origin": origin,
+      "access-control-expose-headers": expect.stringContaining("X-Request-Id"),
+      vary: "Origin",
+    });
+    for (const others of [{ origin: "https://evil.example" }, {}]) {
+      const { headers } = await fetch(`${open.url}/livez`, { headers: others });
+      expect(headers.has("access-control-allow-origin")).toBe(false);
+      expect(headers.get("vary")).toBe("Origin");
+    }
+    expect((await send(open, "GET", "/plants")).headers.get("vary")).toBe(
+      "Accept, Accept-Encoding, Origin",
+    );
   });
-  for (const given of [{ origin: "https://evil.example" }, {}]) {
-    const { headers } = await fetch(`${open.url}/livez`, { headers: given });
-    expect(headers.has("access-control-allow-origin")).toBe(false);
-    expect(headers.get("vary")).toBe("Origin");
-  }
-  expect((await send(open, "GET", "/plants")).headers.get("vary")).toBe(
-    "Accept, Accept-Encoding, Origin",
-  );
-  const preflight = await fetch(`${open.url}/plants`, {
-    method: "OPTIONS",
-    headers: { origin, "access-control-request-method": "POST" },
+
+  test("have a preflight that names methods and headers", async () => {
+    const preflight = await fetch(`${open.url}/plants`, {
+      method: "OPTIONS",
+      headers: { origin, "access-control-request-method": "POST" },
+    });
+    expect(preflight.status).toBe(204);
+    expect(Object.fromEntries(preflight.headers)).toMatchObject({
+      "access-control-allow-origin": origin,
+      "access-control-allow-methods": "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
+      "access-control-allow-headers":
+        "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id",
+      "access-control-max-age": "600",
+    });
   });
-  expect(preflight.status).toBe(204);
-  expect(Object.fromEntries(preflight.headers)).toMatchObject({
-    "access-control-allow-origin": origin,
-    "access-control-allow-methods": "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
-    "access-control-allow-headers":
-      "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id",
-    "access-control-max-age": "600",
+
+  test("can read errors", async () => {
+    const refused = await open.create("{}", { headers: { origin } });
+    expect(refused.status).toBe(400);
+    expect(refused.headers.get("access-control-allow-origin")).toBe(origin);
   });
-  const refused = await open.create("{}", { headers: { origin } });
-  expect(refused.status).toBe(400);
-  expect(refused.headers.get("access-control-allow-origin")).toBe(origin);
 });
 
 describe("health", () => {
