@@ -50,20 +50,18 @@ type Loaded = Versioned | "loading" | "missing" | Error;
 const findVersioned = (loaded: Loaded): Versioned | undefined =>
   typeof loaded === "object" && "plant" in loaded ? loaded : undefined;
 
-export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
+/** The plant as it is stored, its draft, and what can be done with both. */
+function usePlant(id: bigint) {
   const loaded = useSignal<Loaded>("loading");
   /** Someone else changed the plant after the edit began. */
   const isStale = useSignal(false);
   const rival = useSignal(someoneElse);
-  /** Whether the user is asked about the name. */
-  const isAsked = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const isLeft = useRef(false);
   const news = useNews((change) => change.id === id);
 
   const current = loaded.value;
   const versioned = findVersioned(current);
-  const draft = mayWrite.value ? findDraft(id) : undefined;
   const isDrafted = (plant: Plant | undefined): boolean => {
     const edited = findDraft(id);
     return edited !== undefined && plant !== undefined && isSame({ ...edited, id }, plant);
@@ -117,12 +115,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     keepDraft(id, undefined);
     saveLater(id, undefined);
     trouble.value = undefined;
-    isStale.value = isAsked.value = false;
-  };
-  const put = (change: Partial<Draft>): void => {
-    const edited = findDraft(id);
-    if (edited !== undefined) keepDraft(id, { ...edited, ...change });
-    isAsked.value = false;
+    isStale.value = false;
   };
   const edit = ({ etag, plant: { name, tag } }: Versioned): void => {
     discard();
@@ -184,30 +177,52 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       if (route.value.open === id) closePanel();
     });
 
+  return {
+    current,
+    versioned,
+    draft: mayWrite.value ? findDraft(id) : undefined,
+    isDrafted,
+    isBusy: isBusy.value,
+    isBehind: isStale.value && !isBusy.value,
+    rival: rival.value,
+    trouble: trouble.value,
+    edit,
+    discard,
+    save,
+    bringBack,
+    addAgain,
+    remove,
+  };
+}
+
+export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
+  const { current, versioned, draft, isBusy, trouble, discard, ...plant } = usePlant(id);
+  /** The name that the user is asked about. */
+  const askedName = useSignal<string | undefined>(undefined);
   const isRead = versioned !== undefined || current === "missing";
   const isEdited = draft !== undefined && isRead;
-  const isBehind = isEdited && isStale.value && !isBusy.value;
+  const isBehind = isEdited && plant.isBehind;
   const notice = (
     <>
       {isBehind && (
         <ConflictNotice
-          {...rival.value}
+          {...plant.rival}
           now={versioned}
           mine={{ ...draft, id }}
           onTake={discard}
-          onInsist={(now) => void save({ ...draft, id }, now.etag)}
-          onAdd={() => void addAgain({ ...draft, id })}
+          onInsist={(now) => void plant.save({ ...draft, id }, now.etag)}
+          onAdd={() => void plant.addAgain({ ...draft, id })}
         />
       )}
       {waiting.value.has(id) && <WaitingNotice />}
-      {trouble.value !== undefined && (
-        <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble.value} />
+      {trouble !== undefined && (
+        <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble} />
       )}
     </>
   );
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
   // The draft of a deleted plant is kept until the user discards it.
-  const isTouched = isEdited && !isDrafted(known);
+  const isTouched = isEdited && !plant.isDrafted(known);
   const doubt =
     draft === undefined || draft.name === known?.name
       ? undefined
@@ -215,10 +230,10 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const submit = (edited: Draft, isSure: boolean): void => {
     if (!isTouched) return discard();
     if (Object.keys(findFaults(id, edited.name, edited.tag)).length > 0) return undefined;
-    isAsked.value = doubt !== undefined && !isSure;
+    askedName.value = doubt === undefined || isSure ? undefined : edited.name;
     // Typing replaces the name. Enter does not answer.
-    if (isAsked.value) return selectField(document.querySelector("#edit-name"));
-    return void save({ ...edited, id }, edited.etag ?? "");
+    if (askedName.value !== undefined) return selectField(document.querySelector("#edit-name"));
+    return void plant.save({ ...edited, id }, edited.etag ?? "");
   };
   if (isEdited)
     return (
@@ -228,11 +243,11 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           // An input would drop line breaks.
           isMultiline={/[\r\n]/.test(known?.name ?? "")}
           isTouched={isTouched}
-          isBusy={isBusy.value}
+          isBusy={isBusy}
           isBehind={isBehind}
-          doubt={isAsked.value ? doubt : undefined}
+          doubt={askedName.value === draft.name ? doubt : undefined}
           notice={notice}
-          onChange={put}
+          onChange={(change) => keepDraft(id, { ...draft, ...findDraft(id), ...change })}
           onSubmit={(isSure) => submit(draft, isSure)}
           onCancel={discard}
         />
@@ -251,15 +266,15 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       {notice}
       {versioned !== undefined && mayWrite.value && (
         <div class="form-actions">
-          <Button icon="edit" aria-keyshortcuts="e" onClick={() => edit(versioned)}>
+          <Button icon="edit" aria-keyshortcuts="e" onClick={() => plant.edit(versioned)}>
             {t.plants.edit}
           </Button>
           <Button
             kind="danger"
             icon="trash"
             aria-keyshortcuts="Delete"
-            disabled={isBusy.value}
-            onClick={() => void remove(versioned)}
+            disabled={isBusy}
+            onClick={() => void plant.remove(versioned)}
           >
             {t.shared.delete}
           </Button>
@@ -270,8 +285,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           <h3 id="history-title">{t.plants.history}</h3>
           <History
             id={id}
-            isThere={(plant) => versioned !== undefined && isSame(plant, versioned.plant)}
-            onBringBack={bringBack}
+            isThere={(one) => versioned !== undefined && isSame(one, versioned.plant)}
+            onBringBack={plant.bringBack}
           />
         </section>
       )}
