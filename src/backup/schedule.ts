@@ -106,10 +106,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     }
   };
 
-  const maintainer = createMaintainer(
-    { config, source, scratch, state, log, explain, append, ask },
-    signal,
-  );
+  const parts = { config, source, scratch, state, log, explain, append, ask };
+  const maintainer = createMaintainer(parts, signal);
 
   /** Appends continue while a copy is made, which may take minutes. */
   const work = async (): Promise<void> => {
@@ -275,7 +273,7 @@ function createMaintainer(
     findFailure: () => failure,
     settle: () => working,
 
-    /** Call it after an append. Never rejects, and has no effect while a copy or a proof is made. */
+    /** Call it after an append. It has no effect while a copy or a proof is made. */
     startDue({ newest, isCovered }: Exclude<Appended, { forkAbove: number }>): void {
       const nowMs = performance.now();
       dueMs ??= noteNewest(newest, nowMs);
