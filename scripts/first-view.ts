@@ -22,7 +22,7 @@ try {
   const paintedMs: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     // A new context has an empty cache.
-    const context = await browser.newContext();
+    const context = await browser.newContext({ locale: "en-GB" });
     const page = await context.newPage();
     await page.goto(demo.url);
     paintedMs.push(await page.evaluate<number>(FIRST_PAINT_MS));

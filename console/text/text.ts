@@ -4,12 +4,12 @@
  */
 
 import type { ComponentChildren } from "preact";
-import { recall } from "../state/storage.ts";
+import { keep, recall } from "../state/storage.ts";
 import { en, type Translation } from "./en.ts";
 
 type Texts = typeof en;
 
-type Language = "en" | keyof typeof others;
+export type Language = "en" | keyof typeof others;
 
 const others = {
   de: async () => (await import("./de.ts")).de,
@@ -17,8 +17,15 @@ const others = {
   es: async () => (await import("./es.ts")).es,
 } satisfies Record<string, () => Promise<Translation>>;
 
-/** Those that the user can choose. */
-const offered: readonly Language[] = ["en"];
+/** Those that the user can choose, in their own words. */
+export const languages = {
+  de: "Deutsch",
+  en: "English",
+  es: "Español",
+  fr: "Français",
+} as const satisfies Record<Language, string>;
+
+const offered = Object.keys(languages) as Language[];
 
 const KEY = "plantstore.language";
 
@@ -42,7 +49,9 @@ async function load(): Promise<readonly [Language, Texts | Translation]> {
   }
 }
 
-const [language, loaded] = await load();
+const [chosen, loaded] = await load();
+
+export const language: Language = chosen;
 
 /** The type is that of English, so that the compiler knows the placeholders. */
 export const t = loaded as Texts;
@@ -55,6 +64,12 @@ document.documentElement.lang = language;
 
 /** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
 export const locale: string = navigator.languages.find((tag) => isOf(tag, language)) ?? language;
+
+/** Reloads the page. Drafts are kept. */
+export function setLanguage(next: Language): void {
+  keep("localStorage", KEY, next);
+  location.reload();
+}
 
 /** `{name}` in a text. */
 type Names<Text extends string> = Text extends `${string}{${infer Name}}${infer Rest}`

@@ -191,7 +191,7 @@ export const Table = ({
   label,
   caption,
   heads,
-  emptyHead = "Actions",
+  emptyHead,
   rows,
   isListing,
 }: TableProps): JSX.Element => (

@@ -260,7 +260,7 @@ function SelectionBar(): JSX.Element | null {
 function describeSelection(): string {
   const { isAll } = selection.value;
   const some = picked.value.length;
-  if (!isAll) return fill(t.plants.selected, { count: some });
+  if (!isAll) return plural(t.plants.selected, some);
   const { value: matching } = list.value.matches;
   if (matching === undefined)
     return some > 0 ? fill(t.plants.allButSelected, { excepted: some }) : t.plants.allSelected;

@@ -25,6 +25,7 @@ import { CameraDialog } from "./camera.tsx";
 import { ChangesView } from "./changes.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
 import { HealthView } from "./health.tsx";
+import { LanguageChoice } from "./language.tsx";
 import { later } from "./later.tsx";
 import { LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PrintedList } from "./printed-list.tsx";
@@ -178,6 +179,7 @@ function Account(): JSX.Element {
           [t.shell.expires, who?.expires === undefined ? t.shell.never : formatTime(who.expires)],
         ]}
       />
+      <LanguageChoice />
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
         {t.shell.shortcuts}
       </button>

@@ -10,9 +10,10 @@ import { es } from "../../console/text/es.ts";
 import { fr } from "../../console/text/fr.ts";
 
 const folder = join(import.meta.dir, "../../console");
-const sources = [...new Glob("**/*.{ts,tsx}").scanSync(folder)]
-  .filter((file) => !/^text\/../.test(file) || file === "text/text.ts")
-  .map((file) => readFileSync(join(folder, file), "utf8"));
+const files = [...new Glob("**/*.{ts,tsx}").scanSync(folder)].filter(
+  (file) => !file.startsWith("text/"),
+);
+const sources = files.map((file) => readFileSync(join(folder, file), "utf8"));
 
 type Texts = Readonly<{ [key: string]: string | Texts }>;
 
@@ -46,6 +47,19 @@ test("every text is used", () => {
   const isUsed = (path: string): boolean =>
     path.split(".").some((_, at, keys) => at > 0 && used.has(keys.slice(0, at + 1).join(".")));
   expect(english.map(([path]) => path).filter((path) => !isUsed(path))).toEqual([]);
+});
+
+/** An attribute, a sentence or the content of an element. */
+const OUTSIDE =
+  /(?:aria-label|title|label|placeholder|text|hint|caption)="[^"]*[A-Z][a-z][^"]*"|"[A-Z][a-z]+ [a-z]+[^"]*"|>\s*[A-Z][a-z]+(?:[ ,.][^<>{}=;()]*)?<\//g;
+
+test("every text is in the catalogue", () => {
+  const found = sources.flatMap((source, at) =>
+    (source.replaceAll(/\/\*[^]*?\*\/|\/\/ .*$/gm, "").match(OUTSIDE) ?? []).map(
+      (text) => `${files[at]}: ${text.replaceAll(/\s+/g, " ")}`,
+    ),
+  );
+  expect(found.filter((text) => !/> ?Plant Store ?<\/$/.test(text))).toEqual([]);
 });
 
 /** Without the errors of the API, which the service words in English. */

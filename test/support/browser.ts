@@ -24,7 +24,10 @@ import { grantToken, send, startService, TEST_TOKEN, type TestService } from "./
 import { improveSteps, stepPatienceMs, User } from "./steps.ts";
 
 /** How a page is looked at. */
-type Look = Pick<BrowserContextOptions, "colorScheme" | "viewport" | "hasTouch" | "isMobile">;
+type Look = Pick<
+  BrowserContextOptions,
+  "colorScheme" | "viewport" | "hasTouch" | "isMobile" | "locale"
+>;
 
 interface PageOptions extends Look {
   readonly url: string;
@@ -118,8 +121,9 @@ const tabs = new WeakMap<BrowserContext, Tab>();
 
 async function openTab(browser: Browser, options: BrowserContextOptions): Promise<Tab> {
   const context = await browser.newContext({
-    ...options,
+    // The console's language.
     locale: "en-GB",
+    ...options,
     timezoneId: "UTC",
     permissions: ["camera", "clipboard-read", "clipboard-write"],
   });

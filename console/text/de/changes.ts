@@ -24,9 +24,9 @@ export const changes = {
   only: "Nur {what}",
   pickTime: "Zeit im Bild wählen",
   person: "Person",
-  anyPerson: "Alle Personen",
+  anyPerson: "Person",
   plantId: "Id der Pflanze",
-  anyPlantId: "Alle Ids",
+  anyPlantId: "Id",
   kind: "Art",
   allKinds: "Alle Arten",
   ends: {

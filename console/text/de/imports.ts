@@ -104,7 +104,7 @@ export const imports = {
     created: "Neu",
     replayed: "Schon vorhanden",
     updated: "Zu ändern",
-    kept: "Abweichend, bleibt",
+    kept: "Anders, bleibt",
     removed: "Zu löschen",
     refused: "Fehlerhaft",
   },

@@ -28,6 +28,7 @@ export const shell = {
   access: "Zugriff:",
   expires: "Läuft ab:",
   never: "nie",
+  language: "Sprache",
   health: "Zustand des Bestands",
   reference: "API-Referenz",
   signOut: "Abmelden",

@@ -24,7 +24,7 @@ export const plants = {
   selectNone: "Select none",
   selectAll: "Select all that match",
   select: "Select {plant}",
-  selected: "{count} selected",
+  selected: { one: "{count} selected", other: "{count} selected" },
   allSelected: "All selected",
   allButSelected: "All but {excepted} selected",
   allCountSelected: "All {count} selected",

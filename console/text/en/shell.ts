@@ -29,6 +29,7 @@ export const shell = {
   access: "Access:",
   expires: "Expires:",
   never: "never",
+  language: "Language",
   health: "Health of the store",
   reference: "API reference",
   signOut: "Sign out",

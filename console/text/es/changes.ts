@@ -24,9 +24,9 @@ export const changes = {
   only: "Solo {what}",
   pickTime: "Elegir un periodo en la imagen",
   person: "Persona",
-  anyPerson: "Cualquier persona",
+  anyPerson: "Persona",
   plantId: "Id de la planta",
-  anyPlantId: "Cualquier id",
+  anyPlantId: "Id",
   kind: "Tipo",
   allKinds: "Todos los tipos",
   ends: {

@@ -21,7 +21,7 @@ export const plants = {
   selectNone: "Anular la selección",
   selectAll: "Seleccionar todos los resultados",
   select: "Seleccionar {plant}",
-  selected: "{count} seleccionadas",
+  selected: { one: "{count} seleccionada", other: "{count} seleccionadas" },
   allSelected: "Todas seleccionadas",
   allButSelected: "Todas menos {excepted} seleccionadas",
   allCountSelected: "Las {count} seleccionadas",

@@ -27,6 +27,7 @@ export const shell = {
   access: "Acceso:",
   expires: "Caduca:",
   never: "nunca",
+  language: "Idioma",
   health: "Estado del servicio",
   reference: "Referencia de la API",
   signOut: "Cerrar sesión",

@@ -24,9 +24,9 @@ export const changes = {
   only: "Seulement {what}",
   pickTime: "Choisir une période sur l’image",
   person: "Personne",
-  anyPerson: "Toute personne",
+  anyPerson: "Personne",
   plantId: "Id de la plante",
-  anyPlantId: "Tout id",
+  anyPlantId: "Id",
   kind: "Type",
   allKinds: "Tous les types",
   ends: {

@@ -27,6 +27,7 @@ export const shell = {
   access: "Accès :",
   expires: "Expire :",
   never: "jamais",
+  language: "Langue",
   health: "État du service",
   reference: "Référence de l’API",
   signOut: "Se déconnecter",
