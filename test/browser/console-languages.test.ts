@@ -40,7 +40,7 @@ describeInBrowser("in another language,", () => {
     await user.goTo("#/changes", { link: "1 Pflanze löschen" });
 
     await user.goTo("#/import", { heading: "Datei hier ablegen" });
-    await user.chooseFile("pflanzen.csv", "id,name\n101,Rosa\nx,Falsch\n", { cell: "Rosa" });
+    await user.chooseFile("pflanzen.csv", "id,name\n7,Hedera\nx,Falsch\n", { cell: "Hedera" });
     await user.see({ cell: /^Die Id ist keine ganze Zahl/ });
   });
 
