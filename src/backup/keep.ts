@@ -139,6 +139,8 @@ export async function compact(
       segment !== undefined &&
       before !== undefined &&
       segment.timeline === before.timeline &&
+      // Otherwise it would hide that one between them is lost.
+      segment.serial === before.serial + 1 &&
       segment.after === before.end &&
       bytes <= COMPACT_BYTES_MAX &&
       !starts.has(`${segment.timeline} ${segment.serial}`);

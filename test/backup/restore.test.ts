@@ -829,15 +829,21 @@ describe("what is missing is said:", () => {
     await store.createToken(toRecord(mintToken(), { name: "till", scopes, createdAtMs: 1 }));
     await appender.append();
     const ofToken = at.list(".changes").at(-1) ?? "";
-    await create(2n);
-    await appender.append();
-    expect(await at.restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
+    for (const id of [2n, 3n]) {
+      await create(id);
+      await appender.append();
+    }
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n, 3n], tokens: 1n, missing: [] });
     harm(ofToken);
     const missing = [expect.stringMatching(sentence)];
-    expect(await at.restore()).toMatchObject({ ids: [1n, 2n], tokens: 0n, missing });
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n, 3n], tokens: 0n, missing });
+    const open = await openPlace(at.place, at.folder);
+    const pieces = (await open.list()).flatMap((file) => findPiece(file) ?? []);
+    await compact(open, new Survey(open, pieces), "plants-x", 2);
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n, 3n], tokens: 0n, missing });
     appender.disconnect();
     await appender.append();
-    expect(await at.restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
+    expect(await at.restore()).toMatchObject({ ids: [1n, 2n, 3n], tokens: 1n, missing: [] });
   });
 
   test("nothing, if the copy of a bucket is the newest that happened", async () => {
