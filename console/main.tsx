@@ -1,57 +1,7 @@
-import { effect, untracked } from "@preact/signals";
-import { render } from "preact";
-import { chooseAnother } from "./import/state.ts";
-import { startStatus } from "./import/status.tsx";
-import { startFeed } from "./state/feed.ts";
-import { dropWork, resumeWork } from "./state/selection.ts";
-import { forgetTrail } from "./state/storage.ts";
-import { startLists } from "./state/plants.ts";
-import { follow, route } from "./state/route.ts";
-import { startSaving, waiting } from "./state/saving.ts";
-import { identity, isManager, signedOut } from "./state/session.ts";
-import { toasts } from "./state/toasts.ts";
-import { undo } from "./state/undo.ts";
-import { t } from "./text/text.ts";
-import { shownOnce } from "./view/manage.tsx";
-import { Shell } from "./view/shell.tsx";
-import { listenForScans } from "./view/scanner.ts";
-import { keepFocus, listenForKeys } from "./view/shortcuts.tsx";
+/** The language is loaded first: the rest has texts in its constants. Bun's hot reload needs this order spelled out. */
 
-effect(() => {
-  const view = identity.value === undefined ? t.shell.signIn : t.shell.views[route.value.view];
-  document.title = `${view} · Plant Store`;
-});
-effect(() => {
-  if (identity.value === undefined) shownOnce.value = undefined;
-});
-// Managers land on the overview. A URL with a page opens that page.
-effect(() => {
-  const { value: isTheirs } = isManager;
-  if (isTheirs && /^#?\/?$/.test(location.hash)) untracked(() => follow("#/overview", false));
-});
-// The next user must not see what the previous one did.
-effect(() => {
-  if (identity.value !== undefined || signedOut.value !== "left") return;
-  untracked(() => {
-    dropWork();
-    undo.value = undefined;
-    waiting.value = new Map();
-    chooseAnother();
-    forgetTrail();
-    // Drops the previous user's filter.
-    follow(location.hash, false);
-    toasts.value = [];
-  });
-});
-startFeed();
-startLists();
-startSaving();
-effect(() => {
-  if (identity.value !== undefined) untracked(resumeWork);
-});
-startStatus();
-listenForScans();
-listenForKeys();
-keepFocus();
+import { language } from "./text/text.ts";
 
-render(<Shell />, document.querySelector("#app") as Element);
+document.documentElement.lang = language;
+
+await import("./app.tsx");

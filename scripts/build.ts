@@ -63,14 +63,15 @@ async function split(entry: string): Promise<{ text: string; chunks: readonly Ch
   );
   const { text = "" } = files.find(({ isEntry }) => isEntry) ?? {};
   const needed = new Set<string>();
-  const follow = (script: string): void => {
-    for (const [, name = ""] of script.matchAll(/(?:from|import)"\.\/([^"]+)"/g)) {
+  const follow = (script: string, pattern = /(?:from|import)"\.\/([^"]+)"/g): void => {
+    for (const [, name = ""] of script.matchAll(pattern)) {
       if (needed.has(name)) continue;
       needed.add(name);
       follow(files.find((file) => file.name === name)?.text ?? "");
     }
   };
-  follow(text);
+  // What the entry itself imports dynamically is the page.
+  follow(text, /(?:from|import\(?)"\.\/([^"]+)"/g);
   const chunks = files.filter(({ isEntry }) => !isEntry);
   return {
     text,

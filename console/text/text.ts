@@ -60,8 +60,6 @@ export const t = loaded as Texts;
 export const errors: Translation["errors"] | undefined =
   "errors" in loaded ? loaded.errors : undefined;
 
-document.documentElement.lang = language;
-
 /** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
 export const locale: string = navigator.languages.find((tag) => isOf(tag, language)) ?? language;
 
