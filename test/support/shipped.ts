@@ -131,6 +131,7 @@ async function visit(url: string): Promise<void> {
   for (const [, name = ""] of found) {
     const response = await fetch(new URL(name, url.endsWith("/docs") ? url : `${url}/`));
     expect([basename(name), response.status]).toEqual([basename(name), 200]);
-    expect((await response.text()).length).toBeGreaterThan(1_000);
+    expect(response.headers.get("content-type")).toMatch(/javascript|css/);
+    expect((await response.text()).length).toBeGreaterThan(100);
   }
 }

@@ -77,7 +77,7 @@ export const nameParts = (name: string) => {
 const isWholeLine = (line: string, name: string): boolean => {
   const [sealed = ""] = /(?<=^plants)(-[0-9a-z]+){4}/.exec(name) ?? [];
   const crc = Bun.hash.crc32(sealed + line.slice(HASHED_AT));
-  return crc.toString(16).padStart(8, "0") === line.slice(0, HASHED_AT - 1);
+  return `${crc.toString(16).padStart(8, "0")} ` === line.slice(0, HASHED_AT);
 };
 
 export function* ancestors(moment: Moment | undefined): Generator<Moment> {
