@@ -157,7 +157,7 @@ export const imports = {
     one: "{count} changed since and will be skipped.",
     other: "{count} changed since and will be skipped.",
   },
-  nothingToUndo: "Nothing to undo: the plants are as before already.",
+  nothingToUndo: "Nothing to undo: the plants are already as they were.",
   nothingToUndoChanged: {
     one: "Nothing to undo: {count} changed since and will be skipped.",
     other: "Nothing to undo: {count} changed since and will be skipped.",

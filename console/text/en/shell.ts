@@ -53,7 +53,7 @@ export const shell = {
   },
 
   // Signing in at the issuer of JWTs.
-  openByHttps: "Open this page by https to sign in with {host}.",
+  openByHttps: "Open this page over HTTPS to sign in with {host}.",
   otherAttempt: "This answer belongs to another attempt to sign in. Try again.",
   issuerDenied: "You were not signed in by {host}.",
   issuerRefused: "{host} refused the sign-in ({reason}).",

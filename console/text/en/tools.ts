@@ -8,7 +8,7 @@ export const tools = {
   codes: { qr: "QR code", barcode: "Barcode (Code 128)" },
   usedLabels: "Used labels on the first sheet",
   usedLabelsFault: "Enter a number from 0 to {max}.",
-  printHint: "Print at 100 %, without margins and headings of the browser.",
+  printHint: "Print at 100 %, without the browser's margins and headers.",
   notPrinted: "Not printed",
   print: "Print",
   firstLabelPlace: "The first label is number {number} of {count} on the sheet.",
@@ -16,7 +16,7 @@ export const tools = {
   labelsMax: "At most {count} labels can be printed at once.",
   scan: "Scan with the camera",
   camera: "The camera",
-  cameraHint: "Hold a barcode or the code of a label into the picture.",
+  cameraHint: "Hold a barcode or a label in front of the camera.",
   codeIsNoId: "This code is not an id: {code}",
   noPicture: "No picture",
   /** By the name of the browser's error. */
