@@ -121,7 +121,7 @@ export interface RevertPreview {
   readonly unchanged: number;
   /** Those that would be left alone. */
   readonly changedSince: number;
-  /** Some of those that would be undone: what they are now, and what they would be. */
+  /** A sample of the plants that would be undone: their state now, and after the undo. */
   readonly sample: readonly {
     readonly id: bigint;
     readonly now?: Content | undefined;

@@ -18,7 +18,7 @@ import {
 } from "../../src/format/plants.ts";
 import { type Line, MalformedFile } from "../../src/format/records.ts";
 import type { Workbook } from "../../src/format/workbook.ts";
-import { imports } from "../text/en/imports.ts";
+import { imports } from "../text/en.ts";
 import type * as workbookScript from "../workbook.ts";
 import { guessColumns } from "./headings.ts";
 import { listMissing, type Mapping, type Preview, type Reading } from "./messages.ts";

@@ -4,7 +4,7 @@
  */
 
 import type { ErrorName } from "../../client/client.ts";
-import { imports } from "../text/en/imports.ts";
+import { imports } from "../text/en.ts";
 
 const { reasons: english } = imports;
 

@@ -14,7 +14,7 @@ import { isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import { etagOf } from "../api/etag.ts";
-import { imports } from "../text/en/imports.ts";
+import { imports } from "../text/en.ts";
 import {
   CANCEL,
   createAlong,

@@ -147,7 +147,7 @@ const RevertPreview = define("RevertPreview", {
       },
       { optional: ["now", "before"] },
     ),
-    `Up to ${SAMPLE_LENGTH} of those that would return: their state now, and before the changes.`,
+    `Up to ${SAMPLE_LENGTH} of the plants that would be undone: their state now, and after the undo.`,
   ),
 });
 

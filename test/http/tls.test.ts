@@ -243,7 +243,7 @@ describe.skipIf(!hasOpenssl)("HTTPS", () => {
 
 /** Busy enough to notice a lost request, and not so busy that the tests beside it wait. */
 const BUSY_MS = 10;
-/** The old listener stays for at least so long. */
+/** The old listener stays open for at least this long. */
 const RETIRE_MS = 5_000;
 
 describe.skipIf(!hasOpenssl).each(isLinux ? ["1", "3"] : ["1"])(
