@@ -30,34 +30,41 @@ function holdWrites({ store }: TestService, passes: number) {
 
 describe("Ctrl-C in the middle", () => {
   test.each([
-    [["change", "--name", "n", "--set-tag", "t", "--yes"]],
-    [["remove", "--name", "n", "--yes"]],
-  ] as const)("of %p exits 130 and says how to continue, which does the rest", async (args) => {
-    await using service = await startService();
-    await storePlants(service, COUNT);
-    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
-    const count = async (): Promise<number> => {
-      const plants = await service.readPlants();
-      return COUNT - plants.filter(({ tag }) => tag !== "t").length;
-    };
-    const held = holdWrites(service, 1);
-    const command = startCommand([...args, "--url", service.url], env);
-    await until("the second block is held", held.isHeld);
-    command.kill("SIGINT");
-    const { exitCode, stderr } = await command.finished;
-    expect(exitCode).toBe(130);
-    await until("the client is gone", () => service.logLines.join("").includes("answer_cut_off"));
-    held.release();
-    await until("the service noticed", () => service.logLines.join("").includes("bulk_broken_off"));
-    // The block in flight may still be written, and nothing after it.
-    const reached = await count();
-    expect(reached).toBeGreaterThanOrEqual(1_000);
-    expect(reached).toBeLessThanOrEqual(2_000);
-    expect(stderr === "" || stderr.includes("Running it again continues it.")).toBe(true);
-    const again = await runCommand([...args, "--url", service.url], env);
-    expect(again.exitCode).toBe(0);
-    expect(await count()).toBe(COUNT);
-  });
+    [["change", "--name", "n", "--set-tag", "t", "--yes"], 0],
+    // So long that the service has a line about its progress to send.
+    [["remove", "--name", "n", "--yes"], 1_100],
+  ] as const)(
+    "of %p exits 130 and says how to continue, which does the rest",
+    async (args, heldMs) => {
+      await using service = await startService();
+      await storePlants(service, COUNT);
+      const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
+      const count = async (): Promise<number> => {
+        const plants = await service.readPlants();
+        return COUNT - plants.filter(({ tag }) => tag !== "t").length;
+      };
+      const held = holdWrites(service, 1);
+      const command = startCommand([...args, "--url", service.url], env);
+      await until("the second block is held", held.isHeld);
+      command.kill("SIGINT");
+      const { exitCode, stderr } = await command.finished;
+      expect(exitCode).toBe(130);
+      await until("the client is gone", () => service.logLines.join("").includes("answer_cut_off"));
+      await Bun.sleep(heldMs);
+      held.release();
+      await until("the service noticed", () =>
+        service.logLines.join("").includes("bulk_broken_off"),
+      );
+      // The block in flight may still be written, and nothing after it.
+      const reached = await count();
+      expect(reached).toBeGreaterThanOrEqual(1_000);
+      expect(reached).toBeLessThanOrEqual(2_000);
+      expect(stderr === "" || stderr.includes("Running it again continues it.")).toBe(true);
+      const again = await runCommand([...args, "--url", service.url], env);
+      expect(again.exitCode).toBe(0);
+      expect(await count()).toBe(COUNT);
+    },
+  );
 
   test("of import --upsert exits 130, and run again it completes", async () => {
     using folder = makeTemporaryFolder();

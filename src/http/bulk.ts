@@ -149,6 +149,8 @@ export async function* runBulk<Item>(
   const { batch } = report;
   const { service, token, ids } = exchange;
   const writer = exchange.nameWriter(batch);
+  // Remains if the generator is ended early: its client is gone.
+  let refusal = new Refusal("body_incomplete");
   try {
     for await (const block of service.rates.pace(blocks, token, signal)) {
       signal.throwIfAborted();
@@ -157,10 +159,11 @@ export async function* runBulk<Item>(
     }
     report.complete = true;
   } catch (error) {
-    const refusal = toRefusal(error);
-    const { reason, cause } = refusal;
-    service.log.info("bulk_broken_off", { ...ids, batch, reason, cause });
+    refusal = toRefusal(error);
     Object.assign(report, describeRefusal(refusal));
+  } finally {
+    const { reason, cause } = refusal;
+    if (!report.complete) service.log.info("bulk_broken_off", { ...ids, batch, reason, cause });
   }
 }
 
