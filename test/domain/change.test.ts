@@ -18,13 +18,18 @@ test("an event has arrived if the answer was 2xx", () => {
 });
 
 test("a long count ends after about a second, and says where it continues", async () => {
-  const groupOf = (by: string, seq: number): ChangeCount => {
-    const counts = { created: 1, replaced: 0, removed: 0 };
-    return {
-      ...{ startMs: undefined, by, batch: undefined, ...counts },
-      ...{ first: seq, firstMs: seq, last: seq, lastMs: seq },
-    };
-  };
+  const groupOf = (by: string, seq: number): ChangeCount => ({
+    startMs: undefined,
+    by,
+    batch: undefined,
+    created: 1,
+    replaced: 0,
+    removed: 0,
+    first: seq,
+    firstMs: seq,
+    last: seq,
+    lastMs: seq,
+  });
   const pieces = [groupOf("Anna", 9), groupOf("Ben", 8), groupOf("Ben", 7)];
   const asked: unknown[] = [];
   let nowMs = 0;
