@@ -144,15 +144,14 @@ const secondsSince = (sinceMs: number | undefined): number | undefined =>
 
 /** Without what only this process understands. */
 function describeState(state: BackupState) {
-  const { last, proven, loggedAtMs, loggedChanges, countChanges } = state;
+  const { loggedSinceMs: _, countChanges, loggedChanges, last, proven, ...shown } = state;
+  const { sinceMs: _copied, ...copy } = last ?? {};
+  const { sinceMs: _proven, ...proof } = proven ?? {};
   return {
-    ...state,
-    loggedSinceMs: undefined,
-    countChanges: undefined,
-    loggedChanges: undefined,
-    lagChanges: loggedAtMs === undefined ? undefined : countChanges() - loggedChanges,
-    last: last && { atMs: last.atMs, bytes: last.bytes },
-    proven: proven && { ...proven, sinceMs: undefined },
+    ...shown,
+    lagChanges: shown.loggedAtMs === undefined ? undefined : countChanges() - loggedChanges,
+    last: last && copy,
+    proven: proven && proof,
   };
 }
 
