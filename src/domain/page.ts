@@ -73,6 +73,8 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
 /** Bounds a page of long names, whatever its limit. */
 export const CHARACTERS_MAX = 2_097_152;
 const SEARCH_MS_MAX = 50;
+/** Rows that a search scans before its time counts: a slow database must not make pages of one row. */
+export const SEARCH_ROWS_MIN = 500;
 
 /**
  * Builds a page row by row, in key order. The page ends at its limit, or early: at a bound on rows and characters and,
@@ -102,7 +104,7 @@ export function createPage(
     add(row: ListedPlant): boolean {
       if (plants.length === limit || seen >= scanRowsMax) return false;
       if (characters > charactersMax) return false;
-      if (accepts !== undefined && seen > 0 && now() > endsAtMs) return false;
+      if (accepts !== undefined && seen >= SEARCH_ROWS_MIN && now() > endsAtMs) return false;
       seen++;
       characters += lengthOf(row);
       last = row;

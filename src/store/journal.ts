@@ -162,6 +162,8 @@ export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = 
 }
 
 const PAGE_MS_MAX = 5;
+/** Blocks that a page examines before its time counts: a slow database must not make pages of one block. */
+const PAGE_BLOCKS_MIN = 256;
 const PAGE_CHARACTERS_MAX = 524_288;
 
 /** There was no store before 2026, so a smaller number is no reader's cursor: it asks for all changes. */
@@ -169,7 +171,7 @@ const CURSOR_MIN = Date.UTC(2026, 0) * 1000;
 
 /**
  * Builds a page block by block: upwards from the cursor, or from the newest change back. The page ends at its limit, at
- * PAGE_CHARACTERS_MAX or, with a filter, after msMax: it may examine many changes for few. `newest` was read before the
+ * PAGE_CHARACTERS_MAX or, with a filter, after msMax and PAGE_BLOCKS_MIN: it may examine many changes for few. `newest` was read before the
  * blocks, so there may be newer ones.
  *
  * A block without entries is a break: changes were made that the journal does not have. A page that reads back ends
@@ -188,6 +190,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
   if (isBack && to?.unit === "seq") last = Math.min(last, to.value + 1);
   const oldest = from === undefined ? 0 : firstNumberOf(from);
   let characters = 0;
+  let blocks = 0;
   let isBegun = isBack || after === 0;
   let isAtBreak = false;
   /** A page that reads back has passed the start of its period. */
@@ -254,9 +257,10 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
         last = change.seq;
       }
       last = isBack ? Math.min(last, first) : Math.max(last, lastOfRow);
-      // Every page makes progress, however slow the store is.
+      // Every page makes progress, however long its first block is.
       if (last === after) return true;
-      return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
+      if (characters >= PAGE_CHARACTERS_MAX) return false;
+      return ++blocks < PAGE_BLOCKS_MIN || performance.now() < endsAtMs;
     },
 
     /** `isEnd`: there are no further blocks. */

@@ -94,19 +94,23 @@ test("a page with limit 0 tells by its first block whether the journal continues
   expect(createChangePage({ ...all, limit: 1 }, 12).add(rows[0] as BlockRow)).toBe(false);
 });
 
-test("a page ends after 512 KiB of text, or with a filter after its time, but gets further", () => {
-  const long = (length: number): BlockRow => {
+test("a page ends after 512 KiB of text, but not with the block of its cursor", () => {
+  const add = (length: number, after = 0): boolean => {
     const text = `["c",null,1,"${"x".repeat(length - '["c",null,1,"",null]'.length)}",null]`;
-    return { ...block(10, 1), entries: text };
+    return createChangePage({ ...all, after }, 12).add({ ...block(10, 1), entries: text });
   };
-  const add = (row: BlockRow, msMax?: number, asked: Partial<ChangeQuery> = {}): boolean =>
-    createChangePage({ ...all, ...asked }, 12, msMax).add(row);
-  expect([add(long(524_287)), add(long(524_288))]).toEqual([true, false]);
-  expect([add(block(10, 1), -1), add(block(10, 1), 1e9, { id: 1n })]).toEqual([true, true]);
-  expect(add(block(10, 1), -1, { id: 1n })).toBe(false);
-  expect(add(block(10, 1), -1, { types: ["created"] })).toBe(false);
-  expect(add({ ...block(10, 1), last: 10n, entries: "[]" }, -1, { after: 10, id: 1n })).toBe(true);
-  expect(add(breakAt(10), -1, { id: 1n })).toBe(true);
+  expect([add(524_287), add(524_288), add(524_288, 10)]).toEqual([true, false, true]);
+});
+
+test("a page with a filter ends when its time is over, but not before its 256th block", () => {
+  const lengthOf = (query: Partial<ChangeQuery> = {}): number => {
+    const page = createChangePage({ ...all, limit: 1_000, ...query }, 1_000, -1);
+    let length = 1;
+    while (length < 500 && page.add(block(length, 1))) length++;
+    return length;
+  };
+  expect(lengthOf()).toBe(500);
+  expect([lengthOf({ id: 7n }), lengthOf({ types: ["removed"] })]).toEqual([256, 256]);
 });
 
 test("a page that reads back ends at the start of its period, and needs no next one", () => {
