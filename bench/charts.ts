@@ -19,7 +19,7 @@ interface Panel {
 }
 
 const BAR_HEIGHT = 16;
-const NAMES_WIDTH = 210;
+const NAMES_WIDTH = 280;
 const roles = ["ours", "peer", "limit"];
 
 const themes = {
