@@ -90,12 +90,14 @@ export function createRateLimiter(
     // Large enough to share a commit, small enough to leave units for the token's other requests.
     const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
     try {
-      for await (const block of blocks)
+      for await (const block of blocks) {
+        if (block.length === 0) yield block;
         for (let start = 0; start < block.length; start += length) {
           const part = block.slice(start, start + length);
           await payFor(part.length, bucket, ending);
           yield part;
         }
+      }
     } finally {
       batches.splice(batches.indexOf(bucket.hash), 1);
     }

@@ -56,16 +56,17 @@ export async function* readPlants(
   if (!isTable(format)) {
     const Reader = format.kind === "json" ? ElementReader : LineReader;
     for await (const lines of new Reader(recordBytesMax).read(bytes, blockLengthMax))
-      yield lines.map((line) => toRecord(line, parseRecord));
+      if (lines.length > 0) yield lines.map((line) => toRecord(line, parseRecord));
     return;
   }
   const { headings = {}, isHeadless = false, needsName = false } = format;
   const reader = new RowReader(format, recordBytesMax);
   let parse: ((row: string) => Plant) | undefined;
   for await (const rows of reader.read(bytes, blockLengthMax)) {
+    const [first] = rows;
+    if (first === undefined) continue;
     if (parse === undefined) {
       const { delimiter } = reader;
-      const [first] = rows as [Line];
       const cells = parseHeading(first, delimiter);
       const found = isHeadless ? numberColumns(cells) : cells;
       parse = createRowParser(found, headings, delimiter, needsName);

@@ -35,16 +35,22 @@ export abstract class RecordReader {
     this.bytesMax = bytesMax;
   }
 
-  /** Yields blocks of at most `blockLengthMax` records. The memory of a chunk may be reused after it is read. */
+  /**
+   * Yields blocks of at most `blockLengthMax` records, and an empty block after as many that were skipped: the caller
+   * decides when others have their turn. The memory of a chunk may be reused after it is read.
+   */
   async *read(chunks: Chunks, blockLengthMax: number): AsyncGenerator<Line[]> {
     for await (const chunk of chunks) {
       let block: Line[] = [];
+      let skipped = 0;
       try {
         for (const record of this.cut(chunk)) {
-          block.push(record);
-          if (block.length < blockLengthMax) continue;
+          if (this.accept(record)) block.push(record);
+          else skipped++;
+          if (Math.max(block.length, skipped) < blockLengthMax) continue;
           yield block;
           block = [];
+          skipped = 0;
         }
       } catch (error) {
         // The records before the fault are still valid.
@@ -64,7 +70,7 @@ export abstract class RecordReader {
     for (let end = this.findEnd(chunk, 0); end !== -1; end = this.findEnd(chunk, start)) {
       const record = this.take(chunk.subarray(start, end));
       start = end + 1;
-      if (this.accept(record)) yield record;
+      yield record;
     }
     this.keep(chunk.subarray(start));
   }

@@ -243,7 +243,10 @@ async function writeTogether(batch: Batch, blocks: AsyncIterable<Line[]>): Promi
   const { request, service, token, startedAtMs } = exchange;
   const { signal } = request;
   const lines: Line[] = [];
-  for await (const block of service.rates.pace(blocks, token, signal)) lines.push(...block);
+  for await (const block of service.rates.pace(blocks, token, signal)) {
+    lines.push(...block);
+    await nextTick();
+  }
   const outcomes = await holdLines(service, lines.length, signal, () => {
     const writes: PlantWrite[] = [];
     let refusal: Refusal | undefined;

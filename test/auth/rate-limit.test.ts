@@ -99,6 +99,14 @@ test("a token gets the place of one that has all its units again, and never that
   expect([known, ...newer].map(takeAll)).toEqual([0, 0, 0, 0]);
 });
 
+test("an empty block of a batch is passed on, and costs nothing", async () => {
+  const { pace, takeAll } = makeLimiter("100/s");
+  const parts: number[][] = [];
+  for await (const part of pace(blocks(0, 3, 0), till, never)) parts.push(part);
+  expect(parts.map(({ length }) => length)).toEqual([0, 3, 0]);
+  expect(takeAll()).toBe(97);
+});
+
 test("a token may owe one part of a batch, and waits until it is paid and a little longer", async () => {
   const { pace, takeAll } = makeLimiter("100/s");
   const startedAtMs = performance.now();

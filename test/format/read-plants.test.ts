@@ -7,6 +7,7 @@ import { formatStoredPlant, type Plant } from "../../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv, MissingColumn } from "../../src/format/csv.ts";
 import { type Encoding, WrongEncoding } from "../../src/format/encoding.ts";
 import { type FileFormat, type PlantRecord, readPlants } from "../../src/format/plants.ts";
+import { ElementReader, LineReader } from "../../src/format/records.ts";
 import { anyPlant, inPieces } from "../support/arbitrary.ts";
 import { malformed, rejectionOf } from "../support/expect.ts";
 import { describePlant } from "../support/plants.ts";
@@ -324,6 +325,17 @@ describe("CSV", () => {
 });
 
 describe("any format", () => {
+  test("empty records are counted in blocks too, so that a file of nothing else is not read at once", async () => {
+    const measure = async (reader: LineReader | ElementReader, text: string): Promise<number[]> => {
+      const lengths: number[] = [];
+      for await (const block of reader.read([new TextEncoder().encode(text)], 10))
+        lengths.push(block.length);
+      return lengths;
+    };
+    expect(await measure(new LineReader(100), `${"\n \n".repeat(10)}1\n\n2`)).toEqual([0, 0, 1, 1]);
+    expect(await measure(new ElementReader(100), `[${",".repeat(20)}1]`)).toEqual([0, 0, 1]);
+  });
+
   const x18 = "x".repeat(18);
   test.each<[FileFormat, file: string, expected: string[]]>([
     [
