@@ -7,6 +7,7 @@ import { Glob } from "bun";
 import packageJson from "../package.json";
 import { fillTables } from "../scripts/tables.ts";
 import { resolveConfig } from "../src/config.ts";
+import { catalogue } from "../src/domain/errors.ts";
 import type { Endpoint } from "../src/http/endpoint.ts";
 import { listOperations } from "../src/http/operations.ts";
 import { launcher, runScript } from "./support/command.ts";
@@ -31,6 +32,16 @@ test("the tables of settings, limits, errors and metrics are in one document eac
   const tables = [...all.matchAll(/<!-- table: (\w+) -->/g)].map(([, name]) => name);
   expect(tables).toEqual(expect.arrayContaining(["errors", "limits", "metrics", "settings"]));
   expect(tables).toHaveLength(new Set(tables).size);
+});
+
+test.each([
+  ["docs/api.md", "### The order of checks"],
+  ["docs/architecture.md", "## A request's way"],
+])("%s has every status of the catalogue under %j", async (page, heading) => {
+  const [, after = ""] = (await read(page)).split(`\n${heading}\n`);
+  const [section = ""] = after.split(/^#/m);
+  const statuses = new Set(Object.values(catalogue).map(({ status }) => String(status)));
+  expect([...statuses].filter((status) => !section.includes(status))).toEqual([]);
 });
 
 describe("every link, anchor and npm script exists:", () => {
