@@ -180,7 +180,7 @@ export function AddPanel(): JSX.Element {
           required
           value={name}
           onText={(text) => put({ name: text })}
-          {...judgeText(name)}
+          {...judgeText("name", name)}
           {...(namesake && {
             note: (
               <>

@@ -135,9 +135,13 @@ export function selectField(field: HTMLInputElement | null): void {
   field?.select();
 }
 
-/** The faults and warnings of a name or tag. */
-export function judgeText(text = ""): Pick<FieldProps, "fault" | "note"> {
-  const { name: expected } = findFaults(0n, text, undefined);
+/** The fault or the warning of a name or tag. */
+export function judgeText(
+  field: "name" | "tag",
+  text: string | undefined,
+): Pick<FieldProps, "fault" | "note"> {
+  if (text === undefined) return {};
+  const { [field]: expected } = findFaults(0n, text, text);
   const fault = isStorable(text)
     ? fill(t.plants.expected, { what: expected ?? "" })
     : t.plants.notStorable;
@@ -194,7 +198,7 @@ interface TagFieldProps {
 }
 
 export function TagField({ id, value, onText }: TagFieldProps): JSX.Element {
-  const { fault, note } = judgeText(value);
+  const { fault, note } = judgeText("tag", value);
   return (
     <Field
       {...{ id, label: t.shared.tag, hint: t.plants.optional, fault }}

@@ -318,7 +318,7 @@ function EditForm(props: EditFormProps): JSX.Element {
         control={props.isMultiline ? "textarea" : undefined}
         value={draft.name}
         onText={(name) => onChange({ name })}
-        {...judgeText(draft.name)}
+        {...judgeText("name", draft.name)}
       />
       <TagField id="edit-tag" value={draft.tag} onText={(tag) => onChange({ tag })} />
       {props.notice}
