@@ -1,10 +1,10 @@
 /** The form for a new plant. It warns if the id is taken, and asks before it adds a doubtful name. */
 
-import { signal, useSignal } from "@preact/signals";
+import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { findFaults, isRounded } from "../../src/domain/plant.ts";
+import { findFaults, isRounded, type Plant } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
 import { clipName, formatName, quote } from "../state/format.ts";
@@ -61,30 +61,16 @@ const explainId = (id: string): string =>
     ? fill(t.plants.idRounded, { shown: id.trim() })
     : fill(t.plants.idExpected, { min: String(INT64_MIN), max: String(INT64_MAX) });
 
-export function AddPanel(): JSX.Element {
-  const last = recallAdded();
-  const draft = findDraft("new") ?? createDraft();
-  const { name, tag } = draft;
-  /** Whether the user is asked about the name. */
-  const isAsked = useSignal(false);
-  const put = (change: Partial<Draft>): void => {
-    keepDraft("new", { ...draft, ...change });
-    isAsked.value = false;
-    scanned.value = undefined;
-  };
-  const lastId = findInt64(last?.id ?? "");
+/** The id until one is typed: the one that was searched for in vain, or the next free one. */
+function useProposedId(): bigint | undefined {
+  const lastId = findInt64(recallAdded()?.id ?? "");
   const free = useLookUp(lastId ?? "none", () => findFreeId(lastId));
   const { holder, searchedId } = list.value;
-  /** The default of the field until an id is typed: the one that was searched for in vain, or the next one. */
-  const proposed = holder.value === null ? searchedId : free;
-  const id = draft.id ?? String(proposed ?? "");
-  /** No fault is shown while the id is still being typed. */
-  const isJudged = useSignal(false);
-  const { isBusy, trouble, run } = useTask();
-  const exactId = isRounded(id) ? undefined : findInt64(id.trim());
-  const faults = findFaults(exactId, name, tag);
-  const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
-  const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
+  return holder.value === null ? searchedId : free;
+}
+
+/** When the panel closes, a toast leads back to a plant that has a name and was not sent. */
+function useReminder(isBusy: ReadonlySignal<boolean>): void {
   useEffect(
     () => () => {
       scanned.value = undefined;
@@ -95,6 +81,60 @@ export function AddPanel(): JSX.Element {
     },
     [],
   );
+}
+
+/** Sends the plant of the form; without a connection, as soon as there is one. */
+async function addPlant(plant: Plant, onAdded: () => void): Promise<void> {
+  const sent = findDraft("new");
+  saveLater("new", undefined);
+  const send = async (isAgain: boolean): Promise<void> => {
+    await addWithUndo(plant, isAgain);
+    keep("sessionStorage", trail.added, { id: String(plant.id), tag: plant.tag });
+    onAdded();
+    // The user may have started the next plant or a search meanwhile.
+    if (findDraft("new") !== sent) return;
+    keepDraft("new", undefined);
+    if (!document.activeElement?.closest(".plants-list")) focusField("add-id");
+  };
+  try {
+    await send(false);
+  } catch (error) {
+    if (!isStatus(error, 0)) throw error;
+    saveLater("new", { plant, send: () => send(true) });
+  }
+}
+
+const UseAsId = ({ onClick }: { readonly onClick: () => void }): JSX.Element => (
+  <Button
+    onClick={() => {
+      onClick();
+      focusField("add-name");
+    }}
+  >
+    {t.plants.useAsId}
+  </Button>
+);
+
+export function AddPanel(): JSX.Element {
+  const draft = findDraft("new") ?? createDraft();
+  const { name, tag } = draft;
+  /** Whether the user is asked about the name. */
+  const isAsked = useSignal(false);
+  const put = (change: Partial<Draft>): void => {
+    keepDraft("new", { ...draft, ...change });
+    isAsked.value = false;
+    scanned.value = undefined;
+  };
+  const proposed = useProposedId();
+  const id = draft.id ?? String(proposed ?? "");
+  /** No fault is shown while the id is still being typed. */
+  const isJudged = useSignal(false);
+  const { isBusy, trouble, run } = useTask();
+  const exactId = isRounded(id) ? undefined : findInt64(id.trim());
+  const faults = findFaults(exactId, name, tag);
+  const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
+  const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
+  useReminder(isBusy);
   // Selected, so typing replaces the proposal. An id that was typed already is not selected.
   useLayoutEffect(() => {
     const field = document.activeElement as HTMLInputElement | null;
@@ -112,26 +152,8 @@ export function AddPanel(): JSX.Element {
     isAsked.value = doubt !== undefined && !isSure;
     // Typing replaces the name. Enter does not answer: some scanners send it twice.
     if (isAsked.value) return selectField(document.querySelector("#add-name"));
-    const sent = findDraft("new");
     const plant = { id: exactId, name, tag };
-    saveLater("new", undefined);
-    const send = async (isAgain: boolean): Promise<void> => {
-      await addWithUndo(plant, isAgain);
-      keep("sessionStorage", trail.added, { id: String(plant.id), tag: plant.tag });
-      isJudged.value = false;
-      // The user may have started the next plant or a search meanwhile.
-      if (findDraft("new") !== sent) return;
-      keepDraft("new", undefined);
-      if (!document.activeElement?.closest(".plants-list")) focusField("add-id");
-    };
-    void run(async () => {
-      try {
-        await send(false);
-      } catch (error) {
-        if (!isStatus(error, 0)) throw error;
-        saveLater("new", { plant, send: () => send(true) });
-      }
-    });
+    void run(() => addPlant(plant, () => (isJudged.value = false)));
   };
 
   const error = trouble.value;
@@ -201,14 +223,7 @@ export function AddPanel(): JSX.Element {
         {scanned.value !== undefined && (
           <Notice kind="warning" title={fill(t.plants.scannedUnknown, { id: scanned.value })}>
             <div class="form-actions">
-              <Button
-                onClick={() => {
-                  put({ id: scanned.value });
-                  focusField("add-name");
-                }}
-              >
-                {t.plants.useAsId}
-              </Button>
+              <UseAsId onClick={() => put({ id: scanned.value })} />
             </div>
           </Notice>
         )}
@@ -216,14 +231,7 @@ export function AddPanel(): JSX.Element {
           <Notice kind="warning" title={fill(t.plants.askAdd, { doubt })}>
             <div class="form-actions">
               {isCode(name) && name.trim() !== id.trim() && (
-                <Button
-                  onClick={() => {
-                    put({ id: name.trim(), name: "" });
-                    focusField("add-name");
-                  }}
-                >
-                  {t.plants.useAsId}
-                </Button>
+                <UseAsId onClick={() => put({ id: name.trim(), name: "" })} />
               )}
               <Button onClick={() => submit(true)}>{t.plants.addAnyway}</Button>
             </div>

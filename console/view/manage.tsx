@@ -26,8 +26,10 @@ export function useManager<Item>(read: () => Promise<readonly Item[]>) {
   return { items, failure, reload: poll, question };
 }
 
+export type Manager = ReturnType<typeof useManager>;
+
 interface ManagePageProps {
-  readonly manager: ReturnType<typeof useManager>;
+  readonly manager: Manager;
   readonly icon: "tokens" | "webhooks";
   readonly title: string;
   readonly intro: string;

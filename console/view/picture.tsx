@@ -4,7 +4,7 @@
  */
 
 import { useSignal } from "@preact/signals";
-import type { JSX } from "preact";
+import type { JSX, TargetedPointerEvent } from "preact";
 import { useId, useRef } from "preact/hooks";
 import type { ChangeCount } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
@@ -121,6 +121,11 @@ const countChanges = (count: number): string => plural(t.shared.changes, count);
 const nameBar = ({ startMs, endMs }: Pick<Bar, "startMs" | "endMs">): string =>
   `${formatTime(new Date(startMs).toISOString())} – ${hour.format(endMs + 1)}`;
 
+const describe = (bar: Bar | undefined): string =>
+  bar === undefined
+    ? ""
+    : fill(t.changes.bar, { time: nameBar(bar), changes: countChanges(sum(bar.values)) });
+
 const toRange = (first: Bar, last: Bar): Range => ({
   from: new Date(first.startMs).toISOString(),
   to: new Date(last.endMs).toISOString(),
@@ -134,6 +139,39 @@ const toRow = (bar: Bar): string[] => [
 
 const WIDTH = 20;
 
+/** The index of the bar at the pointer, or of the nearest one. */
+function findBar(event: TargetedPointerEvent<SVGSVGElement>, count: number): number {
+  const { left, width } = event.currentTarget.getBoundingClientRect();
+  const at = Math.floor(((event.clientX - left) / width) * count);
+  return Math.max(0, Math.min(count - 1, at));
+}
+
+interface StackProps {
+  readonly values: readonly number[];
+  readonly left: number;
+  /** The value of a bar of full height. */
+  readonly top: number;
+  /** The id of the patterns. */
+  readonly patterns: string;
+}
+
+/** The values of one bar, from the bottom up. */
+function Stack({ values, left, top, patterns }: StackProps): JSX.Element {
+  let base = HEIGHT;
+  return (
+    <>
+      {values.map((value, who) => {
+        if (value === 0) return null;
+        // A small value is still visible.
+        const height = Math.max(1.5, (value / top) * HEIGHT);
+        base -= height;
+        const box = { x: left + 2, y: base, width: WIDTH - 4, height };
+        return <rect key={who} class="stack-bar" {...box} fill={`url(#${patterns}-${who})`} />;
+      })}
+    </>
+  );
+}
+
 export function Picture(props: PictureProps): JSX.Element {
   const { counts, span, type, range, onPick, onPicked } = props;
   const id = useId();
@@ -144,17 +182,7 @@ export function Picture(props: PictureProps): JSX.Element {
   /** The bar where the pointer went down. */
   const anchor = useRef<number | undefined>(undefined);
   const [low, high] = [useSignal(0), useSignal(bars.length - 1)];
-  const barAt = ({
-    currentTarget,
-    clientX,
-  }: {
-    currentTarget: Element;
-    clientX: number;
-  }): number => {
-    const { left, width } = currentTarget.getBoundingClientRect();
-    const at = Math.floor(((clientX - left) / width) * bars.length);
-    return Math.max(0, Math.min(bars.length - 1, at));
-  };
+  const barAt = (event: TargetedPointerEvent<SVGSVGElement>): number => findBar(event, bars.length);
   const pick = (one: number, other: number, isChosen = false): void => {
     const [first, last] = [bars[Math.min(one, other)], bars[Math.max(one, other)]];
     if (first === undefined || last === undefined) return;
@@ -166,10 +194,6 @@ export function Picture(props: PictureProps): JSX.Element {
     range !== undefined &&
     bar.endMs >= Date.parse(range.from) &&
     bar.startMs <= Date.parse(range.to);
-  const describe = (bar: Bar | undefined): string =>
-    bar === undefined
-      ? ""
-      : fill(t.changes.bar, { time: nameBar(bar), changes: countChanges(sum(bar.values)) });
   const total = sum(bars.map(({ values }) => sum(values)));
   const isBusy = bars.filter(({ values }) => sum(values) > 0);
   return (
@@ -215,25 +239,15 @@ export function Picture(props: PictureProps): JSX.Element {
             class="chart-grid"
             d={`M0 0H${bars.length * WIDTH}m0 ${HEIGHT / 2}H0m0 ${HEIGHT / 2}H${bars.length * WIDTH}`}
           />
-          {bars.map((bar, at) => {
-            let base = HEIGHT;
-            return (
-              <g key={bar.startMs}>
-                {isPicked(bar) && (
-                  <rect class="chart-picked" x={at * WIDTH} width={WIDTH} height={HEIGHT} />
-                )}
-                {bar.values.map((value, who) => {
-                  if (value === 0) return null;
-                  // A small value is still visible.
-                  const height = Math.max(1.5, (value / top) * HEIGHT);
-                  base -= height;
-                  const box = { x: at * WIDTH + 2, y: base, width: WIDTH - 4, height };
-                  return <rect key={who} class="stack-bar" {...box} fill={`url(#${id}-${who})`} />;
-                })}
-                <title>{describe(bar)}</title>
-              </g>
-            );
-          })}
+          {bars.map((bar, at) => (
+            <g key={bar.startMs}>
+              {isPicked(bar) && (
+                <rect class="chart-picked" x={at * WIDTH} width={WIDTH} height={HEIGHT} />
+              )}
+              <Stack values={bar.values} left={at * WIDTH} top={top} patterns={id} />
+              <title>{describe(bar)}</title>
+            </g>
+          ))}
         </svg>
         <div class="chart-times" aria-hidden="true">
           {[0, 1, 2, 3].map((quarter) => {

@@ -134,26 +134,7 @@ export function PlantGrid(): JSX.Element {
           shown.active.value ??= plants[Math.ceil(top / rowHeight)]?.id;
         }}
       >
-        <div class="grid-head" role="rowgroup">
-          <div class="row row-head" role="row" aria-rowindex={1}>
-            <span
-              role="columnheader"
-              class="row-check"
-              onClick={() => selectAll(!selection.value.isAll)}
-            >
-              <input
-                type="checkbox"
-                aria-label={t.plants.selectAll}
-                checked={selection.value.isAll}
-                indeterminate={hasSelection.value && selection.value.ids.size > 0}
-              />
-            </span>
-            <Head by={undefined}>{t.shared.id}</Head>
-            <Head by="name">{t.shared.name}</Head>
-            <Head by="tag">{t.shared.tag}</Head>
-            <Head by="changed">{t.plants.lastChanged}</Head>
-          </div>
-        </div>
+        <Heads />
         <div
           class="grid-body"
           role="rowgroup"
@@ -169,11 +150,24 @@ export function PlantGrid(): JSX.Element {
   );
 }
 
-interface RowProps {
-  readonly plant: TimedPlant;
-  readonly index: number;
-  readonly isActive: boolean;
-}
+const Heads = (): JSX.Element => (
+  <div class="grid-head" role="rowgroup">
+    <div class="row row-head" role="row" aria-rowindex={1}>
+      <span role="columnheader" class="row-check" onClick={() => selectAll(!selection.value.isAll)}>
+        <input
+          type="checkbox"
+          aria-label={t.plants.selectAll}
+          checked={selection.value.isAll}
+          indeterminate={hasSelection.value && selection.value.ids.size > 0}
+        />
+      </span>
+      <Head by={undefined}>{t.shared.id}</Head>
+      <Head by="name">{t.shared.name}</Head>
+      <Head by="tag">{t.shared.tag}</Head>
+      <Head by="changed">{t.plants.lastChanged}</Head>
+    </div>
+  </div>
+);
 
 interface HeadProps {
   readonly by: ListFilter["sort"];
@@ -202,6 +196,12 @@ function Head({ by, children }: HeadProps): JSX.Element {
       </button>
     </span>
   );
+}
+
+interface RowProps {
+  readonly plant: TimedPlant;
+  readonly index: number;
+  readonly isActive: boolean;
 }
 
 function Row({ plant, index, isActive }: RowProps): JSX.Element {

@@ -9,7 +9,7 @@ import { formatFigure, formatTime, quote } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Field, Menu } from "./controls.tsx";
-import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
+import { Checks, ManagePage, type Manager, readText, shownOnce, useManager } from "./manage.tsx";
 
 interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
   readonly state: "active" | "paused";
@@ -75,100 +75,6 @@ export function WebhooksView(): JSX.Element {
     ),
   };
 
-  /** Runs an action and shows its result, with its undo. */
-  const act = async (run: () => Promise<string>, takeBack?: () => unknown): Promise<void> => {
-    try {
-      const said = await run();
-      toast(said, takeBack && { label: t.shared.undo, run: () => void takeBack() });
-    } catch (error) {
-      toast(fill(t.operators.manage.failedBecause, { reason: explain(error) }));
-    }
-    await manager.reload();
-  };
-  const actions = ({ name, state, failures }: Shown): JSX.Element => {
-    const quoted = quote(name);
-    const path = `/webhooks/${encodeURIComponent(name)}`;
-    const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
-      ask<Answer>(`${path}/${verb}`, "POST", body);
-    const test = async (): Promise<string> =>
-      fill(t.operators.webhooks.tested, { result: describeAttempt(await post<Attempt>("test")) });
-    const verb = state === "active" ? "pause" : "resume";
-    const toggle = (to: "pause" | "resume"): Promise<void> =>
-      act(
-        async () => {
-          await post(to);
-          return fill(
-            to === "pause" ? t.operators.webhooks.pausedNow : t.operators.webhooks.resumedNow,
-            { name: quoted },
-          );
-        },
-        () => toggle(to === "pause" ? "resume" : "pause"),
-      );
-    const skip = async (): Promise<string> => {
-      const { skipped } = await post<{ readonly skipped: number | null }>("skip");
-      return skipped === null
-        ? t.operators.webhooks.notSkipped
-        : fill(t.operators.webhooks.skipped, { number: String(skipped) });
-    };
-    const replay = (): void => {
-      manager.question.value = {
-        title: fill(t.operators.webhooks.replayTitle, { name: quoted }),
-        label: t.operators.webhooks.replayLabel,
-        run: async (given) => {
-          const text = readText(given, "webhook-from");
-          if (text !== undefined && !/^\d{1,15}$/.test(text))
-            throw new Explained(t.operators.webhooks.replayFault);
-          await post("replay", { from: text === undefined ? "newest" : Number(text) });
-          return fill(t.operators.webhooks.replayed, { name: quoted });
-        },
-        content: (
-          <>
-            <p>{t.operators.webhooks.replayHint}</p>
-            <Field id="webhook-from" label={t.operators.webhooks.replayFrom} defaultValue="0" />
-          </>
-        ),
-      };
-    };
-    const rotate = (): void => {
-      manager.question.value = {
-        title: fill(t.operators.webhooks.rotateTitle, { name: quoted }),
-        label: t.operators.webhooks.rotateLabel,
-        run: async () => {
-          const { secret } = await post<Pick<Webhook, "secret">>("rotate");
-          shownOnce.value = { title: t.operators.webhooks.rotated, secret };
-          return undefined;
-        },
-        content: <p>{t.operators.webhooks.rotateHint}</p>,
-      };
-    };
-    const remove = (): void => {
-      manager.question.value = {
-        title: fill(t.operators.webhooks.deleteTitle, { name: quoted }),
-        label: t.shared.delete,
-        kind: "danger",
-        run: async () => {
-          await ask(path, "DELETE");
-          return fill(t.operators.webhooks.deleted, { name: quoted });
-        },
-        content: <p>{t.operators.webhooks.deleteHint}</p>,
-      };
-    };
-    return (
-      <Menu aria-label={fill(t.operators.webhooks.actionsFor, { name })} text={t.shared.actions}>
-        <button onClick={() => void act(test)}>{t.operators.webhooks.test}</button>
-        <button onClick={() => void toggle(verb)}>
-          {verb === "pause" ? t.operators.webhooks.pause : t.operators.webhooks.resume}
-        </button>
-        {failures > 0 && (
-          <button onClick={() => void act(skip)}>{t.operators.webhooks.skip}</button>
-        )}
-        <button onClick={replay}>{t.operators.webhooks.replay}</button>
-        <button onClick={rotate}>{t.operators.webhooks.rotate}</button>
-        <button onClick={remove}>{t.shared.delete}</button>
-      </Menu>
-    );
-  };
-
   return (
     <ManagePage
       manager={manager}
@@ -193,9 +99,107 @@ export function WebhooksView(): JSX.Element {
           : webhook.types.map((type) => t.operators.webhooks.shortTypes[type]).join(", "),
         <State of={webhook} />,
         <Attempts of={webhook.attempts} />,
-        actions(webhook),
+        <Actions of={webhook} manager={manager} />,
       ])}
     />
+  );
+}
+
+interface ActionsProps {
+  readonly of: Shown;
+  readonly manager: Manager;
+}
+
+function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
+  const { name, state, failures } = webhook;
+  /** Runs an action and shows its result, with its undo. */
+  const act = async (run: () => Promise<string>, takeBack?: () => unknown): Promise<void> => {
+    try {
+      const said = await run();
+      toast(said, takeBack && { label: t.shared.undo, run: () => void takeBack() });
+    } catch (error) {
+      toast(fill(t.operators.manage.failedBecause, { reason: explain(error) }));
+    }
+    await manager.reload();
+  };
+  const quoted = quote(name);
+  const path = `/webhooks/${encodeURIComponent(name)}`;
+  const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
+    ask<Answer>(`${path}/${verb}`, "POST", body);
+  const test = async (): Promise<string> =>
+    fill(t.operators.webhooks.tested, { result: describeAttempt(await post<Attempt>("test")) });
+  const verb = state === "active" ? "pause" : "resume";
+  const toggle = (to: "pause" | "resume"): Promise<void> =>
+    act(
+      async () => {
+        await post(to);
+        return fill(
+          to === "pause" ? t.operators.webhooks.pausedNow : t.operators.webhooks.resumedNow,
+          { name: quoted },
+        );
+      },
+      () => toggle(to === "pause" ? "resume" : "pause"),
+    );
+  const skip = async (): Promise<string> => {
+    const { skipped } = await post<{ readonly skipped: number | null }>("skip");
+    return skipped === null
+      ? t.operators.webhooks.notSkipped
+      : fill(t.operators.webhooks.skipped, { number: String(skipped) });
+  };
+  const replay = (): void => {
+    manager.question.value = {
+      title: fill(t.operators.webhooks.replayTitle, { name: quoted }),
+      label: t.operators.webhooks.replayLabel,
+      run: async (given) => {
+        const text = readText(given, "webhook-from");
+        if (text !== undefined && !/^\d{1,15}$/.test(text))
+          throw new Explained(t.operators.webhooks.replayFault);
+        await post("replay", { from: text === undefined ? "newest" : Number(text) });
+        return fill(t.operators.webhooks.replayed, { name: quoted });
+      },
+      content: (
+        <>
+          <p>{t.operators.webhooks.replayHint}</p>
+          <Field id="webhook-from" label={t.operators.webhooks.replayFrom} defaultValue="0" />
+        </>
+      ),
+    };
+  };
+  const rotate = (): void => {
+    manager.question.value = {
+      title: fill(t.operators.webhooks.rotateTitle, { name: quoted }),
+      label: t.operators.webhooks.rotateLabel,
+      run: async () => {
+        const { secret } = await post<Pick<Webhook, "secret">>("rotate");
+        shownOnce.value = { title: t.operators.webhooks.rotated, secret };
+        return undefined;
+      },
+      content: <p>{t.operators.webhooks.rotateHint}</p>,
+    };
+  };
+  const remove = (): void => {
+    manager.question.value = {
+      title: fill(t.operators.webhooks.deleteTitle, { name: quoted }),
+      label: t.shared.delete,
+      kind: "danger",
+      run: async () => {
+        await ask(path, "DELETE");
+        return fill(t.operators.webhooks.deleted, { name: quoted });
+      },
+      content: <p>{t.operators.webhooks.deleteHint}</p>,
+    };
+  };
+  return (
+    <Menu aria-label={fill(t.operators.webhooks.actionsFor, { name })} text={t.shared.actions}>
+      <button onClick={() => void act(test)}>{t.operators.webhooks.test}</button>
+      <button onClick={() => void toggle(verb)}>
+        {verb === "pause" ? t.operators.webhooks.pause : t.operators.webhooks.resume}
+      </button>
+      {failures > 0 && <button onClick={() => void act(skip)}>{t.operators.webhooks.skip}</button>}
+      <button onClick={replay}>{t.operators.webhooks.replay}</button>
+      <button onClick={rotate}>{t.operators.webhooks.rotate}</button>
+      <button onClick={remove}>{t.shared.delete}</button>
+    </Menu>
   );
 }
 
