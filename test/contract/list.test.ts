@@ -273,7 +273,7 @@ describe("a parameter", () => {
     ["?Limit=5&%FF=1&=1", ['"Limit": unknown', '"%FF": unknown', '"": unknown']],
     ["?limit=5&limit=5", ["limit: given more than once"]],
     ["?limit=0&after=x&order=&a=1", ['"a": unknown', "; limit: ", "; after: ", "; order: "]],
-  ])("%s is refused, and named", async (query, says) => {
+  ])("%s gets a 400 that names the fault", async (query, says) => {
     await expectError(await list(query), "invalid_query", ...says);
   });
 

@@ -205,7 +205,7 @@ test.each<[query: string, says: string[]]>([
   ["?include=all", ['include: expected changed, got "all"']],
   ["/1?include=changed", ['"include": unknown']],
   ["/count?sort=name", ['"sort": unknown']],
-])("%s is refused, and named", async (query, says) => {
+])("%s gets a 400 that names the fault", async (query, says) => {
   await expectError(await list(query), "invalid_query", ...says);
 });
 

@@ -169,6 +169,6 @@ test.each([
   ["?tag=a", ['"tag": unknown']],
   ["/counts?tag=a", ['"tag": unknown']],
   ["?limit=0&a=1&prefix=%00", ['"a": unknown', "; prefix: ", "; limit: "]],
-])("the parameters %s are refused, and named", async (query, says) => {
+])("%s gets a 400 that names the fault", async (query, says) => {
   await expectError(await list(query), "invalid_query", ...says);
 });

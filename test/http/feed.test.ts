@@ -27,7 +27,7 @@ const createFeed = (readChanges: () => Promise<ChangePage>): Feed =>
   );
 
 describe.concurrent("a reader of events", () => {
-  test("hears a comment while nothing happens, and how far it is if it has a filter", async () => {
+  test("gets comments while no event matches", async () => {
     await using service = await startService(limits({ commentSeconds: 0.2 }));
     await using reader = await follow(service);
     await using filtered = await follow(service, "?type=removed");
@@ -43,10 +43,9 @@ describe.concurrent("a reader of events", () => {
     expect(await none).toMatchObject({ event: "removed" });
   });
 
-  test("is cut off if it reads nothing, and delays no other reader", async () => {
-    await using service = await startService(
-      limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
-    );
+  test("that reads nothing is cut off without delaying another", async () => {
+    // However slow the disk is, the creates below succeed.
+    await using service = await startService(limits({ idleSecondsMax: 6, queueSecondsMax: 120 }));
     const deaf = sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream"));
     await untilReaders(service, 1);
     await using reader = await follow(service);
@@ -61,7 +60,7 @@ describe.concurrent("a reader of events", () => {
   });
 });
 
-test("readers at one cursor share a read of the journal, and a cached chunk", async () => {
+test("readers at one cursor share one read of the journal", async () => {
   let reads = 0;
   const change = { seq: 5, atMs: 0, type: "created", json: "{}" } as const;
   const feed = createFeed(async () => {
@@ -78,7 +77,7 @@ test("readers at one cursor share a read of the journal, and a cached chunk", as
   expect(reads).toBe(2);
 });
 
-test("readers take turns, and other requests come in between", async () => {
+test("readers take turns with other requests", async () => {
   const feed = createFeed(() => Promise.reject(new Error("not read")));
   const served: string[] = [];
   const turns = [1, 2, 3].map(async () => {
@@ -128,7 +127,7 @@ test("a reader inside a large event continues if the feed has to restart", async
 });
 
 test.each(["?after=0", "?after=0&type=created"])(
-  "a reader of %s is cut off inside an event that is deleted meanwhile, and never gets parts of two",
+  "a reader of %s is cut off inside an event that is deleted meanwhile",
   async (query) => {
     await using service = await startService();
     const { store, url, database } = service;
@@ -162,7 +161,7 @@ test.each(["?after=0", "?after=0&type=created"])(
   },
 );
 
-test("readers that are equally far read the changes once for all, and those with a filter get theirs", async () => {
+test("over HTTP, readers at one cursor share one read of the journal", async () => {
   const ids = [2, 3, 4];
   await using service = await startService();
   await service.create('{"id":1,"name":"a"}');

@@ -117,17 +117,26 @@ describe("revision 2026-07-28", () => {
     });
   });
 
-  test("marks every result as complete, and lets lists be cached for this token", async () => {
+  test("lets the list of tools be cached for this token", async () => {
     const { result } = await readRpc(await ask(service, "tools/list"));
-    expect(result).toMatchObject({ resultType: "complete", cacheScope: "private" });
+    expect(result).toMatchObject({ cacheScope: "private" });
+  });
+
+  test("marks every result as complete", async () => {
+    const { result } = await readRpc(await ask(service, "tools/list"));
+    expect(result).toMatchObject({ resultType: "complete" });
     const given = { name: "read_plant", arguments: { id: "1" } };
     const called = await readRpc(await ask(service, "tools/call", given));
     expect(called.result).toMatchObject({ resultType: "complete", isError: true });
   });
 
-  test("needs no clientInfo, and takes an id that is a string", async () => {
+  test("needs no clientInfo", async () => {
     const { "io.modelcontextprotocol/clientInfo": _, ...meta } = metaOf();
-    const response = await modern({ id: "é" }, {}, meta);
+    expect((await modern({}, {}, meta)).status).toBe(200);
+  });
+
+  test("accepts an id that is a string", async () => {
+    const response = await modern({ id: "é" });
     expect([response.status, (await readRpc(response)).id]).toEqual([200, "é"]);
   });
 
@@ -220,7 +229,7 @@ describe("a revision of 2025", () => {
 
 describe("in every revision", () => {
   test.each(["2024-11-05", "2025-03-26", "2025-11-25", "2099-01-01", "x"])(
-    "version %s is refused, and the one that is served is named",
+    "version %s is refused with the name of the one that is served",
     async (requested) => {
       const data = { supported: [MODERN], requested };
       const now = await modern({}, { "mcp-protocol-version": requested }, metaOf(requested));
@@ -332,7 +341,7 @@ describe.each([
   ["auto", "auto", MODERN],
   ["legacy", "legacy", "2025-11-25"],
 ] as const)("the official client, %s", (_, mode, version) => {
-  test("agrees on a revision, learns the tools, calls them, and learns what it did wrong", async () => {
+  test("understands the revision, the tools, their results and their errors", async () => {
     await using own = await startService();
     await using agent = await connect(own, mode);
     const { client, call } = agent;

@@ -85,7 +85,7 @@ test.each([
   ["DELETE", "/plants/1", {}],
   ["GET", "/token", {}],
   ["GET", "/metrics", {}],
-])("%s %s refuses unknown parameters, and does nothing", async (method, path, sent) => {
+])("%s %s refuses unknown parameters before it does anything", async (method, path, sent) => {
   const refused = await send(service, method, `${path}?dryRun=true&id=1`, sent);
   await expectError(refused, "invalid_query", '"dryRun": unknown; ', '; "id": unknown; ');
   expect(await service.readPlants()).toEqual([]);
@@ -106,7 +106,7 @@ const described = Object.entries(paths).flatMap(([path, operations]) =>
 );
 
 test.each(described)(
-  "$method $path knows the parameters of its description, and names them",
+  "$method $path names the parameters of its description when it refuses another",
   async ({ method, path, parameters }) => {
     const names = parameters.filter((one) => one.in === "query").map(({ name }) => name);
     const sent = /^(POST|PUT)$/.test(method) ? { body: "{}" } : {};

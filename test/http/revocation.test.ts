@@ -43,7 +43,7 @@ describe.concurrent("a token that is no longer good", () => {
     },
   );
 
-  test("ends a batch whose lines have all arrived, and the store gets no more of them", async () => {
+  test("ends a batch whose lines have all arrived before its next block is stored", async () => {
     await using service = await startService();
     const token = await grantToken(service);
     let ending: Promise<unknown> | undefined;

@@ -55,7 +55,7 @@ describe("a page", () => {
     });
   });
 
-  test("of a console with an issuer names it, and may connect to it alone", async () => {
+  test("of a console with an issuer may connect to that issuer alone", async () => {
     using signingFolder = makeTemporaryFolder();
     const page = '<!doctype html><html\nlang="en"><title>Plants</title>';
     const path = join(signingFolder.path, "index.html");
@@ -117,7 +117,7 @@ describe("a page", () => {
     },
   );
 
-  test("that a browser has is not sent again, and is when it has changed or comes in another form", async () => {
+  test("that a browser has is sent again only if it has changed or comes in another form", async () => {
     const etag = (await get("/")).headers.get("etag") ?? "";
     expect(etag).toMatch(/^"[^"]+"$/);
     const known = await get("/", { "if-none-match": etag });
@@ -196,7 +196,7 @@ describe("a name", () => {
 });
 
 describe("without a console", () => {
-  test("the root is a path like any other that there is not, and the service works", async () => {
+  test("the root is a path that does not exist", async () => {
     const nowhere = join(folder.path, "nowhere");
     await using bare = await startService({}, { consoleFolder: nowhere });
     for (const path of ["/", `/console/${SCRIPT}`])

@@ -45,7 +45,7 @@ const readRssMbMax = ({ pid }: ServiceProcess): number =>
 // Together, because one of them waits for the most part.
 describe.concurrent("a stream", () => {
   test.skipIf(process.platform !== "linux")(
-    "more plants than memory go in and come out under a fixed bound of memory",
+    "more plants than memory are streamed under a fixed memory bound",
     async () => {
       await using database = await openTestDatabase();
       await using service = await spawnService({
@@ -87,7 +87,7 @@ describe.concurrent("a stream", () => {
     },
   );
 
-  test("a batch whose client reads no results is read to its end, and cut off at last", async () => {
+  test("a batch whose client reads no results is read to its end before the cut-off", async () => {
     await using service = await startService(
       limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
     );
@@ -130,7 +130,7 @@ async function sendThenRead(to: TestService, head: string, lines: string): Promi
   return received;
 }
 
-test("a client that sends all lines before it reads, and prefers the summary, has it", async () => {
+test("a client that sends all lines before it reads gets the summary that it prefers", async () => {
   await using service = await startService();
   const head = batchHead().replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
   expect(await sendThenRead(service, head, LONG_LINES)).toContain(
@@ -138,7 +138,7 @@ test("a client that sends all lines before it reads, and prefers the summary, ha
   );
 });
 
-test("a client that sends all before it reads, and asks for every result, has all lines stored", async () => {
+test("a client that sends all lines before it reads has them all stored", async () => {
   await using impatient = await startService(
     limits({ idleSecondsMax: 8, readSecondsMax: 3, queueSecondsMax: 3 }),
   );

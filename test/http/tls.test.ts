@@ -249,7 +249,7 @@ const RETIRE_MS = 5_000;
 describe.skipIf(!hasOpenssl).each(isLinux ? ["1", "3"] : ["1"])(
   "new files, with %s HTTP threads",
   (PLANTSTORE_WORKERS) => {
-    test("are taken without a restart, and no request of an open connection is lost", async () => {
+    test("are taken without a restart or a lost request", async () => {
       using at = makePlace();
       await using service = await spawnService({ ...at.env, ...QUICK, PLANTSTORE_WORKERS });
       const { url } = service.started;

@@ -74,7 +74,7 @@ describe("whichever thread is asked", () => {
   });
 });
 
-test("a figure that cannot be read is a 500 of any thread, and the next request is answered", async () => {
+test("a figure that cannot be read is a 500 of every thread until it can be read", async () => {
   let isBroken = true;
   const countDroppedLines = (): number => {
     if (isBroken) throw new Error("unreadable");
