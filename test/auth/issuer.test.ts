@@ -5,7 +5,14 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { AUDIENCE, type Issuer, makeKey, startIssuer } from "../support/issuer.ts";
 import { limits } from "../support/limits.ts";
 import { startProvider } from "../support/provider.ts";
-import { send, sendPlant, startService, type TestService } from "../support/service.ts";
+import {
+  getText,
+  readMetric,
+  send,
+  sendPlant,
+  startService,
+  type TestService,
+} from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const ask = (service: TestService, token: string, more: Record<string, string> = {}) =>
@@ -110,9 +117,7 @@ describe("an issuer that is down", () => {
     await untilLogged(service, "issuer_keys_not_fetched");
     expect(await statusOf(service, await issuer.sign({ jti: "new" }))).toBe(200);
     expect(await statusOf(service, await issuer.sign({}, { kid: "unknown" }))).toBe(503);
-    const metrics = await (await send(service, "GET", "/metrics")).text();
-    const [, age] = /^plantstore_jwt_keys_age_seconds ([\d.]+)$/m.exec(metrics) ?? [];
-    expect(Number(age)).toBeGreaterThan(0);
+    expect(await readMetric(service, "plantstore_jwt_keys_age_seconds")).toBeGreaterThan(0);
     const line = service.logLines.find((one) => one.includes("issuer_keys_not_fetched"));
     expect(JSON.parse(line ?? "")).toMatchObject({ level: "warn", keysAgeSeconds: 0 });
     // An outage is logged once an hour.
@@ -122,7 +127,7 @@ describe("an issuer that is down", () => {
 
 test("a service without an issuer has neither the metric nor the metadata", async () => {
   await using service = await startService();
-  expect(await (await send(service, "GET", "/metrics")).text()).not.toMatch(/^plantstore_jwt/m);
+  expect(await getText(service, "/metrics")).not.toMatch(/^plantstore_jwt/m);
   const response = await send(service, "GET", "/.well-known/oauth-protected-resource");
   expect(response.status).toBe(404);
 });

@@ -12,19 +12,14 @@ import {
 } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { readMetric, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
-
-async function readMetric({ started }: ServiceProcess, name: string): Promise<number> {
-  const lines = (await (await send(started, "GET", "/metrics")).text()).split("\n");
-  return Number(lines.find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
-}
 
 const untilCaughtUp = (service: ServiceProcess): Promise<void> =>
   until(
     "every change is in the bucket",
-    async () => (await readMetric(service, "plantstore_backup_lag_changes")) === 0,
+    async () => (await readMetric(service.started, "plantstore_backup_lag_changes")) === 0,
   );
 
 const listLocal = (folder: string): string[] =>
@@ -57,7 +52,7 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
     await until(
       "a backup is proven",
       async () =>
-        (await readMetric(service, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
+        (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
     );
 
     // Gone: refused, reset, and 5xx.
@@ -71,7 +66,7 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
     await create(service, 20);
     await failed.promise;
     await create(service, 20);
-    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBeGreaterThan(0);
+    expect(await readMetric(service.started, "plantstore_backup_lag_changes")).toBeGreaterThan(0);
 
     // Half of everything fails.
     bucket.fault = () => (count++ % 2 === 0 ? faults[count % faults.length] : undefined);

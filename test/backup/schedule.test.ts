@@ -18,7 +18,7 @@ import { failure } from "../support/expect.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { runSync } from "../support/processes.ts";
-import { send, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { readMetric, send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 import { checkIntegrity, damage, makeStore, readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
@@ -61,17 +61,11 @@ function makeScene(every = "1s") {
   };
 }
 
-/** NaN if the metrics do not have it. */
-async function readMetric({ started }: ServiceProcess, name: string): Promise<number> {
-  const lines = (await (await send(started, "GET", "/metrics")).text()).split("\n");
-  return Number(lines.find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
-}
-
 const count = (service: ServiceProcess, result = "made"): Promise<number> =>
-  readMetric(service, `plantstore_backups_total{result="${result}"}`);
+  readMetric(service.started, `plantstore_backups_total{result="${result}"}`);
 
 const countProofs = (service: ServiceProcess, result: string): Promise<number> =>
-  readMetric(service, `plantstore_backup_proofs_total{result="${result}"}`);
+  readMetric(service.started, `plantstore_backup_proofs_total{result="${result}"}`);
 
 const create = async ({ started }: ServiceProcess, ...ids: bigint[]): Promise<void> => {
   for (const id of ids)
@@ -123,12 +117,14 @@ describe("serve --backup-to", () => {
 
     expect(await count(service, "failed")).toBe(0);
     expect(await countProofs(service, "failed")).toBe(0);
-    expect(await readMetric(service, "plantstore_backup_bytes")).toBeGreaterThan(0);
-    expect(await readMetric(service, "plantstore_backup_interval_seconds")).toBe(1);
-    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBe(0);
-    expect(await readMetric(service, "plantstore_backup_age_seconds")).toBeGreaterThan(0);
-    expect(await readMetric(service, "plantstore_backup_unproven_seconds")).toBeGreaterThan(0);
-    const madeAt = await readMetric(service, "plantstore_backup_timestamp_seconds");
+    expect(await readMetric(service.started, "plantstore_backup_bytes")).toBeGreaterThan(0);
+    expect(await readMetric(service.started, "plantstore_backup_interval_seconds")).toBe(1);
+    expect(await readMetric(service.started, "plantstore_backup_lag_changes")).toBe(0);
+    expect(await readMetric(service.started, "plantstore_backup_age_seconds")).toBeGreaterThan(0);
+    expect(await readMetric(service.started, "plantstore_backup_unproven_seconds")).toBeGreaterThan(
+      0,
+    );
+    const madeAt = await readMetric(service.started, "plantstore_backup_timestamp_seconds");
     expect(madeAt).toBeWithin(startedAt, Math.ceil(Date.now() / 1000) + 1);
     const log = await stop(service);
     expect(log).toContain('"event":"backed_up"');
@@ -153,11 +149,11 @@ describe("serve --backup-to", () => {
       ...scene.env,
       ...limits({ ...quick, backupKeep: 1 }),
     });
-    const readLag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    const readLag = () => readMetric(service.started, "plantstore_backup_lag_seconds");
     await until("the lag grows", async () => (await readLag()) > 2);
     await create(service, 11n);
-    expect(await readMetric(service, "plantstore_backup_bytes")).toBeNaN();
-    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBe(1);
+    expect(await readMetric(service.started, "plantstore_backup_bytes")).toBeNaN();
+    expect(await readMetric(service.started, "plantstore_backup_lag_changes")).toBe(1);
     const activity = await (await send(service.started, "GET", "/activity")).json();
     const problem = `The folder ${scene.backups} does not exist.`;
     expect((activity as { backups: unknown }).backups).toEqual({
@@ -191,7 +187,9 @@ describe("serve --backup-to", () => {
       await create(service, BigInt(round));
       await until("a segment has the plant", () => scene.countBlocks() === round);
       await until("the backups are proven", async () => (await countProofs(service, "proven")) > 0);
-      expect(await readMetric(service, "plantstore_backup_timestamp_seconds")).toBeGreaterThan(0);
+      expect(
+        await readMetric(service.started, "plantstore_backup_timestamp_seconds"),
+      ).toBeGreaterThan(0);
       const activity: unknown = await (await send(service.started, "GET", "/activity")).json();
       const backups = { everyMs: 3_600_000, last: { bytes: expect.any(Number) } };
       expect(activity).toMatchObject({ backups });
@@ -209,7 +207,7 @@ describe("serve --backup-to", () => {
   test("while the folder is gone creates are stored, the lag is shown, and the segments catch up", async () => {
     using scene = makeScene("1h");
     await using service = await spawnService(scene.env);
-    const readLag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    const readLag = () => readMetric(service.started, "plantstore_backup_lag_seconds");
     await until("a copy is there", () => scene.copies().length === 1);
     renameSync(scene.backups, `${scene.backups}.away`);
     await create(service, 1n);
@@ -239,8 +237,8 @@ describe("serve --backup-to", () => {
     await create(service, 2n, 3n);
     for (const path of ["/livez", "/readyz", "/plants/2", "/plants", "/changes", "/activity"])
       expect((await send(service.started, "GET", path)).status).toBe(200);
-    expect(await readMetric(service, "plantstore_backup_lag_changes")).toBe(2);
-    const lag = () => readMetric(service, "plantstore_backup_lag_seconds");
+    expect(await readMetric(service.started, "plantstore_backup_lag_changes")).toBe(2);
+    const lag = () => readMetric(service.started, "plantstore_backup_lag_seconds");
     await until("the lag grows", async () => (await lag()) > 2);
     await stop(service);
     expect(scene.copies()).toEqual([]);
@@ -312,7 +310,7 @@ describe("serve --backup-to", () => {
       const before = await count(service);
       await until("2 more copies are made", async () => (await count(service)) >= before + 2);
     }
-    expect(await readMetric(service, "plantstore_backup_lag_seconds")).toBeNaN();
+    expect(await readMetric(service.started, "plantstore_backup_lag_seconds")).toBeNaN();
     expect(await countProofs(service, "proven")).toBeGreaterThan(0);
     expect(await countProofs(service, "failed")).toBe(0);
     await stop(service);

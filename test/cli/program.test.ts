@@ -23,7 +23,7 @@ import {
 import { expectError, failure, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { send, TEST_TOKEN } from "../support/service.ts";
+import { readMetric, send, TEST_TOKEN } from "../support/service.ts";
 import { makeStore, readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
@@ -270,10 +270,7 @@ test.skipIf(process.platform !== "linux").each([
     // More than a pipe holds.
     for (let group = 0; group < 12; group++) await Promise.all(Array.from({ length: 50 }, refuse));
     expect((await send(started, "GET", "/readyz")).status).toBe(200);
-    const countDropped = async (): Promise<number> => {
-      const metrics = await (await send(started, "GET", "/metrics")).text();
-      return Number(/^plantstore_log_lines_dropped_total (\d+)$/m.exec(metrics)?.[1]);
-    };
+    const countDropped = () => readMetric(started, "plantstore_log_lines_dropped_total");
     // Every refusal is a line, and several are written at once.
     if (where === "on a full disk")
       await until("the lines are counted", async () => (await countDropped()) >= 600);

@@ -31,7 +31,7 @@ import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { killProcesses, listChildren } from "../support/processes.ts";
 import { startReceiver } from "../support/receiver.ts";
-import { bearer, send, TEST_TOKEN } from "../support/service.ts";
+import { bearer, readMetric, send, TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
@@ -433,8 +433,8 @@ test("a store thread that ends by itself ends the service, also with writes in f
   const { value } = await child.stdout.getReader().read();
   const started = JSON.parse(new TextDecoder().decode(value)) as { url: string };
   const write = send(started, "POST", "/plants", { body: '{"id":2,"name":"a"}' });
-  const readWaiting = async (): Promise<string> => (await send(started, "GET", "/metrics")).text();
-  await until("the write waits", async () => /writes_waiting [1-9]/.test(await readWaiting()));
+  const countWaiting = () => readMetric(started, "plantstore_writes_waiting");
+  await until("the write waits", async () => (await countWaiting()) > 0);
   child.kill("SIGUSR2");
   expect((await write).status).toBe(503);
   expect(await child.exited).toBe(1);

@@ -13,6 +13,7 @@ import {
   bearer,
   getText,
   grantToken,
+  readMetric,
   send,
   sendLines,
   startService,
@@ -56,10 +57,8 @@ const untilServed = (service: TestService, count: number, method: string, path: 
     return Number.parseInt(behind, 10) >= count;
   });
 
-async function readHeld(service: TestService): Promise<number> {
-  const metrics = await getText(service, "/metrics");
-  return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]);
-}
+const readHeld = (service: TestService): Promise<number> =>
+  readMetric(service, "plantstore_held_bytes");
 
 /** The most bytes that the budget of this process has held since. */
 function watchHeld() {

@@ -125,6 +125,12 @@ export async function getText(service: Pick<TestService, "url">, path: string): 
   return response.text();
 }
 
+/** A figure of GET /metrics, by its name and labels; NaN if there is none. */
+export async function readMetric(service: Pick<TestService, "url">, name: string): Promise<number> {
+  const lines = (await getText(service, "/metrics")).split("\n");
+  return Number(lines.find((line) => line.startsWith(`${name} `))?.slice(name.length));
+}
+
 export const getJson = async <Json>(service: TestService, path: string): Promise<Json> =>
   JSON.parse(await getText(service, path)) as Json;
 
