@@ -58,16 +58,12 @@ export const sumOf = (count: Record<ChangeType, number>, type?: ChangeType): num
 
 const COMMAND_LINE = t.shared.commandLine;
 
-/** The start of the last bar: bars begin at full hours, or at quarters of a day, of this place. */
-function lastStart({ barHours }: (typeof spans)[Span], nowMs: number): number {
-  const start = new Date(nowMs);
-  start.setHours(Math.floor(start.getHours() / barHours) * barHours, 0, 0, 0);
-  return start.getTime();
-}
-
-export function startOf(span: Span, nowMs = Date.now()): number {
+/** Bars begin at full hours, or at quarters of a day, of this place. */
+export function startOf(span: Span): number {
   const { bars, barHours } = spans[span];
-  return lastStart(spans[span], nowMs) - (bars - 1) * barHours * HOUR_MS;
+  const lastBar = new Date();
+  lastBar.setHours(Math.floor(lastBar.getHours() / barHours) * barHours, 0, 0, 0);
+  return lastBar.getTime() - (bars - 1) * barHours * HOUR_MS;
 }
 
 /** Those with the most changes, and the others together. */

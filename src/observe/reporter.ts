@@ -107,7 +107,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   /** A thread that is too busy to answer is left out. */
   const findRequests = async (query: RequestQuery) => {
     const lists = observed.findRequests?.(query) ?? [];
-    const found = await Promise.all(lists.map((list) => within(ANSWER_MS_MAX, list)));
+    const found = await Promise.all(lists.map(inTime));
     return mergeRequests(
       found.map((list) => list ?? []),
       query.limit,
@@ -325,8 +325,8 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
-  Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
+const inTime = async <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
+  answer && within(ANSWER_MS_MAX, answer).catch(() => undefined);
 
 /** Established connections to a port. Rejects where the system does not tell. */
 async function countConnections(port: number): Promise<number | undefined> {
