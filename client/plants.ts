@@ -38,6 +38,8 @@ export interface Filter {
   readonly name?: string | undefined;
   /** Words in any order. Each must be in the name or the tag; case and accents are ignored. */
   readonly q?: string | undefined;
+  /** Whether the plant has a tag. */
+  readonly tagged?: boolean | undefined;
   /** By id; ascending by default. */
   readonly order?: "asc" | "desc" | undefined;
 }
@@ -53,13 +55,13 @@ export interface BulkFilter extends Filter {
 export interface ListQuery extends Filter {
   /** The id of the last plant seen; the list begins after it. */
   readonly after?: bigint | undefined;
+  /** Adds the time of the last change to each plant. */
+  readonly include?: "changed" | undefined;
 }
 
 export interface PageQuery extends ListQuery {
   /** 1 to 1000, 100 by default. A page may be shorter and still have a next one. */
   readonly limit?: number | undefined;
-  /** Adds the time of the last change to each plant. */
-  readonly include?: "changed" | undefined;
 }
 
 export interface SortedQuery extends Pick<PageQuery, "limit" | "include">, Omit<Filter, "order"> {
@@ -149,6 +151,7 @@ const queryNames: Readonly<Record<keyof PageQuery | keyof SortedQuery | keyof Ta
   tag: true,
   name: true,
   q: true,
+  tagged: true,
   order: true,
   sort: true,
   cursor: true,

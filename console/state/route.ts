@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
-import { type Filter, filterNames, pickFilter } from "../../src/domain/filter.ts";
+import { type Filter, filterNames, filters, pickFilter } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/json.ts";
 import { sortNames } from "../../src/domain/page.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
@@ -58,6 +58,7 @@ function parseRoute(hash: string): Route {
   const given = filterNames.map((name) => [name, parameters.get(name) ?? undefined]);
   const filter: ListFilter = {
     ...(Object.fromEntries(given) as Filter),
+    tagged: filters.tagged.find(parameters.get("tagged") ?? ""),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
     sort: sortNames.find((sort) => sort === parameters.get("sort")),
   };
@@ -90,7 +91,8 @@ export function linkToChanges(filter: ChangeFilter): string {
 /** The link to a plant or a form. */
 export function linkTo(open: Open, filter: ListFilter = route.value.filter): string {
   const query = new URLSearchParams();
-  for (const name of filterNames) if (filter[name] !== undefined) query.set(name, filter[name]);
+  for (const name of filterNames)
+    if (filter[name] !== undefined) query.set(name, String(filter[name]));
   if (filter.sort !== undefined) query.set("sort", filter.sort);
   if (filter.order !== "asc") query.set("order", filter.order);
   return `#/plants${open === undefined ? "" : `/${open}`}${query.size === 0 ? "" : `?${query}`}`;

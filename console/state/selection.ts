@@ -279,6 +279,7 @@ function describeSelected(filter: Filter): string {
   const parts = filterNames.flatMap((name) => {
     const given = filter[name];
     if (given === undefined) return [];
+    if (typeof given === "boolean") return t.plants.thatTagged[`${given}`];
     const value = quote(given);
     return fill(name === "tag" ? t.plants.thatHaveTag : t.plants.thatMatch, { value });
   });

@@ -134,6 +134,7 @@ const plants = {
   filterByTag: "Nach Schlagwort filtern",
   anyTag: "Alle Schlagwörter",
   theEmptyTag: "leeres Schlagwort",
+  tagged: { false: "ohne Schlagwort", true: "mit Schlagwort" },
   tagsInUse: "Verwendete Schlagwörter",
   searching: "Suche läuft …",
   noConnection: "Keine Verbindung",
@@ -150,8 +151,10 @@ const plants = {
     tag: "das Schlagwort {value}",
     name: "{value} im Namen",
     q: "{value} im Namen oder Schlagwort",
+    tagged: { false: "kein Schlagwort", true: "ein Schlagwort" },
   },
   withEmptyTag: "das leere Schlagwort",
+  allHaveTag: "Jede Pflanze hat ein Schlagwort.",
   noneHasId: "Keine Pflanze hat die Id {id}",
   showAll: "Alle Pflanzen zeigen",
   addWithId: "Pflanze mit der Id {id} hinzufügen",
@@ -311,6 +314,7 @@ const plants = {
   theseThat: "Das sind alle Pflanzen, die {what}.",
   theseThatBut: "Das sind alle Pflanzen, die {what}, außer {excepted}.",
   thatHaveTag: "das Schlagwort {value} haben",
+  thatTagged: { false: "kein Schlagwort haben", true: "ein Schlagwort haben" },
   thatMatch: "zu {value} passen",
   isFinal: "Das lässt sich nicht rückgängig machen: Der Bestand führt kein Journal.",
 };
@@ -424,10 +428,7 @@ const changes = {
     one: "{count} weiteres Schlagwort mit {plants} Pflanzen.",
     other: "{count} weitere Schlagwörter mit {plants} Pflanzen.",
   },
-  withoutTag: {
-    one: "{count} Pflanze ohne Schlagwort.",
-    other: "{count} Pflanzen ohne Schlagwort.",
-  },
+  withoutTag: "{count} ohne Schlagwort",
   firstTags: "Nur die ersten {count} Schlagwörter wurden gezählt.",
 };
 

@@ -147,6 +147,7 @@ const plants = {
   filterByTag: "Filter by tag",
   anyTag: "Any tag",
   theEmptyTag: "empty tag",
+  tagged: { false: "without a tag", true: "with a tag" },
   tagsInUse: "Tags in use",
 
   // Why the list is empty, and what to do next.
@@ -166,8 +167,10 @@ const plants = {
     tag: "the tag {value}",
     name: "{value} in its name",
     q: "{value} in its name or tag",
+    tagged: { false: "no tag", true: "a tag" },
   },
   withEmptyTag: "the empty tag",
+  allHaveTag: "Every plant has a tag.",
   noneHasId: "No plant has the id {id}",
   showAll: "Show all plants",
   addWithId: "Add a plant with id {id}",
@@ -319,6 +322,7 @@ const plants = {
   theseThatBut: "These are all plants that {what}, but {excepted}.",
   /** Several are joined by "and". */
   thatHaveTag: "have the tag {value}",
+  thatTagged: { false: "have no tag", true: "have a tag" },
   thatMatch: "match {value}",
   isFinal: "This can't be undone: the store keeps no changes.",
 } as const;
@@ -439,7 +443,7 @@ const changes = {
     one: "{count} other tag with {plants} plants.",
     other: "{count} other tags with {plants} plants.",
   },
-  withoutTag: { one: "{count} plant without a tag.", other: "{count} plants without a tag." },
+  withoutTag: "{count} without a tag",
   firstTags: "Only the first {count} tags were counted.",
 } as const;
 

@@ -133,6 +133,7 @@ const plants = {
   filterByTag: "Filtrar por etiqueta",
   anyTag: "Cualquier etiqueta",
   theEmptyTag: "etiqueta vacía",
+  tagged: { false: "sin etiqueta", true: "con etiqueta" },
   tagsInUse: "Etiquetas en uso",
   searching: "Buscando…",
   noConnection: "Sin conexión",
@@ -149,8 +150,10 @@ const plants = {
     tag: "la etiqueta {value}",
     name: "{value} en el nombre",
     q: "{value} en el nombre o la etiqueta",
+    tagged: { false: "ninguna etiqueta", true: "una etiqueta" },
   },
   withEmptyTag: "la etiqueta vacía",
+  allHaveTag: "Todas las plantas tienen una etiqueta.",
   noneHasId: "Ninguna planta tiene el id {id}",
   showAll: "Mostrar todas las plantas",
   addWithId: "Añadir una planta con el id {id}",
@@ -308,6 +311,7 @@ const plants = {
   theseThat: "Son todas las plantas que {what}.",
   theseThatBut: "Son todas las plantas que {what}, menos {excepted}.",
   thatHaveTag: "tienen la etiqueta {value}",
+  thatTagged: { false: "no tienen etiqueta", true: "tienen una etiqueta" },
   thatMatch: "coinciden con {value}",
   isFinal: "No se puede deshacer: el servicio no guarda los cambios.",
 };
@@ -420,7 +424,7 @@ const changes = {
     one: "{count} etiqueta más con {plants} plantas.",
     other: "{count} etiquetas más con {plants} plantas.",
   },
-  withoutTag: { one: "{count} planta sin etiqueta.", other: "{count} plantas sin etiqueta." },
+  withoutTag: "{count} sin etiqueta",
   firstTags: "Solo se han contado las primeras {count} etiquetas.",
 };
 

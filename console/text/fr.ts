@@ -133,6 +133,7 @@ const plants = {
   filterByTag: "Filtrer par mot-clé",
   anyTag: "Tous les mots-clés",
   theEmptyTag: "mot-clé vide",
+  tagged: { false: "sans mot-clé", true: "avec mot-clé" },
   tagsInUse: "Mots-clés utilisés",
   searching: "Recherche…",
   noConnection: "Pas de connexion",
@@ -149,8 +150,10 @@ const plants = {
     tag: "le mot-clé {value}",
     name: "{value} dans son nom",
     q: "{value} dans son nom ou son mot-clé",
+    tagged: { false: "aucun mot-clé", true: "un mot-clé" },
   },
   withEmptyTag: "le mot-clé vide",
+  allHaveTag: "Chaque plante a un mot-clé.",
   noneHasId: "Aucune plante n’a l’id {id}",
   showAll: "Afficher toutes les plantes",
   addWithId: "Ajouter une plante avec l’id {id}",
@@ -311,6 +314,7 @@ const plants = {
   theseThat: "Ce sont toutes les plantes qui {what}.",
   theseThatBut: "Ce sont toutes les plantes qui {what}, sauf {excepted}.",
   thatHaveTag: "ont le mot-clé {value}",
+  thatTagged: { false: "n’ont pas de mot-clé", true: "ont un mot-clé" },
   thatMatch: "correspondent à {value}",
   isFinal: "Impossible à annuler : le service ne conserve pas les modifications.",
 };
@@ -423,7 +427,7 @@ const changes = {
     one: "{count} autre mot-clé avec {plants} plantes.",
     other: "{count} autres mots-clés avec {plants} plantes.",
   },
-  withoutTag: { one: "{count} plante sans mot-clé.", other: "{count} plantes sans mot-clé." },
+  withoutTag: "{count} sans mot-clé",
   firstTags: "Seuls les {count} premiers mots-clés ont été comptés.",
 };
 

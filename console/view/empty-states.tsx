@@ -1,7 +1,7 @@
 /** The status below the rows of the list, or in place of them: why it is empty, and what to do. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { type FilterName, filterNames } from "../../src/domain/filter.ts";
+import { type Filter, type FilterName, filterNames } from "../../src/domain/filter.ts";
 import type { Change } from "../../client/client.ts";
 import { explain, isStatus } from "../api/service.ts";
 import { formatName, formatTime, quote } from "../state/format.ts";
@@ -43,10 +43,20 @@ function readStatus(): Status {
   }
 }
 
-const describeFilter = (name: FilterName, given: string): string =>
-  name === "tag" && given === ""
-    ? t.plants.withEmptyTag
-    : fill(t.plants.withWhat[name], { value: quote(given) });
+function describeFilter(name: FilterName, { tagged, ...texts }: Filter): readonly string[] {
+  if (name === "tagged") return tagged === undefined ? [] : [t.plants.withWhat.tagged[`${tagged}`]];
+  const given = texts[name];
+  if (given === undefined) return [];
+  if (name === "tag" && given === "") return [t.plants.withEmptyTag];
+  return [fill(t.plants.withWhat[name], { value: quote(given) })];
+}
+
+function explainNoMatch(filter: Filter): string {
+  const parts = filterNames.flatMap((name) => describeFilter(name, filter));
+  // "No plant has no tag" has to be decoded.
+  if (filter.tagged === false && parts.length === 1) return t.plants.allHaveTag;
+  return fill(t.plants.noneHas, { what: join(parts) });
+}
 
 function explainEmptiness(): Status {
   const { filter, holder, removal, searchedId } = list.value;
@@ -66,19 +76,12 @@ function explainEmptiness(): Status {
         </>
       ),
     };
-  const parts = filterNames.flatMap((name) => {
-    const given = filter[name];
-    return given === undefined ? [] : describeFilter(name, given);
-  });
   const isUnknown = holder.value === null;
   const removed = removal.value;
   return {
     icon: "search",
     title: isUnknown ? fill(t.plants.noneHasId, { id: String(searchedId) }) : t.shared.noMatch,
-    text:
-      removed === undefined
-        ? fill(t.plants.noneHas, { what: join(parts) })
-        : describeRemoval(removed),
+    text: removed === undefined ? explainNoMatch(filter) : describeRemoval(removed),
     action: (
       <>
         {removed !== undefined && <RestoreSearched change={removed} class="button button-main" />}

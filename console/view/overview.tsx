@@ -256,6 +256,7 @@ const TAG_PAGES_MAX = 10;
 
 interface Tally {
   readonly total: PlantCount;
+  readonly untagged: PlantCount;
   readonly tags: readonly TagCount[];
   /** Whether all tags were counted. */
   readonly isWhole: boolean;
@@ -264,6 +265,7 @@ interface Tally {
 async function countTags(signal: AbortSignal): Promise<Tally> {
   return call(async (client) => {
     const total = await client.countPlants({}, { signal });
+    const untagged = await client.countPlants({ tagged: false }, { signal });
     const tags: TagCount[] = [];
     let after: string | undefined;
     for (let pages = 0; pages < TAG_PAGES_MAX && tags.length < TAGS_MAX; pages++) {
@@ -272,7 +274,7 @@ async function countTags(signal: AbortSignal): Promise<Tally> {
       after = page.next;
       if (after === undefined) break;
     }
-    return { total, tags, isWhole: after === undefined };
+    return { total, untagged, tags, isWhole: after === undefined };
   });
 }
 
@@ -297,19 +299,28 @@ function Tags(): JSX.Element {
   if (failure.value !== undefined)
     return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure.value)} />;
   if (tally.value === undefined) return <p class="faint late">{t.shared.counting}</p>;
-  const { total, tags, isWhole } = tally.value;
+  const { total, untagged, tags, isWhole } = tally.value;
   const sorted = tags.toSorted((one, other) => other.count - one.count);
   const shown = sorted.slice(0, TAGS_SHOWN);
   const others = sorted.slice(TAGS_SHOWN);
   const largest = Math.max(1, ...shown.map(({ count }) => count));
-  const tagged = sum(tags);
   return (
     <section class="card stack" aria-labelledby="tags-title">
       <div class="section-head">
         <h2 id="tags-title">{t.shell.views.plants}</h2>
-        <a class="total" href={linkTo(undefined, everything)}>
-          {fill(t.changes.inAll, { count: formatTotal(total) })}
-        </a>
+        <p>
+          <a href={linkTo(undefined, everything)}>
+            {fill(t.changes.inAll, { count: formatTotal(total) })}
+          </a>
+          {(untagged.count > 0 || !untagged.exact) && (
+            <>
+              {" · "}
+              <a href={linkTo(undefined, { ...everything, tagged: false })}>
+                {fill(t.changes.withoutTag, { count: formatTotal(untagged) })}
+              </a>
+            </>
+          )}
+        </p>
       </div>
       <ul class="tag-bars" aria-label={t.changes.byTag}>
         {shown.map(({ tag, ...count }) => (
@@ -327,11 +338,6 @@ function Tags(): JSX.Element {
       <p class="faint">
         {others.length > 0 &&
           `${plural(t.changes.otherTags, others.length, { plants: formatTotal(sum(others)) })} `}
-        {isWhole &&
-          tagged.exact &&
-          total.exact &&
-          total.count > tagged.count &&
-          `${plural(t.changes.withoutTag, total.count - tagged.count)} `}
         {!isWhole && fill(t.changes.firstTags, { count: tags.length })}
       </p>
     </section>

@@ -245,7 +245,7 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
         {isEdited && <span class="field-note"> {t.plants.unsavedEdit}</span>}
       </span>
       <span role="gridcell" class="row-tag">
-        <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />
+        <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag, tagged: undefined })} />
       </span>
       <span role="gridcell" class="row-changed">
         {changed !== undefined && formatWhen(changed)}

@@ -379,7 +379,7 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
       {tag === undefined ? (
         <span class="faint">{t.plants.noTag}</span>
       ) : (
-        <Tag tag={tag} onPick={() => refine({ tag })} />
+        <Tag tag={tag} onPick={() => refine({ tag, tagged: undefined })} />
       )}
     </div>
   );

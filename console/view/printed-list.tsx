@@ -72,11 +72,12 @@ function describeCount(found: number): string {
     : fill(t.tools.firstOf, { count, total: formatTotal(matches.value) });
 }
 
-function describe({ tag, name, q }: ListFilter, found: number): string {
+function describe({ tag, name, q, tagged }: ListFilter, found: number): string {
   const parts = [
     tag === undefined ? [] : fill(t.tools.printedTag, { tag: quote(tag) }),
     name === undefined ? [] : fill(t.tools.printedName, { name: quote(name) }),
     q === undefined ? [] : quote(q),
+    tagged === undefined ? [] : t.plants.tagged[`${tagged}`],
   ].flat();
   return [
     t.tools.printed,

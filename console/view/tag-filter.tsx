@@ -20,22 +20,30 @@ const PREFIX_DELAY_MS = 150;
 const fold = (text: string): string =>
   text.normalize("NFD").replaceAll(/\p{M}/gu, "").toLowerCase();
 
+/** A tag, with its count if it is in use; undefined stands for plants without a tag. */
+type Option = TagCount | { readonly tag: string | undefined };
+
 /** Exact tags first, then those that start with the text, then those that contain it. */
-function findOptions(tags: readonly TagCount[], text: string): readonly TagCount[] {
+function findOptions(tags: readonly TagCount[], text: string): readonly Option[] {
   const part = fold(text);
+  const untagged: Option[] = fold(t.plants.tagged.false).startsWith(part)
+    ? [{ tag: undefined }]
+    : [];
   const rank = ({ tag }: TagCount): number =>
     tag === text ? 0 : fold(tag) === part ? 1 : fold(tag).startsWith(part) ? 2 : 3;
-  return tags
+  const found = tags
     .filter(({ tag }) => fold(tag).includes(part))
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, OPTIONS_MAX);
+  return text === "" ? [...untagged, ...found] : [...found, ...untagged];
 }
 
 export function TagFilter(): JSX.Element {
-  const { tag } = route.value.filter;
+  const { tag, tagged } = route.value.filter;
   const text = useSignal(tag ?? "");
   const isOpen = useSignal(false);
-  const active = useSignal(0);
+  /** The option that Enter picks; -1 is none. */
+  const active = useSignal(-1);
   const tags = useSignal<readonly TagCount[]>([]);
   /** The first page does not have all tags. */
   const hasMore = useSignal(false);
@@ -62,24 +70,26 @@ export function TagFilter(): JSX.Element {
 
   // Until something is typed, all tags are offered.
   const isTyped = text.value !== (tag ?? "");
+  const anyOrEmpty = tag === "" ? t.plants.theEmptyTag : t.plants.anyTag;
   const options = isOpen.value ? findOptions(tags.value, isTyped ? text.value : "") : [];
   const open = (): void => {
     if (isOpen.value) return;
     isOpen.value = true;
-    active.value = 0;
+    active.value = -1;
     loading.current = read("").catch(() => undefined);
   };
-  const pick = (picked: string | undefined): void => {
+  const pick = (picked: Option | undefined): void => {
     isOpen.value = false;
-    text.value = picked ?? "";
-    refine({ tag: picked });
+    text.value = picked?.tag ?? "";
+    const isUntagged = picked !== undefined && picked.tag === undefined;
+    refine({ tag: picked?.tag, tagged: isUntagged ? false : undefined });
   };
   /** Picks the active option, or a tag that is not listed, which has to be typed in full. */
   const pickTyped = async (typed: string): Promise<void> => {
     // Enter may come before the tags.
-    if (options.length === 0) await loading.current;
+    if (tags.value.length === 0) await loading.current;
     if (isOpen.value && text.value === typed)
-      pick(findOptions(tags.value, typed)[active.value]?.tag ?? typed);
+      pick(findOptions(tags.value, typed)[active.value] ?? { tag: typed });
   };
   const move = (by: number): void => {
     open();
@@ -91,8 +101,8 @@ export function TagFilter(): JSX.Element {
     if (event.key === "ArrowDown") move(isOpen.value ? 1 : 0);
     else if (event.key === "ArrowUp") move(-1);
     else if (event.key === "Enter" && isTyped && text.value !== "") void pickTyped(text.value);
-    else if (event.key === "Enter" && isOpen.value && active.value > 0)
-      pick(options[active.value]?.tag);
+    else if (event.key === "Enter" && options[active.value] !== undefined)
+      pick(options[active.value]);
     else if (event.key === "Enter" && text.value === "") pick(undefined);
     else if (event.key === "Escape" && isOpen.value) {
       isOpen.value = false;
@@ -111,43 +121,49 @@ export function TagFilter(): JSX.Element {
         aria-autocomplete="list"
         aria-expanded={options.length > 0 ? "true" : "false"}
         aria-controls="tag-options"
-        aria-activedescendant={options.length > 0 ? `tag-option-${active.value}` : undefined}
-        placeholder={tag === "" ? t.plants.theEmptyTag : t.plants.anyTag}
+        aria-activedescendant={
+          options[active.value] === undefined ? undefined : `tag-option-${active.value}`
+        }
+        placeholder={tagged === undefined ? anyOrEmpty : t.plants.tagged[`${tagged}`]}
         autocomplete="off"
         spellcheck={false}
         value={text.value}
         onClick={open}
         onInput={({ currentTarget: { value } }) => {
           open();
-          active.value = 0;
+          active.value = value === "" ? -1 : 0;
           text.value = value;
           if (value === "") refine({ tag: undefined });
         }}
         onKeyDown={onKeyDown}
         onBlur={() => {
           const isTag = tags.value.some((each) => each.tag === text.value);
-          if (isTyped && text.value !== "" && isTag) pick(text.value);
+          if (isTyped && text.value !== "" && isTag) pick({ tag: text.value });
           isOpen.value = false;
           if (!isTag) text.value = tag ?? "";
         }}
       />
       <ul class="options" id="tag-options" role="listbox" aria-label={t.plants.tagsInUse}>
-        {options.map(({ tag: offered, ...total }, index) => (
+        {options.map((option, index) => (
           <li
-            key={offered}
+            key={option.tag ?? "\0"}
             id={`tag-option-${index}`}
             role="option"
             aria-selected={index === active.value ? "true" : "false"}
             // The field keeps the focus.
             onPointerDown={(event) => event.preventDefault()}
-            onClick={() => pick(offered)}
+            onClick={() => pick(option)}
           >
-            <span class="cut">{offered === "" ? <i>{t.plants.theEmptyTag}</i> : offered}</span>
-            <small>{formatTotal(total)}</small>
+            <span class="cut">
+              {option.tag || (
+                <i>{option.tag === "" ? t.plants.theEmptyTag : t.plants.tagged.false}</i>
+              )}
+            </span>
+            {"count" in option && <small>{formatTotal(option)}</small>}
           </li>
         ))}
       </ul>
-      {tag !== undefined && (
+      {(tag ?? tagged) !== undefined && (
         <Button
           kind="plain"
           icon="close"

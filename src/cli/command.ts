@@ -17,7 +17,7 @@ import {
 import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
-import type { Filter } from "../domain/filter.ts";
+import type { Filter, FilterName } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Order, PlantQuery } from "../domain/page.ts";
 import { formatCursor, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
@@ -274,7 +274,9 @@ type Names =
 type Parts = "delimiter" | "map" | "rate" | "scopes" | "setName" | "setTag" | "types";
 
 /** The flags of all commands, besides those of settings. */
-export interface Flags extends Filter, Readonly<Partial<Record<Moments | Names | Parts, string>>> {
+export interface Flags extends Readonly<
+  Partial<Record<FilterName | Moments | Names | Parts, string>>
+> {
   readonly dryRun?: boolean;
   readonly encoding?: Encoding;
   readonly follow?: boolean;

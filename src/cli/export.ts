@@ -2,7 +2,7 @@
 
 import type { RetryOptions, SortedQuery } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { type Filter, filterNames, filters, pickFilter } from "../domain/filter.ts";
+import { type Filter, filterNames, filters } from "../domain/filter.ts";
 import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import {
@@ -70,16 +70,17 @@ async function* readBlocks(
 }
 
 export function parseFilter(flags: Flags): Filter {
-  const filter = pickFilter(flags);
-  for (const name of filterNames) {
+  const values = filterNames.map((name) => {
     const { find, expected } = filters[name];
-    const value = filter[name];
-    if (value !== undefined && find(value) === undefined)
+    const text = flags[name];
+    const value = text === undefined ? undefined : find(text);
+    if (text !== undefined && value === undefined)
       throw new UsageError(
-        `--${name}: ${JSON.stringify(value)} is not allowed; expected ${expected}`,
+        `--${name}: ${JSON.stringify(text)} is not allowed; expected ${expected}`,
       );
-  }
-  return filter;
+    return [name, value ?? undefined];
+  });
+  return Object.fromEntries(values) as Filter;
 }
 
 const forms = {

@@ -2,17 +2,19 @@
 
 import type { ListedPlant } from "./plant.ts";
 
-interface FilterRule {
+interface RuleOf<Value> {
   readonly meaning: string;
   readonly expected: string;
   /** Undefined if the text is not allowed; null if it counts as absent. */
-  readonly find: (value: string) => string | null | undefined;
+  readonly find: (text: string) => Value | null | undefined;
   /** Whether every engine has an index for it, so no plant has to be scanned. */
   readonly isIndexed: boolean;
   /** False if every plant matches. */
-  readonly narrows: (value: string) => boolean;
-  readonly match: (value: string) => (plant: ListedPlant) => boolean;
+  readonly narrows: (value: Value) => boolean;
+  readonly match: (value: Value) => (plant: ListedPlant) => boolean;
 }
+
+export type FilterRule = RuleOf<string> | RuleOf<boolean>;
 
 const anyText = { expected: "text", find: (value: string) => value };
 
@@ -63,28 +65,44 @@ export const filters = {
       };
     },
   },
+  tagged: {
+    meaning: "`false`: plants without a tag. `true`: plants with one, also an empty one.",
+    expected: "true or false",
+    find: (text: string) => (text === "true" || text === "false" ? text === "true" : undefined),
+    isIndexed: false,
+    narrows: () => true,
+    match:
+      (value: boolean) =>
+      ({ tag }: ListedPlant) =>
+        (tag !== undefined) === value,
+  },
 } satisfies Record<string, FilterRule>;
 
 export type FilterName = keyof typeof filters;
 export const filterNames = Object.keys(filters) as readonly FilterName[];
 
-export type Filter = { readonly [Name in FilterName]?: string | undefined };
+export type Filter = {
+  readonly [Name in FilterName]?: Parameters<(typeof filters)[Name]["match"]>[0] | undefined;
+};
+
+/** The rule and the value of each filter that is given. */
+const rulesOf = (filter: Filter): (readonly [RuleOf<unknown>, unknown])[] =>
+  filterNames.flatMap((name) =>
+    filter[name] === undefined ? [] : [[filters[name] as RuleOf<unknown>, filter[name]]],
+  );
 
 export const pickFilter = (value: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, value[name]]));
 
 /** False if every plant matches. */
 export const narrows = (filter: Filter): boolean =>
-  filterNames.some((name) => filter[name] !== undefined && filters[name].narrows(filter[name]));
+  rulesOf(filter).some(([rule, value]) => rule.narrows(value));
 
 export const needsScan = (filter: Filter): boolean =>
-  filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
+  rulesOf(filter).some(([{ isIndexed }]) => !isIndexed);
 
 export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
-  const matches = filterNames.flatMap((name) => {
-    const value = filter[name];
-    return value === undefined ? [] : filters[name].match(value);
-  });
+  const matches = rulesOf(filter).map(([rule, value]) => rule.match(value));
   return (plant) => matches.every((match) => match(plant));
 }
 

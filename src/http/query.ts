@@ -18,7 +18,7 @@ import {
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
-import { type FilterName, filters } from "../domain/filter.ts";
+import { type Filter, type FilterName, type FilterRule, filters } from "../domain/filter.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
 import { KEY_CHARACTERS, SORTED_STREAM_LENGTH, sortValues, toOrder } from "../domain/sort.ts";
 import { type Condition, type EntityTags, findEntityTags, matches } from "../domain/entity-tag.ts";
@@ -84,11 +84,16 @@ const orderBy = (description: string): Parameter<Order> => ({
   fallback: "asc",
 });
 
-export const filterParameters = mapValues(filters, ({ meaning, expected, find }) => ({
-  ...anyText(meaning),
-  expected,
-  find,
-})) as Record<FilterName, Parameter<string | undefined>>;
+const toParameter = (rule: FilterRule) => ({
+  ...(rule === filters.tagged ? flag : text)(undefined, rule.meaning),
+  expected: rule.expected,
+  find: rule.find,
+  fallback: undefined,
+});
+
+export const filterParameters = mapValues<FilterRule, unknown>(filters, toParameter) as {
+  readonly [Name in FilterName]: Parameter<Filter[Name]>;
+};
 
 const sortParameter: Parameter<string | undefined> = {
   ...text(

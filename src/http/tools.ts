@@ -95,7 +95,8 @@ const toArgument = <Value>(parameter: Parameter<Value>): Argument<Value> => ({
   ...parameter,
   optional: true,
   find: (input) => {
-    const type = parameter.schema["type"] === "integer" ? "number" : "string";
+    const { type: named } = parameter.schema;
+    const type = named === "integer" ? "number" : named;
     if (typeof input !== type || !isStorable(String(input))) return undefined;
     const found = parameter.find(String(input));
     // A search for no words counts as none; it finds every plant too.
@@ -133,8 +134,11 @@ const ifMatch: Argument<string | undefined> = {
   optional: true,
   find: (input) => (typeof input === "string" && input !== "" ? input : undefined),
 };
-const filterArguments = mapValues(filterParameters, toArgument) as {
-  readonly [Name in FilterName]: Argument<string | undefined>;
+const filterArguments = mapValues<Parameter<unknown>, Argument<unknown>>(
+  filterParameters,
+  toArgument,
+) as {
+  readonly [Name in FilterName]: Argument<Filter[Name]>;
 };
 /** A model reads the whole answer, so it is short. */
 const ENTRIES_MAX = 200;

@@ -181,6 +181,32 @@ describeInBrowser("the tag filter", () => {
     await user.press("Enter", { text: "No plant has the tag “nowhere”." });
   });
 
+  it("chooses the plants without a tag, by pointer, keys and typing", async (visit) => {
+    const { page, user } = await visit.open();
+    const filter = page.getByRole("combobox", { name: "Filter by tag" });
+    const tags = page.getByRole("listbox", { name: "Tags in use" });
+    await filter.click();
+    await tags.getByRole("option", { name: "without a tag" }).click();
+    await user.untilAt("#/plants?tagged=false");
+    // A tag takes its place.
+    await filter.click();
+    await tags.getByRole("option", { name: /^orchid/ }).click();
+    await user.untilAt("#/plants?tag=orchid");
+    await user.click("Any tag");
+    await user.untilAt("#/plants");
+    await filter.click();
+    await tags.getByRole("option", { name: /^orchid/ }).waitFor();
+    await user.press("ArrowDown Enter");
+    await user.untilAt("#/plants?tagged=false");
+    await user.click("Any tag");
+    await user.untilAt("#/plants");
+    await filter.fill("without");
+    await user.press("Enter");
+    await user.untilAt("#/plants?tagged=false");
+    await user.click("Any tag");
+    await user.untilAt("#/plants");
+  });
+
   test("picks a tag by its first letters although the tags come late", async (visit) => {
     const { page, user } = await visit.open();
     const release = await user.hold("**/tags/counts*");

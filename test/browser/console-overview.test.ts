@@ -52,10 +52,18 @@ describeInBrowser("in the console,", () => {
   it("plants by tag are bars that lead to the list", async (visit) => {
     const { page, user } = await visit.open({ at: "#/overview" });
     await page.getByRole("link", { name: /in all/ }).waitFor();
-    await page.getByText("10 plants without a tag.").waitFor();
     await page.getByRole("link", { name: /^herb/ }).click();
     await user.see({ row: "Plant 0" });
     expect(new URL(page.url()).hash).toBe("#/plants?tag=herb");
+  });
+
+  it("plants without a tag are a link to the list of them", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/overview" });
+    await page.getByRole("link", { name: "10 without a tag" }).click();
+    await user.see({ row: "Plant 23" });
+    expect(new URL(page.url()).hash).toBe("#/plants?tagged=false");
+    await page.getByText("10 of 4").waitFor();
+    await page.getByPlaceholder("without a tag").waitFor();
   });
 
   it("dragging over the picture, or its sliders, picks the time whose changes are undone", async (visit) => {

@@ -62,6 +62,8 @@ describe("plantstore export", () => {
         ({ tag, name }) => tag === "tag 2" && name.includes("plant 99"),
       ],
       [["--tag", "a&b=c+d e%"], () => false],
+      [["--tagged", "false"], ({ tag }) => tag === null],
+      [["--tagged", "true", "--q", "99"], ({ tag, name }) => tag !== null && name.includes("99")],
     ];
     for (const [flags, isAsked] of filters) {
       const lines = plants.filter(isAsked).map((plant) => `${toBody(plant)}\n`);

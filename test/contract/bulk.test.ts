@@ -87,6 +87,13 @@ describe("PATCH /plants", () => {
     expect(await change("PATCH", "?tag=none", '{"name":"x"}')).toMatchObject([{ plants: 0 }]);
   });
 
+  test("tags the plants without a tag", async () => {
+    expect(await change("PATCH", "?tagged=false", '{"tag":"new"}')).toMatchObject([
+      { plants: 1, replaced: 1, complete: true },
+    ]);
+    expect(await shown()).toContain("3 Rosé new");
+  });
+
   test("is reverted by the name of its batch, which it answers", async () => {
     const [report] = await change("PATCH", "?tag=shrub", '{"name":"same","tag":null}');
     const { batch } = report as { batch: string };

@@ -155,6 +155,30 @@ describe("a filter", () => {
   });
 });
 
+describe("tagged", () => {
+  const untagged = range(1, 250).filter((id) => id % 10 !== 0 && id % 25 !== 3);
+
+  test("finds the plants without a tag, or those with one, page after page", async () => {
+    expect((await walk("?tagged=false&limit=7")).ids).toEqual(untagged);
+    expect((await walk("?tagged=false&order=desc&limit=7")).ids).toEqual(untagged.toReversed());
+    const others = range(1, 250).filter((id) => !untagged.includes(id));
+    expect((await walk("?tagged=true&limit=7")).ids).toEqual(others);
+    expect((await walk("?tagged=true&name=eiche")).ids).toEqual([240]);
+    expect((await walk("?tagged=false&q=eiche")).ids).toEqual([]);
+    expect(await streamedIds("?tagged=false")).toEqual(untagged);
+    // Filters that contradict each other match nothing.
+    expect((await walk("?tag=ten&tagged=false")).ids).toEqual([]);
+    expect((await walk("?tag=ten&tagged=true")).ids).toEqual(tens);
+  });
+
+  test("counts an empty tag as a tag", async () => {
+    await small.create('{"id":1,"name":"a","tag":""}');
+    await small.create('{"id":2,"name":"a"}');
+    expect((await walk("?tagged=false", small)).ids).toEqual([2]);
+    expect((await walk("?tagged=true", small)).ids).toEqual([1]);
+  });
+});
+
 describe("words", () => {
   test("end a page early too, and filter streams", async () => {
     const { ids, pages } = await walk("?q=eiche+grosse");
@@ -176,6 +200,7 @@ describe("words", () => {
     const filters = fc.record({
       q: fc.option(text, { nil: undefined }),
       name: fc.option(text, { nil: undefined }),
+      tagged: fc.option(fc.boolean(), { nil: undefined }),
       order: fc.constantFrom("asc" as const, "desc" as const),
     });
     for (const filter of fc.sample(filters, 60)) {
@@ -201,6 +226,9 @@ describe("a count", () => {
     ["?tag=Ten", 0],
     ["?name=plant+1&tag=ten", 11],
     ["?q=TEN+plant", 24],
+    ["?tagged=true", 35],
+    ["?tagged=false", 215],
+    ["?tagged=false&tag=ten", 0],
   ])("with the filters %j is exact: %d", async (query, count) => {
     expect(await getJson(service, `/plants/count${query}`)).toEqual({ count, exact: true });
   });
@@ -269,6 +297,8 @@ describe("a parameter", () => {
     ["?tag=%FF&name=%00", ["tag: expected UTF-8", "name: expected UTF-8 without U+0000"]],
     ["?tag=%&name=%ED%A0%80", ["tag: expected UTF-8", "name: expected UTF-8"]],
     [`?q=${"a+".repeat(17)}`, ["q: expected at most 16 words"]],
+    ["?tagged=no", ['tagged: expected true or false, got "no"']],
+    ["/count?tagged=", ['tagged: expected true or false, got ""']],
     ["?offset=5", ['"offset": unknown']],
     ["?Limit=5&%FF=1&=1", ['"Limit": unknown', '"%FF": unknown', '"": unknown']],
     ["?limit=5&limit=5", ["limit: given more than once"]],

@@ -194,6 +194,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
     { writes: [{ id: "72", removed: true, ifMatch: "x" }], dryRun: false },
     "line 1: ifMatch: expected * or a list of entity tags",
   ],
+  ["find_plants", { tagged: "false" }, "tagged: expected true or false"],
   ["revert_changes", {}, "expected at least one of from, to, by, batch and types"],
   ["revert_changes", { batch: "b", dryRun: "false" }, "dryRun: expected true or false"],
   ["revert_changes", { from: "yesterday" }, "from: expected the number of a change, or a time"],
@@ -231,12 +232,14 @@ describe("finding plants", () => {
       expect(await walk({ limit, q: "4 plant" })).toEqual([INT64_MAX]);
       expect(await walk({ limit, q: " ", tag: "a" })).toEqual(ids.slice(0, 2));
       expect(await walk({ limit, tag: "c" })).toEqual([]);
+      expect(await walk({ limit, tagged: true })).toEqual(ids);
       expect(await walk({ limit, sort: "-name" })).toEqual(ids.toReversed());
       expect(await walk({ limit, sort: "tag", name: "plant" })).toEqual(ids);
     }
     for (const [filter, count] of [
       [{}, 5],
       [{ tag: "b", q: "plant" }, 3],
+      [{ tagged: false }, 0],
     ] as const)
       expect(await call(service, "count_plants", filter)).toEqual({ count, exact: true });
   });

@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import type { Filter as ClientFilter } from "../../client/client.ts";
-import { createFilter, filterNames, filters, needsScan } from "../../src/domain/filter.ts";
+import { createFilter, filterNames, filters, narrows, needsScan } from "../../src/domain/filter.ts";
 import { filterParameters } from "../../src/http/query.ts";
 
 test("every filter is a parameter, and one of the client", () => {
@@ -24,9 +24,18 @@ test.each(filterNames)("%s is in the documents, and where it needs a scan", asyn
     expect(members?.match(/\w+/g)).toContain(name);
 });
 
-test.each(filterNames)("%s: what it lets through is judged by itself", (name) => {
+test.each(["tag", "name", "q"] as const)("%s matches its text, and no other", (name) => {
   const plant = { id: 1n, name: "Rose", tag: "Rose" };
   expect(createFilter({ [name]: "Rose" })(plant)).toBe(true);
   expect(createFilter({ [name]: "Fern" })(plant)).toBe(false);
   expect(needsScan({ [name]: "Rose" })).toBe(!filters[name].isIndexed);
+});
+
+test("tagged distinguishes no tag from an empty one", () => {
+  const tags = [undefined, "", "Rose"];
+  const find = (tagged: boolean) =>
+    tags.filter((tag) => createFilter({ tagged })({ id: 1n, name: "Rose", tag }));
+  expect([find(false), find(true)]).toEqual([[undefined], ["", "Rose"]]);
+  for (const tagged of [false, true])
+    expect([needsScan, narrows].map((is) => is({ tagged }))).toEqual([true, true]);
 });

@@ -138,7 +138,8 @@ function connect(db: Database) {
       // The rows up to ?3 that may match, and ?3 itself.
       candidates: prepare<PlantRow>(
         `SELECT ${columns} ${rows} AND id ${to} ?3
-        AND (?4 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")} OR id = ?3) ORDER BY id ${order}`,
+        AND (id = ?3 OR (?4 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")})
+          AND (?5 IS NULL OR (tag IS NOT NULL) = ?5)) ORDER BY id ${order}`,
       ),
     };
   };
@@ -290,7 +291,7 @@ export class SqliteReader {
   }
 
   private searchPlants(connection: ReadConnection, query: PlantQuery): PlantPage {
-    const { tag = null, order } = query;
+    const { tag = null, tagged = null, order } = query;
     const { last, candidates } = walkOf(connection, query);
     const hint = findHint(query);
     const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
@@ -301,7 +302,7 @@ export class SqliteReader {
       const lastId = last.get(tag, firstId, rows)?.id;
       const end = lastId ?? (order === "asc" ? INT64_MAX : INT64_MIN);
       let found = 0;
-      for (const row of candidates.iterate(tag, firstId, end, pattern)) {
+      for (const row of candidates.iterate(tag, firstId, end, pattern, tagged)) {
         if (!page.add(toListed(query, row))) return { plants: page.plants, next: page.lastId };
         found++;
       }
