@@ -59,6 +59,16 @@ function createOrder(filter: ListFilter, first: bigint | undefined): Compare {
   };
 }
 
+/** As the service sorts a whole list. */
+export function sortAll(filter: ListFilter, plants: readonly TimedPlant[]): readonly TimedPlant[] {
+  const sort = toSort(filter);
+  if (sort === undefined) return plants;
+  return plants
+    .map((plant) => ({ plant, place: placeOf(sort, plant) }))
+    .toSorted((one, other) => comparePlaces(sort, one.place, other.place))
+    .map(({ plant }) => plant);
+}
+
 interface Position {
   readonly after: bigint | undefined;
   /** In a sorted list. */

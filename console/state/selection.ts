@@ -13,13 +13,13 @@ import { nameBatch } from "../../src/domain/change.ts";
 import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
-import { type ListFilter, readConflict } from "../api/plants.ts";
+import { type ListFilter, readConflict, type TimedPlant } from "../api/plants.ts";
 import { call, explain, explainRefusal, isAbort, isReason, isStatus } from "../api/service.ts";
 import { en } from "../text/en.ts";
 import { fill, join, plural, t } from "../text/text.ts";
 import { gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName, quote } from "./format.ts";
-import { list } from "./plants.ts";
+import { list, sortAll } from "./plants.ts";
 import { identity, mayRead, mayWrite, token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
 import { toast } from "./toasts.ts";
@@ -61,7 +61,7 @@ export function select(index: number, isRange: boolean): void {
   list.value.selection.value = { isAll, ids: changed, last: chosen.id };
 }
 
-/** The selected plants, or all that match if none is selected. */
+/** The selected plants, or all that match if none is selected, in the order of the list. */
 export async function* readSelected(
   client: Client,
   filter: ListFilter,
@@ -72,12 +72,25 @@ export async function* readSelected(
   const { onlyById } = list.value;
   if (onlyById !== undefined && !ids.has(onlyById.id)) yield [withoutTime(onlyById)];
   const { sort, order } = filter;
-  // By id, also if the list is sorted by something else.
-  const query = { ...pickFilter(filter), order: sort === undefined ? order : undefined };
-  for await (const block of client.exportBlocks(query, { signal: signalOff }))
-    yield isAll ? block.filter(({ id }) => !ids.has(id)) : block;
+  const query = {
+    ...pickFilter(filter),
+    order: sort === undefined ? order : undefined,
+    include: sort === "changed" ? sort : undefined,
+  };
+  const plants: TimedPlant[] = [];
+  for await (const block of client.exportBlocks(query, { signal: signalOff })) {
+    const selected = isAll ? block.filter(({ id }) => !ids.has(id)) : block;
+    if (sort === undefined) yield selected;
+    else plants.push(...selected);
+  }
+  // Sorted here: each sorted page makes the service scan the whole store.
+  const sorted = sortAll(filter, plants);
+  for (let at = 0; at < sorted.length; at += BLOCK_LENGTH)
+    yield sorted.slice(at, at + BLOCK_LENGTH).map(withoutTime);
 }
 
+/** Plants of a sorted list that are written to a file at once. */
+const BLOCK_LENGTH = 10_000;
 /** More than the first page of a list. */
 const ASKED_ABOVE = 100;
 /** Plants changed by others whose current state is read. The feed has the rest. */
@@ -197,8 +210,9 @@ export async function runOnSelected(task: Task): Promise<void> {
   const extra = onlyById === undefined || ids.has(onlyById.id) ? [] : [onlyById];
   const whose = describeSelected(filter);
   const stopping = new AbortController();
+  // By id: the action itself would move plants in another order.
   const blocks = (client: Client, signalOff: AbortSignal) =>
-    readSelected(client, listed, { signal: signalOff });
+    readSelected(client, { ...filter, order: "asc" }, { signal: signalOff });
   const plants = isAll ? undefined : picked.value.map(withoutTime);
   let total = plants?.length ?? 0;
   if (plants === undefined) {

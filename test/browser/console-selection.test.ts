@@ -65,7 +65,27 @@ describeInBrowser("a list of many plants", () => {
     const { user } = await visit.open({ at: "#/plants?tag=many&sort=name&order=desc" });
     await user.see({ exactText: "10,001 of 10,041 plants", firstRow: "Plant 9999" });
     await user.selectAll();
-    expect((await exportSelected(user)).trim().split("\n")).toHaveLength(10_001);
+    const lines = (await exportSelected(user)).trim().split("\n");
+    expect(lines).toHaveLength(10_001);
+    // In the order of the list.
+    const names = lines.map((line) => (JSON.parse(line) as { readonly name: string }).name);
+    expect(names).toEqual(names.toSorted().toReversed());
+  });
+});
+
+describeInBrowser("plants with or without a tag", () => {
+  it("are named in an empty list", async (visit) => {
+    const { user } = await visit.open({ at: "#/plants?tagged=false" });
+    await user.see({ text: "Every plant has a tag." });
+    await user.search("plant", { text: "No plant has “plant” in its name or tag and no tag." });
+  });
+
+  it("are named in the question about all of them", async (visit) => {
+    const { user } = await visit.open({ at: "#/plants?tagged=true" });
+    await user.see({ firstRow: "Plant 1" });
+    await user.selectAll();
+    await user.click("Delete", { text: "These are all plants that have a tag." });
+    await user.press("Escape");
   });
 });
 
