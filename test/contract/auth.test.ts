@@ -22,7 +22,7 @@ async function expectChallenge(authorization: string, reason: ErrorName): Promis
 }
 
 describe("a token", () => {
-  test("can read its name, prefix and scopes, and no more of its secret", async () => {
+  test("can read its name, prefix and scopes, not its secret", async () => {
     const told = { name: "writer", scopes: ["plants:write"] as const };
     const token = await grantToken(service, told.scopes, told);
     const text = await (await ask(`Bearer ${token}`)).text();
@@ -34,9 +34,12 @@ describe("a token", () => {
     expect(await show(TEST_TOKEN)).toEqual({ name: "PLANTSTORE_TOKEN", scopes });
   });
 
-  test("can read when it expires, and gets an error when it has expired", async () => {
+  test("can read when it expires", async () => {
     const token = await grantToken(service, scopes, { expiresAtMs: Date.UTC(2999, 0, 1) });
     expect(await show(token)).toMatchObject({ expires: "2999-01-01T00:00:00.000Z" });
+  });
+
+  test("that has expired is refused", async () => {
     const old = await grantToken(service, scopes, { expiresAtMs: Date.now() - 1 });
     await expectChallenge(`Bearer ${old}`, "token_expired");
   });
@@ -55,7 +58,7 @@ test.each<[string, ErrorName]>([
   [`Bearer ${TEST_TOKEN}, Bearer ${TEST_TOKEN}`, "token_invalid"],
 ])("%j is refused as %s", expectChallenge);
 
-test("refused tokens never appear in the log; neither do accepted ones", async () => {
+test("no token appears in the log", async () => {
   const token = await grantToken(service);
   await ask(`Bearer ${token}`);
   await fetch(`${service.url}/${token}?token=${token}`, { headers: { "x-request-id": token } });

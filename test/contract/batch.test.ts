@@ -70,7 +70,7 @@ describe("a batch", () => {
     expect(await getText(service, "/plants/9223372036854775807")).toBe(largest);
   });
 
-  test("counts empty lines and answers nothing for them; the last line needs no newline", async () => {
+  test("counts empty lines and answers nothing for them", async () => {
     expect(await sendBatch('\n\n{"id":10,"name":"a"}\n  \r\n{"id":11,"name":"a"}')).toEqual([
       { line: 3, status: 200 },
       { line: 5, status: 200 },
@@ -79,21 +79,26 @@ describe("a batch", () => {
     expect(await sendBatch("\n")).toEqual([]);
   });
 
-  test("takes the names of its media type, and refuses others and encodings before it begins", async () => {
-    const ask = (type: string, more = {}): Promise<Response> =>
-      sendLines(service, "", { "content-type": type, ...more });
-    for (const type of [
-      "application/ndjson",
-      "application/jsonl",
-      "Application/X-NDJSON; charset=utf-8",
-    ])
+  const ask = (type: string, more = {}): Promise<Response> =>
+    sendLines(service, "", { "content-type": type, ...more });
+
+  test.each(["application/ndjson", "application/jsonl", "Application/X-NDJSON; charset=utf-8"])(
+    "accepts the media type %s",
+    async (type) => {
       expect((await ask(type)).status).toBe(200);
+    },
+  );
+
+  test("refuses another media type with those that it accepts", async () => {
     const says = ["application/x-ndjson", "application/json"];
     const plain = await ask("text/plain");
     expect(plain.headers.get("accept-post")).toBe(
       "application/x-ndjson, application/ndjson, application/jsonl, application/json",
     );
     await expectError(plain, "unsupported_media_type", ...says);
+  });
+
+  test("refuses another encoding with those that it accepts", async () => {
     const encoded = await ask("application/x-ndjson", { "content-encoding": "br" });
     expect(encoded.headers.get("accept-encoding")).toBe("zstd, gzip, identity");
     await expectError(encoded, "unsupported_encoding");
@@ -102,7 +107,7 @@ describe("a batch", () => {
 
 // A half line that happens to be JSON is still a half line.
 test.each(['{"id":2,"name":"ha', '{"id":2,"name":"half"}'])(
-  "a batch that breaks off after %s leaves whole lines stored and no half one",
+  "a batch that breaks off after %s leaves only whole lines",
   async (half) => {
     await using small = await startService();
     const connection = await connectRaw(small.url);
@@ -119,7 +124,7 @@ describe("a batch with Prefer: return=minimal", () => {
     sendLines(service, body, { prefer });
   const { invalid_json, id_taken, body_too_slow } = catalogue;
 
-  test("answers the refused lines and the counts, and says that it does", async () => {
+  test("answers the refused lines and the counts", async () => {
     const lines = ['{"id":70,"name":"a"}', "", "x", '{"id":70,"name":"a"}', '{"id":70,"name":"b"}'];
     const response = await sendPreferring("respond-async, Return = minimal", lines.join("\n"));
     expect(response.headers.get("preference-applied")).toBe("return=minimal");
@@ -154,7 +159,7 @@ describe("a batch with Prefer: return=minimal", () => {
 
   const minimalHead = batchHead().replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
 
-  test("that stops sending learns where, and that it is not complete", async () => {
+  test("that stops sending is not complete", async () => {
     const connection = await connectRaw(service.url);
     connection.send(minimalHead + chunk('{"id":71,"name":"a"}\n{"id":72'));
     const received = await connection.receive(/"complete".*\n/);
@@ -173,7 +178,7 @@ test("lines that never reach the store, however many, leave others their turn", 
   expect(answered).toBeGreaterThan(20);
 });
 
-test("a store that cannot be written fails the lines with 503, logged once per block, and recovers", async () => {
+test("lines get 503 for as long as the store cannot be written", async () => {
   await using small = await startService(limits({ queueSecondsMax: 1 }));
   await using held = await small.database.holdWrites();
   const results = await sendBatch(makeLines(0, 300), small);
@@ -194,7 +199,7 @@ test("a store that cannot be written fails the lines with 503, logged once per b
   });
 });
 
-test("a full queue holds batches up: no line fails, and lines about the same id keep their order", async () => {
+test("a full queue holds batches up without failing or reordering a line", async () => {
   const patience = { queueSecondsMax: 200, idleSecondsMax: 255 };
   await using small = await startService(
     limits({ queueLengthMax: 64, commitLengthMax: 16, ...patience }),
@@ -228,7 +233,7 @@ describe("a batch as an array", () => {
     ]);
   });
 
-  test("may be empty, and may have more elements than one block", async () => {
+  test("may have no element, or more than one block", async () => {
     expect(await (await sendArray(" [ ] ")).json()).toEqual([]);
     await using large = await startService();
     const plants = Array.from({ length: 2_000 }, (_, id) => ({ id, name: "n" }));

@@ -62,7 +62,7 @@ const expectAscending = (numbers: readonly number[]): void =>
   expect(numbers).toEqual([...new Set(numbers)].toSorted((one, other) => one - other));
 
 describe.skipIf(lack !== undefined)("a clock that is set", () => {
-  test("ahead by years and back, while serving and across a restart, removes no change, and a webhook that was behind gets all", async () => {
+  test("ahead by years and back, while serving and across a restart, removes no change", async () => {
     await using place = await openPlace();
     using receiver = startReceiver();
     const wait = limits({ ...quick, webhookRetrySeconds: [600] });
@@ -97,7 +97,7 @@ describe.skipIf(lack !== undefined)("a clock that is set", () => {
     expect(sent.map(({ data }) => data.id)).toEqual(ids);
   });
 
-  test("to any year gives ascending numbers that every client can read, and cursors that stay valid", async () => {
+  test("to any year gives ascending numbers that every client can read", async () => {
     await using place = await openPlace();
     place.clock.set(7_900 * YEAR);
     const seqs: number[] = [];

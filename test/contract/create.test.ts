@@ -83,7 +83,7 @@ test("POST /plants: an unknown member may be nested 1,000 levels deep with the o
 describe("POST /plants under a taken id", () => {
   const create = (plant: object): Promise<Response> => service.create(JSON.stringify(plant));
 
-  test("the same plant answers 200 with the same body, and says that it is a replay", async () => {
+  test("the same plant is a replay, with the same answer", async () => {
     const first = await create({ id: 700, name: "a", tag: "b" });
     const second = await create({ tag: "b", name: "a", id: 700.0, extra: 1 });
     expect(first.headers.has("idempotent-replayed")).toBe(false);

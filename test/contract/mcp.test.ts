@@ -92,7 +92,7 @@ describe("a token", () => {
 });
 
 describe("the list of tools", () => {
-  test("has their hints, and ids and cursors of plants as strings", async () => {
+  test("has hints, and ids as strings", async () => {
     for (const { name, description, inputSchema, annotations } of await listTools(shared)) {
       const { properties = {}, required = [], additionalProperties } = inputSchema;
       expect(annotations).toEqual({
@@ -199,13 +199,13 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   ["revert_changes", { batch: "b", dryRun: "false" }, "dryRun: expected true or false"],
   ["revert_changes", { from: "yesterday" }, "from: expected the number of a change, or a time"],
   ["revert_changes", { since: 1 }, '"since": unknown'],
-])("%s with %j is refused, and nothing is stored", async (tool, given, ...says) => {
+])("%s with %j is refused before it stores anything", async (tool, given, ...says) => {
   const before = await shared.readPlants();
   expect(await call(shared, tool, given)).toEqual(refused("invalid_body", ...says));
   expect(await shared.readPlants()).toEqual(before);
 });
 
-test("every tool knows the arguments of its description, and names them", async () => {
+test("every tool names the arguments of its description when it refuses another", async () => {
   for (const { name, inputSchema } of await listTools(shared)) {
     const known = Object.keys(inputSchema.properties ?? {}).join(", ");
     const says = `"nonesuch": unknown; known are ${known}`;
@@ -214,7 +214,7 @@ test("every tool knows the arguments of its description, and names them", async 
 });
 
 describe("finding plants", () => {
-  test("walks pages in either order by its cursor, and filters as GET /plants does", async () => {
+  test("pages and filters as GET /plants does", async () => {
     await using service = await startService();
     const client = new Client(service.url, TEST_TOKEN, { delaysMs: [] });
     const ids = [INT64_MIN, "-5", "1", LARGE, INT64_MAX];
@@ -279,7 +279,7 @@ test("the history of a plant has each change with its token and batch, in pages 
   expect(await readAll({ id: "75" })).toEqual([]);
 });
 
-test("a page of long names, and of their changes, ends early", async () => {
+test("a page of long names ends early, also of their changes", async () => {
   await using service = await startService();
   const name = "x".repeat(20_000);
   for (const id of ["1", "2", "3", "4"]) await call(service, "create_plant", { id, name });
@@ -296,7 +296,7 @@ test("a page of long names, and of their changes, ends early", async () => {
 });
 
 describe("a revert", () => {
-  test("is a dry run unless `dryRun` is false; then it changes plants, by its token", async () => {
+  test("is a dry run unless `dryRun` is false", async () => {
     await using service = await startService();
     await call(service, "create_plant", { id: LARGE, name: "before" });
     await call(service, "create_plant", { id: "2", name: "before" });
@@ -332,7 +332,7 @@ describe("a revert", () => {
     });
   });
 
-  test("of more plants than a dry run takes is refused, and changes nothing", async () => {
+  test("of more plants than a dry run accepts is refused", async () => {
     await using service = await startService(limits({ revertPlantsMax: 2 }));
     for (const id of ["1", "2", "3"])
       await call(service, "create_plant", { id, name: "a", batch: "b" });
@@ -374,7 +374,7 @@ describe("a revert", () => {
     );
   });
 
-  test("lists at most 20 plants that it left alone, and counts all", async () => {
+  test("lists at most 20 of the plants that it left alone", async () => {
     for (let id = 101; id <= 125; id++) {
       await call(shared, "create_plant", { id: String(id), name: "a", batch: "many" });
       await call(shared, "replace_plant", { id: String(id), name: "since" });
@@ -401,7 +401,7 @@ describe("changing many", () => {
     );
   });
 
-  test("a list of writes is rehearsed unless `dryRun` is false; each alone, or all or none", async () => {
+  test("a list of writes is a dry run unless `dryRun` is false", async () => {
     await using service = await startService();
     await call(service, "create_plant", { id: LARGE, name: "Fern" });
     const writes = [
@@ -437,7 +437,7 @@ describe("changing many", () => {
     });
   });
 
-  test("all that match is a dry run unless `dryRun` is false, and is taken back by its batch", async () => {
+  test("a change of all that match is a dry run unless `dryRun` is false", async () => {
     await using service = await startService();
     for (const id of ["1", LARGE]) await call(service, "create_plant", { id, name: "a", tag: "t" });
     const given = { tag: "t", patch: { tag: null } };
@@ -465,7 +465,7 @@ describe("changing many", () => {
   });
 
   test.each([{}, { name: "" }, { q: " " }, { q: "", name: "", batch: "b" }])(
-    "all plants, by %j, is refused, and nothing changes",
+    "all plants, by %j, is refused",
     async (filter) => {
       await using service = await startService();
       await call(service, "create_plant", { id: "1", name: "a" });
@@ -481,7 +481,7 @@ describe("changing many", () => {
   );
 });
 
-test("a refusal for now is a result too, which says so and is logged", async () => {
+test("a temporary refusal is a result that says so", async () => {
   await using service = await startService(limits({ plantsMax: 1 }));
   await call(service, "create_plant", { id: "1", name: "a" });
   const full = await call(service, "create_plant", { id: "2", name: "b" });
@@ -491,7 +491,7 @@ test("a refusal for now is a result too, which says so and is logged", async () 
   expect(JSON.parse(logged)).toMatchObject({ event: "tool_refused", ...about });
 });
 
-test("a failure of ours answers 500, and its cause is only in the log", async () => {
+test("a failure of ours answers 500 without its cause", async () => {
   await using service = await startService();
   await service.database.failPlantsNamed("boom");
   const given = { name: "create_plant", arguments: { id: "1", name: "boom" } };

@@ -32,7 +32,7 @@ async function countUntilRefused(service: TestService, token: string): Promise<n
 }
 
 describe("PLANTSTORE_RATE_LIMIT", () => {
-  test("a token that has used up its rate gets 429 and when to retry; others are not affected", async () => {
+  test("a token that has used up its rate gets 429 with the time to retry", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "20/h" });
     const other = await grantToken(service);
     const sinceMs = performance.now();
@@ -67,7 +67,7 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     for (let count = 0; count < 12; count++) expect((await get(service, free)).status).toBe(200);
   });
 
-  test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
+  test("a token has at most four batches in flight", async () => {
     await using service = await startService({
       PLANTSTORE_RATE_LIMIT: "100/h",
       // Each HTTP thread has four.

@@ -41,7 +41,7 @@ const revert = (body: unknown, headers = {}, service = shared): Promise<Response
   send(service, "POST", "/changes/revert", { body: JSON.stringify(body), headers });
 
 describe("a batch", () => {
-  test("is named by any write, and is shown in the journal and found by its name", async () => {
+  test("is named by any write, and found in the journal by its name", async () => {
     const batch = 'Frühling "1".csv & more';
     await client.create({ id: 1n, name: "a" }, { batch });
     await client.replace({ id: 1n, name: "b" }, { batch });
@@ -64,7 +64,7 @@ describe("a batch", () => {
     }
   });
 
-  test("has 1 to 100 characters and no control character; otherwise nothing is written", async () => {
+  test("has 1 to 100 characters and no control character", async () => {
     const plant = { body: '{"id":1,"name":"a"}' };
     const refuses = async (method: string, path: string, sent = {}): Promise<string> =>
       expectError(await send(shared, method, path, sent), "invalid_query");
@@ -116,7 +116,7 @@ describe("POST /changes/revert", () => {
     for (const change of made) expect(change).toMatchObject({ by, batch: "undo" });
   });
 
-  test("leaves alone and lists what was changed since, or between", async () => {
+  test("leaves alone what was changed since, or between", async () => {
     const [ids, batch] = [[1n, 2n, 3n, 4n], "mixed"];
     for (const id of ids) await client.create({ id, name: "first" });
     for (const id of ids) await client.replace({ id, name: "second" }, { batch });
@@ -135,7 +135,7 @@ describe("POST /changes/revert", () => {
     expect(names).toEqual(["since", "again", "first"]);
   });
 
-  test("takes back what lies between numbers or between times; a preview shows 20 plants", async () => {
+  test("undoes what lies between numbers or between times", async () => {
     await storePlants(shared, 25, "n", { token: by, batch: "b" });
     expect((await client.previewRevert({ batch: "b" })).sample).toHaveLength(20);
     // In another millisecond each.
@@ -155,7 +155,7 @@ describe("POST /changes/revert", () => {
     expect(await client.revert({ from: seq, to: seq })).toMatchObject({ plants: 1, reverted: 1 });
   });
 
-  test("lists what a quota refuses, and continues when there is room", async () => {
+  test("lists what a quota refuses until there is room", async () => {
     await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
     const own = clientOf(service);
     for (const id of [1n, 2n, 3n]) await own.create({ id, name: "n" });
@@ -173,7 +173,7 @@ describe("POST /changes/revert", () => {
     expect(await readAll(service)).toHaveLength(3);
   });
 
-  test("refuses what it does not understand, and changes nothing", async () => {
+  test("refuses what it does not understand", async () => {
     await client.create({ id: 1n, name: "n" });
     const newest = await client.findNewestChange();
     const day = (date: string): string => `${date}T00:00:00Z`;
@@ -201,7 +201,7 @@ describe("POST /changes/revert", () => {
     expect(await client.findNewestChange()).toBe(newest);
   });
 
-  test("from before the first change begins with that, and is refused once changes were dropped", async () => {
+  test("from before the first change needs a journal without dropped changes", async () => {
     await using service = await startService(limits({ trimSeconds: 0.05 }));
     const own = clientOf(service);
     for (const id of [1n, 2n, 3n]) await own.create({ id, name: "n" });
@@ -232,7 +232,7 @@ describe("POST /changes/revert", () => {
     await expectError(await revert({ by: "x" }, {}, service), "changes_gone");
   });
 
-  test("has as many passes as it needs, ends with its token, and says so in its last line", async () => {
+  test("has as many passes as it needs, until its token ends", async () => {
     await using service = await startService(limits({ revertPlantsMax: 1 }));
     const own = clientOf(service);
     const scopes = ["plants:read", "plants:write"];

@@ -36,7 +36,7 @@ test("a quota refuses only creates beyond it, with 409", async () => {
   expect((await create(service, 5)).status).toBe(409);
 });
 
-test("a quota is exact for what is created at once: in a batch those that come first, and any of single creates", async () => {
+test("a quota is exact for what is created at once", async () => {
   await using service = await startService({ PLANTSTORE_PLANTS_MAX: "3" });
   const stored = async (): Promise<number[]> =>
     (await service.readPlants()).map(({ id }) => Number(id));
@@ -73,7 +73,7 @@ test("a quota is exact for what is created at once: in a batch those that come f
 });
 
 test.skipIf(engine !== "sqlite")(
-  "a disk with less free than the bound refuses new plants and replacements with 503; replays, reads and removals go on",
+  "a disk with less free than the bound refuses only what needs more of it",
   async () => {
     await using service = await startService({
       PLANTSTORE_DISK_FREE_BYTES_MIN: "999999999999999",

@@ -111,7 +111,7 @@ test("pages of every sort and filter lead through what the model says, whatever 
   ));
 
 describe("a sorted list", () => {
-  test("has A to Z as lower case, then other characters by code point; equal ones by id", async () => {
+  test("has A to Z as lower case, other characters by code point, equal ones by id", async () => {
     const names = [
       "Zebra",
       "apple",
@@ -163,7 +163,7 @@ describe("a sorted list", () => {
     expect(idsOf(await walk("?sort=name&limit=1000"))).toEqual([7, 6, 5, 4, 3, 2, 1, 0]);
   });
 
-  test("shows a plant that does not change exactly once, and stays in order, while others change", async () => {
+  test("shows a plant that does not change exactly once while others change", async () => {
     const names = Array.from({ length: 60 }, (_, index) => String(index).padStart(3, "0"));
     await create(...names.map((name, id) => ({ id, name })));
     const seen: Listed[] = [];
@@ -330,7 +330,7 @@ test("keys that differ in case, after U+FFFF or only after their end are in orde
 });
 
 test.each(["application/json", "application/x-ndjson"])(
-  "a scan as %s may take longer than the idle time, and ends when its client leaves",
+  "a scan as %s may take longer than the idle time, until its client leaves",
   async (accept) => {
     await using own = await startService({
       PLANTSTORE_WORKERS: "1",
@@ -370,6 +370,6 @@ test("a short page scans pieces as large as those of a long one", async () => {
   scans.mockRestore();
 });
 
-test("a sort key has the first 100 characters, and no half of one", () => {
+test("a sort key has the first 100 whole characters", () => {
   expect(foldKey(`${"🌱".repeat(99)}ÄBC`)).toBe(`${"🌱".repeat(99)}Ä`);
 });

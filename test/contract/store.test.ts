@@ -94,7 +94,7 @@ describe("tokens in the store", () => {
 describe("tokens that are taken over from another store", () => {
   const full = { expiresAtMs: 2 ** 45, lastUsedAtMs: 2_000, revokedAtMs: 3_000 };
 
-  test("stores what is not there with every field, and the second time changes nothing", async () => {
+  test("stores what is not there with every field, once", async () => {
     await using store = await openTestStore();
     const scopes = ["plants:write"] as const;
     const tokens = [makeToken("a"), makeToken("b", full), makeToken("c", { scopes })];
@@ -106,7 +106,7 @@ describe("tokens that are taken over from another store", () => {
     expect(await makeFirstToken(store)).toBeUndefined();
   });
 
-  test("takes over a revocation and a later use where the hash is there, and nothing else", async () => {
+  test("takes over only a revocation and a later use where the hash is there", async () => {
     const cases: [there: Partial<TokenRecord>, given: Partial<TokenRecord>, due?: object][] = [
       [{}, { revokedAtMs: 5 }, { revokedAtMs: 5 }],
       [{ revokedAtMs: 5 }, {}],
@@ -126,7 +126,7 @@ describe("tokens that are taken over from another store", () => {
     );
   });
 
-  test("resolves to those whose name is in use, stores nothing of them, and the rest", async () => {
+  test("stores all but those whose name is in use", async () => {
     await using store = await openTestStore();
     const there = makeToken("there", { name: "till" });
     await store.createToken(there);
@@ -173,7 +173,7 @@ test("there are at most 32 webhooks", async () => {
   expect(await store.listWebhooks()).toEqual(all);
 });
 
-test("a closed store refuses reads and writes, and does not open again", async () => {
+test("a closed store refuses reads and writes for good", async () => {
   await using store = await openTestStore();
   await store.close();
   expect(await store.createPlants([plant])).toMatchObject([{ reason: "shutting_down" }]);
@@ -205,7 +205,7 @@ test("plants that are too large together are read and changed one after the othe
   );
 });
 
-test("two stores on one database see each other's plants, and neither breaks the other", async () => {
+test("two stores on one database see each other's plants", async () => {
   await using one = await openTestStore();
   await using other = await openTestStore({}, one.database);
   const ids = Array.from({ length: 200 }, (_, index) => BigInt(index));

@@ -36,7 +36,7 @@ const walk = async (query: string): Promise<unknown[]> =>
   (await walkPages(service, `/tags${query}`)).items;
 
 describe("a page of tags", () => {
-  test("has each tag once, in the order of its bytes, and none of 100 characters or more", async () => {
+  test("has each tag of up to 99 characters once, in the order of its bytes", async () => {
     const response = await list("");
     expect(response.headers.get("content-type")).toBe("application/json");
     expect(response.headers.has("link")).toBe(false);
@@ -65,7 +65,7 @@ describe("a page of tags", () => {
     expect(await tagsOf(`?after=${"x".repeat(150)}`)).toEqual(sorted.slice(12));
   });
 
-  test("is empty without tags, and lacks one when its last plant is removed or has another", async () => {
+  test("lacks a tag once its last plant is removed or has another", async () => {
     await using small = await startService();
     expect(await tagsOf("", small)).toEqual([]);
     await fill(small, [undefined]);
@@ -114,7 +114,7 @@ describe("a prefix", () => {
   });
 });
 
-test("a page of counts that takes longer than a second ends early, after one tag at least, and links to the rest", async () => {
+test("a page of counts that takes longer than a second ends early", async () => {
   let nowMs = 0;
   const store = {
     countPlants: async () => {
@@ -132,7 +132,7 @@ test("a page of counts that takes longer than a second ends early, after one tag
 describe("long tags", () => {
   const query = { prefix: "", after: undefined, limit: 1_000 };
 
-  test("that are many end a page early, and lose none behind them", async () => {
+  test("that are many end a page early", async () => {
     const many = Array.from({ length: 2_500 }, (_, at) => `m${at + 100_000}${"x".repeat(100)}`);
     await using store = await openTestStore();
     await fill({ store }, ["a", ...many, "z"]);

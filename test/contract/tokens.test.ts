@@ -39,7 +39,7 @@ const revoke = (id: string, token = TEST_TOKEN, of = service): Promise<Response>
   send(of, "DELETE", `/tokens/${id}`, bearer(token));
 
 describe("tokens", () => {
-  test("are made, shown once, listed without the token, used and revoked", async () => {
+  test("have a life from creation to revocation, with the token shown once", async () => {
     const both = ["plants:read", "plants:write"] as const;
     const terms = { name: "till", rate: "100/s" };
     const made = await make({ ...terms, scopes: both.toReversed(), expires: "90d" });
@@ -80,7 +80,7 @@ describe("tokens", () => {
     [{ name: "a", ...read, expires: "99999999d" }, "at most 36500d"],
     [{ name: "a", ...read, rate: "100" }, "rate: expected"],
     [{ name: "a", ...read, expiry: "1d" }, '"expiry": unknown'],
-  ])("%j is refused, and makes none", async (body, says) => {
+  ])("%j creates no token", async (body, says) => {
     const before = (await list()).length;
     await expectError(await ask(body), "invalid_body", says);
     expect((await list()).length).toBe(before);
@@ -170,7 +170,7 @@ test("a token that an older version named like a JWT or like the service's own w
 
 const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
 
-test("a manager hands out no later end and no higher rate than its own, and no end only if it has none", async () => {
+test("a manager grants no later expiry and no higher rate than its own", async () => {
   const { token, expires } = await make({ name: "until", ...manage, expires: "30d" });
   for (const later of [undefined, null, inDays(31)]) {
     const refused = await ask({ name: "late", ...read, expires: later }, token);

@@ -205,7 +205,7 @@ test("an atomic batch beyond the limit of a body is refused, packed or not, as a
   await refuseCall("body_too_large", client.writeAtomic(writes, { upsert: true }));
 });
 
-test("a dry run of a job is a dry run, and no job", async () => {
+test("a dry run is never a job", async () => {
   const body = '{"name":"x"}';
   for (const [method, sent] of [
     ["PATCH", { body, headers: ASYNC }],

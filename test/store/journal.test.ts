@@ -20,7 +20,7 @@ function block(first: number, ...ids: number[]): BlockRow {
 /** Before it, changes were made that the journal does not have. */
 const breakAt = (last: number): BlockRow => block(last + 1);
 
-test("a block has all entries as one text, and a name only where it is another than before", () => {
+test("a block has all entries as one text", () => {
   const entries = new JournalBlock();
   const [fern, moss] = [plant(1n, "fern", "x"), plant(2n ** 53n, "moss")];
   entries.add(fern.id, { token: "till" }, fern);
@@ -113,7 +113,7 @@ test("a page with a filter ends when its time is over, but not before its 256th 
   expect([lengthOf({ id: 7n }), lengthOf({ types: ["removed"] })]).toEqual([256, 256]);
 });
 
-test("a page that reads back ends at the start of its period, and needs no next one", () => {
+test("a page that reads back ends at the start of its period", () => {
   const query = { ...all, order: "desc", from: { unit: "seq", value: 12 } } as const;
   const page = createChangePage(query, 12, 1e9);
   expect(rows.toReversed().map((row) => page.add(row))).toEqual([true, false]);

@@ -77,7 +77,7 @@ describe("group commit", () => {
     expect(commits).toEqual(["1 2 3", "4 5"]);
   });
 
-  test("commits next, and in order, what a commit left", async () => {
+  test("commits next what a commit left, in order", async () => {
     const { commits, commit } = commitAtOnce();
     const queue = new Queue<number, number>((writes) => commit(writes).slice(0, 2), limits);
     const all = [1, 2, 3, 4, 5].map((write) => queue.submit(write, 10));
@@ -177,7 +177,7 @@ describe("group commit", () => {
 describe("several commits at one time", () => {
   const options = { inFlightMax: 2, keysOf: (write: number) => [write % 10] };
 
-  test("are as many as may be, and take what has come meanwhile; the end waits for all", async () => {
+  test("are as many as may be", async () => {
     const { commits, queue, begun, end } = holdCommits({}, options);
     const first = queue.submit(1);
     await begun(0);
@@ -234,7 +234,7 @@ describe("several commits at one time", () => {
     expect(await Promise.all(writes)).toEqual([2, 4, 6]);
   });
 
-  test("are never about the same thing, and what is held back keeps its order", async () => {
+  test("are never about the same thing", async () => {
     const { commits, queue, begun, end } = holdCommits({}, options);
     const first = queue.submit(1);
     await begun(0);
@@ -291,7 +291,7 @@ describe("several commits at one time", () => {
 });
 
 describe("a block of writes", () => {
-  test("waits for room in the queue, and has its outcomes in order", async () => {
+  test("waits for room in the queue", async () => {
     const { commits, queue } = commitAtOnce({ queueLengthMax: 4 });
     expect(await queue.submitAll([1, 2, 3, 4, 5])).toEqual([1, 2, 3, 4, 5]);
     expect(commits).toEqual(["1 2", "3 4", "5"]);
@@ -358,7 +358,7 @@ describe("a block of writes", () => {
     expect(await block).toMatchObject([unavailable, 2]);
   });
 
-  test("that was accepted is settled before the end, and a later one is refused", async () => {
+  test("that was accepted is settled before the end", async () => {
     const { queue } = commitAtOnce({ queueLengthMax: 2 });
     const accepted = queue.submitAll([1, 2, 3]);
     const closing = queue.close();

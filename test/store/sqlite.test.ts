@@ -63,7 +63,7 @@ test("a write whose wait for a lock ends past its deadline is refused, although 
 });
 
 describe("opening a store", () => {
-  test("makes the folder and the file, readable by the owner alone, and keeps what is there", async () => {
+  test("makes the folder and the file once, readable by the owner alone", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/new/folder/plants.db`;
     for (const outcome of ["created", "replayed"] as const) {
@@ -102,7 +102,7 @@ describe("opening a store", () => {
     ],
     ["that is no store", (path) => alter(path, "CREATE TABLE theirs (x)"), "not a plant store"],
     ["that is no database", (path) => writeFileSync(path, "text".repeat(999)), "not a database"],
-  ])("refuses a file %s, and leaves it as it is", (_what, make, says) => {
+  ])("refuses a file %s without touching it", (_what, make, says) => {
     using at = makeWorkplace();
     make(at.store);
     const before = readFolder(at.path);
@@ -111,7 +111,7 @@ describe("opening a store", () => {
     expect(readFolder(at.path)).toEqual(before);
   });
 
-  test("needs SQLite 3.51.3, and with an older one makes nothing", () => {
+  test("needs SQLite 3.51.3", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/data/plants.db`;
     const opens = [
@@ -162,7 +162,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
     expect(predecessor.query("PRAGMA synchronous").get()).toEqual({ synchronous: 0 });
   });
 
-  test("is not shown while an older reader keeps it out of the main file; tokens are", async () => {
+  test("is not shown while an older reader keeps it out of the main file", async () => {
     using at = makeWorkplace();
     using reader = new Database(at.store);
     using predecessor = await leavePlant(at.store, () => {
@@ -198,7 +198,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
   });
 });
 
-test("of a token its hash is in the file, and nothing else of it", async () => {
+test("of a token only its hash is in the file", async () => {
   using at = makeWorkplace();
   await using store = openStore(at.store);
   const token = mintToken();
@@ -247,7 +247,7 @@ test.each(["plants.db", "plants.db-wal", ""])(
   },
 );
 
-test("of a WAL that was removed, plants can be read, and are in the file after a clean close", async () => {
+test("of a WAL that was removed, plants are in the file after a clean close", async () => {
   using at = makeWorkplace();
   {
     await using store = openStore(at.store);
@@ -270,7 +270,7 @@ test("a page of plants is read at once: its answer holds memory before another r
   expect(page).toEqual({ text: formatStoredPlants([plant]), next: undefined });
 });
 
-test("a count is shared by those that ask with the same filter, and by no others", async () => {
+test("a count is shared only by those that ask with the same filter", async () => {
   const asked: (string | undefined)[] = [];
   const gate = Promise.withResolvers<void>();
   const count = createCounter(async ({ tag, name, q }): Promise<CountPage> => {
@@ -300,24 +300,21 @@ test("a count that took long is used again, unless it failed", async () => {
   expect(await count()).toBe(counted);
 });
 
-test.each(["ABORT", "FAIL"])(
-  "a plant that a trigger refuses fails alone, and the journal has its neighbours: %s",
-  async (action) => {
-    using at = makeWorkplace();
-    await using store = openStore(at.store);
-    using db = new Database(at.store);
-    db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
+test.each(["ABORT", "FAIL"])("a plant that a trigger refuses fails alone: %s", async (action) => {
+  using at = makeWorkplace();
+  await using store = openStore(at.store);
+  using db = new Database(at.store);
+  db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
       BEGIN SELECT RAISE(${action}, 'refused'); END`);
-    const plants = Array.from({ length: 16 }, (_, id) => ({ ...plant, id: BigInt(id) }));
-    const outcomes = await store.createPlants(plants);
-    const made = plants.filter((_, index) => outcomes[index] === "created").map(({ id }) => id);
-    expect(made).toEqual(plants.map(({ id }) => id).filter((id) => id !== 5n));
-    const changes = changesIn(
-      await store.readChanges({ after: 0, limit: 100, id: undefined, types: undefined }),
-    );
-    expect(changes.map(({ id }) => id)).toEqual(made);
-  },
-);
+  const plants = Array.from({ length: 16 }, (_, id) => ({ ...plant, id: BigInt(id) }));
+  const outcomes = await store.createPlants(plants);
+  const made = plants.filter((_, index) => outcomes[index] === "created").map(({ id }) => id);
+  expect(made).toEqual(plants.map(({ id }) => id).filter((id) => id !== 5n));
+  const changes = changesIn(
+    await store.readChanges({ after: 0, limit: 100, id: undefined, types: undefined }),
+  );
+  expect(changes.map(({ id }) => id)).toEqual(made);
+});
 
 test("of plants that are created together, each has its outcome: made, there, taken, or over the quota", async () => {
   using at = makeWorkplace();
@@ -335,7 +332,7 @@ test("of plants that are created together, each has its outcome: made, there, ta
   expect(readPlants(at.store).map(({ id }) => Number(id))).toEqual([...Array(24).keys()]);
 });
 
-test("a quota is exact for several processes on one file, and notices what others remove", async () => {
+test("a quota is exact for several processes on one file", async () => {
   using at = makeWorkplace();
   const plantsMax = 10;
   await using service = openStore(at.store, { plantsMax });
@@ -398,7 +395,7 @@ test("a batch arrives as it was sent: every kind of write, any id and text", () 
   expect(decodeGroup(encodeGroup(writes, batch.deadlineMs))).toEqual(batch);
 });
 
-test("the store thread commits what is in time, and drops a batch that is late", async () => {
+test("the store thread drops only a batch that is late", async () => {
   using at = makeWorkplace();
   const threads = await startStoreThreads(at.store, config, 2);
   const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
@@ -423,7 +420,7 @@ test("a caller of a thread has one request in flight, so no answer reaches anoth
   expect(await second).toBe(2);
 });
 
-test("a write in flight fails when the store thread ends, and so do later ones", async () => {
+test("writes fail once the store thread has ended", async () => {
   using at = makeWorkplace();
   const threads = await startStoreThreads(at.store, config, 2);
   const [one] = threads.links.map(({ writes }) => createCaller(writes));

@@ -26,36 +26,33 @@ test("there is a store of every schema, but perhaps the newest: a release keeps 
   expect([all, all.slice(0, -1)]).toContainEqual(files.map(schemaOf));
 });
 
-test.each(files)(
-  "%s is served with its plants and its token, and takes another plant",
-  async (file) => {
-    using at = await openFrozen(file);
-    await using service = await spawnService(at.env);
-    const { url } = service.started;
-    const read = async (path: string, accept = "application/json"): Promise<string> => {
-      const headers = { authorization: `Bearer ${FROZEN_TOKEN}`, accept };
-      return (await fetch(url + path, { headers })).text();
-    };
-    expect(await read("/plants")).toBe(
-      '[{"id":-9223372036854775808,"name":"","tag":""},' +
-        '{"id":1,"name":"Monstera deliciosa","tag":"tropical"},' +
-        '{"id":9223372036854775807,"name":"Größte 🌱"}]',
-    );
-    expect(await read("/plants?tag=tropical")).toContain('"id":1,');
-    // A page of a search may end early, a stream does not.
-    const found = await read("/plants?name=gr%C3%B6%C3%9F", "application/x-ndjson");
-    expect(found).toContain('"id":9223372036854775807');
-    const fern = { id: 2n, name: "Fern", tag: null };
-    expect((await sendPlant(url, fern, FROZEN_TOKEN)).status).toBe(200);
-    const listed = await read("/plants?include=changed&sort=-changed");
-    expect(listed).toMatch(/^\[\{"id":2,"name":"Fern","changed":"[^"]+Z"\},/);
-    // Plants of the first schema have no time until they change.
-    expect(listed.split('"changed"')).toHaveLength(schemaOf(file) === 1 ? 2 : 5);
-    service.kill("SIGTERM");
-    expect(await service.exited).toBe(0);
-    expect(await at.run("check")).toMatchObject({ exitCode: 0 });
-  },
-);
+test.each(files)("%s is served with its plants and its token", async (file) => {
+  using at = await openFrozen(file);
+  await using service = await spawnService(at.env);
+  const { url } = service.started;
+  const read = async (path: string, accept = "application/json"): Promise<string> => {
+    const headers = { authorization: `Bearer ${FROZEN_TOKEN}`, accept };
+    return (await fetch(url + path, { headers })).text();
+  };
+  expect(await read("/plants")).toBe(
+    '[{"id":-9223372036854775808,"name":"","tag":""},' +
+      '{"id":1,"name":"Monstera deliciosa","tag":"tropical"},' +
+      '{"id":9223372036854775807,"name":"Größte 🌱"}]',
+  );
+  expect(await read("/plants?tag=tropical")).toContain('"id":1,');
+  // A page of a search may end early, a stream does not.
+  const found = await read("/plants?name=gr%C3%B6%C3%9F", "application/x-ndjson");
+  expect(found).toContain('"id":9223372036854775807');
+  const fern = { id: 2n, name: "Fern", tag: null };
+  expect((await sendPlant(url, fern, FROZEN_TOKEN)).status).toBe(200);
+  const listed = await read("/plants?include=changed&sort=-changed");
+  expect(listed).toMatch(/^\[\{"id":2,"name":"Fern","changed":"[^"]+Z"\},/);
+  // Plants of the first schema have no time until they change.
+  expect(listed.split('"changed"')).toHaveLength(schemaOf(file) === 1 ? 2 : 5);
+  service.kill("SIGTERM");
+  expect(await service.exited).toBe(0);
+  expect(await at.run("check")).toMatchObject({ exitCode: 0 });
+});
 
 describe("a migration", () => {
   const warning = new RegExp(
@@ -75,7 +72,7 @@ describe("a migration", () => {
     },
   );
 
-  test("is announced by a dry run, which changes nothing; that of a new store is not", async () => {
+  test("is announced by a dry run", async () => {
     using at = await openFrozen("sqlite-schema-1.db.gz");
     for (let run = 0; run < 2; run++) {
       const { stdout } = await runCommand(["migrate", "--dry-run"], { ...at.env, ...FURTHER_STEP });
