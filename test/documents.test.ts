@@ -36,7 +36,7 @@ test("the tables of settings, limits, errors and metrics are in one document eac
 
 test.each([
   ["docs/api.md", "### The order of checks"],
-  ["docs/architecture.md", "## A request's way"],
+  ["docs/architecture.md", "## The path of a request"],
 ])("%s has every status of the catalogue under %j", async (page, heading) => {
   const [, after = ""] = (await read(page)).split(`\n${heading}\n`);
   const [section = ""] = after.split(/^#/m);
