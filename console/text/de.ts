@@ -430,6 +430,13 @@ const changes = {
   },
   withoutTag: "{count} ohne Schlagwort",
   firstTags: "Nur die ersten {count} Schlagwörter wurden gezählt.",
+  findRepeated: "Mehrfach vergebene Namen suchen",
+  noRepeated: "Kein Name kommt mehrfach vor.",
+  repeated: {
+    one: "{count} Name kommt mehrfach vor.",
+    other: "{count} Namen kommen mehrfach vor.",
+  },
+  mostRepeated: "Die {count} häufigsten:",
 };
 
 const imports = {

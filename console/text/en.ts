@@ -445,6 +445,13 @@ const changes = {
   },
   withoutTag: "{count} without a tag",
   firstTags: "Only the first {count} tags were counted.",
+  findRepeated: "Find names that occur more than once",
+  noRepeated: "No name occurs more than once.",
+  repeated: {
+    one: "{count} name occurs more than once.",
+    other: "{count} names occur more than once.",
+  },
+  mostRepeated: "The {count} most frequent ones:",
 } as const;
 
 /** The import of a file, its preview and its undo. */

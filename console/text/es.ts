@@ -426,6 +426,13 @@ const changes = {
   },
   withoutTag: "{count} sin etiqueta",
   firstTags: "Solo se han contado las primeras {count} etiquetas.",
+  findRepeated: "Buscar nombres repetidos",
+  noRepeated: "Ningún nombre está repetido.",
+  repeated: {
+    one: "{count} nombre está repetido.",
+    other: "{count} nombres están repetidos.",
+  },
+  mostRepeated: "Los {count} más frecuentes:",
 };
 
 const imports = {

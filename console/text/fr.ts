@@ -429,6 +429,13 @@ const changes = {
   },
   withoutTag: "{count} sans mot-clé",
   firstTags: "Seuls les {count} premiers mots-clés ont été comptés.",
+  findRepeated: "Chercher les noms en double",
+  noRepeated: "Aucun nom n’est en double.",
+  repeated: {
+    one: "{count} nom figure plusieurs fois.",
+    other: "{count} noms figurent plusieurs fois.",
+  },
+  mostRepeated: "Les {count} plus fréquents :",
 };
 
 const imports = {

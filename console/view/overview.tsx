@@ -1,4 +1,4 @@
-/** The managers' overview: plants by tag, who changed what and when, and problems with backups and webhooks. */
+/** The managers' overview: plants by tag, names that occur more than once, who changed what and when, and problems with backups and webhooks. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -9,7 +9,7 @@ import type { PlantCount } from "../../src/domain/page.ts";
 import { countChanges } from "../api/changes.ts";
 import { ask, call, explain, isAbort, isStatus } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
-import { formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
+import { formatCount, formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
 import { may } from "../state/session.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -24,6 +24,7 @@ export function OverviewView(): JSX.Element {
       <Care />
       <Activity key={gaps.value} />
       <Tags key={`tags ${gaps.value}`} />
+      <RepeatedNames />
     </div>
   );
 }
@@ -335,11 +336,83 @@ function Tags(): JSX.Element {
           </li>
         ))}
       </ul>
-      <p class="faint">
-        {others.length > 0 &&
-          `${plural(t.changes.otherTags, others.length, { plants: formatTotal(sum(others)) })} `}
-        {!isWhole && fill(t.changes.firstTags, { count: tags.length })}
+      {(others.length > 0 || !isWhole) && (
+        <p class="faint">
+          {others.length > 0 &&
+            `${plural(t.changes.otherTags, others.length, { plants: formatTotal(sum(others)) })} `}
+          {!isWhole && fill(t.changes.firstTags, { count: tags.length })}
+        </p>
+      )}
+    </section>
+  );
+}
+
+const NAMES_SHOWN = 50;
+/** A longer name is looked for by its beginning. */
+const LINK_CHARACTERS_MAX = 100;
+
+/** Names that occur more than once, the most frequent first, each with its number of plants. */
+async function findRepeated(signal: AbortSignal): Promise<readonly (readonly [string, number])[]> {
+  const counts = new Map<string, number>();
+  await call(async (client) => {
+    for await (const block of client.exportBlocks({}, { signal }))
+      for (const { name } of block) counts.set(name, (counts.get(name) ?? 0) + 1);
+  });
+  return [...counts]
+    .filter(([, count]) => count > 1)
+    .toSorted(([name, count], [other, its]) => its - count || name.localeCompare(other));
+}
+
+function linkToName(whole: string): string {
+  const name = [...whole].slice(0, LINK_CHARACTERS_MAX).join("");
+  return linkTo(undefined, { ...everything, name, sort: "name" });
+}
+
+/** On request: the page reads every plant for it. */
+function RepeatedNames(): JSX.Element {
+  const found = useSignal<Awaited<ReturnType<typeof findRepeated>> | undefined>(undefined);
+  const failure = useSignal<unknown>(undefined);
+  const reading = useSignal<AbortController | undefined>(undefined);
+  useEffect(() => () => reading.value?.abort(), []);
+  const read = (): void => {
+    reading.value = new AbortController();
+    failure.value = undefined;
+    findRepeated(reading.value.signal)
+      .then(
+        (names) => (found.value = names),
+        (error: unknown) => {
+          if (!isAbort(error)) failure.value = error;
+        },
+      )
+      .finally(() => (reading.value = undefined));
+  };
+  if (failure.value !== undefined)
+    return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure.value)} />;
+  if (found.value === undefined)
+    return (
+      <p>
+        <button type="button" disabled={reading.value !== undefined} onClick={read}>
+          {reading.value === undefined ? t.changes.findRepeated : t.shared.counting}
+        </button>
       </p>
+    );
+  const names = found.value;
+  return (
+    <section class="card stack" role="status">
+      <p>
+        {names.length === 0 ? t.changes.noRepeated : plural(t.changes.repeated, names.length)}{" "}
+        {names.length > NAMES_SHOWN && fill(t.changes.mostRepeated, { count: NAMES_SHOWN })}
+      </p>
+      <ul class="repeated">
+        {names.slice(0, NAMES_SHOWN).map(([name, count]) => (
+          <li key={name}>
+            <a class="cut" href={linkToName(name)}>
+              {name}
+            </a>
+            <span class="digits">{formatCount(count)}</span>
+          </li>
+        ))}
+      </ul>
     </section>
   );
 }

@@ -66,6 +66,23 @@ describeInBrowser("in the console,", () => {
     await page.getByPlaceholder("without a tag").waitFor();
   });
 
+  it("names that occur more than once are links to their plants", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/overview" });
+    for (const id of [301n, 302n, 303n])
+      await sendPlant(service.url, { id, name: "Twin", tag: "fern" });
+    for (const id of [304n, 305n])
+      await sendPlant(service.url, { id, name: "Pair & more", tag: "fern" });
+    await user.click("Find names that occur more than once");
+    await page.getByText("2 names occur more than once.").waitFor();
+    await page
+      .getByRole("listitem")
+      .filter({ hasText: /^Twin3$/ })
+      .waitFor();
+    await page.getByRole("link", { name: "Pair & more" }).click();
+    await user.see({ row: "305" });
+    expect(await page.getByRole("row", { name: /Plant/ }).count()).toBe(0);
+  });
+
   it("dragging over the picture, or its sliders, picks the time whose changes are undone", async (visit) => {
     const { page, user } = await visit.open({ at: "#/overview" });
     const brush = page.locator(".brush");
