@@ -115,7 +115,7 @@ export function readText(exchange: Exchange): string | Promise<string> {
   requireLength(length ?? 0, exchange);
   // Small bodies are read in one piece: a loop over chunks is far slower.
   if (length === undefined || length > WHOLE_BYTES_MAX)
-    return decodeLater(exchange, readLarge(exchange, length));
+    return readLarge(exchange, length).then((bytes) => takeText(exchange, bytes), rethrowAbort);
   const bytes = request.bytes();
   const arrived = Bun.peek(bytes);
   if (arrived instanceof Uint8Array) return takeText(exchange, arrived);
@@ -124,11 +124,8 @@ export function readText(exchange: Exchange): string | Promise<string> {
   exchange.rest = bytes;
   if (length >= COUNTED_BYTES_MIN) exchange.reserve(length);
   exchange.rest = undefined;
-  return decodeLater(exchange, readSmall(exchange, bytes));
+  return readSmall(exchange, bytes);
 }
-
-const decodeLater = async (exchange: Exchange, read: Promise<Uint8Array>): Promise<string> =>
-  takeText(exchange, await read.catch(rethrowAbort));
 
 /** Decodes the body. Its text counts until the request is answered: twice if it is wide (UTF-16). */
 function takeText(exchange: Exchange, bytes: Uint8Array): string {
@@ -143,15 +140,15 @@ function takeText(exchange: Exchange, bytes: Uint8Array): string {
   return text;
 }
 
-async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
+async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<string> {
   // Most bodies arrive in the tick of their head. A timer for each request would cost more than the wait.
   await endOfTick();
   const arrived = Bun.peek(bytes);
-  if (arrived instanceof Uint8Array) return arrived;
+  if (arrived instanceof Uint8Array) return takeText(exchange, arrived);
   const isVain = waitsInVain(exchange.request);
   const msMax = exchange.service.config.readSecondsMax * 1000;
-  const all = isVain ? undefined : await within(msMax, bytes);
-  if (all !== undefined) return all;
+  const all = isVain ? undefined : await within(msMax, bytes).catch(rethrowAbort);
+  if (all !== undefined) return takeText(exchange, all);
   exchange.rest = bytes;
   throw new Refusal(isVain ? "expectation_failed" : "body_too_slow");
 }

@@ -308,10 +308,10 @@ export function requireRoomToAnswer(exchange: Exchange, characters: number): voi
 }
 
 /** For a plant echoed in the answer: refuses a large one before it is stored if the answer could not be sent. */
-export async function requireSendable(exchange: Exchange, characters: number): Promise<void> {
-  if (characters * CHARACTER_BYTES_MAX <= SMALL_BYTES_MAX) return;
+export function requireSendable(exchange: Exchange, characters: number): Promise<void> | undefined {
+  if (characters * CHARACTER_BYTES_MAX <= SMALL_BYTES_MAX) return undefined;
   exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
-  await requireOpen(exchange.request);
+  return requireOpen(exchange.request);
 }
 
 function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, operation?: Operation) {
