@@ -1,4 +1,4 @@
-/** Runs all test scripts, four at a time because they often wait. With --long, runs the longer tests too. */
+/** Runs all test scripts, three at a time because they often wait. With --long, runs the longer tests too. */
 
 import {
   appendFileSync,
@@ -25,7 +25,7 @@ const waiting = [
   "test:threads",
   ...(isLong ? ["test:serializable"] : []),
 ];
-const AT_A_TIME = 4;
+const AT_A_TIME = 3;
 
 /** These keep their files on disk. */
 const onDisk = new Set(["test:torture", "test:ship"]);

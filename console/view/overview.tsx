@@ -364,7 +364,7 @@ async function findRepeated(signal: AbortSignal): Promise<readonly (readonly [st
 }
 
 function linkToName(whole: string): string {
-  const name = [...whole].slice(0, LINK_CHARACTERS_MAX).join("");
+  const name = Array.from(whole).slice(0, LINK_CHARACTERS_MAX).join("");
   return linkTo(undefined, { ...everything, name, sort: "name" });
 }
 
