@@ -59,6 +59,12 @@ async function changePlants(
   const query = parseQuery(request.url, bulkParameters);
   const { batch, dry_run: isDry, all, except, ...filter } = query;
   requireFilter(filter, all);
+  // Ignoring a condition would change what the client meant to protect.
+  if (request.headers.has("if-match") || request.headers.has("if-none-match"))
+    throw new Refusal(
+      "invalid_precondition",
+      "If-Match and If-None-Match apply to one plant, not to a change by filter.",
+    );
   const bulk = { filter, except, patch: await readPatch() };
   await openBulk(exchange);
   if (isDry) {

@@ -148,7 +148,7 @@ const plantOperations: Endpoints = {
     query: bulkParameters,
     headers: asyncHeaders,
     answers: answerBulk("remove", 0, 1),
-    fails: ["BadQuery", "JobConflict"],
+    fails: ["BadCondition", "JobConflict"],
   }),
   createPlants: operation("POST /plants/batch", "plants:write", writePlants, {
     summary: "Write many plants",

@@ -223,6 +223,15 @@ describe("what is wrong", () => {
     },
   );
 
+  test.each(["if-match", "if-none-match"])("%s is refused, and nothing changes", async (name) => {
+    const answers = [
+      await ask("DELETE", "?tag=shrub", undefined, { [name]: "*" }),
+      await ask("PATCH", "?tag=shrub&dry_run=true", '{"name":"x"}', { [name]: '"0"' }),
+    ];
+    for (const answer of answers) await expectError(answer, "invalid_precondition", "one plant");
+    expect(await shown()).toEqual(all);
+  });
+
   test.each(["[]", "7", '{"id":1}', '{"name":null}', '{"colour":"red"}', '{"tag":"\\u0000"}'])(
     "the patch %s is refused, also by a dry run, and nothing changes",
     async (body) => {
