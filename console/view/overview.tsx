@@ -391,7 +391,7 @@ function RepeatedNames(): JSX.Element {
   if (found.value === undefined)
     return (
       <p>
-        <button type="button" disabled={reading.value !== undefined} onClick={read}>
+        <button type="button" class="button" disabled={reading.value !== undefined} onClick={read}>
           {reading.value === undefined ? t.changes.findRepeated : t.shared.counting}
         </button>
       </p>

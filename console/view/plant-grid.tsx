@@ -44,16 +44,16 @@ export function PlantGrid(): JSX.Element {
   /** The first visible row, or the stored one until the list is loaded that far. */
   const anchor = useRef(findPlace(shown.filter));
   const isPlaced = useRef(anchor.current === undefined);
+  const placedHeight = useRef(rowHeight);
 
   const measure = (): void => {
     if (scroller.current === null) return;
     const { scrollTop, clientHeight, clientWidth } = scroller.current;
     const hasTwoLines = clientWidth <= TWO_LINES_WIDTH_MAX;
     const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
-    const isAsBefore = each === visible.value.rowHeight;
     visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
     // After a change of the row height, scrollTop is stale until the rows are placed again.
-    if (!isPlaced.current || !isAsBefore) return;
+    if (!isPlaced.current || each !== placedHeight.current) return;
     anchor.current = scrollTop === 0 ? undefined : plants[Math.floor(scrollTop / each)]?.id;
     keepPlace(shown.filter, anchor.current);
   };
@@ -65,6 +65,7 @@ export function PlantGrid(): JSX.Element {
   // Visible rows stay in place when plants appear or disappear above them.
   useLayoutEffect(() => {
     const element = scroller.current;
+    placedHeight.current = rowHeight;
     if (element === null || anchor.current === undefined) return;
     isPlaced.current ||= shown.isLoaded(anchor.current) || shown.phase.value !== "loading";
     if (isPlaced.current)

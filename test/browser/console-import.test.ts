@@ -115,7 +115,7 @@ describeInBrowser("an import", () => {
       const outcomes = [there, refuse, ...differing, refuse, refuse, "To add", there];
       expect((await shown.allInnerTexts()).map((row) => row.split("\t")[1])).toEqual(outcomes);
       // Another view in between changes nothing.
-      await user.follow("Health");
+      await user.follow("Changes");
       await user.follow("Import");
       if (isUpdating)
         await service.store.replacePlant({ id: idOf(6), name: "Changed since", tag: "a" }, {});
@@ -368,7 +368,7 @@ describeInBrowser("an import", () => {
     await third.signIn(stranger);
     await user.chooseFile("shared.ndjson", '{"id":91,"name":"Box"}\nnone\n');
     await user.click("Start import");
-    for (const link of ["Plants", "Changes", "Health"]) {
+    for (const link of ["Plants", "Changes", "Tokens"]) {
       await page.getByRole("link", { name: link, exact: true }).click();
       await user.see({ progressbar: "Import of shared.ndjson" });
     }

@@ -246,7 +246,10 @@ export async function openPage({
 async function judge(page: Page, { faults }: Tab): Promise<void> {
   try {
     const { pathname, hash } = new URL(page.url());
-    for (const fault of await findFaults(page)) faults.push(`${pathname}${hash}: ${fault}`);
+    const found = await findFaults(page);
+    // A printed sheet has neither landmarks nor headings.
+    if (await page.evaluate<boolean>(`matchMedia("print").matches`)) return;
+    faults.push(...found.map((fault) => `${pathname}${hash}: ${fault}`));
   } catch (error) {
     // The page went on to another document meanwhile. The next state is judged there.
     if (!/context was destroyed|navigati/.test(String(error))) throw error;
