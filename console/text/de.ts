@@ -430,7 +430,7 @@ const changes = {
   },
   withoutTag: "{count} ohne Schlagwort",
   firstTags: "Nur die ersten {count} Schlagwörter wurden gezählt.",
-  findRepeated: "Mehrfach vergebene Namen suchen",
+  findRepeated: "Doppelte Namen suchen",
   noRepeated: "Kein Name kommt mehrfach vor.",
   repeated: {
     one: "{count} Name kommt mehrfach vor.",

@@ -445,7 +445,7 @@ const changes = {
   },
   withoutTag: "{count} without a tag",
   firstTags: "Only the first {count} tags were counted.",
-  findRepeated: "Find names that occur more than once",
+  findRepeated: "Find repeated names",
   noRepeated: "No name occurs more than once.",
   repeated: {
     one: "{count} name occurs more than once.",

@@ -72,7 +72,7 @@ describeInBrowser("in the console,", () => {
       await sendPlant(service.url, { id, name: "Twin", tag: "fern" });
     for (const id of [304n, 305n])
       await sendPlant(service.url, { id, name: "Pair & more", tag: "fern" });
-    await user.click("Find names that occur more than once");
+    await user.click("Find repeated names");
     await page.getByText("2 names occur more than once.").waitFor();
     await page
       .getByRole("listitem")
