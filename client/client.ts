@@ -566,7 +566,7 @@ export class Client extends Manager {
     return this.runBulk<Bulk>(bulkPath(filter, { batch }), init, options);
   }
 
-  private async *deliver<Given, Success>(
+  private async *deliver<Given extends Pick<Plant, "id">, Success>(
     plants: Iterable<Given> | AsyncIterable<Given>,
     format: (given: Given) => string,
     query: Readonly<Record<string, unknown>>,
@@ -606,7 +606,7 @@ export class Client extends Manager {
   }
 
   /** Sends one request, and removes the settled plants from `unsettled`. */
-  private async *sendBatch<Given, Success>(
+  private async *sendBatch<Given extends Pick<Plant, "id">, Success>(
     path: string,
     unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
@@ -616,6 +616,8 @@ export class Client extends Manager {
     const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE, ...encoding };
     const init = { method: "POST", headers, body };
     let failure: FailureFacts = { message: `${this.url} did not answer for every plant.` };
+    // Later writes to the same plant come after it again: the last one wins.
+    const openIds = new Set<bigint>();
     const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
       const block: Settled<Given, Success>[] = [];
@@ -625,13 +627,14 @@ export class Client extends Manager {
         if (result === undefined) throw this.notAPlantStore();
         const outcome = findOutcome(result) as Outcome<Success> | undefined;
         const entry = unsettled.get(result.line);
-        if (outcome === undefined)
+        if (outcome === undefined) {
           failure = {
             message: `${this.url}: ${result.message ?? `status ${result.status}`}`,
             status: result.status,
             code: result.error ?? 0,
           };
-        else if (entry !== undefined) {
+          if (entry !== undefined) openIds.add(entry.plant.id);
+        } else if (entry !== undefined && !openIds.has(entry.plant.id)) {
           unsettled.delete(result.line);
           block.push({ index: entry.index, plant: entry.plant, outcome });
         }

@@ -18,6 +18,7 @@ import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
+import { writeUntilTaken } from "../domain/bulk.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Order, PlantQuery } from "../domain/page.ts";
 import { formatCursor, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
@@ -213,33 +214,20 @@ function toWrite(write: Upsert): PlantWrite {
     : { kind: "upsert", id, plant: write, condition };
 }
 
-/** Retries what the store could not take now, and nothing else. */
-async function settleAll<Item, Success extends Done>(
+const settleAll = <Item extends Pick<Plant, "id">, Success extends Done>(
   items: readonly Item[],
   write: (open: readonly Item[]) => Promise<readonly (Success | Refusal)[]>,
   settle: Settle<Success>,
   retrying: RetryOptions,
-): Promise<void> {
-  let left = [...items.entries()];
-  const attempt = async (): Promise<void> => {
-    const outcomes = await write(left.map(([, item]) => item));
-    const failure = outcomes.find((outcome) => !isFinal(outcome));
-    left = left.filter(([index], at) => {
-      const outcome = outcomes[at] as Success | Refusal;
-      if (isFinal(outcome))
-        settle(index, outcome instanceof Refusal ? toRefused(outcome) : outcome);
-      return !isFinal(outcome);
-    });
-    if (failure !== undefined) throw failure as Refusal;
-  };
-  if (left.length > 0) await retryBusy(attempt, retrying);
-}
-
-/** A refusal of one plant. Any other concerns the store, so the command retries or stops. */
-const isFinal = (outcome: Done | Refusal): boolean =>
-  typeof outcome === "string" ||
-  outcome.reason === "store_full" ||
-  catalogue[outcome.reason].status < 500;
+): Promise<void> =>
+  writeUntilTaken(
+    items,
+    write,
+    (attempt) => retryBusy(attempt, retrying),
+    (index, outcome, isOpen) => {
+      if (!isOpen) settle(index, outcome instanceof Refusal ? toRefused(outcome) : outcome);
+    },
+  );
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({
   code: catalogue[reason].code,

@@ -124,8 +124,10 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
   const storeBlocks = async (target?: Target): Promise<void> => {
     const store: Write = async (plants, settle) => {
       if (target === undefined) return;
-      const { createBatch, upsertBatch } = writersOf(target);
-      await (flags.upsert ? upsertBatch : createBatch)(plants, settle, writing);
+      const to = plantsOf(target);
+      await (flags.upsert
+        ? to.upsertBatch(plants, settle, writing)
+        : to.createBatch(plants, settle, writing));
     };
     for (; !next.done; next = await blocks.next()) {
       const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
@@ -145,14 +147,6 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
     // An unreadable file neither creates nor replaces a rejects file.
     if (isRead || tally.refused > 0) await rejects.finish(print);
   }
-}
-
-function writersOf(target: Target) {
-  const plants = plantsOf(target);
-  return {
-    createBatch: plants.createBatch.bind(plants),
-    upsertBatch: plants.upsertBatch.bind(plants),
-  };
 }
 
 function readBlocks(
@@ -325,7 +319,6 @@ async function makeEqual(
     part: total && done / total,
   }));
   const writing = { signal, batch, onRetry: progress.onRetry };
-  const { upsertBatch } = writersOf(target);
   const write = async <Item extends Upsert>(
     block: readonly Item[],
     onRefused: (item: Item, refused: Refused) => void,
@@ -336,7 +329,7 @@ async function makeEqual(
       if (typeof outcome === "string") tally[outcome]++;
       else onRefused(block[index] as Item, outcome);
     };
-    await upsertBatch(block, settle, writing);
+    await plantsOf(target).upsertBatch(block, settle, writing);
   };
   for (const block of staging.upserts()) {
     await write(block, ({ line }, { message, code }) => {

@@ -33,9 +33,36 @@ export const refuseChanged = (): Refusal =>
 export const stillIs = (plant: Plant) => ({ seen: contentOf(plant) });
 
 /**
- * Writes that share commits. Those that the store could not take now are tried again. A plant that is not in the
- * expected state is refused with `precondition_failed`.
+ * Repeats what the store could not take now, each time with later items about the same plant, so the last one wins.
+ * `note` gets every outcome; an open one is repeated. Rejects when `retry` gives up.
  */
+export async function writeUntilTaken<Item extends Pick<Plant, "id">, Success extends Done>(
+  items: readonly Item[],
+  write: (open: readonly Item[]) => Promise<readonly (Success | Refusal)[]>,
+  retry: BulkOptions["retry"],
+  note: (index: number, outcome: Success | Refusal, isOpen: boolean) => void,
+): Promise<void> {
+  let left = [...items.entries()];
+  if (left.length === 0) return;
+  await retry(async () => {
+    const outcomes = await write(left.map(([, item]) => item));
+    const openIds = new Set<bigint>();
+    let failure: Refusal | undefined;
+    left = left.filter(([index, { id }], at) => {
+      const outcome = outcomes[at] as Success | Refusal;
+      if (outcome instanceof Refusal && catalogue[outcome.reason].status >= 500) {
+        openIds.add(id);
+        failure ??= outcome;
+      }
+      const isOpen = openIds.has(id);
+      note(index, outcome, isOpen);
+      return isOpen;
+    });
+    if (failure !== undefined) throw failure;
+  });
+}
+
+/** Writes that share commits. A plant that is not in the expected state is refused with `precondition_failed`. */
 export async function writeBlock(
   store: ServedStore,
   writes: readonly PlantWrite[],
@@ -43,34 +70,13 @@ export async function writeBlock(
   { retry }: Pick<BulkOptions, "retry">,
 ): Promise<(Done | Refusal)[]> {
   const outcomes: (Done | Refusal)[] = [];
-  let open = writes.map((_, index) => index);
-  const attempt = async (): Promise<void> => {
-    const results = await store.writePlants(
-      open.map((index) => writes[index] as PlantWrite),
-      writer,
-    );
-    const repeated: number[] = [];
-    const failedIds = new Set<bigint>();
-    let failure: Refusal | undefined;
-    for (const [at, index] of open.entries()) {
-      const result = results[at] as Done | Refusal;
-      const { id } = writes[index] as PlantWrite;
-      const isRefused = result instanceof Refusal;
-      outcomes[index] = isRefused && differs.has(result.reason) ? refuseChanged() : result;
-      if (isRefused && catalogue[result.reason].status >= 500) {
-        failedIds.add(id);
-        failure = result;
-      }
-      // Later writes to the same plant come after it again.
-      if (failedIds.has(id)) repeated.push(index);
-    }
-    open = repeated;
-    if (failure !== undefined) throw failure;
-  };
-  if (open.length > 0)
-    await retry(attempt).catch((error: unknown) => {
-      for (const index of open) outcomes[index] ??= toRefusal(error);
-    });
+  const write = (open: readonly PlantWrite[]) => store.writePlants(open, writer);
+  await writeUntilTaken(writes, write, retry, (index, outcome) => {
+    const isChanged = outcome instanceof Refusal && differs.has(outcome.reason);
+    outcomes[index] = isChanged ? refuseChanged() : outcome;
+  }).catch((error: unknown) => {
+    for (const index of writes.keys()) outcomes[index] ??= toRefusal(error);
+  });
   return outcomes;
 }
 

@@ -277,6 +277,24 @@ describe("createAll", () => {
     expect(await service.readPlants()).toHaveLength(3_000);
   });
 
+  test("a write that is sent again keeps its place before a later one to the same plant", async () => {
+    const last = { ...rose, name: "last" };
+    const refuseFirst: Answer = async () => {
+      await direct.create(last);
+      return asLines(
+        '{"line":1,"status":503,"error":5004,"message":"Busy."}\n{"line":2,"status":200}\n',
+      );
+    };
+    using proxy = startProxy(refuseFirst);
+    const outcomes: unknown[] = [];
+    await proxy.client.upsertBatch([rose, last], (...settled) => void outcomes.push(settled));
+    expect(outcomes).toEqual([
+      [0, "replaced"],
+      [1, "replaced"],
+    ]);
+    expect((await direct.get(1n)).plant).toEqual(last);
+  });
+
   test("yields a result while the source waits for it", async () => {
     let seen = Promise.withResolvers<void>();
     async function* source(): AsyncGenerator<NewPlant> {

@@ -1,28 +1,61 @@
 /** Writes of a block that are repeated keep their order. */
 
 import { expect, test } from "bun:test";
+import type { Outcome, Upserted } from "../../client/client.ts";
+import { plantsOf } from "../../src/cli/command.ts";
 import { writeBlock } from "../../src/domain/bulk.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import type { ServedStore } from "../../src/domain/store.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import type { Store } from "../../src/domain/store.ts";
 import type { PlantWrite } from "../../src/domain/write.ts";
 
+const plant: Plant = { id: 7n, name: "A", tag: undefined };
+
+/** The second write of four fails the first time. */
+function makeStore() {
+  const calls: bigint[][] = [];
+  const writePlants: Store["writePlants"] = async (sent) => {
+    calls.push(sent.map(({ id }) => id));
+    if (calls.length > 1) return ["replaced", "removed"];
+    return ["removed", new Refusal("store_busy"), "removed", "removed"];
+  };
+  return { store: { writePlants } as Store, calls };
+}
+
 test("a write that the store could not take is repeated together with those to the same plant after it", async () => {
-  const plant = { id: 7n, name: "A", tag: undefined };
+  const { store, calls } = makeStore();
   const writes: PlantWrite[] = [
     { kind: "remove", id: 6n, condition: {} },
     { kind: "upsert", id: 7n, plant, condition: {} },
     { kind: "remove", id: 7n, condition: {} },
     { kind: "remove", id: 8n, condition: {} },
   ];
-  const calls: (readonly PlantWrite[])[] = [];
-  const writePlants: ServedStore["writePlants"] = async (sent) => {
-    calls.push(sent);
-    if (calls.length > 1) return ["replaced", "removed"];
-    return ["removed", new Refusal("disk_low"), "removed", "removed"];
-  };
   const retry = async <Result>(attempt: () => Promise<Result>): Promise<Result> =>
     attempt().catch(attempt);
-  const outcomes = await writeBlock({ writePlants } as ServedStore, writes, {}, { retry });
-  expect(calls).toEqual([writes, writes.slice(1, 3)]);
-  expect(outcomes).toEqual(["removed", "replaced", "removed", "removed"]);
+  expect(await writeBlock(store, writes, {}, { retry })).toEqual([
+    "removed",
+    "replaced",
+    "removed",
+    "removed",
+  ]);
+  expect(calls).toEqual([
+    [6n, 7n, 7n, 8n],
+    [7n, 7n],
+  ]);
+});
+
+test("so are those of a command, which settles each once", async () => {
+  const { store, calls } = makeStore();
+  const removed = true;
+  const writes = [{ id: 6n, removed }, plant, { id: 7n, removed }, { id: 8n, removed }] as const;
+  const settled: [number, Outcome<Upserted>][] = [];
+  const settle = (...one: (typeof settled)[number]): void => void settled.push(one);
+  await plantsOf({ store }).upsertBatch(writes, settle, { delaysMs: [1] });
+  expect(calls.at(-1)).toEqual([7n, 7n]);
+  expect(settled).toEqual([
+    [0, "removed"],
+    [3, "removed"],
+    [1, "replaced"],
+    [2, "removed"],
+  ]);
 });
