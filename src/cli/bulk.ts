@@ -7,6 +7,7 @@ import { STANDARD_INPUT } from "../descriptor.ts";
 import {
   type Bulk,
   changeBlock,
+  idsRule,
   previewBulk,
   readMatching,
   startBulkCounts,
@@ -53,6 +54,22 @@ function parsePatchFlags(flags: Flags): Patch {
   return parsePatch(patch);
 }
 
+type Selected = Pick<Bulk, "filter" | "except">;
+
+function parseSelected(flags: Flags): Selected {
+  const filter = parseFilter(flags);
+  const { all: isAll = false, except } = flags;
+  if (narrows(filter) && isAll) throw new UsageError("--all: expected no filter with it");
+  if (!narrows(filter) && !isAll)
+    throw new UsageError(
+      `give a filter that not every plant matches: ${filterNames.map((name) => `--${name}`).join(", ")}; or --all`,
+    );
+  const ids = except === undefined ? undefined : idsRule.find(except);
+  if (except !== undefined && ids === undefined)
+    throw new UsageError(`--except: expected ${idsRule.expected}, got ${JSON.stringify(except)}`);
+  return { filter, except: ids };
+}
+
 async function run(
   verb: Verb,
   config: Config,
@@ -60,11 +77,7 @@ async function run(
   patch: Patch | undefined,
 ): Promise<void> {
   const { dryRun, yes, json } = flags;
-  const filter = parseFilter(flags);
-  if (!narrows(filter))
-    throw new UsageError(
-      `give a filter that not every plant matches: ${filterNames.map((name) => `--${name}`).join(", ")}`,
-    );
+  const selected = parseSelected(flags);
   refusePairs(flags, [
     ["--dry-run", "--yes", "a dry run does not ask"],
     ["--dry-run", "--batch", "a dry run writes nothing"],
@@ -75,7 +88,7 @@ async function run(
   let counts = startBulkCounts();
   const { error } = await timeUntilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
-      const worker = workerOf(target, { filter, patch }, signal);
+      const worker = workerOf(target, { ...selected, patch }, signal);
       const preview = yes ? undefined : await worker.preview();
       if (preview !== undefined) await printPreview(preview, dryRun && json);
       if (dryRun) return;
@@ -132,19 +145,20 @@ interface Hooks {
 
 /** One interface for a service and for a local store. */
 function workerOf(target: Target, bulk: Bulk, signal: AbortSignal) {
-  const { filter, patch } = bulk;
+  const { filter, except, patch } = bulk;
   const { client } = target;
+  const wanted = { ...filter, except, all: narrows(filter) ? undefined : true };
   if (client !== undefined)
     return {
       preview: () =>
         patch === undefined
-          ? client.previewRemoval(filter, { signal })
-          : client.previewPatch(filter, patch, { signal }),
+          ? client.previewRemoval(wanted, { signal })
+          : client.previewPatch(wanted, patch, { signal }),
       run: async (batch: string, hooks: Hooks): Promise<Counts> => {
         const options = { ...hooks, signal, batch };
         const { batch: _, ...counts }: Done = await (patch === undefined
-          ? client.removeMatching(filter, options)
-          : client.patchMatching(filter, patch, options));
+          ? client.removeMatching(wanted, options)
+          : client.patchMatching(wanted, patch, options));
         return counts;
       },
     };

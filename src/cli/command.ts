@@ -253,6 +253,7 @@ type Names =
   | "by"
   | "ca"
   | "databaseUrl"
+  | "except"
   | "output"
   | "rejects"
   | "sheet"
@@ -265,6 +266,7 @@ type Parts = "delimiter" | "map" | "rate" | "scopes" | "setName" | "setTag" | "t
 export interface Flags extends Readonly<
   Partial<Record<FilterName | Moments | Names | Parts, string>>
 > {
+  readonly all?: boolean;
   readonly dryRun?: boolean;
   readonly encoding?: Encoding;
   readonly follow?: boolean;

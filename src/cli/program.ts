@@ -256,6 +256,8 @@ function addFilters(command: Command): Command {
 
 const addBulk = (command: Command, verb: string): Command =>
   addFilters(addTarget(command))
+    .option("--all", "every plant of the store, in place of a filter")
+    .option("--except <ids>", "not the plants with these ids, as in 7,9")
     .option("--dry-run", "print how many match and some of them, and change nothing")
     .option("--yes", "do not ask")
     .option("--batch <name>", `its name in the journal (default: ${verb} and the time)`)

@@ -6,6 +6,7 @@
 import type { Writer } from "./change.ts";
 import { catalogue, describeRefusal, Refusal, toRefusal } from "./errors.ts";
 import { createFilter, type Filter, filterNames, narrows } from "./filter.ts";
+import { findPlainInt64 } from "./json.ts";
 import type { PlantCount } from "./page.ts";
 import { type Content, isSame, parsePlants, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
@@ -113,17 +114,25 @@ export interface Bulk {
   readonly patch: Patch | undefined;
 }
 
-/**
- * Throws a Refusal if every plant matches and `isAll` is not true: a forgotten filter must not change the whole store.
- * Without `isAll` there is no such parameter.
- */
-export function requireFilter(filter: Filter, isAll?: boolean): void {
-  if (narrows(filter) && isAll === true)
+/** Throws a Refusal if every plant matches without `isAll`: a forgotten filter must not change the whole store. */
+export function requireFilter(filter: Filter, isAll: boolean): void {
+  if (narrows(filter) && isAll)
     throw new Refusal("invalid_query", "all: expected no filter with it");
-  const orAll = isAll === undefined ? "" : "; all=true for every plant";
-  if (!narrows(filter) && isAll !== true)
-    throw new Refusal("invalid_query", `expected a filter: ${filterNames.join(", ")}${orAll}`);
+  if (!narrows(filter) && !isAll)
+    throw new Refusal(
+      "invalid_query",
+      `expected a filter: ${filterNames.join(", ")}; all=true for every plant`,
+    );
 }
+
+/** Of `except`, as a query parameter and an option. */
+export const idsRule = {
+  expected: "ids, separated by commas",
+  find: (text: string): bigint[] | undefined => {
+    const ids = text.split(",").map(findPlainInt64);
+    return ids.every((id) => id !== undefined) ? ids : undefined;
+  },
+};
 
 const PAGE_LENGTH = 1_000;
 /** Characters in the names and tags of a block, unless one plant has more. */

@@ -17,6 +17,7 @@ import {
   type Writer,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
+import { idsRule } from "../domain/bulk.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type Filter, type FilterName, type FilterRule, filters } from "../domain/filter.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
@@ -71,11 +72,6 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   find: findPlainInt64,
   fallback: undefined,
 });
-
-function findIds(input: string): bigint[] | undefined {
-  const ids = input.split(",").map(findPlainInt64);
-  return ids.every((id) => id !== undefined) ? ids : undefined;
-}
 
 const orderBy = (description: string): Parameter<Order> => ({
   ...text(undefined, description, { enum: orders, default: "asc" }),
@@ -187,8 +183,7 @@ export const bulkParameters = {
   except: {
     ...list(int64(), "Not the plants with these ids, separated by commas."),
     more: { style: "form", explode: false },
-    expected: "ids, separated by commas",
-    find: findIds,
+    ...idsRule,
     fallback: undefined,
   } as Parameter<readonly bigint[] | undefined>,
 };

@@ -1,6 +1,6 @@
 /** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
 
-import { describeLeft, type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
+import { type Bulk, describeLeft, type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
 import { nameBatch } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
@@ -30,6 +30,7 @@ import {
 } from "../domain/write.ts";
 import type { Exchange } from "./exchange.ts";
 import {
+  bulkParameters,
   changeParameters,
   filterParameters,
   limitTo,
@@ -315,14 +316,20 @@ async function revertChanges(exchange: Exchange, input: Members): Promise<string
   });
 }
 
-type Matching = Filter & { readonly batch?: string | undefined; readonly dryRun: boolean };
+type Matching = Filter &
+  Pick<Bulk, "except"> & {
+    readonly all: boolean;
+    readonly batch?: string | undefined;
+    readonly dryRun: boolean;
+  };
 
 async function changeMatching(
   exchange: Exchange,
-  { batch: named, dryRun: isDry, patch, ...filter }: Matching & { readonly patch?: Patch },
+  order: Matching & { readonly patch?: Patch },
 ): Promise<string> {
-  requireFilter(filter);
-  const bulk = { filter, patch };
+  const { batch: named, dryRun: isDry, patch, all, except, ...filter } = order;
+  requireFilter(filter, all);
+  const bulk = { filter, except, patch };
   return runLong(exchange, async (signal) => {
     await openBulk(exchange);
     const options = bulkOptionsFor(exchange, signal);
@@ -451,9 +458,27 @@ const writes: Argument<readonly Members[]> = {
   },
 };
 
+const EXCEPT_MAX = 1_000;
+const matching = {
+  ...filterArguments,
+  all: toArgument(bulkParameters.all),
+  except: {
+    ...list(text(), "Not the plants with these ids.", { maxItems: EXCEPT_MAX }),
+    expected: `a list of at most ${EXCEPT_MAX} ids, each ${ID_EXPECTED}`,
+    optional: true,
+    find: (input: unknown) => {
+      const ids = Array.isArray(input) && input.length <= EXCEPT_MAX && input.map(id.find);
+      return ids && ids.every((each) => each !== undefined) ? ids : undefined;
+    },
+  },
+  dryRun,
+  batch,
+};
+
 const changingMany: Kind = { ...changing, scopes: plantScopes };
 const DRY_RUN =
   "A dry run, unless `dryRun` is false: show its counts and its sample to the user first.";
+const OR_ALL = "; at least one is needed, or `all`.";
 const REPORT =
   "Plants that others change meanwhile are left alone, and listed in `left`. If `complete` is false, `message` says why; call it again to continue. revert_changes with its `batch` undoes it.";
 
@@ -552,15 +577,15 @@ export const tools: Readonly<Record<string, Tool>> = {
   change_plants: tool<Matching & { readonly patch: Patch }>(
     changingMany,
     "Change all plants that match",
-    `Applies \`patch\` to every plant that matches all filters; at least one is needed. ${DRY_RUN} ${REPORT}`,
-    { ...filterArguments, patch, dryRun, batch },
+    `Applies \`patch\` to every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
+    { ...matching, patch },
     changeMatching,
   ),
   remove_plants: tool<Matching>(
     changingMany,
     "Remove all plants that match",
-    `Removes every plant that matches all filters; at least one is needed. ${DRY_RUN} ${REPORT}`,
-    { ...filterArguments, dryRun, batch },
+    `Removes every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
+    matching,
     changeMatching,
   ),
   revert_changes: {

@@ -340,6 +340,11 @@ describe.each(Object.keys(kinds))("change and remove on %s", (kind) => {
     );
     expect(cleared.stdout).toStartWith("changed 1,");
     expect(await exported(place)).toContain("\n1,n,\n");
+    const all = ["remove", "--all", "--except", "-5,9007199254740993,77"];
+    const nearly = await place.run(...all, "--dry-run");
+    expect(nearly.stdout).toEndWith("8 plants match\n");
+    expect((await place.run(...all, "--yes")).stdout).toStartWith("removed 8,");
+    expect(await exported(place)).toBe("id,name,tag\n-5,minus,\n9007199254740993,big,\n");
   });
 });
 
@@ -358,6 +363,12 @@ test("change and remove name what is wrong with their flags, and change nothing"
     [["remove", "--tag", "x", "--dry-run", "--batch", "b"], "--dry-run and --batch"],
     [["remove", ...tag, "--batch", "a\nb"], "--batch: "],
     [["remove", ...tag, "--set-tag", "t"], "unknown option"],
+    [["remove", ...tag, "--all"], "--all: expected no filter with it"],
+    [["remove", "--except", "1", "--yes"], "give a filter"],
+    [
+      ["remove", "--all", "--except", "1,x", "--yes"],
+      "--except: expected ids, separated by commas",
+    ],
   ] as const)
     expect([args, await at.run(...args)]).toEqual([args, failure(2, says)]);
   expect(readPlants(at.store)).toHaveLength(10);
@@ -395,14 +406,4 @@ test("import refuses a JSON record that says removed or ifMatch, in every mode, 
   }
   expect(readPlants(at.store)).toEqual(before);
   expect(await service.readPlants()).toEqual(before);
-});
-
-test("change asks on a terminal, and without an answer changes nothing", async () => {
-  using at = makeWorkplace({ "plants.csv": first });
-  await at.run("import", "plants.csv");
-  const args = ["remove", "--tag", "y"];
-  const { exitCode, screen } = await runOnTerminal(args, at.env, "Remove them? [y/N]");
-  expect(screen).toContain("1 plant matches");
-  expect(exitCode).toBe(143);
-  expect(readPlants(at.store)).toHaveLength(10);
 });

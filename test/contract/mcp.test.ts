@@ -183,6 +183,9 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   ["change_plants", { tag: "t", patch: { name: null } }, "name: expected a string, got null"],
   ["change_plants", { tag: "t", patch: { Tag: "x" } }, '"Tag": unknown; known are name, tag'],
   ["remove_plants", { tag: "t", dryRun: "false" }, "dryRun: expected true or false"],
+  ["remove_plants", { all: true, except: [7] }, "except: expected a list of at most 1000 ids"],
+  ["remove_plants", { all: true, except: "7" }, "except: expected a list of at most 1000 ids"],
+  ["remove_plants", { all: "true" }, "all: expected true or false"],
   ["write_plants", { writes: {} }, "writes: expected a list of at most 1000 objects"],
   ["write_plants", { writes: [1] }, "writes: expected a list"],
   ["write_plants", { writes: [{ id: 72, name: "a" }] }, "line 1: id: expected a string with", "72"],
@@ -462,9 +465,15 @@ describe("changing many", () => {
     expect(removed).toMatchObject({ removed: 2, batch: "x", complete: true });
     await call(service, "revert_changes", { batch: "x", dryRun: false });
     expect(await call(service, "count_plants", {})).toMatchObject({ count: 2 });
+    const all = { all: true, except: [LARGE] };
+    expect(await call(service, "remove_plants", all)).toMatchObject({ sample: [{ id: "1" }] });
+    expect(await call(service, "remove_plants", { ...all, dryRun: false })).toMatchObject({
+      removed: 1,
+    });
+    expect(await call(service, "find_plants", {})).toMatchObject({ plants: [{ id: LARGE }] });
   });
 
-  test.each([{}, { name: "" }, { q: " " }, { q: "", name: "", batch: "b" }])(
+  test.each([{}, { name: "" }, { q: " " }, { q: "", name: "", batch: "b" }, { except: [] }])(
     "all plants, by %j, is refused",
     async (filter) => {
       await using service = await startService();
