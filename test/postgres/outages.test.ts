@@ -58,7 +58,8 @@ async function expectRefusedUntil(mend: () => unknown): Promise<void> {
     );
     return refused === "store_down";
   });
-  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_down");
+  const read = await disturbed.send("GET", "/plants/1");
+  await expectRefusal(read, "store_down", "store_unavailable");
   expect((await fetch(`${url}/readyz`)).status).toBe(503);
   const creates = { findUrl: () => url, createsOnly: true, firstId: 1_000n };
   await using load = new Clients(4, creates, createRandom());
@@ -135,7 +136,11 @@ describe("a server that lets nobody in", () => {
 
   test("because nobody listens: refused for now, until somebody does", async () => {
     disturbed.proxy.isRefusing = true;
-    await expectRefusedUntil(() => (disturbed.proxy.isRefusing = false));
+    try {
+      await expectRefusedUntil(() => (disturbed.proxy.isRefusing = false));
+    } finally {
+      disturbed.proxy.isRefusing = false;
+    }
   });
 
   test("but no longer accepts writes: writes are refused until it does", async () => {
