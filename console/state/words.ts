@@ -27,9 +27,13 @@ export function compareWords(text: string, other: string): Piece[] {
         own[i] === others[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
   const pieces: { text: string; isCommon: boolean }[] = [];
   const push = (word: string, isCommon: boolean): void => {
-    const last = pieces.at(-1);
+    const [before, last] = pieces.length === 1 ? [undefined, pieces[0]] : pieces.slice(-2);
     if (last?.isCommon === isCommon) last.text += word;
-    else pieces.push({ text: word, isCommon });
+    // A space between two words that differ is not common.
+    else if (!isCommon && before !== undefined && last?.text.trim() === "") {
+      before.text += `${last.text}${word}`;
+      pieces.pop();
+    } else pieces.push({ text: word, isCommon });
   };
   for (let i = 0, j = 0; i < own.length;) {
     const word = own[i] as string;

@@ -127,7 +127,7 @@ export function ChangesView(): JSX.Element {
   const people = usePeople();
   const link = linkToChanges(filter);
   return (
-    <div class="single">
+    <div class="single changes">
       <div class="section-head">
         <h1>{t.shell.views.changes}</h1>
         {filter.batch !== undefined && (

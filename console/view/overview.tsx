@@ -227,6 +227,7 @@ function Activity(): JSX.Element {
         <p class="faint late">{t.shared.counting}</p>
       ) : (
         <Picture
+          key={span.value}
           counts={counts.value}
           span={span.value}
           type={type.value}

@@ -24,7 +24,6 @@ export type Span = keyof typeof spans;
 /** Zones have offsets of whole, half and quarter hours. */
 export const INTERVAL = new Date().getTimezoneOffset() % 60 === 0 ? "1h" : "15m";
 
-const BARS_MAX = 28;
 const HEIGHT = 100;
 /** Those with fewer changes are counted together. */
 const PEOPLE_MAX = 4;
@@ -259,7 +258,7 @@ export function Picture(props: PictureProps): JSX.Element {
             class="visually-hidden"
             type="range"
             min={1}
-            max={BARS_MAX > bars.length ? bars.length : BARS_MAX}
+            max={bars.length}
             value={(end === "from" ? low : high).value + 1}
             aria-label={t.changes.bars[end]}
             aria-valuetext={describe(bars[(end === "from" ? low : high).value])}

@@ -127,7 +127,7 @@ export function TokensView(): JSX.Element {
       ]}
       rows={shown.map((token) => [
         <>
-          <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>
+          <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>{" "}
           {isOwn(token) && <span class="tag">{t.operators.tokens.yours}</span>}
         </>,
         describeScopes(token.scopes),

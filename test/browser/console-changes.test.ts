@@ -233,7 +233,7 @@ describeInBrowser("in the console,", () => {
     expect(await service.findPlant(163n)).toBeUndefined();
   });
 
-  it("the times of a filter are picked by calendar, and in the picture", async (visit) => {
+  it("the times of a filter are picked by calendar, and in the chart", async (visit) => {
     const { page, user } = await visit.open({ at: "#/changes" });
     const rows = page.locator("tbody tr");
     await rows.first().waitFor();
@@ -243,7 +243,7 @@ describeInBrowser("in the console,", () => {
     await user.see({ text: "No match" });
     expect(page.url()).toContain("to=2026-01-01T");
     await user.follow("All changes");
-    await page.getByText("Pick a time in the picture").click();
+    await page.getByText("Pick a time in the chart").click();
     const brush = page.locator(".brush");
     await brush.waitFor();
     const box = (await brush.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };

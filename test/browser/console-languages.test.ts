@@ -84,7 +84,8 @@ describeInBrowser("in another language,", () => {
 
   for (const locale of ["de", "fr", "es"])
     test(`every view fits 320 pixels: ${locale}`, async (visit) => {
-      const look = { locale, viewport: { width: 320, height: 640 }, isJudgedThroughout: true };
+      const viewport = { width: 320, height: 640 };
+      const look = { locale, viewport, hasTouch: true, isJudgedThroughout: true };
       const { page, user } = await visit.open(look);
       await page.locator("#plants input[type=checkbox]").nth(1).check();
       await user.see({ element: ".selection" });

@@ -98,9 +98,16 @@ describeInBrowser("in the console,", () => {
     const see = page.getByRole("link", { name: /^See or undo 4\d changes/ });
     await see.waitFor();
     // The keyboard does the same.
-    const from = page.getByRole("slider", { name: "From this bar of the picture" });
+    const from = page.getByRole("slider", { name: "From this bar of the chart" });
     await from.focus();
     await user.press("Home");
+    await see.waitFor();
+    // In another span all bars are in reach again.
+    await page.getByLabel("Time shown").selectOption("Last 7 days");
+    const to = page.getByRole("slider", { name: "To this bar of the chart" });
+    expect(await to.inputValue()).toBe("28");
+    await from.focus();
+    await user.press("ArrowRight");
     await see.click();
     await user.see({ heading: "Changes" });
     await page.getByLabel("From").and(page.locator("input[type=datetime-local]")).waitFor();

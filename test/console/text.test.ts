@@ -72,6 +72,11 @@ test.each(others)("%s has the texts of English, and no others", (_, texts) => {
   expect(paths(listTexts(texts)).toSorted()).toEqual(paths(english).toSorted());
 });
 
+test("French punctuation stays on the line of its word", () => {
+  const breaks = listTexts(fr).filter(([, forms]) => /\S [:;?!%»]|« /.test(forms.join("\n")));
+  expect(breaks).toEqual([]);
+});
+
 test.each(others)("%s has the placeholders of English", (_, texts) => {
   const forms = new Map(listTexts(texts));
   for (const [path, source] of english)

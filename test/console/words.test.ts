@@ -15,6 +15,7 @@ test.each([
   ["Rosa alba", "Rosa canina alba", "Rosa alba"],
   ["Lemon thyme", "Thyme", "[Lemon thyme]"],
   ["Rosa 'Alba'", "Rosa 'Rubra'", "Rosa '[Alba]'"],
+  ["Basil (Ocimum basilicum)", "Renamed plant", "[Basil (Ocimum basilicum)]"],
   ["", "anything", ""],
   ["all new", "", "[all new]"],
   ["Müller’s Fläche", "Müllers Fläche", "[Müller’s] Fläche"],
