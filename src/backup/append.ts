@@ -120,7 +120,7 @@ export class Appender {
       const link = this.link ?? (await this.connect());
       if ("forkAbove" in link) return link;
       this.link = link;
-      await this.holdLease(link.place, link.owner);
+      await this.holdLease(link.place, link.owner.store);
       for (let hasMore = true; hasMore;) {
         const page = link.readPage(link.cursor);
         // The journal does not continue what is in the place: it was trimmed, or switched off for a while.
@@ -180,7 +180,7 @@ export class Appender {
     const { link } = this;
     if (link === undefined) return;
     this.closeSegment(link);
-    await link.place.remove(nameLease(link.owner));
+    await link.place.remove(nameLease(link.owner.store));
     this.disconnect();
   }
 
@@ -191,8 +191,8 @@ export class Appender {
     try {
       const { history, schema, newest } = journal;
       const owner = { label, store: identityOf(history) };
-      await this.holdLease(place, owner);
-      const prefix = `${prefixOfStaged(owner)}.`;
+      await this.holdLease(place, owner.store);
+      const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
       const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
       const survey = new Survey(
@@ -294,7 +294,7 @@ export class Appender {
     const { place, owner, cursor } = link;
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
-    const staged = place.stage(`${prefixOfStaged(owner)}.${this.source.instance}`);
+    const staged = place.stage(`${prefixOfStaged(owner.store)}.${this.source.instance}`);
     writeFileSync(staged, [this.formatHeader(link, position), ...lines, END].map(format).join(""));
     await place.keep(staged, nameSegment(position, cursor, last));
   }
@@ -328,13 +328,13 @@ export class Appender {
    * A holder that died loses the lease: it is silent by our clock. A service that starts continues at once after one on
    * the same file; if that one still runs, it stands back.
    */
-  private async holdLease(place: Place, owner: Owner): Promise<void> {
+  private async holdLease(place: Place, store: string): Promise<void> {
     const nowMs = performance.now();
     const { lease } = this;
     if (lease?.isOwn === true && nowMs - lease.sinceMs < LEASE_MS) return;
     const holder = `${hostname()}:${resolve(this.source.from)}`;
     const { instance } = this.source;
-    const name = nameLease(owner);
+    const name = nameLease(store);
     const text = await place.readNote(name);
     const other = text === undefined ? undefined : findHolder(text);
     const isOurs =

@@ -36,7 +36,7 @@ export async function backUp(order: BackUpOrder, open = openPlace): Promise<Copy
   const { from, to, label, instance, serial, isAlone } = order;
   const place = await open(to, dirname(resolve(from)));
   const owner = { label, store: readIdentity(from) };
-  const staged = place.stage(`${prefixOfStaged(owner)}.${instance}`);
+  const staged = place.stage(`${prefixOfStaged(owner.store)}.${instance}`);
   try {
     const startedAtMs = Date.now();
     const { plants, bytes } = copyStore(from, staged);
@@ -106,7 +106,7 @@ export async function prune(order: Omit<PruneOrder, "kind">, open = openPlace): 
     );
     // In a folder segments grow, so there are few.
     if (place.grow === undefined)
-      await compact(place, kept, `${prefixOfStaged(owner)}.${instance}`);
+      await compact(place, kept, `${prefixOfStaged(owner.store)}.${instance}`);
   } finally {
     place.close();
   }

@@ -95,11 +95,11 @@ export const nameSegment = (position: Position, after: number, last: number | "o
 export const sealOf = (position: Position, change: number | undefined): string =>
   position.timeline === 0 ? "" : prefixOf({ ...position, label: "" }, change ?? 0);
 
-/** Says who writes backups of the store to the place. */
-export const nameLease = ({ label, store }: Owner): string => `${label}-${store}.writer`;
+/** Says who writes backups of the store to the place. The label is not in it: two files may be one store. */
+export const nameLease = (store: string): string => `plantstore-${store}.writer`;
 
 /** The start of the names of files that are being prepared. */
-export const prefixOfStaged = ({ label, store }: Owner): string => `${label}-${store}`;
+export const prefixOfStaged = (store: string): string => `plantstore-${store}`;
 
 /** Where a proof restores, beside the store. */
 export const nameProof = (from: string, instance: string): string =>

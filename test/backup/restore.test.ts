@@ -83,7 +83,7 @@ async function openBacked(
   const from = `${at.folder}/${name}`;
   const store = await openStoreAt(`sqlite:${from}`, limits);
   const instance = randomBytes(6).toString("hex");
-  const source = { from, to: at.place, label: "plants", instance };
+  const source = { from, to: at.place, label: labelOf(from), instance };
   const appender = new Appender(source);
   const append = async () => {
     const done = await appender.append();
@@ -994,7 +994,7 @@ describe("the appender", () => {
     expect(await append()).toMatchObject({ isCovered: false });
   });
 
-  test("a copied store file is distinguished from its original: one of them writes", async () => {
+  test("a copied store file is distinguished from its original, whatever its name: one of them writes", async () => {
     const scene = await makeScene();
     for (const part of ["", "-wal"]) cpSync(scene.from + part, `${scene.folder}/twin.db${part}`);
     const twin = await openBacked(scene, "twin.db");
@@ -1107,7 +1107,7 @@ describe("the appender", () => {
     expect(readdirSync(scene.folder).filter((name) => name.includes("proof"))).toEqual([]);
     const store = scene.list(".writer")[0]?.match(/[0-9a-f]{16}/)?.[0];
     const left = ["", "-journal"].map(
-      (suffix) => `${scene.place}/plants-${store}.ffffffffffff.eeeeeeeeeeee.tmp${suffix}`,
+      (suffix) => `${scene.place}/plantstore-${store}.ffffffffffff.eeeeeeeeeeee.tmp${suffix}`,
     );
     for (const file of left) writeFileSync(file, "");
     scene.appender.disconnect();

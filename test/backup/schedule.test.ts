@@ -231,7 +231,7 @@ describe("serve --backup-to", () => {
     const { id } = db.query("SELECT id FROM timelines").get() as { id: string };
     db.close();
     // Opening a pipe without a writer takes until there is one: the thread that opens it hangs in the kernel.
-    const lease = `${scene.backups}/plants-${id}.writer`;
+    const lease = `${scene.backups}/plantstore-${id}.writer`;
     expect(runSync(["mkfifo", lease]).exitCode).toBe(0);
     await using service = await spawnService(scene.env);
     await create(service, 2n, 3n);

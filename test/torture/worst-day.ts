@@ -510,7 +510,7 @@ class Day {
       const pieces = (await place.list())
         .flatMap((file) => findPiece(file) ?? [])
         .filter((piece) => piece.store === this.timelines.store);
-      const prefix = `plants-${this.timelines.store}.${this.current.instance}`;
+      const prefix = `plantstore-${this.timelines.store}.${this.current.instance}`;
       await compact(place, new Survey(place, pieces), prefix, 2);
       this.findings.count("compactions");
       return true;
@@ -887,7 +887,7 @@ class Day {
       this.fault("healed, and the proof fails");
     if (this.faults.length === 0) await this.judge({});
     const left = readdirSync(this.place).filter(
-      (name) => name.startsWith(`plants-${this.timelines.store}`) && name.endsWith(".tmp"),
+      (name) => name.startsWith(`plantstore-${this.timelines.store}`) && name.endsWith(".tmp"),
     );
     if (left.length > 0) this.fault(`healed, and left behind: ${left.join(", ")}`);
     return this.findings.count("healed");
