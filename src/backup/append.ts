@@ -376,7 +376,7 @@ interface LoggedRow {
 }
 
 interface Logged extends Partial<Record<TableName, Map<string, LoggedRow>>> {
-  version?: string;
+  versions?: Partial<Record<TableName, string>>;
 }
 
 /** The cursor of a webhook is logged at this interval: after a restore some events are sent again. */
@@ -411,11 +411,13 @@ function openJournal(from: string) {
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    // A token knows after which change it was made, so a restore leaves out what is too new. A webhook does not.
-    const tokens = formatTables(cursor, readTokens(db, logged));
-    const webhooks = formatTables(newest, compare("webhooks", db, logged));
-    const lines = [...tokens, ...blocks, ...webhooks];
-    return { lines, newest, hasMore: newest < change };
+    // They may be newer than `cursor`: rows tell after which change they were written, and a restore undoes that.
+    const tables = formatTables(cursor, [
+      ...readTable("tokens", db, logged),
+      ...compare("webhooks", db, logged),
+      ...readTable("webhook_history", db, logged),
+    ]);
+    return { lines: [...tables, ...blocks], newest, hasMore: newest < change };
   });
 
   return {
@@ -445,13 +447,18 @@ const formatTables = (
   records: readonly Omit<TableRecord, "at" | "change">[],
 ): string[] => records.map((record) => JSON.stringify({ at: Date.now(), change, ...record }));
 
-const TOKENS_VERSION = "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens";
+/** Differs after every change of the table. */
+const versions = {
+  tokens: "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens",
+  webhook_history:
+    "SELECT concat_ws(' ', count(*), max(number), max(after)) AS version FROM webhook_history",
+};
 
-function readTokens(db: Database, logged: Logged) {
-  const { version } = db.query(TOKENS_VERSION).get() as { readonly version: string };
-  if (logged.version === version) return [];
-  logged.version = version;
-  return compare("tokens", db, logged);
+function readTable(table: keyof typeof versions, db: Database, logged: Logged) {
+  const { version } = db.query(versions[table]).get() as { readonly version: string };
+  if (logged.versions?.[table] === version) return [];
+  logged.versions = { ...logged.versions, [table]: version };
+  return compare(table, db, logged);
 }
 
 /** What has changed in a table that is not in the journal; at first all rows. */
@@ -463,7 +470,7 @@ function compare(table: TableName, db: Database, logged: Logged) {
   const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
   for (const row of rows) {
     const key = String(row[tableKeys[table]]);
-    const { row: kept, compared, cursor } = table === "tokens" ? ofToken(row) : ofWebhook(row);
+    const { row: kept, compared, cursor } = comparable[table](row);
     const known = before?.get(key);
     const isDue = nowMs - (known?.loggedAtMs ?? -Infinity) >= CURSOR_MS;
     const isSame = known?.compared === compared && (known.cursor === cursor || !isDue);
@@ -476,12 +483,10 @@ function compare(table: TableName, db: Database, logged: Logged) {
   return changed.length + gone.length === 0 ? [] : [{ table, rows: changed, gone }];
 }
 
-/** Tokens are only added and revoked. Their last use is not kept up to date. */
-const ofToken = (row: Row) => ({ row, compared: String(row["revoked_at_ms"]), cursor: 0 });
-
 /** A lease is renewed every second. A restore needs neither that nor the outcome of deliveries. */
 function ofWebhook(row: Row) {
-  const { cursor, version, holder: _, ...record } = JSON.parse(String(row["record"])) as Webhook;
+  const stored = JSON.parse(String(row["record"])) as Webhook;
+  const { cursor, version, holder: _holder, waitMs: _waitMs, ...record } = stored;
   const kept = { ...record, attempts: [], failures: 0, nextAttemptAtMs: 0 };
   const compared = JSON.stringify(kept);
   return {
@@ -490,3 +495,13 @@ function ofWebhook(row: Row) {
     cursor,
   };
 }
+
+const comparable: Readonly<
+  Record<TableName, (row: Row) => Pick<LoggedRow, "compared" | "cursor"> & { readonly row: Row }>
+> = {
+  /** Tokens are only added and revoked. Their last use is not kept up to date. */
+  tokens: (row) => ({ row, compared: String(row["revoked_at_ms"]), cursor: 0 }),
+  webhooks: ofWebhook,
+  /** After the oldest rows were removed a number may be given again. */
+  webhook_history: (row) => ({ row, compared: String(row["after"]), cursor: 0 }),
+};

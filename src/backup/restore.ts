@@ -9,13 +9,15 @@ import { isOld, type Timeline } from "./piece.ts";
 import { GoneError, openPlace, type Place } from "./place.ts";
 import { compareCopies, NEWEST, type Plan, type Step, type TableStep } from "./plan.ts";
 import {
+  clampTables,
   type InspectedSegment,
   isWhole,
   readBlocks,
   ReplayError,
   replaySegment,
   replayTables,
-  rewindTokens,
+  rewindTables,
+  withoutTriggers,
 } from "./segment.ts";
 import {
   type Damage,
@@ -198,10 +200,14 @@ async function rebuild(
             survey.distrust(step.segment, error.reached, error.message);
             throw error;
           }
-        for (const step of plan.tables)
-          replayTables(db, fileOf(step), step, reached.change, untilMs);
         const isBounded = target !== NEWEST || untilMs !== Number.POSITIVE_INFINITY;
-        if (isBounded && !isOld(plan.copy)) rewindTokens(db, reached.change, untilMs);
+        withoutTriggers(db, "webhooks", () => {
+          for (const step of plan.tables)
+            replayTables(db, fileOf(step), step, reached.change, untilMs);
+          if (isOld(plan.copy)) return;
+          if (isBounded) rewindTables(db, reached.change, untilMs);
+          clampTables(db, reached.change);
+        });
         return { changes, reached };
       });
       return { plan, ...replayed };
@@ -239,7 +245,7 @@ export async function describeMissing(
 ): Promise<string[]> {
   const { reached, copy } = plan;
   const missing: string[] = [];
-  const doubtful = listDoubtfulTables(survey, target, plan);
+  const doubtful = listDoubtfulTables(survey, plan);
   const furthest = survey.furthest(history);
   if (reached < Math.min(target, furthest))
     missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
@@ -261,11 +267,7 @@ export async function describeMissing(
  * Where rows of tables may be lost, in words, by segment. Each segment names the one before it, and one that a service
  * begins at its start has every table as a whole.
  */
-function listDoubtfulTables(
-  survey: Survey,
-  target: number,
-  { reached, copy, tables }: Plan,
-): Map<string, string> {
+function listDoubtfulTables(survey: Survey, { reached, copy, tables }: Plan): Map<string, string> {
   const found = tables.map(({ segment, before }) => ({
     segment,
     before,
@@ -279,24 +281,16 @@ function listDoubtfulTables(
         header !== undefined && (header.previous ?? 0) < serial && serial < segment.serial,
     );
   const doubtful = new Map<string, string>();
-  let { timeline } = copy;
   for (const one of found) {
     const { segment, before, header } = one;
     const { name } = segment;
-    // Rows at the change where a timeline began may be of the timeline before it, or of what was left behind.
-    if (target !== NEWEST && segment.timeline !== timeline)
-      doubtful.set("", `at the beginning of timeline ${segment.timeline}`);
-    ({ timeline } = segment);
     const { previous } = header ?? {};
     if (previous !== undefined && previous >= copy.serial && !isThere(previous))
       doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
     const [first] = one.tables;
-    const next = one.tables.find(({ at }) => at > reached || at >= before);
+    const next = one.tables.find((at) => at > reached || at >= before);
     if (first !== next) doubtful.clear();
     else if (!isWhole(one)) doubtful.set(name, `that stood where ${name} is damaged`);
-    // A service that could not append for a while has the last state only.
-    if (doubtful.size === 0 && next !== undefined && next.after < reached)
-      doubtful.set(name, `between ${next.after} and ${next.at}, which were appended together`);
   }
   return doubtful;
 }

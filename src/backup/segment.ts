@@ -38,7 +38,7 @@ interface Block {
 }
 
 /** Tables that are not in the journal, and their keys. */
-export const tableKeys = { tokens: "hash", webhooks: "name" } as const;
+export const tableKeys = { tokens: "hash", webhooks: "name", webhook_history: "number" } as const;
 export type TableName = keyof typeof tableKeys;
 export type Row = Readonly<Record<string, string | number | null>>;
 
@@ -126,11 +126,8 @@ export interface InspectedSegment {
   readonly runs: readonly Run[];
   /** It has whole tables, and no change after them. */
   readonly isBare: boolean;
-  /**
-   * Where it has every table as a whole, undamaged: from such a change on, what was lost before does not matter. `after`
-   * is the change that was appended before.
-   */
-  readonly tables: readonly { readonly after: number; readonly at: number }[];
+  /** Where it has every table as a whole, undamaged: from such a change on, what was lost before does not matter. */
+  readonly tables: readonly number[];
   /** The last change in it, or what its end says. */
   readonly end: number;
   /** What is damaged, in words. */
@@ -153,7 +150,7 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, true];
   let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
-  const tables: { after: number; at: number }[] = [];
+  const tables: number[] = [];
   const whole = new Map<TableName, number>();
   for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
     isTorn = isCut;
@@ -178,7 +175,7 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
     else if ("table" in line) {
       if (line.gone === undefined) whole.set(line.table, line.change ?? 0);
       if (whole.size === Object.keys(tableKeys).length) {
-        tables.push({ after: Math.min(...whole.values()), at: Math.max(...whole.values()) });
+        tables.push(Math.max(...whole.values()));
         whole.clear();
       }
     } else if ("entries" in line) {
@@ -295,8 +292,7 @@ export function replayTables(
       continue;
     }
     const at = line.change ?? change;
-    // A token itself says when it was made.
-    const isInTime = line.at <= untilMs || (line.table === "tokens" && !isOld(segment));
+    const isInTime = !isOld(segment) || line.at <= untilMs;
     if (at <= reached && at < before && isInTime) storeRows(db, line);
   }
 }
@@ -343,8 +339,8 @@ function applyChange(db: Database, put: Put, { id, plant, before, atMs }: Change
   return true;
 }
 
-/** Leaves the tokens as they were at a change; with a time, those too that were made after the change and before then. */
-export function rewindTokens(db: Database, change: number, untilMs: number): void {
+/** Leaves tokens and webhooks as they were at a change, or as they were after it at a time. */
+export function rewindTables(db: Database, change: number, untilMs: number): void {
   const sinceMs = untilMs === Number.POSITIVE_INFINITY ? -1 : untilMs;
   db.query("DELETE FROM tokens WHERE created_after >= ? AND created_at_ms > ?").run(
     change,
@@ -354,6 +350,38 @@ export function rewindTokens(db: Database, change: number, untilMs: number): voi
   const revive = `UPDATE OR IGNORE tokens SET revoked_at_ms = NULL, revoked_after = NULL
     WHERE revoked_after >= ? AND revoked_at_ms > ?`;
   db.query(revive).run(change, sinceMs);
+  const isLater = "after >= ?1 AND at_ms > ?2";
+  for (const statement of [
+    `DELETE FROM webhooks WHERE name IN (SELECT name FROM webhook_history WHERE ${isLater})`,
+    `INSERT INTO webhooks (name, version, record)
+      SELECT name, record ->> 'version', record FROM webhook_history WHERE record IS NOT NULL AND number IN
+        (SELECT min(number) FROM webhook_history WHERE ${isLater} GROUP BY name)`,
+    `DELETE FROM webhook_history WHERE ${isLater}`,
+  ])
+    db.query(statement).run(change, sinceMs);
+}
+
+/** What happened after changes that are lost happened after the last one that is left. */
+export function clampTables(db: Database, reached: number): void {
+  for (const statement of [
+    "UPDATE tokens SET created_after = ?1 WHERE created_after > ?1",
+    "UPDATE tokens SET revoked_after = ?1 WHERE revoked_after > ?1",
+    "UPDATE webhook_history SET after = ?1 WHERE after > ?1",
+    "UPDATE webhooks SET record = json_set(record, '$.cursor', ?1) WHERE record ->> 'cursor' > ?1",
+  ])
+    db.query(statement).run(BigInt(reached));
+}
+
+/** Triggers note what clients change. A restore writes what was noted then. */
+export function withoutTriggers(db: Database, table: TableName, perform: () => void): void {
+  const triggers = db
+    .query<{ readonly name: string; readonly sql: string }, [string]>(
+      "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?",
+    )
+    .all(table);
+  for (const { name } of triggers) db.run(`DROP TRIGGER ${name}`);
+  perform();
+  for (const { sql } of triggers) db.run(sql);
 }
 
 function storeRows(db: Database, { table, rows, gone }: TableRecord): void {

@@ -683,6 +683,49 @@ describe("tokens", () => {
     expect((await namesAt(third?.seq)).toSorted()).toEqual(["early", "late"]);
   });
 
+  test("and webhooks are those of the change, also between changes that were appended together", async () => {
+    const scene = await makeScene();
+    const { store, create, append, copy, restore } = scene;
+    const put = async (name: string, next: string | undefined, last?: string) => {
+      const of = (text: string) =>
+        ({ name, version: text, url: text, attempts: [], cursor: 2 ** 52 }) as never;
+      const known = last === undefined ? undefined : of(last);
+      expect(await store.putWebhook(next === undefined ? next : of(next), known)).toBe(true);
+    };
+    const readWebhooks = async (moment: Moment) => {
+      await using restored = await openStoreAt(`sqlite:${(await restore(moment)).to}`);
+      const found = await restored.listWebhooks();
+      return found.map(({ name, url, cursor }) => [name, url, cursor < 2 ** 52].join(" "));
+    };
+    scene.appender.disconnect();
+    await put("shop", "1");
+    await create(2n);
+    await put("office", "1");
+    await put("office", "2", "1");
+    await create(3n);
+    await put("shop", undefined, "1");
+    await put("office", "3", "2");
+    await create(4n);
+    await append();
+    const at = await passMoment();
+    await put("shop", "2");
+    await append();
+    // The copy has a webhook that is newer than its last change.
+    await copy();
+    const [first, second, third, fourth] = (await scene.readChanges()).map(({ seq }) => seq);
+    const expectAll = async () => {
+      expect(await readWebhooks({ change: fourth })).toEqual(["office 3 true"]);
+      expect(await readWebhooks({ atMs: at })).toEqual(["office 3 true"]);
+      expect(await readWebhooks({})).toEqual(["office 3 true", "shop 2 true"]);
+    };
+    expect(await readWebhooks({ change: first })).toEqual([]);
+    expect(await readWebhooks({ change: second })).toEqual(["shop 1 true"]);
+    expect(await readWebhooks({ change: third })).toEqual(["office 2 true", "shop 1 true"]);
+    await expectAll();
+    for (const file of [...scene.list(".changes"), ...scene.list(".db").slice(0, 1)]) rmSync(file);
+    await expectAll();
+  });
+
   test("that were made after a moment do not come back with a timeline that began there", async () => {
     const scene = await makeScene();
     const [first] = await scene.readChanges();
@@ -776,10 +819,11 @@ describe("what is missing is said:", () => {
     expect(await restore()).toMatchObject({ ids: [1n, 2n], tokens: 1n, missing: [] });
   });
 
-  test("webhooks at a torn end, also if a restore to a change stops before they were written again", async () => {
+  test("webhooks at a torn end, until they were written again", async () => {
     const { store, create, append, appender, list, restore, readChanges } = await makeScene();
     const hook = { name: "shop", version: "1", url: "1", attempts: [] };
     await create(2n);
+    await append();
     await store.putWebhook(hook as never, undefined);
     await append();
     appender.disconnect();
@@ -787,27 +831,13 @@ describe("what is missing is said:", () => {
     truncateSync(torn, statSync(torn).size - 3);
     await create(3n);
     await append();
-    const [, , third] = await readChanges();
+    const [, second, third] = await readChanges();
     const missing = [expect.stringContaining("Changes of tokens or webhooks")];
-    expect(await restore({ change: third?.seq })).toMatchObject({ ids: [1n, 2n, 3n], missing });
-    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
-  });
-
-  test("webhooks between changes that were appended together after a while without a place", async () => {
-    const { store, create, append, appender, restore, readChanges } = await makeScene();
-    appender.disconnect();
-    await create(2n);
-    await store.putWebhook(
-      { name: "shop", version: "1", url: "1", attempts: [] } as never,
-      undefined,
-    );
-    await create(3n);
-    await append();
-    const [first, second, third] = await readChanges();
-    const sentence = `between ${first?.seq} and ${third?.seq}, which were appended together`;
-    const missing = [`Changes of tokens or webhooks ${sentence}.`];
     expect(await restore({ change: second?.seq })).toMatchObject({ ids: [1n, 2n], missing });
-    expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+    const whole = await restore({ change: third?.seq });
+    expect(whole).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+    await using restored = await openStoreAt(`sqlite:${whole.to}`);
+    expect(await restored.listWebhooks()).toHaveLength(1);
   });
 
   test.each([

@@ -86,7 +86,8 @@ export class Trouble {
       keep: (staged, name) =>
         asked("keep", true, async () => {
           await place.keep(staged, name);
-          this.staged.length = 0;
+          // A killed service may leave it beside the piece.
+          if (!this.isDead || this.isBucket || this.random.chance(50)) this.staged.length = 0;
         }).catch((error: unknown) => {
           // A bucket's own file is not left behind, unless its process is killed.
           if (this.isBucket) rmSync(staged, { force: true });
@@ -95,7 +96,11 @@ export class Trouble {
       remove: (name) => asked("remove", false, () => place.remove(name)),
       sweep: (prefix, except) => asked("sweep", false, () => place.sweep(prefix, except)),
       readNote: (name) => asked("readNote", false, () => place.readNote(name)),
-      writeNote: (name, text) => asked("writeNote", true, () => place.writeNote(name, text)),
+      writeNote: (name, text) =>
+        asked("writeNote", true, () => place.writeNote(name, text)).catch((error: unknown) => {
+          if (this.isDead && !this.isBucket) this.staged.push(join(url, `${name}.left.tmp`));
+          throw error;
+        }),
       ...(grow !== undefined &&
         !this.isBucket && {
           grow: (name: string) => this.growIn(url, name, () => grow(name)),

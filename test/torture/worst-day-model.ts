@@ -20,7 +20,6 @@ export interface Moment {
   readonly plants: string[];
   /** At the change, and then until the next. */
   readonly tokens: string[];
-  /** The same; they do not know after which change they were made. */
   readonly webhooks: string[];
   /** An append ended while it was the newest. */
   isAppended: boolean;

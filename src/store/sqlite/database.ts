@@ -110,6 +110,39 @@ export const migrations: readonly string[] = [
     UPDATE tokens SET revoked_after = (SELECT max(last) FROM changes) WHERE hash = NEW.hash;
   END;
 
+  -- A webhook before each change of its settings, null if it did not exist, and the newest change of a plant then: a
+  -- restore to a change has the webhooks of that change. As old as the journal.
+  CREATE TABLE webhook_history (
+    number INTEGER PRIMARY KEY,
+    name   TEXT NOT NULL,
+    after  INTEGER NOT NULL,
+    at_ms  INTEGER NOT NULL,
+    record TEXT
+  ) STRICT;
+
+  CREATE TRIGGER webhook_created AFTER INSERT ON webhooks BEGIN
+    INSERT INTO webhook_history (name, after, at_ms)
+      SELECT NEW.name, max(last), CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM changes;
+  END;
+
+  CREATE TRIGGER webhook_changed AFTER UPDATE OF record ON webhooks
+    WHEN json_remove(OLD.record, '$.cursor', '$.version', '$.holder', '$.attempts', '$.failures',
+        '$.nextAttemptAtMs', '$.waitMs')
+      <> json_remove(NEW.record, '$.cursor', '$.version', '$.holder', '$.attempts', '$.failures',
+        '$.nextAttemptAtMs', '$.waitMs') BEGIN
+    INSERT INTO webhook_history (name, after, at_ms, record)
+      SELECT OLD.name, max(last), CAST(unixepoch('subsec') * 1000 AS INTEGER), OLD.record FROM changes;
+  END;
+
+  CREATE TRIGGER webhook_removed AFTER DELETE ON webhooks BEGIN
+    INSERT INTO webhook_history (name, after, at_ms, record)
+      SELECT OLD.name, max(last), CAST(unixepoch('subsec') * 1000 AS INTEGER), OLD.record FROM changes;
+  END;
+
+  CREATE TRIGGER changes_trimmed AFTER DELETE ON changes BEGIN
+    DELETE FROM webhook_history WHERE after <= OLD.last;
+  END;
+
   CREATE TABLE jobs (
     name    TEXT PRIMARY KEY,
     version TEXT NOT NULL,
