@@ -1,7 +1,12 @@
 /** plantstore change and remove: all plants that match a filter, in the store or a running service. */
 
 import { isatty } from "node:tty";
-import type { Bulk as Done, BulkPreview, RevertLeft } from "../../client/client.ts";
+import {
+  type Bulk as Done,
+  type BulkPreview,
+  type RevertLeft,
+  ServiceError,
+} from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { STANDARD_INPUT } from "../descriptor.ts";
 import {
@@ -20,6 +25,7 @@ import {
   CommandError,
   failHalfway,
   type Flags,
+  Interrupted,
   refusePairs,
   retryBusy,
   type Target,
@@ -30,7 +36,7 @@ import {
 } from "./command.ts";
 import { parseFilter } from "./export.ts";
 import { adviseRevert, describeCounts, parseBatch } from "./import.ts";
-import { countOf, formatCount, printLine, showProgress } from "./terminal.ts";
+import { formatCount, printLine, showLine, showProgress } from "./terminal.ts";
 
 type Verb = "change" | "remove";
 
@@ -86,15 +92,17 @@ async function run(
     throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
   const batch = parseBatch(flags.batch, verb);
   let counts = startBulkCounts();
+  let isBegun = false;
   const { error } = await timeUntilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
       const worker = workerOf(target, { ...selected, patch }, signal);
       const preview = yes ? undefined : await worker.preview();
-      if (preview !== undefined) await printPreview(preview, dryRun && json);
+      if (preview !== undefined) await printPreview(preview, dryRun ? printLine : showLine, flags);
       if (dryRun) return;
       const question = verb === "change" ? "Change them?" : "Remove them?";
       if (!yes && !(await confirm(question, signal)))
         throw new CommandError("Nothing was changed.");
+      isBegun = true;
       const left = listLeft();
       {
         using progress = showProgress(() => {
@@ -109,17 +117,20 @@ async function run(
         });
       }
       left.finish();
-      await printLine(json ? JSON.stringify({ ...counts, batch }) : summarize(verb, counts, batch));
-      if (!json && changedIn(counts) > 0) adviseRevert(verb === "change" ? verb : "removal", batch);
     }),
   );
-  if (error === undefined) return;
-  // The message of a usage error, or of a service that is not there, is enough.
-  if (changedIn(counts) === 0 && error instanceof Error) throw error;
+  const done = changedIn(counts);
+  const isRefused = error instanceof ServiceError && !error.isTransient && done === 0;
+  if (error instanceof Error && (!isBegun || isRefused)) throw error;
+  if (!isBegun) return;
   const what = verb === "change" ? verb : "removal";
-  if (!json) adviseRevert(what, batch);
-  const known = `${countOf(changedIn(counts), "plant")} ${verb}d.`;
-  failHalfway(what, error, `${known} Running it again continues it.`);
+  const finished = error === undefined;
+  if (json) await printLine(JSON.stringify({ finished, ...counts, batch }));
+  else if (finished) await printLine(summarize(verb, counts, batch));
+  // A service may have done more than it has told.
+  if (!json && (done > 0 || error instanceof Interrupted)) adviseRevert(what, batch);
+  const known = `${formatCount(done)} plants are known to be ${verb}d.`;
+  if (!finished) failHalfway(what, error, `${known} Running it again continues it.`);
 }
 
 type Counts = ReturnType<typeof startBulkCounts>;
@@ -191,12 +202,16 @@ function workerOf(target: Target, bulk: Bulk, signal: AbortSignal) {
   };
 }
 
-async function printPreview(preview: BulkPreview, isJson = false): Promise<void> {
-  if (isJson) return printLine(formatJson(preview));
+async function printPreview(
+  preview: BulkPreview,
+  print: typeof printLine,
+  { dryRun, json }: Flags,
+): Promise<void> {
+  if (dryRun && json) return print(formatJson(preview));
   const { plants, exact, sample } = preview;
-  for (const { id, now, after } of sample) await printLine(`${id}: ${show(now)} -> ${show(after)}`);
+  for (const { id, now, after } of sample) await print(`${id}: ${show(now)} -> ${show(after)}`);
   const more = exact ? "" : " or more";
-  await printLine(
+  await print(
     `${formatCount(plants)}${more} ${plants === 1 && exact ? "plant matches" : "plants match"}`,
   );
 }

@@ -37,7 +37,7 @@ import {
   UsageError,
   withTarget,
 } from "./command.ts";
-import { countOf, describeRetry, printError, printLine } from "./terminal.ts";
+import { countOf, describeRetry, printError, printLine, showLine } from "./terminal.ts";
 
 const FOLLOW_MS = 500;
 
@@ -108,10 +108,10 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
       const reverter = reverterOf(target, range, config, signal);
-      if (flags.dryRun) return printPreview(await reverter.preview(), flags.json);
+      if (flags.dryRun) return printPreview(await reverter.preview(), printLine, flags.json);
       if (!flags.yes) {
         const preview = await reverter.preview().catch(allowLarge);
-        if (preview !== undefined) await printPreview(preview);
+        if (preview !== undefined) await printPreview(preview, showLine);
         if (!(await confirm("Undo them?", signal))) throw new CommandError("Nothing was changed.");
       }
       const left = listLeft();
@@ -169,13 +169,16 @@ function allowLarge(error: unknown): undefined {
 export const show = (plant: Content | undefined): string =>
   plant === undefined ? "none" : quote(plant);
 
-async function printPreview(preview: RevertPreview, isJson = false): Promise<void> {
-  if (isJson) return printLine(formatJson(preview));
+async function printPreview(
+  preview: RevertPreview,
+  print: typeof printLine,
+  isJson = false,
+): Promise<void> {
+  if (isJson) return print(formatJson(preview));
   const { plants, revertible, unchanged, changedSince, sample } = preview;
-  for (const { id, now, before } of sample)
-    await printLine(`${id}: ${show(now)} -> ${show(before)}`);
-  if (sample.length < revertible) await printLine(`… and ${revertible - sample.length} more`);
-  await printLine(
+  for (const { id, now, before } of sample) await print(`${id}: ${show(now)} -> ${show(before)}`);
+  if (sample.length < revertible) await print(`… and ${revertible - sample.length} more`);
+  await print(
     `${countOf(plants, "plant")}: to undo ${revertible}, unchanged ${unchanged}, changed since ${changedSince}`,
   );
 }

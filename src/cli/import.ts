@@ -537,9 +537,9 @@ async function summarize(
   batch: string,
   seconds: number,
   error: unknown,
-  { json, rejects, upsert, removeMissing }: Flags,
+  { dryRun, json, rejects, upsert, removeMissing }: Flags,
 ) {
-  if (error instanceof UsageError) throw error;
+  if (error instanceof UsageError || (dryRun && error instanceof Interrupted)) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(
       `${error.message} Name the columns with --map id=…,name=…,tag=…, or set the --delimiter.`,
@@ -570,6 +570,9 @@ async function summarize(
     error instanceof WrongEncoding
       ? new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`)
       : error;
+  // Its message is enough: nothing was written.
+  const isOwn = why instanceof CommandError && !(why instanceof Interrupted);
+  if (isOwn && plantsDone(tally) + removed === 0) throw why;
   // More may be stored: plants in flight got no answer.
   const known = `${plantsDone(tally)} plants are known to be stored${removed > 0 ? `, and ${removed} removed` : ""}.`;
   failHalfway("import", why, `${known} Running it again is safe.`);

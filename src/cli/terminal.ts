@@ -65,6 +65,9 @@ export function formatFact(name: string, value: unknown): string {
 export const printLine = (line: string): Promise<void> =>
   new Promise((resolve) => process.stdout.write(`${line}\n`, () => resolve()));
 
+/** What a question is about: standard output may be a file. */
+export const showLine: typeof printLine = async (line) => void process.stderr.write(`${line}\n`);
+
 export const printError = (message: string): void =>
   void process.stderr.write(`plantstore: ${message}\n`);
 
