@@ -248,6 +248,13 @@ function requireLength(bytes: number, { service }: Exchange): void {
   throw new Refusal("body_too_large", message);
 }
 
+/** For an operation without a body: the runtime would buffer it until the answer. Rejects if it is malformed. */
+export async function ignoreBody(request: Request): Promise<void> {
+  if (request.body === null) return;
+  await request.body.cancel().catch(rethrowAbort);
+  await requireOpen(request);
+}
+
 /** Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices two ticks late. */
 export async function requireOpen({ signal }: Request): Promise<void> {
   await nextTick();

@@ -18,7 +18,7 @@ import { nameBatch, type Writer } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import { type Done, type Patch, parsePatchText, type PlantWrite } from "../domain/write.ts";
-import { NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
+import { ignoreBody, NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireScope } from "./handle.ts";
@@ -43,8 +43,7 @@ export const patchPlants = (exchange: Exchange): Promise<Response> =>
 
 export const removePlants = (exchange: Exchange): Promise<Response> =>
   changePlants(exchange, "remove", async () => {
-    // DELETE ignores its body, which the runtime would buffer until the response.
-    await exchange.request.body?.cancel();
+    await ignoreBody(exchange.request);
     return undefined;
   });
 

@@ -3,7 +3,7 @@
 import type { FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
-import { JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
+import { ignoreBody, JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
@@ -119,7 +119,7 @@ export function toEndpoint(definition: JsonOperation): Endpoint {
     handle: async (exchange) => {
       const { request, service, token } = exchange;
       if (needs !== undefined) requireScope(token, needs);
-      if (body === undefined) await request.body?.cancel();
+      if (body === undefined) await ignoreBody(request);
       const input = body && parseJson(await readJson(exchange));
       // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.
       if (request.method !== "GET")

@@ -4,6 +4,7 @@ import { Refusal } from "../domain/errors.ts";
 import { LEFT_MAX } from "../domain/job.ts";
 import { formatJson } from "../domain/json.ts";
 import { answering, type Endpoints, json, ok, operation } from "./endpoint.ts";
+import { ignoreBody } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireScope } from "./handle.ts";
 import type { ListedJob, Order } from "./job-runner.ts";
@@ -56,7 +57,7 @@ async function listJobs(exchange: Exchange): Promise<Response> {
 async function stopJob(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   requireScope(token, "plants:read");
-  await request.body?.cancel();
+  await ignoreBody(request);
   const { batch } = parseQuery(request.url, jobParameters);
   if (batch === undefined) throw new Refusal("invalid_query", "batch: expected the name of a job");
   return answerText(exchange, formatJob(await service.jobs.stop(batch)));

@@ -14,7 +14,7 @@ import {
 import { formatCursor, scanBytesOf } from "../domain/sort.ts";
 import { parsePatchText } from "../domain/write.ts";
 import { CSV_HEAD, TIMED_CSV_HEAD } from "../format/csv.ts";
-import { JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
+import { ignoreBody, JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
 import type { Exchange, Service } from "./exchange.ts";
@@ -102,8 +102,7 @@ export async function patchPlant(exchange: Exchange): Promise<Response> {
 export async function removePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const writer = nameWriter(exchange);
-  // DELETE ignores its body, which the runtime would buffer until the response.
-  await request.body?.cancel();
+  await ignoreBody(request);
   await service.store.removePlant(parseId(request), parseCondition(request.headers), writer);
   return answer(204, null);
 }

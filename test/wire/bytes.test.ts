@@ -134,6 +134,17 @@ test.each([
   if (!name.includes("trailer")) expect(reasons).toEqual(["body_incomplete"]);
 });
 
+test.each([
+  ["DELETE /plants/2", "many\r\n"],
+  ["DELETE /plants/2", "1\r\na\r\n0\r\nX-Trailer: a\r\n\r\n"],
+  ["DELETE /plants?name=plant", "many\r\n"],
+])("nor does a removal whose chunks are none remove anything: %s, %j", async (request, chunks) => {
+  await exchange(service.url, createRequest(2, CLOSE));
+  const bytes = head(`${request} HTTP/1.1`, HOST, AUTHORIZATION, CHUNKED) + chunks;
+  expect(await exchange(service.url, bytes)).toMatchObject([{ status: 400, body: "" }]);
+  await expectStored(service, [2]);
+});
+
 const framings = [
   [`Content-Length: ${SMUGGLED.length}`, SMUGGLED],
   [CHUNKED, chunked(SMUGGLED)],
