@@ -8,7 +8,7 @@ import { catalogue, describeRefusal, Refusal, toRefusal } from "./errors.ts";
 import { createFilter, type Filter, filterNames, narrows } from "./filter.ts";
 import { findPlainInt64 } from "./json.ts";
 import type { PlantCount } from "./page.ts";
-import { type Content, isSame, parsePlants, type Plant } from "./plant.ts";
+import { type Content, isSame, lengthOf, parsePlants, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
 import { applyPatch, type Done, type Patch, type PlantWrite } from "./write.ts";
 
@@ -16,6 +16,8 @@ export interface BulkOptions {
   readonly signal: AbortSignal;
   /** Retries while the store is busy, or memory is short. */
   readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
+  /** Called with the plants in memory and their characters. Throws a Refusal if memory is short. */
+  readonly reserve?: (plants: number, characters: number) => void;
 }
 
 /** A plant that was left alone, and why. */
@@ -138,6 +140,9 @@ const PAGE_LENGTH = 1_000;
 /** Characters in the names and tags of a block, unless one plant has more. */
 export const BULK_CHARACTERS_MAX = 524_288;
 
+/** On a small budget a block has fewer characters. */
+export type MatchOptions = BulkOptions & { readonly charactersMax?: number };
+
 /**
  * Blocks of plants that match, by id. It ends at the largest id that was in the store when it began: plants that are
  * created meanwhile would keep it from ending. A block may be empty, because a search takes several pages.
@@ -145,7 +150,7 @@ export const BULK_CHARACTERS_MAX = 524_288;
 export async function* readMatching(
   store: ServedStore,
   { filter, except = [] }: Pick<Bulk, "filter" | "except">,
-  { signal, retry }: BulkOptions,
+  { signal, retry, reserve, charactersMax = BULK_CHARACTERS_MAX }: MatchOptions,
 ): AsyncGenerator<Plant[]> {
   const excepted = new Set(except);
   const read = async (query: Parameters<ServedStore["readPlants"]>[0]) => {
@@ -155,10 +160,12 @@ export async function* readMatching(
   const newest = await read({ order: "desc", limit: 1, after: undefined });
   const idMax = newest.plants[0]?.id;
   if (idMax === undefined) return;
-  const bounds = { order: "asc", limit: PAGE_LENGTH, charactersMax: BULK_CHARACTERS_MAX } as const;
+  const bounds = { order: "asc", limit: PAGE_LENGTH, charactersMax } as const;
   for (let after: bigint | undefined; ;) {
     signal.throwIfAborted();
     const page = await read({ ...filter, ...bounds, after });
+    const characters = page.plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
+    await retry(async () => reserve?.(page.plants.length, characters));
     yield page.plants.filter(({ id }) => id <= idMax && !excepted.has(id));
     if (page.next === undefined || page.next >= idMax) return;
     after = page.next;
@@ -215,7 +222,7 @@ export interface BulkPreview extends Omit<PlantCount, "count"> {
 export async function previewBulk(
   store: ServedStore,
   bulk: Bulk,
-  options: BulkOptions,
+  options: MatchOptions,
 ): Promise<BulkPreview> {
   const { filter, except = [], patch } = bulk;
   const { count, exact } = await options.retry(() => store.countPlants(filter, COUNT_MS_MAX));

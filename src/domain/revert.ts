@@ -130,8 +130,6 @@ export interface RevertOptions extends BulkOptions {
   /** The limits of a pass: plants, and the characters of their texts. */
   readonly revertPlantsMax: number;
   readonly revertCharactersMax: number;
-  /** Called as a pass grows, with its plants and their characters. Throws a Refusal if memory is short. */
-  readonly reserve?: (plants: number, characters: number) => void;
 }
 
 /** Collects the plants of one pass over the range. Earlier passes handled the ids up to `handled`. */

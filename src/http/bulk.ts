@@ -8,6 +8,7 @@ import {
   countBlock,
   describeLeft,
   type Left,
+  type MatchOptions,
   previewBulk,
   readMatching,
   requireFilter,
@@ -31,7 +32,10 @@ export const [BULK_TYPE] = NDJSON_TYPES;
 
 /** Memory per plant in hand, besides its text. */
 export const PLANT_BYTES = 400;
-const BLOCK_BYTES = 1_000 * PLANT_BYTES + 8 * BULK_CHARACTERS_MAX;
+/** Per character of a block: of a page, its plants, their writes and their journal. */
+const CHARACTER_BYTES = 8;
+/** A block takes at most this share of the budget: others are served beside it. */
+const BLOCK_SHARE = 0.25;
 /** A line with counts shows progress, and keeps proxies from closing the connection. */
 const QUIET_MS_MAX = 1_000;
 
@@ -67,11 +71,8 @@ async function changePlants(
   const bulk = { filter, except, patch: await readPatch() };
   await openBulk(exchange);
   if (isDry) {
-    const preview = await previewBulk(
-      service.store,
-      bulk,
-      bulkOptionsFor(exchange, request.signal),
-    );
+    const options = matchOptionsFor(exchange, bulkOptionsFor(exchange, request.signal));
+    const preview = await previewBulk(service.store, bulk, options);
     return answerText(exchange, formatJson(preview));
   }
   const report = startChange(batch ?? nameBatch(kind));
@@ -85,9 +86,16 @@ async function changePlants(
   return answerBulk(exchange, report, (signal) => order.run(bulkOptionsFor(exchange, signal)));
 }
 
-/** Reserves the memory of a block. */
+/** Characters of a block. */
+const blockCharactersMax = ({ service }: Exchange): number =>
+  Math.min(
+    BULK_CHARACTERS_MAX,
+    Math.ceil((service.budget.bytesMax * BLOCK_SHARE) / CHARACTER_BYTES),
+  );
+
+/** Reserves the memory of a page. A block reserves what its plants take. */
 export async function openBulk(exchange: Exchange): Promise<void> {
-  exchange.reserve(BLOCK_BYTES, ANSWERS_SHARE);
+  exchange.reserve(blockCharactersMax(exchange), ANSWERS_SHARE);
   await requireOpen(exchange.request);
   exchange.waitLong();
 }
@@ -95,6 +103,18 @@ export async function openBulk(exchange: Exchange): Promise<void> {
 export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): BulkOptions => ({
   signal,
   retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
+});
+
+export const matchOptionsFor = (exchange: Exchange, options: BulkOptions): MatchOptions => ({
+  ...options,
+  charactersMax: blockCharactersMax(exchange),
+  reserve: (plants, characters) => {
+    const bytes =
+      blockCharactersMax(exchange) + plants * PLANT_BYTES + characters * CHARACTER_BYTES;
+    // One plant fits, however small the budget.
+    const most = exchange.service.budget.bytesMax * ANSWERS_SHARE;
+    exchange.reserve(Math.min(bytes, most), ANSWERS_SHARE);
+  },
 });
 
 export const startBulkReport = <Counts extends object>(counts: Counts, batch: string) => ({
@@ -112,7 +132,7 @@ export function changeAll(
   options: BulkOptions,
 ): AsyncGenerator<readonly Left[]> {
   const { store } = exchange.service;
-  const blocks = readMatching(store, bulk, options);
+  const blocks = readMatching(store, bulk, matchOptionsFor(exchange, options));
   return runBulk(exchange, report, options.signal, blocks, (block, writer) =>
     changeBlock(store, block, bulk, writer, report, options),
   );

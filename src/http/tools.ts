@@ -38,7 +38,7 @@ import {
   plantParameters,
   writeParameters,
 } from "./query.ts";
-import { bulkOptionsFor, changeAll, openBulk, startChange } from "./bulk.ts";
+import { bulkOptionsFor, changeAll, matchOptionsFor, openBulk, startChange } from "./bulk.ts";
 import { openSort } from "./plants.ts";
 import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
 import { flag, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
@@ -333,7 +333,10 @@ async function changeMatching(
   return runLong(exchange, async (signal) => {
     await openBulk(exchange);
     const options = bulkOptionsFor(exchange, signal);
-    if (isDry) return format(await previewBulk(exchange.service.store, bulk, options));
+    if (isDry)
+      return format(
+        await previewBulk(exchange.service.store, bulk, matchOptionsFor(exchange, options)),
+      );
     const report = startChange(named ?? nameBatch(patch === undefined ? "remove" : "change"));
     return formatReport(report, changeAll(exchange, bulk, report, options));
   });

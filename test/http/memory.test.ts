@@ -101,24 +101,32 @@ test("a sorted list counts the places that its scan keeps, until it is answered"
   await until("nothing is held", async () => (await readHeld(service)) === 0);
 });
 
-test("a dry run of a revert reserves what its plants take, not what the largest could", async () => {
-  await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "5000000" });
-  await storePlants(service, 3);
-  let most = 0;
-  const reserve = Reflect.get(Exchange.prototype, "reserve");
-  using watched = spyOn(Exchange.prototype, "reserve").mockImplementation(function (
-    this: Exchange,
-    ...asked
-  ) {
-    reserve.apply(this, asked);
-    most = Math.max(most, this.bytesKept);
-  });
-  const body = JSON.stringify({ to: new Date(Date.now() + 1_000).toISOString(), dryRun: true });
-  const response = await send(service, "POST", "/changes/revert", { body });
-  expect(await response.json()).toMatchObject({ plants: 3 });
-  expect(most).toBeWithin(1_000, 1_500_000);
-  expect(watched).toHaveBeenCalled();
-});
+const period = { to: new Date(Date.now() + 3_600_000).toISOString() };
+const small: [what: string, method: "POST" | "PATCH", path: string, body: object][] = [
+  ["a dry run of a revert", "POST", "/changes/revert", { ...period, dryRun: true }],
+  ["a change by filter", "PATCH", "/plants?all=true", { tag: "herb" }],
+  ["its dry run", "PATCH", "/plants?all=true&dry_run=true", { tag: "tree" }],
+];
+test.each(small)(
+  "%s reserves what its plants take, not what the largest could",
+  async (_what, method, path, body) => {
+    await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "5000000" });
+    await storePlants(service, 3);
+    let most = 0;
+    const reserve = Reflect.get(Exchange.prototype, "reserve");
+    using watched = spyOn(Exchange.prototype, "reserve").mockImplementation(function (
+      this: Exchange,
+      ...asked
+    ) {
+      reserve.apply(this, asked);
+      most = Math.max(most, this.bytesKept);
+    });
+    const response = await send(service, method, path, { body: JSON.stringify(body) });
+    expect(await response.json()).toMatchObject({ plants: 3 });
+    expect(most).toBeWithin(1_000, 1_500_000);
+    expect(watched).toHaveBeenCalled();
+  },
+);
 
 test("slow chunked bodies count from the start", async () => {
   await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1048576" });
