@@ -6,7 +6,7 @@ import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers, type Rule } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
-import { entityTagOf } from "../domain/entity-tag.ts";
+import { type EntityTags, entityTagOf, findEntityTags } from "../domain/entity-tag.ts";
 import {
   describe,
   findPlainInt64,
@@ -129,11 +129,11 @@ const tag: Argument<string | undefined> = {
   optional: true,
 };
 const batch = toArgument(writeParameters.batch);
-const ifMatch: Argument<string | undefined> = {
+const ifMatch: Argument<EntityTags | undefined> = {
   ...text(undefined, "An etag: change the plant only if it is still in this state."),
-  expected: "the etag of an earlier answer",
+  expected: "the etag of an earlier answer, with its quotes",
   optional: true,
-  find: (input) => (typeof input === "string" && input !== "" ? input : undefined),
+  find: (input) => (typeof input === "string" ? findEntityTags(input) : undefined),
 };
 const filterArguments = mapValues<Parameter<unknown>, Argument<unknown>>(
   filterParameters,
@@ -238,7 +238,7 @@ async function readPlant({ service }: Exchange, order: { readonly id: bigint }):
 }
 
 type Written = Plant & { readonly batch?: string | undefined };
-type Changed = Written & { readonly ifMatch?: string | undefined };
+type Changed = Written & { readonly ifMatch?: EntityTags | undefined };
 
 async function createPlant(exchange: Exchange, { batch: named, ...plant }: Written) {
   const { service, startedAtMs } = exchange;
@@ -247,12 +247,10 @@ async function createPlant(exchange: Exchange, { batch: named, ...plant }: Writt
   return format({ id: plant.id, replayed: outcome === "replayed" });
 }
 
-const conditionOf = (etag: string | undefined) => (etag === undefined ? {} : { match: [etag] });
-
 async function replacePlant(exchange: Exchange, order: Changed): Promise<string> {
-  const { batch: named, ifMatch: etag, ...plant } = order;
+  const { batch: named, ifMatch: match, ...plant } = order;
   const writer = exchange.nameWriter(named);
-  await exchange.service.store.replacePlant(plant, conditionOf(etag), writer);
+  await exchange.service.store.replacePlant(plant, { match }, writer);
   return format({ id: plant.id, etag: etagOf(plant) });
 }
 
@@ -261,7 +259,7 @@ async function removePlant(
   order: Pick<Changed, "id" | "batch" | "ifMatch">,
 ): Promise<string> {
   const writer = exchange.nameWriter(order.batch);
-  await exchange.service.store.removePlant(order.id, conditionOf(order.ifMatch), writer);
+  await exchange.service.store.removePlant(order.id, { match: order.ifMatch }, writer);
   return format({ id: order.id });
 }
 
@@ -407,7 +405,7 @@ async function patchPlant(
 ): Promise<string> {
   const { service } = exchange;
   const writer = exchange.nameWriter(order.batch);
-  const condition = conditionOf(order.ifMatch);
+  const condition = { match: order.ifMatch };
   const plant = await service.store.patchPlant(order.id, order.patch, condition, writer);
   return format({ ...plant, etag: etagOf(plant) });
 }

@@ -180,6 +180,12 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   ["patch_plant", { id: "72" }, "patch: expected an object with name, tag or both, got nothing"],
   ["patch_plant", { id: "72", patch: [] }, "body: expected an object, got an array"],
   ["patch_plant", { id: "72", patch: { id: "1" } }, "the id of a plant never changes"],
+  [
+    "patch_plant",
+    { id: "72", patch: {}, ifMatch: "x" },
+    "ifMatch: expected the etag of an earlier",
+  ],
+  ["remove_plant", { id: "72", ifMatch: "x" }, "ifMatch: expected the etag of an earlier answer"],
   ["change_plants", { tag: "t", patch: { name: null } }, "name: expected a string, got null"],
   ["change_plants", { tag: "t", patch: { Tag: "x" } }, '"Tag": unknown; known are name, tag'],
   ["remove_plants", { tag: "t", dryRun: "false" }, "dryRun: expected true or false"],
