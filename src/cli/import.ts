@@ -192,11 +192,8 @@ async function importWhole(run: Run, signal: AbortSignal): Promise<Preview | und
   );
 }
 
-async function stage(
-  { flags, rejects, tally, ...run }: Run,
-  staging: Staging,
-  signal: AbortSignal,
-): Promise<void> {
+async function stage(run: Run, staging: Staging, signal: AbortSignal): Promise<void> {
+  const { flags, rejects, tally } = run;
   let [plants, part]: [number, number | undefined] = [0, undefined];
   using progress = showProgress(() => ({ stage: "reading", plants, refused: tally.refused, part }));
   const { print } = progress;
@@ -206,8 +203,7 @@ async function stage(
   };
   let isRead = false;
   try {
-    const source = { ...run, flags, rejects, tally };
-    for await (const block of readBlocks(source, signal, print, (read) => (part = read))) {
+    for await (const block of readBlocks(run, signal, print, (read) => (part = read))) {
       signal.throwIfAborted();
       const good = block.filter(hasPlant);
       plants += good.length;

@@ -24,7 +24,7 @@ import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireScope } from "./handle.ts";
 import { PATCH_TYPES } from "./plants.ts";
-import { answerAccepted } from "./jobs.ts";
+import { answerAccepted, type Work } from "./jobs.ts";
 import { bulkParameters, parseQuery, prefersAsync } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
@@ -76,14 +76,8 @@ async function changePlants(
     return answerText(exchange, formatJson(preview));
   }
   const report = startChange(batch ?? nameBatch(kind));
-  const order = {
-    kind,
-    request: bulk,
-    report,
-    run: (options: BulkOptions) => changeAll(exchange, bulk, report, options),
-  };
-  if (prefersAsync(request.headers.get("prefer"))) return answerAccepted(exchange, order);
-  return answerBulk(exchange, report, (signal) => order.run(bulkOptionsFor(exchange, signal)));
+  const run = (options: BulkOptions) => changeAll(exchange, bulk, report, options);
+  return answerBulk(exchange, { kind, request: bulk, report, run });
 }
 
 /** Characters of a block. */
@@ -192,17 +186,17 @@ export async function* runBulk<Item>(
   }
 }
 
-/** NDJSON: plants that were left alone, progress, and the report as the last line. */
-export function answerBulk(
-  exchange: Exchange,
-  report: Report,
-  run: (signal: AbortSignal) => AsyncGenerator<readonly Left[]>,
-): Response {
-  const lines = toStream(exchange, (signal) => writeLines(report, run(signal)));
+/** A job, if the client prefers it. Else NDJSON: plants left alone, progress, and the report as the last line. */
+export async function answerBulk(exchange: Exchange, work: Work): Promise<Response> {
+  if (prefersAsync(exchange.request.headers.get("prefer"))) return answerAccepted(exchange, work);
+  const { report, run } = work;
+  const lines = toStream(exchange, (signal) =>
+    writeLines(report, run(bulkOptionsFor(exchange, signal))),
+  );
   return answer(200, lines, { "content-type": BULK_TYPE });
 }
 
-async function* writeLines(report: Report, blocks: AsyncIterable<readonly Left[]>) {
+async function* writeLines(report: object, blocks: AsyncIterable<readonly Left[]>) {
   let quietSinceMs = performance.now();
   for await (const left of blocks) {
     const lines = left.map(describeLeft).map(formatLine);

@@ -23,11 +23,10 @@ function formatJob({ name, kind, by, state, startedAtMs, report, left }: ListedJ
   return `${formatJson(shown).slice(0, -1)},"left":[${left.join(",")}]}`;
 }
 
+export type Work = Pick<Order, "kind" | "request" | "report" | "run">;
+
 /** The answer to a request with `Prefer: respond-async`. */
-export async function answerAccepted(
-  exchange: Exchange,
-  work: Pick<Order, "kind" | "request" | "report" | "run">,
-): Promise<Response> {
+export async function answerAccepted(exchange: Exchange, work: Work): Promise<Response> {
   const { request, service, token, requestId } = exchange;
   // Another instance can run it to its end.
   if (service.readiness.isDraining) throw new Refusal("shutting_down");

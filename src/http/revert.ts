@@ -27,8 +27,8 @@ import {
 } from "./bulk.ts";
 import type { Exchange } from "./exchange.ts";
 import { answerText, requireScope } from "./handle.ts";
-import { accepted, answerAccepted, asyncHeaders } from "./jobs.ts";
-import { parseQuery, prefersAsync, writeParameters } from "./query.ts";
+import { accepted, asyncHeaders } from "./jobs.ts";
+import { parseQuery, writeParameters } from "./query.ts";
 import { id, Plant } from "./plant-shapes.ts";
 import { define, annotate, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
@@ -49,14 +49,8 @@ async function revertChanges(exchange: Exchange): Promise<Response> {
   if (wanted.dryRun === true)
     return answerText(exchange, formatJson(await previewRevert(exchange, range, request.signal)));
   const report = startReport(batch);
-  const order = {
-    kind: "revert",
-    request: wanted,
-    report,
-    run: (options: BulkOptions) => revertAll(exchange, range, report, options),
-  } as const;
-  if (prefersAsync(request.headers.get("prefer"))) return answerAccepted(exchange, order);
-  return answerBulk(exchange, report, (signal) => order.run(bulkOptionsFor(exchange, signal)));
+  const run = (options: BulkOptions) => revertAll(exchange, range, report, options);
+  return answerBulk(exchange, { kind: "revert", request: wanted, report, run });
 }
 
 /** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
