@@ -54,3 +54,23 @@ test("a damaged body holds nothing after its refusal, whatever follows", async (
   await Promise.race([isOver.promise, Bun.sleep(100)]);
   expect(packing.bytesHeld).toBe(0);
 });
+
+test("a body of many empty frames does not hold up other requests", async () => {
+  const packing = new Budget(100 * MiB);
+  const service = { packing, config: { queueSecondsMax: 1 } } as unknown as Service;
+  const empty = zstdCompressSync(Buffer.alloc(0));
+  const withWindow = Buffer.from("28b52ffd0068010000", "hex");
+  const frames = [...Array<Buffer>(20_000).fill(empty), withWindow];
+  let ticks = 0;
+  const read = async (): Promise<void> => {
+    const chunks = (async function* () {
+      yield new Uint8Array(Buffer.concat(frames));
+    })();
+    for await (const _ of unpack("zstd", chunks, service));
+  };
+  const reading = read();
+  // The window of the last frame counts when the frame is reached.
+  for (; packing.bytesHeld < 8 * MiB; ticks++) await new Promise(setImmediate);
+  await reading;
+  expect(ticks).toBeGreaterThan(5);
+});

@@ -9,6 +9,7 @@ import { retryWhileOverloaded } from "./stream.ts";
 const GROWTH_MAX = 250;
 /** Not counted for that: a small body may well be one long run. */
 const GROWTH_FREE_BYTES = 1_048_576;
+const PACKED_PIECE_BYTES = 16_384;
 const UNPACKED_PIECE_BYTES = 65_536;
 /** The window of gzip, and its tables. */
 const GUNZIP_BYTES = 65_536;
@@ -37,7 +38,7 @@ export async function* unpack(
     });
   let packedBytes = 0;
   const feed = async (): Promise<void> => {
-    for await (const chunk of chunks) {
+    for await (const chunk of slice(chunks)) {
       packedBytes += chunk.length;
       frames?.add(chunk);
       await hold(frames?.windowBytes ?? GUNZIP_BYTES);
@@ -66,6 +67,15 @@ export async function* unpack(
     unpacker.destroy();
     packing.bytesHeld -= bytesHeld;
   }
+}
+
+/** Others have their turn in between: 1 MiB may have 100,000 frames. */
+async function* slice(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const chunk of chunks)
+    for (let at = 0; at < chunk.length; at += PACKED_PIECE_BYTES) {
+      yield chunk.subarray(at, at + PACKED_PIECE_BYTES);
+      await new Promise(setImmediate);
+    }
 }
 
 /** RFC 9659: no encoder uses a larger window for this coding. */
