@@ -48,6 +48,7 @@ export class Connection {
   private readonly fetch: NonNullable<ClientOptions["fetch"]>;
   private readonly headers: Readonly<Record<string, string>>;
   private wasReached = false;
+  private wasAnswered = false;
   protected isCompressing: boolean;
   private readonly wantsPlain: boolean;
 
@@ -95,7 +96,7 @@ export class Connection {
     } catch (error) {
       throw this.explainLoss(error, init.signal);
     }
-    this.wasReached = true;
+    this.wasReached = this.wasAnswered = true;
     if (response.ok) return response;
     throw await explainAnswer(this.url, response);
   }
@@ -181,7 +182,8 @@ export class Connection {
 
   protected explainLoss(cause: unknown, signal: AbortSignal | null | undefined): Error {
     if (isAborted(signal)) return signal.reason as Error;
-    const failure = explainLoss(this.url, this.wasReached, cause);
+    const { wasReached, wasAnswered } = this;
+    const failure = explainLoss(this.url, { wasReached, wasAnswered }, cause);
     this.wasReached ||= failure.isTransient;
     return failure;
   }

@@ -113,7 +113,11 @@ const UNTRUSTED = /CERT|SIGNATURE|ALTNAME/;
  * Explains a request without an answer. No retry helps with an unknown host or a bad certificate. A refused connection
  * is retried only if the service has answered before: it may be restarting.
  */
-export function explainLoss(url: string, wasReached: boolean, cause: unknown): ServiceError {
+export function explainLoss(
+  url: string,
+  { wasReached, wasAnswered }: Readonly<Record<"wasReached" | "wasAnswered", boolean>>,
+  cause: unknown,
+): ServiceError {
   const { name, message, code } = findCause(cause);
   const lost = (sentence: string, mayRecover: boolean): ServiceError =>
     new ServiceError({ message: sentence, isTransient: mayRecover, cause });
@@ -127,8 +131,9 @@ export function explainLoss(url: string, wasReached: boolean, cause: unknown): S
       `${url} cannot be reached: the TLS handshake failed. Without TLS, its address begins with http.`,
       false,
     );
-  if (typeof code === "string" && UNTRUSTED.test(code))
-    return lost(`${url} has a certificate that is not trusted: ${message}.`, false);
+  const distrust = explainDistrust(cause);
+  if (distrust !== undefined)
+    return lost(`${url} has a certificate that is not trusted: ${distrust}.`, false);
   if (typeof code === "string" && !TRANSIENT_LOSSES.test(code))
     return lost(`${url} cannot be reached: ${message}.`, false);
   const { location: page } = globalThis as { readonly location?: { readonly origin: string } };
@@ -138,8 +143,15 @@ export function explainLoss(url: string, wasReached: boolean, cause: unknown): S
       false,
     );
   const advice = " If it has TLS, its address begins with https.";
-  const isPlain = !wasReached && /^http:/i.test(url);
+  const isPlain = !wasAnswered && /^http:/i.test(url);
   return lost(`The connection to ${url} was lost.${isPlain ? advice : ""}`, true);
+}
+
+/** In the words of the runtime, except where Bun's are about its own `fetch`. */
+export function explainDistrust(error: unknown): string | undefined {
+  const { code, message } = findCause(error);
+  if (typeof code !== "string" || !UNTRUSTED.test(code)) return undefined;
+  return code === "ERR_TLS_CERT_ALTNAME_INVALID" ? "it is for another name" : message;
 }
 
 interface Cause {

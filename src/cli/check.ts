@@ -1,5 +1,6 @@
 /** plantstore check, migrate and health: a store's content, faults and schema, and whether the service is ready. */
 
+import { explainDistrust } from "../../client/errors.ts";
 import { type Config, settings } from "../config.ts";
 import { parseStoreUrl } from "../store-url.ts";
 import { type Inspection, inspectStore, type PlantCounts } from "../store/check.ts";
@@ -94,6 +95,8 @@ function explainSilence(error: unknown, host: string): string {
   if (code === "ECONNRESET")
     return `it closed the connection; if it has TLS, ${settings.tlsCert.env} and ${settings.tlsKey.env} must be set here too`;
   if (code === "ECONNREFUSED") return "nothing is listening there";
+  const distrust = explainDistrust(error);
+  if (distrust !== undefined) return `its certificate is not trusted: ${distrust}`;
   return code === "ENOTFOUND" ? `there is no host ${host}` : (code ?? "the connection was lost");
 }
 
@@ -111,11 +114,13 @@ export async function checkHealth(config: Config, flags: Flags) {
   const url = `${scheme}://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
   // Nothing secret is sent, and the certificate need not have the name by which this machine calls itself.
   const trust =
-    flags.ca === undefined ? { tls: { rejectUnauthorized: false } } : findAuthority(flags, url);
+    flags.ca === undefined
+      ? { rejectUnauthorized: false }
+      : { ...findAuthority(flags, url).tls, checkServerIdentity: () => undefined };
   // Not through HTTP_PROXY: the service is on this machine.
   process.env["no_proxy"] = process.env["NO_PROXY"] = "*";
   for (;;) {
-    const response = fetch(url, { ...trust, signal: AbortSignal.timeout(HEALTH_MS_MAX) });
+    const response = fetch(url, { tls: trust, signal: AbortSignal.timeout(HEALTH_MS_MAX) });
     const answer = await response.then(
       ({ status }) => `answers ${status}`,
       (error: unknown) => `does not answer: ${explainSilence(error, called)}.`,

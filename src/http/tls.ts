@@ -2,6 +2,7 @@
 
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
+import { createSecureContext } from "node:tls";
 import { type Config, ConfigError, settings } from "../config.ts";
 import type { Log } from "../observe/log.ts";
 import type { TlsState } from "../observe/reporter.ts";
@@ -19,6 +20,7 @@ type Files = Pick<Config, "tlsCert" | "tlsKey">;
 /** Rejects with a ConfigError if the pair cannot be used. */
 export async function openTls(config: Files & Pick<Config, "tlsPollSeconds">, log: Log) {
   let current = await readPair(config);
+  requireUsable(current, config);
   if (current.validFromMs > Date.now())
     // Not refused: after a start without a network, a machine's clock may be in the past.
     log.warn("tls_not_valid_yet", { validFrom: new Date(current.validFromMs).toISOString() });
@@ -34,6 +36,7 @@ export async function openTls(config: Files & Pick<Config, "tlsPollSeconds">, lo
       const { cert, key } = current.pair;
       if (found.pair.cert !== cert || found.pair.key !== key) {
         refuseFuture(found);
+        requireUsable(found, config);
         await replace(found.pair);
         current = found;
         log.info("tls_replaced", { validTo: new Date(found.validToMs).toISOString() });
@@ -102,6 +105,16 @@ function refuseFuture({ validFromMs }: { readonly validFromMs: number }): void {
     throw new ConfigError(`The new certificate is not valid before ${toIso(validFromMs)}.`);
 }
 
+/** The listener takes fewer kinds of keys than the parser does. */
+function requireUsable({ pair }: { readonly pair: TlsPair }, files: Files): void {
+  try {
+    createSecureContext(pair);
+  } catch (error) {
+    const { code = "no reason" } = error as NodeJS.ErrnoException;
+    refuse("tlsCert", files, `cannot be used for TLS (${code})`);
+  }
+}
+
 const toIso = (ms: number): string => new Date(ms).toISOString();
 
 /** Far more than the longest chain. A device or a wrong file is not read to its end. */
@@ -124,6 +137,8 @@ const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^]*?-----END CERTIFICATE---
 
 function parseCertificates(pem: string): [X509Certificate, ...X509Certificate[]] {
   const [first = "", ...others] = pem.match(PEM_CERTIFICATE) ?? [];
+  if (pem.replaceAll(PEM_CERTIFICATE, "").includes("-----BEGIN CERT"))
+    throw new Error("The last certificate is cut off.");
   return [new X509Certificate(first), ...others.map((block) => new X509Certificate(block))];
 }
 

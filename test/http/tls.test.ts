@@ -99,13 +99,17 @@ describe.skipIf(!hasOpenssl)("HTTPS", () => {
     );
     expect(await ask("health")).toMatchObject({ exitCode: 0, stderr: "" });
     expect(await ask("health", "--ca", at.cert)).toMatchObject({ exitCode: 0, stderr: "" });
+    const { cert: stranger } = certify(at.path, "stranger");
+    expect(await ask("health", "--ca", stranger)).toMatchObject(
+      failure(1, "does not answer: its certificate is not trusted: "),
+    );
   });
 
   test("without TLS on one side, both sides say so", async () => {
     using at = makePlace();
     await using service = await spawnService(at.env);
     const { port } = new URL(service.started.url);
-    const plain = new Client(`http://127.0.0.1:${port}`, TEST_TOKEN, { delaysMs: [] });
+    const plain = new Client(`http://127.0.0.1:${port}`, TEST_TOKEN, { delaysMs: [1, 1] });
     expect(await plain.countPlants().catch((error: Error) => error.message)).toContain(
       "was lost. If it has TLS, its address begins with https.",
     );
@@ -154,6 +158,18 @@ describe.skipIf(!hasOpenssl)("HTTPS", () => {
     socket.destroy();
   });
 
+  test("a certificate for another name is refused by commands, and not by health", async () => {
+    using at = makePlace();
+    at.use(certify(at.path, "lan", { names: "DNS:plants.lan" }));
+    await using service = await spawnService(at.env);
+    const { url } = service.started;
+    const env = { ...at.env, PORT: new URL(url).port };
+    expect(await runCommand(["health", "--ca", at.cert], env)).toMatchObject({ exitCode: 0 });
+    const exported = await runCommand(["export", "--url", url, "--ca", at.cert], env);
+    const says = `plantstore: ${url} has a certificate that is not trusted: it is for another name.\n`;
+    expect(exported).toMatchObject({ exitCode: 1, stderr: says });
+  });
+
   const refused: [what: string, spoil: (at: Place) => Record<string, string>, says: string][] = [
     [
       "a certificate without its key",
@@ -182,6 +198,20 @@ describe.skipIf(!hasOpenssl)("HTTPS", () => {
         {}
       ),
       "PLANTSTORE_TLS_CERT: FOLDER/cert.pem is not a certificate in PEM format.",
+    ],
+    [
+      "a chain that was cut off",
+      (at) => {
+        const pem = readFileSync(at.cert, "utf8");
+        writeFileSync(at.cert, pem + pem.slice(0, -60));
+        return {};
+      },
+      "PLANTSTORE_TLS_CERT: FOLDER/cert.pem is not a certificate in PEM format.",
+    ],
+    [
+      "a key of a curve that the runtime does not support",
+      (at) => (at.use(certify(at.path, "odd", { curve: "secp224r1" })), {}),
+      "PLANTSTORE_TLS_CERT: FOLDER/cert.pem cannot be used for TLS (ERR_OSSL_EVP_UNSUPPORTED_ALGORITHM).",
     ],
     [
       "a certificate in place of the key",

@@ -6,7 +6,7 @@ import { runSync } from "./processes.ts";
 
 export const hasOpenssl = Bun.which("openssl") !== null;
 
-const CONFIG = `[ca]
+const configOf = (names: string): string => `[ca]
 default_ca = own
 [own]
 database = index.txt
@@ -17,7 +17,7 @@ x509_extensions = names
 [any]
 commonName = supplied
 [names]
-subjectAltName = DNS:localhost,IP:127.0.0.1
+subjectAltName = ${names}
 `;
 
 interface Options {
@@ -26,18 +26,26 @@ interface Options {
   /** As in 20200101000000Z. */
   readonly from?: string;
   readonly to?: string;
+  readonly names?: string;
+  readonly curve?: string;
 }
 
+const LOCAL = "DNS:localhost,IP:127.0.0.1";
+
 /** `<name>.pem` and `<name>.key`, for localhost and 127.0.0.1, with the name as their common name. */
-export function certify(folder: string, name: string, { from, to, key }: Options = {}) {
+export function certify(
+  folder: string,
+  name: string,
+  { from, to, key, names = LOCAL, curve = "prime256v1" }: Options = {},
+) {
   const run = (command: string): void => {
     const { exitCode, stderr } = runSync(["openssl", ...command.split(" ")], { cwd: folder });
     if (exitCode !== 0) throw new Error(`openssl: ${stderr.toString()}`);
   };
-  writeFileSync(join(folder, "ca.cnf"), CONFIG);
+  writeFileSync(join(folder, "ca.cnf"), configOf(names));
   writeFileSync(join(folder, "index.txt"), "");
   writeFileSync(join(folder, "serial"), "01");
-  if (key === undefined) run(`ecparam -name prime256v1 -genkey -noout -out ${name}.key`);
+  if (key === undefined) run(`ecparam -name ${curve} -genkey -noout -out ${name}.key`);
   else copyFileSync(key, join(folder, `${name}.key`));
   run(`req -new -key ${name}.key -sha256 -out ${name}.csr -subj /CN=${name}`);
   const dates = `-startdate ${from ?? "20200101000000Z"} -enddate ${to ?? "21200101000000Z"}`;
