@@ -7,6 +7,7 @@ import { fill, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
 import { openPlant } from "./route.ts";
 import { token } from "./session.ts";
+import { findDraft } from "./storage.ts";
 import { toast } from "./toasts.ts";
 
 interface LateSave {
@@ -31,7 +32,9 @@ async function send(of: bigint | "new", { plant, send: sendAgain }: LateSave): P
     await sendAgain();
   } catch (error) {
     if (token.value === undefined) return;
-    const open = { label: t.shared.open, isNeeded: true, run: () => openPlant(of) };
+    // A version that was to be restored has no draft.
+    const draft = findDraft(of) && of;
+    const open = { label: t.shared.open, isNeeded: true, draft, run: () => openPlant(of) };
     toast(fill(t.plants.lateFailed, { plant: formatName(plant), why: explain(error) }), open);
   }
 }

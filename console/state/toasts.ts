@@ -1,10 +1,10 @@
 /** Short messages, some with an action such as undo. Screen readers announce all of them. */
 
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import type { Plant } from "../../src/domain/plant.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
-import { hasShortcuts } from "./storage.ts";
+import { findDraft, hasShortcuts } from "./storage.ts";
 
 export interface Toast {
   readonly key: number;
@@ -28,6 +28,8 @@ interface Action {
   readonly run: () => void;
   /** The toast stays until it is dismissed, because without the action something is lost. */
   readonly isNeeded?: boolean;
+  /** The toast says that this draft is not saved, and goes with it. */
+  readonly draft?: bigint | "new" | undefined;
 }
 
 export const toasts = signal<readonly Toast[]>([]);
@@ -38,6 +40,13 @@ let count = 0;
 
 export const toast = (text: string, action?: Action, also?: Action): void =>
   show({ key: ++count, text, action, also });
+
+const isTrue = ({ action }: Toast): boolean =>
+  action?.draft === undefined || findDraft(action.draft) !== undefined;
+
+effect(() => {
+  if (!toasts.value.every(isTrue)) toasts.value = toasts.value.filter(isTrue);
+});
 
 /** While the toast is shown, the next plant is counted in it: "Added 5 plants." One undo is for all. */
 export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => unknown): void {

@@ -76,7 +76,7 @@ function useReminder(isBusy: ReadonlySignal<boolean>): void {
       scanned.value = undefined;
       const left = findDraft("new");
       if (left === undefined || left.name.trim() === "" || token.value === undefined) return;
-      const open = { label: t.shared.open, run: () => openPlant("new") };
+      const open = { label: t.shared.open, draft: "new", run: () => openPlant("new") } as const;
       if (!isBusy.value) toast(fill(t.plants.notAdded, { name: quote(clipName(left.name)) }), open);
     },
     [],

@@ -335,18 +335,20 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
           </option>
         ))}
       </select>
-      {(["from", "to"] as const).map((end) => (
-        <label key={end} class="moment">
-          {t.changes.ends[end]}
-          <input
-            type="datetime-local"
-            value={toLocal(filter[end])}
-            onChange={({ currentTarget }) =>
-              narrow(filter, { [end]: fromLocal(currentTarget.value, end === "to") })
-            }
-          />
-        </label>
-      ))}
+      <div class="moments">
+        {(["from", "to"] as const).map((end) => (
+          <label key={end} class="moment">
+            {t.changes.ends[end]}
+            <input
+              type="datetime-local"
+              value={toLocal(filter[end])}
+              onChange={({ currentTarget }) =>
+                narrow(filter, { [end]: fromLocal(currentTarget.value, end === "to") })
+              }
+            />
+          </label>
+        ))}
+      </div>
       {!isAll(filter) && (
         <a class="button" href={linkToChanges({})}>
           {t.changes.all}

@@ -105,7 +105,7 @@ function usePlant(id: bigint) {
       if (findDraft(id) === undefined || left === undefined) return;
       if (isDrafted(left.plant)) keepDraft(id, undefined);
       else if (!isBusy.value && token.value !== undefined)
-        toast(fill(t.plants.editLeft, { plant: formatName(left.plant) }), open);
+        toast(fill(t.plants.editLeft, { plant: formatName(left.plant) }), { ...open, draft: id });
     },
     [],
   );
@@ -139,7 +139,7 @@ function usePlant(id: bigint) {
         if (!isShown)
           toast(
             fill(t.plants.editUnconfirmed, { plant: formatName(edited), why: explain(error) }),
-            { ...open, isNeeded: true },
+            { ...open, isNeeded: true, draft: findDraft(id) && id },
           );
         else if (!(error instanceof Changed)) throw error;
       }

@@ -38,6 +38,7 @@ describeInBrowser("a scan into a form", () => {
       await user.scan(CODE, { element: "#edit-name" }, end);
       expect(await page.locator("#edit-tag").inputValue()).toBe("tree");
       await user.click("Cancel", { shown: "Oak" });
+      expect(await page.getByText("isn't saved yet").count()).toBe(0);
     }
     expect(await service.findPlant(BigInt(CODE))).toMatchObject({ name: "Oak", tag: "tree" });
     expect(await service.findPlant(BigInt(OTHER_CODE))).toMatchObject({ name: "Elm" });
