@@ -1,5 +1,6 @@
 /** Counts, sizes, times and names in the user's locale. Ids are not formatted. */
 
+import { type Filter, filterNames } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
@@ -78,3 +79,13 @@ export const clipName = (name: string): string =>
     ? `${name.slice(0, NAME_CHARACTERS_MAX)}…`
     : name
   ).toWellFormed();
+
+/** What a plant has that matches, for each filter. */
+export const describeFilter = ({ tagged, ...texts }: Filter): string[] =>
+  filterNames.flatMap((name) => {
+    if (name === "tagged") return tagged === undefined ? [] : t.plants.withWhat.tagged[`${tagged}`];
+    const given = texts[name];
+    if (given === undefined) return [];
+    if (name === "tag" && given === "") return t.plants.withEmptyTag;
+    return fill(t.plants.withWhat[name], { value: quote(given) });
+  });

@@ -55,10 +55,14 @@ function parseRoute(hash: string): Route {
     return { ...parseRoute(last), view: other, open: undefined, changes };
   }
   const parameters = new URLSearchParams(query);
-  const given = filterNames.map((name) => [name, parameters.get(name) ?? undefined]);
+  const given = filterNames.map((name) => {
+    const text = parameters.get(name) ?? undefined;
+    const { isFlag, find } = filters[name];
+    // A text is kept as it is: the service says what is wrong with it.
+    return [name, isFlag ? find(text ?? "") : text];
+  });
   const filter: ListFilter = {
     ...(Object.fromEntries(given) as Filter),
-    tagged: filters.tagged.find(parameters.get("tagged") ?? ""),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
     sort: sortNames.find((sort) => sort === parameters.get("sort")),
   };

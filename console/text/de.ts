@@ -730,8 +730,6 @@ const tools = {
   printingStopped: "Druck angehalten.",
   notPrintedBecause: "Nicht gedruckt. {reason}",
   printed: "Pflanzen",
-  printedTag: "Schlagwort {tag}",
-  printedName: "{name} im Namen",
   firstOnly: "die ersten {count}",
   firstOf: "die ersten {count} von {total}",
   lastChanged: "Letzte Änderung",

@@ -161,7 +161,7 @@ const plants = {
   mayNotAdd: "Your token can read plants, not add them.",
   addOne: "Add a plant",
   importFile: "Import a file",
-  /** What no plant has. Several are joined by "and". */
+  /** What a plant has that matches, also in the heading of a printed list. Several are joined by "and". */
   noneHas: "No plant has {what}.",
   withWhat: {
     tag: "the tag {value}",
@@ -732,8 +732,6 @@ const tools = {
   printingStopped: "Printing stopped.",
   notPrintedBecause: "Not printed. {reason}",
   printed: "Plants",
-  printedTag: "tag {tag}",
-  printedName: "{name} in the name",
   firstOnly: "the first {count}",
   firstOf: "the first {count} of {total}",
   lastChanged: "Last changed",

@@ -711,8 +711,6 @@ const tools = {
   printingStopped: "Impresión detenida.",
   notPrintedBecause: "No se ha impreso. {reason}",
   printed: "Plantas",
-  printedTag: "etiqueta {tag}",
-  printedName: "{name} en el nombre",
   firstOnly: "las primeras {count}",
   firstOf: "las primeras {count} de {total}",
   lastChanged: "Último cambio",

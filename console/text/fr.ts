@@ -717,8 +717,6 @@ const tools = {
   printingStopped: "Impression arrêtée.",
   notPrintedBecause: "Impression impossible. {reason}",
   printed: "Plantes",
-  printedTag: "mot-clé {tag}",
-  printedName: "{name} dans le nom",
   firstOnly: "les {count} premières",
   firstOf: "les {count} premières sur {total}",
   lastChanged: "Dernière modification",

@@ -1,10 +1,10 @@
 /** The status below the rows of the list, or in place of them: why it is empty, and what to do. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { type Filter, type FilterName, filterNames } from "../../src/domain/filter.ts";
+import type { Filter } from "../../src/domain/filter.ts";
 import type { Change } from "../../client/client.ts";
 import { explain, isStatus } from "../api/service.ts";
-import { formatName, formatTime, quote } from "../state/format.ts";
+import { describeFilter, formatName, formatTime } from "../state/format.ts";
 import { list, restore } from "../state/plants.ts";
 import { everything, isWhole, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
@@ -43,16 +43,8 @@ function readStatus(): Status {
   }
 }
 
-function describeFilter(name: FilterName, { tagged, ...texts }: Filter): readonly string[] {
-  if (name === "tagged") return tagged === undefined ? [] : [t.plants.withWhat.tagged[`${tagged}`]];
-  const given = texts[name];
-  if (given === undefined) return [];
-  if (name === "tag" && given === "") return [t.plants.withEmptyTag];
-  return [fill(t.plants.withWhat[name], { value: quote(given) })];
-}
-
 function explainNoMatch(filter: Filter): string {
-  const parts = filterNames.flatMap((name) => describeFilter(name, filter));
+  const parts = describeFilter(filter);
   // "No plant has no tag" has to be decoded.
   if (filter.tagged === false && parts.length === 1) return t.plants.allHaveTag;
   return fill(t.plants.noneHas, { what: join(parts) });

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { explain, isAbort } from "../api/service.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
-import { formatTime, formatTotal, formatWhen, quote } from "../state/format.ts";
+import { describeFilter, formatTime, formatTotal, formatWhen } from "../state/format.ts";
 import { list, readListPage } from "../state/plants.ts";
 import { picked, selection, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
@@ -72,16 +72,10 @@ function describeCount(found: number): string {
     : fill(t.tools.firstOf, { count, total: formatTotal(matches.value) });
 }
 
-function describe({ tag, name, q, tagged }: ListFilter, found: number): string {
-  const parts = [
-    tag === undefined ? [] : fill(t.tools.printedTag, { tag: quote(tag) }),
-    name === undefined ? [] : fill(t.tools.printedName, { name: quote(name) }),
-    q === undefined ? [] : quote(q),
-    tagged === undefined ? [] : t.plants.tagged[`${tagged}`],
-  ].flat();
+function describe(filter: ListFilter, found: number): string {
   return [
     t.tools.printed,
-    ...parts,
+    ...describeFilter(filter),
     describeCount(found),
     formatTime(new Date().toISOString()),
   ].join(" · ");

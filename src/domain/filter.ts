@@ -5,6 +5,8 @@ import type { ListedPlant } from "./plant.ts";
 interface RuleOf<Value> {
   readonly meaning: string;
   readonly expected: string;
+  /** Whether the value is true or false, not a text. */
+  readonly isFlag: boolean;
   /** Undefined if the text is not allowed; null if it counts as absent. */
   readonly find: (text: string) => Value | null | undefined;
   /** Whether every engine has an index for it, so no plant has to be scanned. */
@@ -16,7 +18,13 @@ interface RuleOf<Value> {
 
 export type FilterRule = RuleOf<string> | RuleOf<boolean>;
 
-const anyText = { expected: "text", find: (value: string) => value };
+const anyText = { expected: "text", isFlag: false, find: (value: string) => value };
+
+const flag = {
+  expected: "true or false",
+  isFlag: true,
+  find: (text: string) => (text === "true" || text === "false" ? text === "true" : undefined),
+};
 
 /** More words would be slow with a long name. */
 const WORDS_MAX = 16;
@@ -50,6 +58,7 @@ export const filters = {
   q: {
     meaning: `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
     expected: `at most ${WORDS_MAX} words`,
+    isFlag: false,
     find: (value: string) => {
       const { length } = splitWords(value);
       if (length > WORDS_MAX) return undefined;
@@ -67,8 +76,7 @@ export const filters = {
   },
   tagged: {
     meaning: "`false`: plants without a tag. `true`: plants with one, also an empty one.",
-    expected: "true or false",
-    find: (text: string) => (text === "true" || text === "false" ? text === "true" : undefined),
+    ...flag,
     isIndexed: false,
     narrows: () => true,
     match:

@@ -81,7 +81,7 @@ const orderBy = (description: string): Parameter<Order> => ({
 });
 
 const toParameter = (rule: FilterRule) => ({
-  ...(rule === filters.tagged ? flag : text)(undefined, rule.meaning),
+  ...(rule.isFlag ? flag : text)(undefined, rule.meaning),
   expected: rule.expected,
   find: rule.find,
   fallback: undefined,

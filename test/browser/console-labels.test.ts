@@ -70,7 +70,9 @@ describeInBrowser("the list", () => {
     const printed = page.locator(".printed-list");
     const shown = await printed.locator("tbody tr td:first-child").allInnerTexts();
     expect(shown).toEqual(ids.toSorted().toReversed());
-    expect(await printed.locator("p").innerText()).toStartWith("Plants · tag “fern” · 5 plants");
+    expect(await printed.locator("p").innerText()).toStartWith(
+      "Plants · the tag “fern” · 5 plants",
+    );
     const display = `getComputedStyle(document.querySelector(".printed-list thead")).display`;
     expect(await page.evaluate<string>(display)).toBe("table-header-group");
     await page.emulateMedia({ media: null });
