@@ -11,7 +11,7 @@ interface ChangeFacts {
   readonly id: bigint;
   /** The name of the token that made the change. */
   readonly by?: string;
-  /** What its client called the writes that belong together. */
+  /** The client's name for writes that belong together. */
   readonly batch?: string;
   /** With `fold`, for a change of a run: how many changes the entry stands for, itself included. */
   readonly folded?: Readonly<Record<"created" | "replaced" | "removed", number>>;
@@ -53,19 +53,19 @@ export interface ChangeQuery {
   readonly id?: bigint | undefined;
   /** Only changes of these types. */
   readonly types?: readonly Change["type"][] | undefined;
-  /** Only those by the token of this name. */
+  /** Only changes by the token of this name. */
   readonly by?: string | undefined;
-  /** Only those of this batch. */
+  /** Only changes of this batch. */
   readonly batch?: string | undefined;
-  /** The first and the last. */
+  /** The first change and the last, inclusive. */
   readonly from?: Moment | undefined;
   readonly to?: Moment | undefined;
 }
 
 export interface ChangeCountQuery extends Omit<ChangeQuery, "order" | "fold" | "id"> {
-  /** Counts those of each token, of each batch, or of both. */
+  /** Counts the changes of each token, of each batch, or of both. */
   readonly group?: readonly ("by" | "batch")[] | undefined;
-  /** Also those of each interval of this length, in UTC, as in `15m`, `1h` or `1d`. */
+  /** Counts each interval of this length by itself, in UTC, as in `15m`, `1h` or `1d`. */
   readonly every?: string | undefined;
 }
 
@@ -92,7 +92,7 @@ export interface ChangeCountPage {
   readonly next: number | undefined;
 }
 
-/** Undefined if the text is no array of counts. */
+/** Undefined if the text is not an array of counts. */
 export function findChangeCounts(json: string): readonly ChangeCount[] | undefined {
   const found = findJson(json);
   const isCount = (value: unknown): boolean => {
@@ -114,12 +114,12 @@ export interface RevertRange {
 
 /** What undoing the changes would do. */
 export interface RevertPreview {
-  /** How many the changes concern. */
+  /** The number of plants that the changes concern. */
   readonly plants: number;
   readonly revertible: number;
-  /** Those that have the state from before already. */
+  /** Plants that are in their earlier state already. */
   readonly unchanged: number;
-  /** Those that would be left alone. */
+  /** Plants changed since, which would be left alone. */
   readonly changedSince: number;
   /** A sample of the plants that would be undone: their state now, and after the undo. */
   readonly sample: readonly {
@@ -146,11 +146,11 @@ export interface RevertLeft extends Refused {
 
 /** What a change of all plants that match would do. */
 export interface BulkPreview {
-  /** How many match. */
+  /** The number of plants that match. */
   readonly plants: number;
   /** False if more may match. */
   readonly exact: boolean;
-  /** Some that would be changed: what they are, and what they would be; undefined if removed. */
+  /** Some plants that would be changed: as they are, and as they would be; undefined if removed. */
   readonly sample: readonly {
     readonly id: bigint;
     readonly now: Content;
@@ -163,12 +163,12 @@ export interface Bulk {
   readonly plants: number;
   readonly replaced: number;
   readonly removed: number;
-  /** Those that were so already. */
+  /** Plants that were in that state already. */
   readonly unchanged: number;
-  /** Those that others changed meanwhile. They were left alone. */
+  /** Plants that others changed meanwhile. They were left alone. */
   readonly changedSince: number;
   readonly refused: number;
-  /** What the work is called in the journal. */
+  /** The name of the work in the journal. */
   readonly batch: string;
 }
 
@@ -183,7 +183,7 @@ export interface BulkOptions<Counts> extends WriteOptions {
   /** Called about once a second with the counts so far. */
   readonly onProgress?: ((counts: Counts) => void) | undefined;
   /**
-   * The service finishes the work, also without this client: an abort ends only the wait for it, and `stopJob` the work.
+   * The service finishes the work, even without this client: an abort ends only the wait for it, and `stopJob` the work.
    * `onLeft` is called at the end, for at most 100 plants.
    */
   readonly respondAsync?: boolean | undefined;
@@ -191,12 +191,12 @@ export interface BulkOptions<Counts> extends WriteOptions {
 
 /** Work that the service finishes without its client. */
 export interface Job {
-  /** What the work is called in the journal. */
+  /** The name of the work in the journal. */
   readonly batch: string;
   readonly kind: "change" | "remove" | "revert" | "upsert";
   /** The name of the token. */
   readonly by: string;
-  /** `lost`: the service that ran it was killed, or writes no progress. Sent again, the work continues. */
+  /** `lost`: the service that ran it was killed, or writes no progress. Send the request again to continue. */
   readonly state: "running" | "stopping" | "ended" | "lost";
   /** ISO 8601. */
   readonly started: string;
@@ -220,13 +220,13 @@ interface BulkLine {
   readonly message?: string;
 }
 
-/** Undefined if the text is no line of a report. */
+/** Undefined if the text is not a line of a report. */
 export function findBulkLine(text: string): BulkLine | undefined {
   const line = findJson(quoteIds(text));
   return typeof line === "object" && line !== null ? line : undefined;
 }
 
-/** Undefined if the text is no array of jobs. */
+/** Undefined if the text is not an array of jobs. */
 export function findJobs(json: string): Job[] | undefined {
   const found = findJson(quoteIds(json)) as
     (Omit<Job, "left"> & { left: BulkLine[] })[] | undefined;
@@ -251,7 +251,7 @@ export const toLeft = ({ id = "", error: code = 0, message = "" }: BulkLine): Re
   message,
 });
 
-/** Undefined if the text is no preview. */
+/** Undefined if the text is not a preview. */
 export function findPreview(json: string): RevertPreview | BulkPreview | undefined {
   const found = findJson(quoteIds(json)) as RevertPreview | BulkPreview | undefined;
   if (!Array.isArray(found?.sample) || typeof found.plants !== "number") return undefined;

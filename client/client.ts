@@ -489,7 +489,7 @@ export class Client extends Manager {
   }
 
   /**
-   * Like `upsertBatch`, in one request of at most 1 MiB that the service finishes, also without this client: `stopJob`
+   * Like `upsertBatch`, in one request of at most 1 MiB that the service finishes, even without this client: `stopJob`
    * ends it. A write that is malformed refuses all of them.
    */
   upsertByJob(

@@ -34,7 +34,7 @@ export interface ClientOptions extends RetryOptions {
   readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
   /**
    * Whether batches are sent in gzip, and answers are asked for in a coding. By default only to other machines; a
-   * browser always asks. A service that does not take gzip gets batches as they are.
+   * browser always asks. A service that does not accept gzip gets batches as they are.
    */
   readonly compress?: boolean | undefined;
   /** Sent with every request, for example for a proxy. They cannot override the token. */

@@ -2,7 +2,7 @@
 
 import { formatStoredPlant, type Plant } from "../../src/domain/plant.ts";
 
-/** As `entityTagOf` of the service. Web Crypto is no choice: browsers have it only behind TLS or on localhost. */
+/** As `entityTagOf` of the service. Web Crypto is not an option: browsers have it only behind TLS or on localhost. */
 export const etagOf = ({ id, name, tag }: Plant): string =>
   `"${btoa(String.fromCharCode(...hash(formatStoredPlant({ id, name, tag })))).slice(0, 24)}"`;
 

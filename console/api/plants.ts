@@ -112,7 +112,7 @@ export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Timed
   return plants.find((plant) => plant.id === id);
 }
 
-/** People number plants from 1. Larger ids are bar codes and the like, which are not consecutive. */
+/** People number plants from 1. Larger ids are barcodes and similar numbers, which are not consecutive. */
 const COUNTED_MAX = 1_000_000_000n;
 const GAP_MAX = 100;
 

@@ -321,7 +321,7 @@ class PlantList {
 
   /** Whether the list is loaded as far as this id. */
   isLoaded(id: bigint): boolean {
-    // Where an unknown plant would stand in a sorted list is not known.
+    // The place of an unknown plant in a sorted list is not known.
     if (this.filter.sort !== undefined && !this.listed.has(id)) return false;
     return this.placeOf(id) < this.plants.length;
   }

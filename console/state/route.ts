@@ -26,7 +26,7 @@ export interface ChangeFilter {
 
 interface Route {
   readonly view: "plants" | (typeof otherViews)[number];
-  /** The filter of the list, also while another view is shown. */
+  /** The filter of the list, even while another view is shown. */
   readonly filter: ListFilter;
   /** The panel beside the list. */
   readonly open: Open;

@@ -141,7 +141,7 @@ function describeTask(task: Task, count: number, { plants }: typeof t): string {
     : plural(plants.tagMany, count, { tag: task.tag });
 }
 
-/** What every attempt at a bulk action has in common, also after a reload. */
+/** What every attempt at a bulk action has in common, even after a reload. */
 interface Order {
   readonly task: Task;
   readonly batch: string;

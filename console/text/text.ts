@@ -1,6 +1,6 @@
 /**
  * The texts of the console in the user's language. English is the source and part of the first view; another language
- * is loaded before any module that uses `t` runs, so `t` is a constant, also in constants of modules.
+ * is loaded before any module that uses `t` runs, so `t` is a constant, and module constants may use it.
  */
 
 import type { ComponentChildren } from "preact";

@@ -117,7 +117,7 @@ const close = (): void => void (isCameraOpen.value = false);
 function Viewfinder(): JSX.Element {
   const video = useRef<HTMLVideoElement>(null);
   const trouble = useSignal<unknown>(undefined);
-  /** A code that is no id. */
+  /** A code that is not an id. */
   const other = useSignal<string | undefined>(undefined);
   useEffect(() => {
     const stopping = new AbortController();

@@ -534,7 +534,7 @@ function askUndoOf(change: Change): void {
 const nameRun = ({ created }: Counts, texts: typeof t): string =>
   plural(texts.changes.addedMany, created);
 
-/** Between the creates of a run there are no others of this filter. */
+/** Between the creates of a run, no other change matches this filter. */
 function askUndoOfRun({ change: { seq, by, time }, counts, end }: Line): void {
   if (counts === undefined) return;
   undo.value = {

@@ -57,7 +57,7 @@ function describeBackups(backups: Activity["backups"]): string {
     : fill(t.operators.health.backupFailed, { age, size, failed });
 }
 
-/** Appended once a second: a little more is no cause for alarm. */
+/** Appended once a second: a little more is not alarming. */
 const LAG_SECONDS_MAX = 10;
 
 function describeLog({ loggedAtMs }: { readonly loggedAtMs: number | null }): string {
@@ -367,7 +367,7 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
           onPointerMove={pickAt}
           onPointerDown={pickAt}
           onPointerLeave={(event) => {
-            // Lifting a finger is no reason to clear the values.
+            // The values stay when the finger is lifted.
             if (event.pointerType === "mouse") picked.value = undefined;
           }}
         >

@@ -56,7 +56,7 @@ interface Fork {
   readonly after: number | undefined;
 }
 
-/** When the newest copy was made, by the clock of that day. */
+/** When the newest copy was made, by the wall clock at that time. */
 export interface NewestCopy {
   readonly atMs: number;
   readonly bytes: number;
@@ -93,7 +93,7 @@ interface Link {
   isCovered: boolean;
   readonly newest: NewestCopy | undefined;
   segment: OpenSegment | undefined;
-  /** The last segment that was begun, and not only continued. */
+  /** The last segment that this connection began. */
   begun: { readonly after: number; readonly serial: number } | undefined;
   /** The serial of the segment before the next one. */
   previous: number | undefined;
@@ -145,7 +145,7 @@ export class Appender {
   private giveUp(error: unknown): StoreOpenError {
     this.disconnect();
     if (error instanceof StoreOpenError) return error;
-    // Without what is random in it: a reason is logged once.
+    // Random file names are cut out, so that the same reason is logged once.
     const why = (error as Error).message.replaceAll(/\.[0-9a-f]{12}\.tmp/g, "");
     return new StoreOpenError(`${this.source.to} cannot be written: ${why}`);
   }
@@ -208,7 +208,7 @@ export class Appender {
       const standing = tail && journal.locate(tail, plan.reached);
       const locate = (one: Tail, at?: number) => journal.locate(one, at);
       const isKnown = (one: Tail): boolean => locate(one) === "known";
-      // Also what no copy leads to: it would be continued as soon as one does.
+      // Changes that no copy leads to yet count too: the next copy would lead to them.
       const isDiverged =
         standing === "unknown" ||
         (!isAhead && (await survey.hasStray(history, plan?.reached ?? 0, newest, locate)));
@@ -230,31 +230,31 @@ export class Appender {
         readPage: journal.readPage,
         close: journal.close,
         cursor: plan !== undefined && standing === "known" ? plan.reached : newest,
-        // Also above that of a copy whose segment is lost: the copy would hide the rows of tables in a lower one.
+        // Above the serial of every copy, even if its segment is lost: the copy would hide the table rows of a lower one.
         serial: survey.newestSerial + 1,
         // Changes of this schema cannot be replayed on a copy of another one.
         isCovered: plan?.copy.schema === schema && standing === "known",
         newest: survey.findNewestCopy(history),
         segment: undefined,
         begun: undefined,
-        // Of any run: if it is lost, so are the rows of tables that only it had.
+        // Whichever run wrote it: if it is lost, so are the table rows that only it had.
         previous: survey.newestSerial || undefined,
         superseded: [],
       };
-      // Only if no change follows: webhooks are then written again as of the same change.
+      // Only if no change follows: the new segment then has the webhooks as of the same change.
       link.superseded = survey.segments
         .filter(({ timeline, after }) => timeline === own.number && after === newest)
         .filter(() => link.cursor === newest)
         .map(({ name }) => ({ name, found: survey.knownSegments.get(name) }))
-        // A damaged one stays: what it held is unknown, and a restore says so.
+        // A damaged segment stays: what it held is unknown, and a restore says so.
         .filter(({ found }) => found !== undefined && found.isBare && isWhole(found))
         .map(({ name }) => name);
-      // At once, and not with the first change: it tells a restore that this timeline is the newest.
+      // At once, not with the first change: the segment tells a restore that this timeline is the newest.
       await this.begin(link, link.cursor);
       return link;
     } catch (error) {
       journal.close();
-      // Also what was downloaded, which would pile up beside the store.
+      // Removes what was downloaded, which would pile up beside the store.
       place.close();
       throw error;
     }
@@ -325,8 +325,8 @@ export class Appender {
 
   /**
    * One writer for a store and a place. A copied store file has the same identity, so the holder is a file on a machine.
-   * A holder that died loses the lease: it is silent by our clock. A service that starts continues at once after one on
-   * the same file; if that one still runs, it stands back.
+   * A holder that dies loses the lease after a while without a sign of life, by our clock. A service that starts takes
+   * the lease of an earlier one on the same file at once; if that one still runs, it gives way.
    */
   private async holdLease(place: Place, store: string): Promise<void> {
     const nowMs = performance.now();
@@ -368,7 +368,7 @@ function findHolder(text: string): Holder | undefined {
   }
 }
 
-/** What the segments have of a row. */
+/** What the segments already have of a row. */
 interface LoggedRow {
   readonly compared: string;
   readonly cursor: number;

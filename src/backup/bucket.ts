@@ -167,7 +167,7 @@ interface Range {
   readonly bytes: number;
 }
 
-/** What of the object an answer holds: a server may ignore that only a range was wanted. */
+/** Which part of the object an answer holds: a server may ignore the requested range. */
 function readRange({ status, headers }: Answer): Range {
   const [, from, last, bytes] =
     /^bytes (\d+)-(\d+)\/(\d+)$/.exec(headers.get("content-range") ?? "") ?? [];
@@ -353,7 +353,7 @@ export function sweepScratch(folder: string, isOver = false): void {
   }
 }
 
-/** Its number and its start: in a container every process may have the number 1. Undefined if it does not run. */
+/** Its id and start time: in a container every process may have the id 1. Undefined if it does not run. */
 function nameProcess(pid: number): string | undefined {
   try {
     process.kill(pid, 0);

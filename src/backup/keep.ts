@@ -87,7 +87,7 @@ export async function prove(order: ProveOrder) {
 
 /**
  * Keeps copies of the newest states of the newest history, and the segments after the oldest of them. Older is what
- * comes before by timeline and change. The oldest is whole: everything after it can still be reached, also if a newer
+ * comes before by timeline and change. The oldest is whole: everything after it can still be reached, even if a newer
  * copy is damaged. Removes nothing of another store, and no file that it does not know.
  */
 export async function prune(order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> {
@@ -183,7 +183,7 @@ async function join(
   for (const part of group) await place.remove(part.name);
 }
 
-/** The second one is for the case that the first turns out to be damaged. */
+/** The second is a spare, in case the first turns out to be damaged. */
 const COPIES_PER_STATE = 2;
 
 async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {

@@ -29,7 +29,7 @@ export interface Copy extends Piece {
   readonly kind: "copy";
   /** The last change in it; undefined if only its content tells. */
   readonly change: number | undefined;
-  /** When it was made, by the clock of that day. For people. */
+  /** When it was made, by the wall clock at that time. For people. */
   readonly atMs: number;
   /** The start of the SHA-256 of its seal and its bytes; undefined in backups of version 1.0. */
   readonly digest: string | undefined;
@@ -109,7 +109,7 @@ export const isProof = (from: string, name: string): boolean =>
   name.startsWith(basename(from)) &&
   /^\.[0-9a-f]{12}\.proof\.tmp(-\w+)?$/.test(name.slice(basename(from).length));
 
-/** Undefined for a file that is no piece. */
+/** Undefined for a file that is not a piece. */
 export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
   const found = COPY.exec(name) ?? SEGMENT.exec(name);
   if (found !== null) {

@@ -57,7 +57,7 @@ export interface Place {
 }
 
 export interface GrowingFile {
-  /** Appends and syncs. Throws, also without text, if the file is not as it was left. */
+  /** Appends and syncs. Throws, even for an empty text, if another program has changed the file. */
   append(text: string): void;
   /** Gives it its final name. */
   finish(name: string): void;

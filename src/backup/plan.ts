@@ -13,13 +13,13 @@ export interface Run {
 
 interface Located {
   readonly timeline: number;
-  /** Undefined until it was read. */
+  /** Undefined until it is read. */
   readonly timelineId?: string | undefined;
 }
 
 export interface KnownCopy extends Copy, Located {
   readonly change: number;
-  /** Undefined until it was read. */
+  /** Undefined until it is read. */
   readonly schema?: number | undefined;
   /** Why it cannot be used. */
   readonly fault?: string | undefined;
@@ -28,7 +28,7 @@ export interface KnownCopy extends Copy, Located {
 export interface KnownSegment extends Segment, Located {
   readonly after: number;
   readonly schema?: number | undefined;
-  /** What is whole in it. Until it was read, what its name says. */
+  /** What is whole in it. Until it is read, what its name says. */
   readonly runs: readonly Run[];
   /** The highest change that it held, as far as is known. */
   readonly end: number;
@@ -39,10 +39,10 @@ export interface Step {
   readonly until: number;
 }
 
-/** A segment whose rows of tables are wanted. */
+/** A segment whose table rows are needed. */
 export interface TableStep {
   readonly segment: KnownSegment;
-  /** Rows at this change, and later ones, belong to another timeline, or were not asked for. */
+  /** Rows at this change, and later ones, belong to another timeline, or were not requested. */
   readonly before: number;
 }
 

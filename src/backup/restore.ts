@@ -254,8 +254,7 @@ export async function describeMissing(
   else if (target === NEWEST) {
     const unknown = await survey.findUnknownEnd(history, copy);
     doubtful.delete(unknown?.name ?? "");
-    if (unknown !== undefined)
-      missing.push(`What stood at the end of ${unknown.name}, after change ${reached}.`);
+    if (unknown !== undefined) missing.push(`The end of ${unknown.name}, after change ${reached}.`);
     else if (!survey.isFollowed(copy) && copy.digest !== undefined)
       missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
   }
@@ -264,7 +263,7 @@ export async function describeMissing(
 }
 
 /**
- * Where rows of tables may be lost, in words, by segment. Each segment names the one before it, and one that a service
+ * Where table rows may be lost, in words, by segment. Each segment names the one before it. A segment that a service
  * begins at its start has every table as a whole.
  */
 function listDoubtfulTables(survey: Survey, { reached, copy, tables }: Plan): Map<string, string> {
@@ -290,7 +289,7 @@ function listDoubtfulTables(survey: Survey, { reached, copy, tables }: Plan): Ma
     const [first] = one.tables;
     const next = one.tables.find((at) => at > reached || at >= before);
     if (first !== next) doubtful.clear();
-    else if (!isWhole(one)) doubtful.set(name, `that stood where ${name} is damaged`);
+    else if (!isWhole(one)) doubtful.set(name, `in the damaged part of ${name}`);
   }
   return doubtful;
 }
@@ -298,7 +297,7 @@ function listDoubtfulTables(survey: Survey, { reached, copy, tables }: Plan): Ma
 export interface Proof {
   readonly damage: readonly Damage[];
   readonly copies: number;
-  /** When the oldest copy was made, by the clock of that day. */
+  /** When the oldest copy was made, by the wall clock at that time. */
   readonly oldestAtMs: number;
 }
 

@@ -103,7 +103,7 @@ const transientCodes = new Set([
 const hints: Readonly<Record<string, string>> = {
   ExpiredToken: "AWS_SESSION_TOKEN has expired",
   InvalidAccessKeyId: "AWS_ACCESS_KEY_ID is unknown there",
-  SignatureDoesNotMatch: "AWS_SECRET_ACCESS_KEY is not that of AWS_ACCESS_KEY_ID",
+  SignatureDoesNotMatch: "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID",
 };
 
 /** Codes of the runtime for a certificate that the next attempt would not trust either. */
@@ -124,7 +124,7 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
       ...init,
       signal: watch.signal,
       redirect: "manual",
-      // Compressed bytes have other lengths and ranges. It is not asked for either.
+      // Compressed bytes have other lengths and ranges. The request does not accept them either.
       decompress: false,
       ...(body !== undefined && { body: "sha256" in body ? streamPart(body, watch.touch) : body }),
       ...(target.authorities !== undefined && { tls: { ca: target.authorities } }),
@@ -152,7 +152,7 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
     if (status === 404 && code === "NoSuchKey") return;
     const answered = `${host} answered ${status} ${code}`.trimEnd();
     const serverMs = Date.parse(headers.get("date") ?? "");
-    // A wrong clock must not keep anybody from a backup.
+    // A wrong clock must not prevent a backup.
     if (status === 403 && Math.abs(serverMs - timeMs) > SKEW_MS_MAX) {
       skewMs = serverMs - Date.now();
       throw new Transient(answered);
@@ -247,7 +247,7 @@ async function* streamPart(part: Part, touch: Touch): AsyncGenerator<Buffer> {
   touch(part.bytes / BYTES_PER_MS_MIN);
 }
 
-/** All in the same memory: a chunk is valid until the next one. `fetch` copies it before it wants another. */
+/** All in the same memory: a chunk is valid until the next one. `fetch` copies it before it asks for another. */
 export function* readChunks(path: string, from: number, bytes: number): Generator<Buffer> {
   const file = openSync(path, "r");
   const buffer = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, bytes));
@@ -285,7 +285,7 @@ function openAnswer({ status, headers, body }: Response, touch: Touch) {
       // A document that was cut off must not pass for a short one.
       if (text?.trimEnd().endsWith(`</${root}>`)) return text;
       const code = findElement(text ?? "", "Code");
-      throw new Transient(code === undefined ? "the answer is no document of S3" : code);
+      throw new Transient(code === undefined ? "the answer is not an S3 document" : code);
     },
     discard: async (): Promise<void> => {
       if (body?.locked === false) await readWhole(chunks(), REST_BYTES_MAX);

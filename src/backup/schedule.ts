@@ -172,7 +172,7 @@ function createMaintainer(
   const thread = createThread();
   let working: Promise<void> | undefined;
   let failure: string | undefined;
-  /** By the monotonic clock; undefined until the place was read. */
+  /** By the monotonic clock; undefined until the place is read. */
   let dueMs: number | undefined;
   let proofDueMs = 0;
   /** The plants of the newest copy, without a journal: later states are not in the place. */

@@ -94,7 +94,7 @@ function inspectCopy(path: string, copy: Copy): InspectedCopy | Broken {
   }
 }
 
-/** Until a piece was read, what its name says is taken for true. */
+/** Until a piece is read, its name is trusted. */
 const assumeCopy = (copy: Copy): KnownCopy => ({ ...copy, change: copy.change ?? 0 });
 
 const assumeSegment = (segment: Segment): KnownSegment => {
@@ -311,8 +311,8 @@ export class Survey {
   }
 
   /**
-   * The segment that was written last, if it ends in damage: what stood there is unknown. A later one proves that it was
-   * written again if it has any record. A copy has everything in the segments before its own.
+   * The segment that was written last, if it ends in damage: what its end held is unknown. If a later segment has any
+   * record, the lost ones were written again. A copy has everything in the segments before its own.
    */
   async findUnknownEnd(
     history: readonly Timeline[],
@@ -340,7 +340,7 @@ export class Survey {
     return findNewestCopy(this.know().copies, history);
   }
 
-  /** Cuts a segment short that does not fit what came before it. */
+  /** Truncates a segment where it does not fit what comes before it. */
   distrust(segment: Segment, reached: number, fault: string): void {
     const found = this.knownSegments.get(segment.name);
     if (found === undefined) return;

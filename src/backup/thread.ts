@@ -20,7 +20,7 @@ function startBackupThread() {
   let working: Promise<unknown> = Promise.resolve();
   return {
     ...thread,
-    /** One order at a time, also while the place hangs. */
+    /** One order at a time, even while the place hangs. */
     ask<Answer>(order: Order): Promise<Answer> {
       const answer = working.then(() => thread.ask(order));
       working = answer.catch(() => undefined);

@@ -77,7 +77,7 @@ export function explain(error: unknown): string {
   return `${path}: ${obstacle ?? what}.`;
 }
 
-/** A failure of a temporary file, which people do not know of. */
+/** A failure of a temporary file, which the user never named. */
 export const toTemporaryFileError = (error: unknown, folder = tmpdir()): CommandError =>
   new CommandError(`${explain(error).replace(/\.?$/, ".")} ${adviseOnTemporaryFiles(folder)}`, {
     cause: error,
@@ -381,7 +381,7 @@ export function findAuthority({ ca }: Flags, url: string): { tls?: { ca: string 
   if (!/^https:/i.test(url)) refuse(`has no effect: ${url} is not an https URL`);
   try {
     const pem = readFileSync(ca, "utf8");
-    // fetch would take a file without a certificate for no file.
+    // fetch would ignore a file without a certificate.
     void new (process.getBuiltinModule("node:crypto").X509Certificate)(pem);
     return { tls: { ca: pem } };
   } catch (error) {

@@ -27,7 +27,7 @@ import { countOf, formatCount, printError, printReport, showProgress } from "./t
 
 type Sum = Awaited<ReturnType<typeof sumUp>>;
 
-/** Correct at any time, also if the copy ends early. */
+/** Correct at any time, even if the copy ends early. */
 export const createReport = () => ({
   plants: { copied: 0, present: 0 },
   webhooks: undefined as { copied: number; present: number } | undefined,

@@ -197,7 +197,9 @@ function addTransferCommands(program: Command): void {
     .addHelpText("after", IMPORT_HELP)
     .action(load(async () => (await import("./import.ts")).importPlants));
   addFilters(addTarget(program.command("export")))
-    .description("Write all plants, or those that match, by ascending id or as sorted.")
+    .description(
+      "Write all plants, or those that match, by ascending id or in the order of --sort.",
+    )
     .addOption(
       choice("--sort <sort>", "by id, name, tag or last change; - for descending", sortValues),
     )

@@ -9,7 +9,7 @@ export function isTerminal(output: "stdout" | "stderr"): boolean {
   return isDevice && process[output].isTTY;
 }
 
-/** A reader that closes the pipe early, as `head` does, is no failure. */
+/** A reader may close the pipe early, as `head` does. That is not a failure. */
 export function failOutput(error: NodeJS.ErrnoException): void {
   if (error.code === "EPIPE") return;
   printError(`standard output: ${error.message}`);
@@ -61,7 +61,7 @@ export function formatFact(name: string, value: unknown): string {
   return parts.map(([part, count]) => `${formatFact("", count)} ${part}`).join(", ");
 }
 
-/** Resolves when the line is written. A closed pipe is no failure. */
+/** Resolves when the line is written. A closed pipe is not a failure. */
 export const printLine = (line: string): Promise<void> =>
   new Promise((resolve) => process.stdout.write(`${line}\n`, () => resolve()));
 

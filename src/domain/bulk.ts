@@ -36,7 +36,7 @@ export const refuseChanged = (): Refusal =>
 export const stillIs = (plant: Plant) => ({ seen: contentOf(plant) });
 
 /**
- * Repeats what the store could not take now, each time with later items about the same plant, so the last one wins.
+ * Repeats what the store could not do now, each time with later items about the same plant, so the last one wins.
  * `note` gets every outcome; an open one is repeated. Rejects when `retry` gives up.
  */
 export async function writeUntilTaken<Item extends Pick<Plant, "id">, Success extends Done>(
@@ -209,7 +209,7 @@ export async function changeBlock(
 /** Plants that a dry run shows. */
 export const SAMPLE_LENGTH = 20;
 const SAMPLE_MS_MAX = 1_000;
-/** A dry run may take longer than a page that counts: an exact number is what it is for. */
+/** A dry run may take longer than a page that counts: its purpose is an exact number. */
 const COUNT_MS_MAX = 10_000;
 
 export interface BulkPreview extends Omit<PlantCount, "count"> {

@@ -34,7 +34,7 @@ export function parseMembers<Values extends object>(
   const known = Object.keys(rules);
   const faults = Object.keys(body)
     .filter((name) => !known.includes(name))
-    .map((name) => `${describe(name)}: unknown; known are ${known.join(", ")}`);
+    .map((name) => `${describe(name)}: unknown; allowed: ${known.join(", ")}`);
   const sent = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
   const members: Record<string, unknown> = { ...defaults, ...sent };
   for (const [name, { expected, find, optional }] of Object.entries<Rule<unknown>>(rules)) {

@@ -193,7 +193,7 @@ export interface Ordering {
 export function toOrder({ order, sort, after, cursor }: Ordering) {
   const faults: string[] = [];
   if (sort !== undefined && order !== undefined)
-    faults.push("order: expected nothing beside sort, which has the direction");
+    faults.push("order: expected nothing with sort, which has the direction");
   const isDescending = sort?.startsWith("-") ?? order === "desc";
   const by = sortNames.find((name) => name === sort?.replace(/^-/, ""));
   const sorted: Sort | undefined = by && { by, isDescending };

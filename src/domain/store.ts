@@ -59,7 +59,7 @@ export interface ServedStore extends TokenStore {
   patchPlant(id: bigint, patch: Patch, condition: Condition, writer?: Writer): Promise<Plant>;
 
   /**
-   * Writes of any kind, with one outcome each, in order, also for equal ids. Unlike single writes they wait for room in
+   * Writes of any kind, with one outcome each, in order, even for equal ids. Unlike single writes they wait for room in
    * the queue; after the time in the queue, the rest are refused.
    */
   writePlants(writes: readonly PlantWrite[], writer?: Writer): Promise<readonly (Done | Refusal)[]>;

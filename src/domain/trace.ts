@@ -70,7 +70,7 @@ export function findNamedSpan(name: string | undefined) {
   return traceId === undefined || spanId === undefined ? undefined : { traceId, spanId };
 }
 
-/** `key1=value1,key2=value2`, with values percent-encoded. Undefined if a pair is none, or is not allowed. */
+/** `key1=value1,key2=value2`, with values percent-encoded. Undefined if a pair is malformed or not allowed. */
 export function findPairs(
   text: string,
   isAllowed: (key: string, value: string) => boolean,
@@ -112,7 +112,7 @@ export const findAttributes = (text: string): ReadonlyMap<string, string> | unde
 
 /** What a store tells about a request that is traced. */
 export interface StoreTracing {
-  /** `trace` is the one of the writer, times are by `performance.now()`. */
+  /** `trace` is that of the writer; times are by `performance.now()`. */
   noteWait(trace: string, startedAtMs: number, endedAtMs: number, failure?: unknown): void;
   noteCommit(trace: string, facts: CommitFacts, failure?: unknown): void;
 }

@@ -224,7 +224,7 @@ export function parsePatch(value: unknown): Patch {
   const faults = Object.keys(value).flatMap((member) => {
     if (member === "id") return "id: expected nothing: the id of a plant never changes";
     if (member !== "name" && member !== "tag")
-      return `${describe(member)}: unknown; known are name, tag`;
+      return `${describe(member)}: unknown; allowed: name, tag`;
     return [];
   });
   if (expected.name !== undefined)

@@ -38,7 +38,7 @@ export interface Order {
   readonly authorization: string;
   readonly requestId: string;
   readonly kind: JobKind;
-  /** What was asked for. The same again is the same job. */
+  /** The request. The same request again is the same job. */
   readonly request: object;
   readonly report: JobReport;
   /** Must end when the signal aborts. Yields the plants that were left alone. */
@@ -65,7 +65,7 @@ export class Jobs {
   private readonly store: ServedStore;
   private readonly authenticator: Pick<Authenticator, "watch">;
   private readonly log: Log;
-  /** A record that has not changed for this long, as this service saw it, has nobody who writes it. */
+  /** A record that this service has not seen change for this long has lost its writer. */
   private readonly lostMs: number;
   private readonly running = new Map<string, Readonly<{ run: Run; ended: Promise<void> }>>();
   private readonly starting = new Set<Promise<Started>>();
@@ -81,7 +81,7 @@ export class Jobs {
     this.lostMs = lostSeconds * 1000;
   }
 
-  /** Those of all services on this store, the oldest first. */
+  /** The jobs of all services on this store, oldest first. */
   async list(): Promise<ListedJob[]> {
     const jobs = await this.store.listJobs();
     const nowMs = performance.now();
@@ -184,7 +184,7 @@ export class Jobs {
     const { ending, left, job } = run;
     const onInvalid = (refusal: Refusal): void => ending.abort(refusal);
     const unwatch = this.authenticator.watch({ header: order.authorization, onInvalid });
-    // If the store cannot take it now, the next beat may.
+    // If the store cannot write it now, the next beat may.
     const beating = setInterval(() => void this.save(run).catch(() => undefined), BEAT_MS);
     const { signal } = ending;
     try {

@@ -187,7 +187,7 @@ function requireHeaders(headers: Headers, method: string, { name }: Members): vo
 
 const capabilities = { tools: {} };
 const instructions =
-  "A store of plants. Ids are strings of digits: never make numbers of them. Search with `q` first; page with `after`. " +
+  "A store of plants. Ids are strings of digits: never convert them to numbers. Search with `q` first; page with `after`. " +
   "Give related writes the same `batch`, so that revert_changes can undo them together.";
 /** The tools depend on the token's scopes, which never change. */
 const CACHED = { ttlMs: 3_600_000, cacheScope: "private" };

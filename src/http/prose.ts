@@ -1,4 +1,4 @@
-/** The words of the API description: what it says of itself, and of each operation by its id. */
+/** The texts of the API description: its introduction, and a description of each operation by its id. */
 
 import type { Config } from "../config.ts";
 import { filterNames, filters } from "../domain/filter.ts";
@@ -26,7 +26,7 @@ const searchNames = filterNames
   .join(" or ");
 
 const describeBulk = (count: string): string =>
-  "Without a filter the answer is 400. Only `all=true` in its place stands for the whole store. Each plant is one conditional write: a plant that someone else changed " +
+  "Without a filter the answer is 400; for the whole store, send `all=true` instead. Each plant is one conditional write: a plant that someone else changed " +
   "meanwhile is left alone. Plants created meanwhile may be missed. " +
   "With `dry_run=true` nothing is changed, and the answer is JSON. " +
   "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed meanwhile, else the error of its write. " +
@@ -62,7 +62,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "With `atomic=true` the whole batch is one transaction, no larger than one body: " +
     "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
     "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
-    "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. A line that is not a plant refuses all of them, with such a message. " +
+    "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
     `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${lineBytesMax(config)} bytes per line, ` +
     `${config.readSecondsMax} s between two pieces. ` +
     `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +
@@ -71,7 +71,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
   countPlants:
     "How many plants there are, or how many match. The service counts for a second at most; after that " +
-    "`exact` is false, `count` is a lower bound, and the next link continues the count: add up what it answers. The answer may be up to two seconds old.",
+    "`exact` is false, `count` is a lower bound, and the next link continues the count: add up the counts. The answer may be up to two seconds old.",
   replacePlant:
     "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
     "With `If-Match`, a change that another client made in between is not overwritten. " +
@@ -97,7 +97,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
     `Changes are kept for ${config.changesDays} days. If few of many changes match, a page may end early or be empty, with a next link.`,
   countChanges:
-    "How many plants were created, changed and removed: of each token, each batch and each interval, as `group` and `every` say. " +
+    "How many plants were created, changed and removed: per token, per batch and per interval, as `group` and `every` say. " +
     "Counted from the newest change back. A page ends when it has `limit` groups, or after about a second; then it has a next link. " +
     "A group may be on several pages: add up its counts. The group with the newest change is first.",
   revertChanges:

@@ -181,7 +181,7 @@ export const bulkParameters = {
   dry_run: trueOrFalse("Change nothing: answer how many plants match, and a sample."),
   all: trueOrFalse("Every plant of the store, in place of a filter."),
   except: {
-    ...list(int64(), "Not the plants with these ids, separated by commas."),
+    ...list(int64(), "Leaves out the plants with these ids, separated by commas."),
     more: { style: "form", explode: false },
     ...idsRule,
     fallback: undefined,
@@ -255,7 +255,7 @@ export const changeCountParameters = {
   group: {
     ...list(
       text(undefined, undefined, { enum: countGroups }),
-      "Count those of each token, of each batch, or of both, separated by commas. Absent: all together.",
+      "Counts per token, per batch, or per pair of both, separated by a comma. Absent: all together.",
     ),
     more: { style: "form", explode: false },
     expected: `${countGroups.join(", ")}, or both with a comma`,
@@ -263,7 +263,7 @@ export const changeCountParameters = {
     fallback: [],
   } as Parameter<NonNullable<ReturnType<typeof findCountGroups>>>,
   every: {
-    ...text(undefined, "Count those of each interval of this length, in UTC, as in 15m, 1h or 1d."),
+    ...text(undefined, "Counts per interval of this length, in UTC, as in 15m, 1h or 1d."),
     expected: "a duration as in 15m, 1h or 1d",
     find: findDurationMs,
     fallback: undefined,
@@ -357,7 +357,7 @@ export function parseQuery<Names extends Known>(url: string, known: Names, fault
   for (const [name, value, pair] of splitPairs(url))
     if (name === undefined || !Object.hasOwn(known, name))
       faults.push(
-        `${quote(name ?? pair.replace(/=.*/s, ""))}: unknown; known are ${Object.keys(known).join(", ") || "none"}`,
+        `${quote(name ?? pair.replace(/=.*/s, ""))}: unknown; allowed: ${Object.keys(known).join(", ") || "none"}`,
       );
     else if (value === undefined)
       faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);

@@ -60,11 +60,11 @@ const SampleShape = object({
   durableP50Ms: maybe(
     number(1.2, "Half of the plants were on disk within this time; null if none was created."),
   ),
-  durableP99Ms: maybe(number(4.5, "The same for 99 %.")),
-  readP50Ms: maybe(number(0.4, "Half of the reads of plants and tags took this time at most.")),
-  readP99Ms: maybe(number(2.1, "The same for 99 %.")),
-  writeP50Ms: maybe(number(1.2, "Half of all changes of plants took this time at most.")),
-  writeP99Ms: maybe(number(4.5, "The same for 99 %.")),
+  durableP99Ms: maybe(number(4.5, "99 % of the plants were on disk within this time.")),
+  readP50Ms: maybe(number(0.4, "Half of the reads of plants and tags took at most this time.")),
+  readP99Ms: maybe(number(2.1, "99 % of these reads took at most this time.")),
+  writeP50Ms: maybe(number(1.2, "Half of all changes of plants took at most this time.")),
+  writeP99Ms: maybe(number(4.5, "99 % of these changes took at most this time.")),
   waiting: integer(0, "Writes that waited for a commit when the interval ended."),
   storeBytes: maybe(integer(4_096_000, "Size of the store; null if it was not measured.")),
 });

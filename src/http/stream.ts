@@ -35,7 +35,7 @@ export async function streamPages<Place>(
 ): Promise<ReadableStream<Uint8Array>> {
   const readNext = async (place: Place, signal: AbortSignal): Promise<PageText<Place>> => {
     exchange.reserve(0, ANSWERS_SHARE);
-    // Apart: if there is no room yet, nothing was dropped that is worth a collection.
+    // Separately: if there is no room yet, nothing worth a GC was dropped.
     if (bytesToRead > 0) exchange.reserve(bytesToRead);
     const page = await read(place, signal);
     // Again: other requests may have reserved memory during the read.

@@ -359,7 +359,7 @@ function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
         "invalid_body",
         unknown === undefined
           ? `line ${line}: id: expected ${ID_EXPECTED}, got ${describe(input["id"])}`
-          : `line ${line}: ${describe(unknown)}: unknown; known are ${Object.keys(writeMembers).join(", ")}`,
+          : `line ${line}: ${describe(unknown)}: unknown; allowed: ${Object.keys(writeMembers).join(", ")}`,
       );
     try {
       return { ...parseWrite(formatJson({ ...input, id: written }), upsert), line };

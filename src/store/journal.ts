@@ -171,8 +171,8 @@ const CURSOR_MIN = Date.UTC(2026, 0) * 1000;
 
 /**
  * Builds a page block by block: upwards from the cursor, or from the newest change back. The page ends at its limit, at
- * PAGE_CHARACTERS_MAX or, with a filter, after msMax and PAGE_BLOCKS_MIN: it may examine many changes for few. `newest` was read before the
- * blocks, so there may be newer ones.
+ * PAGE_CHARACTERS_MAX or, with a filter, after msMax and PAGE_BLOCKS_MIN, because it may examine many changes and list
+ * few. `newest` was read before the blocks, so there may be newer ones.
  *
  * A block without entries is a break: changes were made that the journal does not have. A page that reads back ends
  * there. Otherwise the first block must contain the cursor or directly follow it; for a query from the oldest entry it

@@ -85,7 +85,7 @@ function describeDelivery(
   };
 }
 
-/** Never rejects: the attempt has the error, also if the signal aborted it. */
+/** Never rejects: the attempt has the error, even if the signal aborted it. */
 export async function sendEvent(
   { url, secret, oldSecret }: Pick<Webhook, "url" | "secret" | "oldSecret">,
   { id, body, traceHeaders }: Event,

@@ -219,7 +219,7 @@ export function createWebhookSender(
 
 const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
-/** True also if the last write failed. A cursor that only skipped changes is written once an hour. */
+/** True even if the last write failed. A cursor that only skipped changes is written once an hour. */
 function isUnwritten(receiver: Receiver): boolean {
   const { webhook, stored } = receiver;
   const isOld = webhook.cursor !== stored.cursor && ageMs(receiver) > CURSOR_MS_MAX;

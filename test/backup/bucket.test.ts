@@ -332,7 +332,7 @@ describe("a request", () => {
   test("with a wrong secret is refused without showing it", async () => {
     const error = await readError(open({}, { AWS_SECRET_ACCESS_KEY: "of-somebody-else" }).list());
     expect(error).toEndWith(
-      "403 SignatureDoesNotMatch: AWS_SECRET_ACCESS_KEY is not that of AWS_ACCESS_KEY_ID.",
+      "403 SignatureDoesNotMatch: AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID.",
     );
     expect(error).not.toContain("of-somebody-else");
   });

@@ -401,7 +401,7 @@ describeInBrowser("messages", () => {
     await user.within(user.toast("Changed")).click("Undo", { shown: "Plant 201" });
     expect(await service.findPlant(1300n)).toMatchObject({ name: "Plant 201", tag: "orchid" });
     await user
-      .within(user.toast("Changed back “Plant 201”."))
+      .within(user.toast("Changed “Plant 201” back."))
       .click("Undo", { shown: "Corrected" });
     announceFailure("/plants/1300", 412);
     await change(service, 1300, { name: "Theirs", tag: "orchid" });

@@ -264,7 +264,7 @@ describeInBrowser("several plants", () => {
     await page.getByLabel("Tag for the selected plants").press("Enter");
     await user.click("Remove tag");
     const dialog = page.getByRole("dialog", { name: /^Remove the tag of [\d,]{3,} plants\?$/ });
-    const what = "These are all plants that have the tag “many” and match “plant 5”, but 1.";
+    const what = "These are all plants that have the tag “many” and match “plant 5”, except 1.";
     await user.within(dialog).see({ text: what });
     await user.within(dialog).click("Cancel");
     expect(await tagsOf(service, 51)).toEqual(["many"]);

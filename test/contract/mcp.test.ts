@@ -187,7 +187,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   ],
   ["remove_plant", { id: "72", ifMatch: "x" }, "ifMatch: expected the etag of an earlier answer"],
   ["change_plants", { tag: "t", patch: { name: null } }, "name: expected a string, got null"],
-  ["change_plants", { tag: "t", patch: { Tag: "x" } }, '"Tag": unknown; known are name, tag'],
+  ["change_plants", { tag: "t", patch: { Tag: "x" } }, '"Tag": unknown; allowed: name, tag'],
   ["remove_plants", { tag: "t", dryRun: "false" }, "dryRun: expected true or false"],
   ["remove_plants", { all: true, except: [7] }, "except: expected a list of at most 1000 ids"],
   ["remove_plants", { all: true, except: "7" }, "except: expected a list of at most 1000 ids"],
@@ -195,7 +195,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
   ["write_plants", { writes: {} }, "writes: expected a list of at most 1000 objects"],
   ["write_plants", { writes: [1] }, "writes: expected a list"],
   ["write_plants", { writes: [{ id: 72, name: "a" }] }, "line 1: id: expected a string with", "72"],
-  ["write_plants", { writes: [{ id: "72", nam: "a" }] }, '"nam": unknown; known are id, name'],
+  ["write_plants", { writes: [{ id: "72", nam: "a" }] }, '"nam": unknown; allowed: id, name'],
   ["write_plants", { writes: [{ id: "72", name: "\0" }] }, "line 1: name: expected text"],
   ["write_plants", { writes: [{ id: "72", removed: false }], dryRun: false }, "removed: expected"],
   [
@@ -217,7 +217,7 @@ test.each<[tool: string, given: object, ...says: string[]]>([
 test("every tool names the arguments of its description when it refuses another", async () => {
   for (const { name, inputSchema } of await listTools(shared)) {
     const known = Object.keys(inputSchema.properties ?? {}).join(", ");
-    const says = `"nonesuch": unknown; known are ${known}`;
+    const says = `"nonesuch": unknown; allowed: ${known}`;
     expect(await call(shared, name, { nonesuch: 1 })).toEqual(refused("invalid_body", says));
   }
 });

@@ -129,7 +129,7 @@ describe("PATCH /plants/{id}", () => {
     ['{"tag":"\\u0000"}', "tag: expected text without U+0000"],
     ['{"name":"\\ud800"}', "name: expected text without U+0000 and unpaired surrogates"],
     ['{"id":1}', "id: expected nothing: the id of a plant never changes"],
-    ['{"id":null,"Tag":"x"}', 'the string "Tag": unknown; known are name, tag'],
+    ['{"id":null,"Tag":"x"}', 'the string "Tag": unknown; allowed: name, tag'],
     ['{"removed":true}', 'the string "removed": unknown'],
   ])("refuses %s, and changes nothing", async (body, says) => {
     await expectError(await patch(body), "invalid_body", says);

@@ -360,7 +360,7 @@ describe("is refused:", () => {
       [{ url, name: "a b", types: [] }, "name: expected", "types: expected"],
       [{ url, types: ["created", "created"] }, "types: expected"],
       [{ url, types: ["grown"] }, "types: expected"],
-      [{ url, type: "created" }, '"type"', "unknown; known are url, name, types"],
+      [{ url, type: "created" }, '"type"', "unknown; allowed: url, name, types"],
     ] as const)
       await expectError(await ask("POST", "", body), "invalid_body", ...parts);
     expect(await service.store.listWebhooks()).toEqual([]);

@@ -109,7 +109,7 @@ describe("members", () => {
     [[], "body: expected an object, got an array"],
     [{ a: null }, "a: expected +, got nothing"],
     [{ a: 1, b: -1 }, "b: expected +, got -1"],
-    [{ a: 0, c: 1 }, 'the string "c": unknown; known are a, b; a: expected +, got 0'],
+    [{ a: 0, c: 1 }, 'the string "c": unknown; allowed: a, b; a: expected +, got 0'],
   ])("%j are refused", (given, says) => {
     expect(() => parse(given)).toThrow(new Refusal("invalid_body", says));
     expect(reasonOf(() => parse(given))).toBe("invalid_body");

@@ -288,7 +288,7 @@ describe("activity", () => {
     ["?limit=0", "limit: expected an integer from 1 to 1000"],
     ["?path=%ff", "path"],
     ["?token=a&token=b", "token"],
-    ["?after=1", '"after": unknown; known are since, status, path, token, limit'],
+    ["?after=1", '"after": unknown; allowed: since, status, path, token, limit'],
   ])("%s gets a 400 that names the fault", async (query, says) => {
     await expectError(await send(service, "GET", `/activity${query}`), "invalid_query", says);
   });

@@ -112,7 +112,7 @@ test.each(described)(
     const sent = /^(POST|PUT)$/.test(method) ? { body: "{}" } : {};
     const at = path.replace("{id}", "1").replace("{name}", "a");
     const refused = await send(service, method, `${at}?nonesuch=1`, sent);
-    const says = `"nonesuch": unknown; known are ${names.join(", ") || "none"}`;
+    const says = `"nonesuch": unknown; allowed: ${names.join(", ") || "none"}`;
     expect(((await refused.json()) as { message: string }).message).toBe(says);
   },
 );

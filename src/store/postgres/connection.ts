@@ -367,7 +367,7 @@ const SSL_REQUEST = new Uint8Array([0, 0, 0, 8, 4, 210, 22, 47]);
 const SSL_ANSWERS = new Set("SNE");
 const FOREIGN_MS_MAX = 1_000;
 
-/** Whether something else than a PostgreSQL server answers there. */
+/** Whether something other than a PostgreSQL server answers there. */
 async function isForeign(host: Host): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const path = findSocketPath(host);

@@ -174,7 +174,7 @@ function jitter(attempts: number): number {
   return ms / 2 + (Math.random() * ms) / 2;
 }
 
-/** The last server that took writes is tried alone for this long before the others. */
+/** The last server that accepted writes is tried alone for this long before the others. */
 const HEAD_START_MS = 300;
 
 export type Hosts = ReturnType<typeof createHosts>;
@@ -194,7 +194,7 @@ export function createHosts(target: Target, { statementSecondsMax }: ServerLimit
     /** False after a failover: the old server may still answer, with stale plants. */
     isCurrent: ({ host }: Connection): boolean => host === current,
 
-    /** Tries it last, once: a replaced primary may claim to take writes and have no standby to acknowledge them. */
+    /** Tries it last, once: a replaced primary may claim to accept writes and have no standby to acknowledge them. */
     doubt({ host }: Connection): void {
       if (host !== current) return;
       current = undefined;

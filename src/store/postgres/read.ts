@@ -226,7 +226,7 @@ export async function sortPlants(
       SELECT id, key FROM piece ${between} LIMIT $7::int
     )
     SELECT id, key, count, last FROM (SELECT count(*) AS count, max(id) AS last FROM piece) AS ends
-    LEFT JOIN best ON $2::text IS NULL OR true -- Gives the parameter a type, also without a tag.`,
+    LEFT JOIN best ON $2::text IS NULL OR true -- Gives the parameter a type, even without a tag.`,
     [firstId, query.tag ?? null, ...valuesOf(sort.after), ...valuesOf(bound), limit],
   );
   const places = Array.from(rows).flatMap(({ id, key }) =>

@@ -112,7 +112,7 @@ const RACE_STATES = /^(23505|42P07|42710)$/;
 const NO_LOCK_TIMEOUT = `SELECT set_config('lock_timeout', '0', false)
   WHERE current_setting('plantstore.session', true) <> ''`;
 const ALTER_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '1000', true)";
-/** In between, the older instances get on. */
+/** In between, older instances get their turn. */
 const ALTER_PAUSE_MS = 2_000;
 const FIND_COLUMN = `SELECT attname FROM pg_attribute
   WHERE attrelid = to_regclass($1::text) AND attname = $2::text AND NOT attisdropped`;
@@ -216,7 +216,7 @@ async function addColumn(connection: Connection, statement: string): Promise<voi
   for (;;) {
     if ((await connection.query(FIND_COLUMN, [table, column])).length > 0) return;
     try {
-      // Together one transaction, also in the session of a pooler.
+      // One transaction, even in the session of a pooler.
       await connection.query(`${ALTER_LOCK_TIMEOUT}; ${statement}`, [], MIGRATE_MS_MAX);
       return;
     } catch (error) {

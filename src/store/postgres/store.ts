@@ -1,4 +1,4 @@
-/** The engine for several instances: PostgreSQL, or what speaks its protocol. */
+/** The engine for several instances: PostgreSQL, or a server that speaks its protocol. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import type { CountPage, Place, PlantPage, PlantQuery, Sort } from "../../domain/page.ts";

@@ -82,7 +82,7 @@ export type RecordRead = Statement | "files";
 
 /** Bounds the memory of look-ups that run together. The rest wait for the next round. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
-/** Between two looks at whether the file was moved. */
+/** Interval between two checks whether the file was moved. */
 export const WATCH_MS = 50;
 /** Rows between two clock checks: about 1 ms if none match. */
 const STEP_ROWS = 5_000;

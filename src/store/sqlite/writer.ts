@@ -111,7 +111,7 @@ interface Transaction extends WriteConnection {
   readonly capacity: Capacity;
   /** The time of its journal block, and of every plant that it changes: a restore replays the same. */
   readonly atMs: number;
-  /** What is changed, for the journal. */
+  /** The changes, for the journal. */
   readonly entries: JournalBlock;
 }
 
@@ -135,7 +135,7 @@ export class SqliteWriter {
   private readonly assertFileNotMoved: () => void;
   /** How long the last COMMIT took: what it wrote to the WAL, and the sync. */
   syncMs = 0;
-  /** The last look at the disk, and the most that was written since. */
+  /** The free space at the last check, and an upper bound of what was written since. */
   private disk = { lookedAtMs: Number.NEGATIVE_INFINITY, freeBytes: 0, writtenBytes: 0 };
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
@@ -230,11 +230,11 @@ export class SqliteWriter {
     return { plantsLeft, version, diskFreeBytes, diskFreeBytesMin };
   }
 
-  /** On a full disk not even a removal is possible, so what was written since the last look counts as used. */
+  /** On a full disk not even a removal is possible, so what was written since the last check counts as used. */
   private countDiskFree(): number {
     const lookedAtMs = performance.now();
     if (lookedAtMs - this.disk.lookedAtMs > LOOK_MS || this.disk.writtenBytes >= LOOK_BYTES) {
-      // Unknown is no reason to refuse a write.
+      // If it is unknown, no write is refused for it.
       const freeBytes = findDiskFree(this.path) ?? Number.POSITIVE_INFINITY;
       this.disk = { lookedAtMs, freeBytes, writtenBytes: 0 };
     }
