@@ -255,6 +255,29 @@ test("--remove-missing leaves the plants alone if one of the file cannot be stor
   expect((await service.readPlants()).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
 });
 
+test("--remove-missing leaves a plant alone that others changed since the comparison", async () => {
+  await using service = await startService();
+  const { store } = service;
+  using at = makeWorkplace({ "all.ndjson": lines(1, 20), "most.ndjson": lines(1, 19) });
+  const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
+  const run = (...args: string[]) =>
+    runCommand([...args, "--url", service.url], env, { cwd: at.path });
+  await run("import", "all.ndjson");
+  const writePlants = store.writePlants.bind(store);
+  store.writePlants = async (...given) => {
+    store.writePlants = writePlants;
+    await store.replacePlant({ id: 20n, name: "theirs", tag: undefined }, {});
+    return writePlants(...given);
+  };
+  const { exitCode, stdout, stderr } = await run("import", "most.ndjson", "--remove-missing");
+  expect([exitCode, stdout]).toEqual([
+    3,
+    expect.stringContaining("removed 0, replayed 19, changed since 1"),
+  ]);
+  expect(stderr).toContain("plant 20: It was changed meanwhile, and left as it is.");
+  expect((await store.findPlant(20n))?.name).toBe("theirs");
+});
+
 test("on a terminal --remove-missing asks, and without an answer changes nothing", async () => {
   using at = makeWorkplace({ "old.ndjson": lines(1, 3), "new.ndjson": lines(3, 3) });
   await at.run("import", "old.ndjson");

@@ -311,24 +311,33 @@ describe("while others write", () => {
   const openSlow = async (to: typeof service) =>
     bearer(await grantToken(to, ["plants:read", "plants:write"], { rate: "100/s" }));
 
-  test("a plant that was changed or removed meanwhile is left alone", async () => {
-    await using own = await startService();
-    await storePlants(own, 250);
-    const slow = await ask("PATCH", "?name=n", '{"tag":"t"}', await openSlow(own), own);
-    await until("it has begun", async () => (await own.store.findPlant(0n))?.tag === "t");
-    await own.store.replacePlant({ id: 249n, name: "n, theirs", tag: undefined }, {});
-    await own.store.removePlant(248n, {});
-    const lines = parseLines(await slow.text());
-    const left = { status: 412, error: catalogue.precondition_failed.code };
-    expect(lines.filter((line) => "id" in (line as object))).toMatchObject([
-      { id: 248, ...left },
-      { id: 249, ...left },
-    ]);
-    const report = { plants: 250, replaced: 248, changedSince: 2, complete: true };
-    expect(lines.at(-1)).toMatchObject(report);
-    expect(await own.store.findPlant(248n)).toBeUndefined();
-    expect((await own.store.findPlant(249n))?.name).toBe("n, theirs");
-  });
+  test.each([
+    ["PATCH", '{"tag":"t"}', { replaced: 1, changedSince: 2 }, [1, 2]],
+    // What is gone is in the wanted state.
+    ["DELETE", undefined, { removed: 1, unchanged: 1, changedSince: 1 }, [2]],
+  ] as const)(
+    "%s leaves a plant alone that was changed meanwhile",
+    async (method, body, due, left) => {
+      await using own = await startService({ PLANTSTORE_WORKERS: "1" });
+      await storePlants(own, 3);
+      const { store } = own;
+      const writePlants = store.writePlants.bind(store);
+      store.writePlants = async (...given) => {
+        store.writePlants = writePlants;
+        await store.removePlant(1n, {});
+        await store.replacePlant({ id: 2n, name: "n, theirs", tag: undefined }, {});
+        return writePlants(...given);
+      };
+      const lines = parseLines(await (await ask(method, "?name=n", body, {}, own)).text());
+      const refusal = { status: 412, error: catalogue.precondition_failed.code };
+      expect(lines).toMatchObject([
+        ...left.map((id) => ({ id, ...refusal })),
+        { plants: 3, ...due, complete: true },
+      ]);
+      expect(await store.findPlant(1n)).toBeUndefined();
+      expect((await store.findPlant(2n))?.name).toBe("n, theirs");
+    },
+  );
 
   test("a client that leaves stops it at a commit", async () => {
     await using own = await startService();

@@ -3,10 +3,12 @@
 import { describe, expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
+import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import {
   bearer,
   grantToken,
+  send,
   sendLines,
   startService,
   TEST_TOKEN,
@@ -83,6 +85,8 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     expect(refused.received()).toContain(
       `"error":${catalogue.rate_limited.code},"message":"The token has 4 batches in flight, `,
     );
+    const bulk = await send(service, "DELETE", "/plants?tag=t");
+    await expectError(bulk, "rate_limited", "batches in flight");
     // 100, without nine requests and four lines.
     expect(refused.received()).toContain('ratelimit: "token";r=87;');
     const others = await beginBatch(service, await grantToken(service));

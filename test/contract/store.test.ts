@@ -40,6 +40,8 @@ test("a plant that breaks a rule is refused by the store itself, whichever way i
       const refused = { reason: "invalid_plant" };
       expect(await rejectionOf(store.createPlant({ ...bad, id: 2n }))).toMatchObject(refused);
       expect(await rejectionOf(store.replacePlant(bad, {}))).toMatchObject(refused);
+      const patch = { name: bad.name, tag: bad.tag ?? null };
+      expect(await rejectionOf(store.patchPlant(1n, patch, {}))).toMatchObject(refused);
       const [first, second] = await store.createPlants([{ ...bad, id: 2n }, plant]);
       expect([first, second]).toMatchObject([refused, "replayed"]);
     }
