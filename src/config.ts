@@ -419,6 +419,7 @@ export function resolveConfig(
   for (const [name, { value }] of Object.entries(fixedLimits)) values[name] = value;
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
+  const isTraced = wantsTraces(environment);
   for (const [name, setting] of Object.entries(settings)) {
     const flag = typeof flags[name] === "string" ? flags[name] : undefined;
     const variable = environment[setting.env];
@@ -430,7 +431,12 @@ export function resolveConfig(
       values[name] = text === undefined ? undefined : parseSetting(setting, text, calledAs);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
-      faults.push(error.message);
+      // Those of OpenTelemetry may be meant for other programs.
+      if (isTraced || !setting.env.startsWith("OTEL_")) faults.push(error.message);
+      else {
+        values[name] = setting.parse(setting.default ?? "");
+        sources[name] = "default";
+      }
     }
   }
   const config = Object.assign(values as Config, injected);
@@ -454,12 +460,20 @@ export function resolveConfig(
       `${settings[spoken].env}: traces are sent by ${PROTOCOL} only; set ${settings.otlpTracesProtocol.env}=${PROTOCOL}`,
     );
   // A share without its sampler would trace every request.
-  if (environment[settings.tracesSamplerArg.env] && !config.tracesSampler?.endsWith("ratio"))
+  const hasShare = isTraced && environment[settings.tracesSamplerArg.env];
+  if (hasShare && !config.tracesSampler?.endsWith("ratio"))
     faults.push(
       `${settings.tracesSamplerArg.env}: has no effect without a ratio in ${settings.tracesSampler.env}, as in parentbased_traceidratio`,
     );
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
   return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
+}
+
+/** By the variables as they are: whether they are right matters only if it is true. */
+function wantsTraces(environment: Environment): boolean {
+  const find = (name: SettingName): string => (environment[settings[name].env] ?? "").toLowerCase();
+  const isOff = find("otelDisabled") === "true" || find("tracesExporter") === "none";
+  return !isOff && (find("otlpEndpoint") !== "" || find("otlpTracesEndpoint") !== "");
 }
 
 /** Where traces go, and which requests are traced; undefined if none are. */
@@ -500,8 +514,7 @@ const TRACING = /^OTEL_(EXPORTER_OTLP_(?!METRICS|LOGS)|TRACES_|BSP_|SPAN_|PROPAG
 /** Variables that look like settings and are none: logged at startup, and listed by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
-  const { otlpEndpoint, otlpTracesEndpoint } = settings;
-  const isTraced = environment[otlpEndpoint.env] || environment[otlpTracesEndpoint.env];
+  const isTraced = wantsTraces(environment);
   return (
     Object.keys(environment)
       .filter((name) => name.startsWith("PLANTSTORE_") || (isTraced && TRACING.test(name)))

@@ -166,7 +166,8 @@ describe("a setting", () => {
     ["OTEL_TRACES_EXPORTER", "console", "otlp, none"],
     ["OTEL_SDK_DISABLED", "1", "true or false"],
   ])("%s=%s is refused by name, value and what is allowed", (name, value, says) => {
-    const resolve = () => resolveConfig({}, { [name]: value });
+    const traced = name.startsWith("OTEL_") && { [settings.otlpEndpoint.env]: "http://127.0.0.1" };
+    const resolve = () => resolveConfig({}, { ...traced, [name]: value });
     expect(resolve).toThrow(ConfigError);
     expect(resolve).toThrow(`${name}: `);
     expect(resolve).toThrow(says);
@@ -197,6 +198,18 @@ describe("a setting", () => {
     const empty = Object.fromEntries(names.map(({ env }) => [env, ""]));
     expect(resolveConfig({}, empty).config).toEqual(resolveConfig({}, {}).config);
     expect(names.filter(({ flag }) => flag !== undefined)).toEqual([]);
+  });
+
+  test.each([
+    [{}, false],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: "grpc://collector", OTEL_SDK_DISABLED: "True" }, false],
+    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "x", OTEL_TRACES_EXPORTER: "none" }, false],
+    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://127.0.0.1", OTEL_SDK_DISABLED: "false" }, true],
+  ])("of OpenTelemetry may be wrong if traces are off: %j", (given, isRefused) => {
+    const wrong = { ...given, OTEL_TRACES_SAMPLER: "xray", OTEL_TRACES_SAMPLER_ARG: "2" };
+    const resolve = () => resolveConfig({}, wrong);
+    if (isRefused) return expect(resolve).toThrow("OTEL_TRACES_SAMPLER: ");
+    expect(findTracing(resolve().config)).toBeUndefined();
   });
 
   test("of another protocol is refused if traces are sent, and traces may have their own", () => {
