@@ -165,7 +165,9 @@ export class Timelines {
         const moments = [...ancestors(last)].filter(({ change }) => change > after.change);
         this.links.set(id, { piece, after, moments: moments.toReversed() });
         for (const moment of moments) piece.moments.add(moment);
-        if (last !== undefined && last.change > (this.tips.get(piece.timeline)?.change ?? 0))
+        // A store that was rolled back gives numbers again, and continues if what had them is unreadable.
+        const tip = this.tips.get(piece.timeline);
+        if (last !== undefined && !ancestors(tip).some((one) => one === last))
           this.extend(piece.timeline, last);
       }
     }
