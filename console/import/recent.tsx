@@ -60,7 +60,7 @@ export function RecentImports(): JSX.Element | null {
               <span class="faint">{describeCounts(count)}</span>
             </>,
             by ?? <span class="faint">{t.shared.commandLine}</span>,
-            formatTime(lastTime),
+            <time>{formatTime(lastTime)}</time>,
             isUndone ? (
               <span class="faint">{t.imports.undone}</span>
             ) : (

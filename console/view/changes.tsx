@@ -505,7 +505,7 @@ function toRows(lines: readonly Line[]): TableRow[] {
       ) : (
         <a href={linkToChanges({ by })}>{by}</a>
       ),
-      formatTime(time),
+      <time>{formatTime(time)}</time>,
       mayWrite.value && undoing,
     ];
   });

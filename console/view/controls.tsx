@@ -201,7 +201,8 @@ export const Table = ({
     role="region"
     aria-label={label}
   >
-    <table class="table">
+    {/* As cards the elements lose the roles that they have as a table. */}
+    <table class="table" role="table">
       {caption !== undefined && <caption>{caption}</caption>}
       <thead>
         <tr>
@@ -212,12 +213,13 @@ export const Table = ({
           ))}
         </tr>
       </thead>
-      <tbody>
+      <tbody role="rowgroup">
         {rows.map((cells, row) => (
-          <tr key={row}>
+          <tr key={row} role="row">
             {cells.map((cell, at) => (
               <td
                 key={at}
+                role="cell"
                 colSpan={at === cells.length - 1 ? Math.max(1, heads.length - at) : 1}
                 data-head={heads[at]}
               >

@@ -50,24 +50,28 @@ function explainNoMatch(filter: Filter): string {
   return fill(t.plants.noneHas, { what: join(parts) });
 }
 
+/** In place of the plants of an empty store. */
+export const NoPlants = (): JSX.Element => (
+  <Blank
+    icon="plants"
+    title={t.plants.noPlantsYet}
+    text={mayWrite.value ? t.plants.addFirst : t.plants.mayNotAdd}
+  >
+    {mayWrite.value && (
+      <>
+        <a class="button button-main" href={linkTo("new", everything)}>
+          {t.plants.addOne}
+        </a>
+        <a class="button" href="#/import">
+          {t.plants.importFile}
+        </a>
+      </>
+    )}
+  </Blank>
+);
+
 function explainEmptiness(): Status {
   const { filter, holder, removal, searchedId } = list.value;
-  if (isWhole(filter))
-    return {
-      icon: "plants",
-      title: t.plants.noPlantsYet,
-      text: mayWrite.value ? t.plants.addFirst : t.plants.mayNotAdd,
-      action: mayWrite.value && (
-        <>
-          <a class="button button-main" href={linkTo("new")}>
-            {t.plants.addOne}
-          </a>
-          <a class="button" href="#/import">
-            {t.plants.importFile}
-          </a>
-        </>
-      ),
-    };
   const isUnknown = holder.value === null;
   const removed = removal.value;
   return {
@@ -146,8 +150,10 @@ export function Unknown(): JSX.Element | null {
 }
 
 export function ListStatus(): JSX.Element {
+  const { phase, plants, filter } = list.value;
+  const isEmpty = plants.length === 0;
+  if (isEmpty && phase.value === "end" && isWhole(filter)) return <NoPlants />;
   const { icon, title = "", text, action } = readStatus();
-  const isEmpty = list.value.plants.length === 0;
   if (!isEmpty || icon === undefined)
     return (
       <div class={isEmpty ? "grid-foot late" : "grid-foot"}>

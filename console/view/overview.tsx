@@ -14,6 +14,7 @@ import { everything, linkTo, linkToChanges } from "../state/route.ts";
 import { may } from "../state/session.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Icon, Notice } from "./controls.tsx";
+import { NoPlants } from "./empty-states.tsx";
 import { usePolling } from "./form.tsx";
 import { INTERVAL, Picture, type Range, type Span, startOf, sumOf } from "./picture.tsx";
 
@@ -24,7 +25,6 @@ export function OverviewView(): JSX.Element {
       <Care />
       <Activity key={gaps.value} />
       <Tags key={`tags ${gaps.value}`} />
-      <RepeatedNames />
     </div>
   );
 }
@@ -236,7 +236,7 @@ function Activity(): JSX.Element {
         />
       )}
       {picked === undefined ? (
-        <p class="faint">{t.changes.dragHint}</p>
+        <p class="faint">{counts.value?.length === 0 ? "" : t.changes.dragHint}</p>
       ) : (
         <p class="section-head" role="status">
           <span>
@@ -301,7 +301,18 @@ function Tags(): JSX.Element {
   if (failure.value !== undefined)
     return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure.value)} />;
   if (tally.value === undefined) return <p class="faint late">{t.shared.counting}</p>;
-  const { total, untagged, tags, isWhole } = tally.value;
+  const { total } = tally.value;
+  if (total.count === 0 && total.exact) return <NoPlants />;
+  return (
+    <>
+      <TagBars tally={tally.value} />
+      <RepeatedNames />
+    </>
+  );
+}
+
+function TagBars({ tally }: { readonly tally: Tally }): JSX.Element {
+  const { total, untagged, tags, isWhole } = tally;
   const sorted = tags.toSorted((one, other) => other.count - one.count);
   const shown = sorted.slice(0, TAGS_SHOWN);
   const others = sorted.slice(TAGS_SHOWN);

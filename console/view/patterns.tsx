@@ -46,9 +46,7 @@ interface SharesProps {
   readonly parts: readonly (readonly [name: string, count: number])[];
 }
 
-const WIDTH = 1_000;
-
-/** One bar, divided in proportion. A part of few is still visible. */
+/** One bar, divided in proportion. A part of few is still visible. In percent, so that the patterns are not distorted. */
 export function Shares({ label, parts }: SharesProps): JSX.Element | null {
   const id = useId();
   const all = parts.reduce((sum, [, count]) => sum + count, 0);
@@ -56,14 +54,12 @@ export function Shares({ label, parts }: SharesProps): JSX.Element | null {
   const shown = parts
     .map(([name, count], at) => ({ name, count, at }))
     .filter(({ count }) => count > 0);
-  const widths = shown.map(({ count }) => Math.max(WIDTH / 100, (count / all) * WIDTH));
-  const scale = WIDTH / widths.reduce((sum, width) => sum + width, 0);
+  const widths = shown.map(({ count }) => Math.max(1, (count / all) * 100));
+  const scale = 100 / widths.reduce((sum, width) => sum + width, 0);
   let x = 0;
   return (
     <figure class="shares">
       <svg
-        viewBox={`0 0 ${WIDTH} 20`}
-        preserveAspectRatio="none"
         role="img"
         aria-label={fill(t.changes.shares, {
           label,
@@ -79,9 +75,9 @@ export function Shares({ label, parts }: SharesProps): JSX.Element | null {
             <rect
               key={name}
               class="stack-bar"
-              x={left}
-              width={width}
-              height={20}
+              x={`${left}%`}
+              width={`${width}%`}
+              height="100%"
               fill={`url(#${id}-${at % drawings.length})`}
             >
               <title>{fill(t.changes.shares, { label: name, parts: formatCount(count) })}</title>

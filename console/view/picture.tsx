@@ -24,6 +24,7 @@ export type Span = keyof typeof spans;
 /** Zones have offsets of whole, half and quarter hours. */
 export const INTERVAL = new Date().getTimezoneOffset() % 60 === 0 ? "1h" : "15m";
 
+/** Lengths are percentages: in a scaled drawing the patterns would be distorted. */
 const HEIGHT = 100;
 /** Those with fewer changes are counted together. */
 const PEOPLE_MAX = 4;
@@ -101,13 +102,13 @@ function divide({ counts, span, type }: PictureProps, people: readonly string[])
 
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 
-/** Rounds to 1, 2 or 5 times a power of ten. */
+/** Rounds so that the half is a round number too. */
 function roundUp(value: number): number {
   const unit = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 5].find((factor) => factor * unit >= value) ?? 10) * unit;
+  return ([1, 2, 4, 6, 8].find((factor) => factor * unit >= value) ?? 10) * unit;
 }
 
-const hour = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
+const hour = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const day = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric" });
 const compact = new Intl.NumberFormat(locale, { notation: "compact" });
 
@@ -132,8 +133,6 @@ const toRow = (bar: Bar): string[] => [
   ...bar.values.map((value) => formatCount(value)),
 ];
 
-const WIDTH = 20;
-
 /** The index of the bar at the pointer, or of the nearest one. */
 function findBar(event: TargetedPointerEvent<SVGSVGElement>, count: number): number {
   const { left, width } = event.currentTarget.getBoundingClientRect();
@@ -144,6 +143,7 @@ function findBar(event: TargetedPointerEvent<SVGSVGElement>, count: number): num
 interface StackProps {
   readonly values: readonly number[];
   readonly left: number;
+  readonly width: number;
   /** The value of a bar of full height. */
   readonly top: number;
   /** The id of the patterns. */
@@ -151,7 +151,7 @@ interface StackProps {
 }
 
 /** The values of one bar, from the bottom up. */
-function Stack({ values, left, top, patterns }: StackProps): JSX.Element {
+function Stack({ values, left, width, top, patterns }: StackProps): JSX.Element {
   let base = HEIGHT;
   return (
     <>
@@ -160,8 +160,17 @@ function Stack({ values, left, top, patterns }: StackProps): JSX.Element {
         // A small value is still visible.
         const height = Math.max(1.5, (value / top) * HEIGHT);
         base -= height;
-        const box = { x: left + 2, y: base, width: WIDTH - 4, height };
-        return <rect key={who} class="stack-bar" {...box} fill={`url(#${patterns}-${who})`} />;
+        return (
+          <rect
+            key={who}
+            class="stack-bar"
+            x={`${left + width / 10}%`}
+            y={`${base}%`}
+            width={`${width * 0.8}%`}
+            height={`${height}%`}
+            fill={`url(#${patterns}-${who})`}
+          />
+        );
       })}
     </>
   );
@@ -173,7 +182,7 @@ export function Picture(props: PictureProps): JSX.Element {
   const within = counts.filter(({ start = "" }) => Date.parse(start) >= startOf(span));
   const people = rank(within, type);
   const bars = divide(props, people);
-  const top = roundUp(Math.max(1, ...bars.map(({ values }) => sum(values))));
+  const top = roundUp(Math.max(2, ...bars.map(({ values }) => sum(values))));
   /** The bar where the pointer went down. */
   const anchor = useRef<number | undefined>(undefined);
   const [low, high] = [useSignal(0), useSignal(bars.length - 1)];
@@ -189,6 +198,7 @@ export function Picture(props: PictureProps): JSX.Element {
     range !== undefined &&
     bar.endMs >= Date.parse(range.from) &&
     bar.startMs <= Date.parse(range.to);
+  const width = 100 / bars.length;
   const total = sum(bars.map(({ values }) => sum(values)));
   const isBusy = bars.filter(({ values }) => sum(values) > 0);
   return (
@@ -211,8 +221,6 @@ export function Picture(props: PictureProps): JSX.Element {
         </div>
         <svg
           class="brush"
-          viewBox={`0 0 ${bars.length * WIDTH} ${HEIGHT}`}
-          preserveAspectRatio="none"
           role="img"
           aria-label={fill(t.changes.picture[span], { changes: countChanges(total) })}
           onPointerDown={(event) => {
@@ -230,16 +238,15 @@ export function Picture(props: PictureProps): JSX.Element {
           onPointerCancel={() => (anchor.current = undefined)}
         >
           <Patterns id={id} />
-          <path
-            class="chart-grid"
-            d={`M0 0H${bars.length * WIDTH}m0 ${HEIGHT / 2}H0m0 ${HEIGHT / 2}H${bars.length * WIDTH}`}
-          />
+          {["0%", "50%", "100%"].map((y) => (
+            <line key={y} class="chart-grid" x2="100%" y1={y} y2={y} />
+          ))}
           {bars.map((bar, at) => (
             <g key={bar.startMs}>
               {isPicked(bar) && (
-                <rect class="chart-picked" x={at * WIDTH} width={WIDTH} height={HEIGHT} />
+                <rect class="chart-picked" x={`${at * width}%`} width={`${width}%`} height="100%" />
               )}
-              <Stack values={bar.values} left={at * WIDTH} top={top} patterns={id} />
+              <Stack values={bar.values} left={at * width} width={width} top={top} patterns={id} />
               <title>{describe(bar)}</title>
             </g>
           ))}

@@ -131,8 +131,8 @@ export function TokensView(): JSX.Element {
           {isOwn(token) && <span class="tag">{t.operators.tokens.yours}</span>}
         </>,
         describeScopes(token.scopes),
-        token.expires === null ? t.shell.never : formatTime(token.expires),
-        token.lastUsed === null ? t.shell.never : formatTime(token.lastUsed),
+        token.expires === null ? t.shell.never : <time>{formatTime(token.expires)}</time>,
+        token.lastUsed === null ? t.shell.never : <time>{formatTime(token.lastUsed)}</time>,
         <Button kind="danger" onClick={() => revoke(token)}>
           {t.operators.tokens.revoke} <span class="visually-hidden">{token.name}</span>
         </Button>,

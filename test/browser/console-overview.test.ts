@@ -154,6 +154,6 @@ describeInBrowser("in the console,", () => {
     announceFailure("/changes", 410);
     await user.signIn(TEST_TOKEN, { heading: "Overview" });
     await page.getByText("This store keeps no history.").waitFor();
-    await page.getByRole("link", { name: "0 in all" }).waitFor();
+    await user.see({ heading: "No plants yet", link: "Import a file" });
   });
 });

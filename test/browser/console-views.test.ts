@@ -92,13 +92,15 @@ describeInBrowser("in the console,", () => {
       await user.click("New token", { dialog: "New token" });
       await user.press("Escape");
 
-      await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
+      const tag = "a tag of many words, which is wider than a phone";
+      await sendPlant(service.url, { id: 8n, name: "Fern", tag });
       const writer = { token: "Anna Müller", batch: nameBatch("Clean-up") };
       await service.store.removePlant(8n, {}, writer);
       await user.goTo("#/changes");
-      await page.getByRole("link", { name: "Clean-up" }).first().waitFor();
+      // As cards on a phone too.
+      await page.getByRole("cell").getByRole("link", { name: "Clean-up" }).first().waitFor();
       await page.getByRole("button", { name: "Undo Clean-up" }).first().click();
-      await user.see({ cell: "Fern · a" });
+      await user.see({ cell: `Fern · ${tag}` });
       await user.press("Escape");
     });
 
