@@ -166,8 +166,8 @@ export class Timelines {
         this.links.set(id, { piece, after, moments: moments.toReversed() });
         for (const moment of moments) piece.moments.add(moment);
         // A store that was rolled back gives numbers again, and continues if what had them is unreadable.
-        const tip = this.tips.get(piece.timeline);
-        if (last !== undefined && !ancestors(tip).some((one) => one === last))
+        const chain = ancestors(this.tips.get(piece.timeline));
+        if (last !== undefined && !chain.some((one) => one === last))
           this.extend(piece.timeline, last);
       }
     }
