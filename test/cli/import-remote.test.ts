@@ -108,6 +108,9 @@ test("a token that is not accepted, or may not write, fails at once", async () =
     expect(exitCode).toBe(1);
     expect(stderr).toContain(`does not accept the token: ${says}`);
     expect(stderr).toContain("0 plants are known to be stored");
+    const removal = ["remove", "--tag", "t", "--yes", "--url", service.url];
+    const refused = await runCommand(removal, { PLANTSTORE_TOKEN });
+    expect(refused.stderr).toMatch(/^plantstore: .+ does not accept the token: .+\n$/);
   }
   expect(readPlants(service.database.path)).toEqual([]);
 });
