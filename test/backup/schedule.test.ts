@@ -13,7 +13,9 @@ import {
 } from "node:fs";
 import type { Digest } from "../../src/backup/order.ts";
 import { createThread } from "../../src/backup/thread.ts";
+import { ClockShim } from "../support/clock-shim.ts";
 import { runCommand, runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import { lackOfShim } from "../support/disk-shim.ts";
 import { failure } from "../support/expect.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
@@ -140,6 +142,19 @@ describe("serve --backup-to", () => {
     expect(readdirSync(scene.path).filter((name) => name.includes("tmp"))).toEqual([]);
     expect(readdirSync(scene.backups).filter((name) => name.endsWith(".writer"))).toEqual([]);
   });
+
+  test.skipIf(lackOfShim() !== undefined)(
+    "a clock that is set back by a day delays no copy",
+    async () => {
+      using scene = makeScene();
+      using clock = new ClockShim();
+      await using service = await spawnService({ ...scene.env, ...clock.environment });
+      await until("a copy is made", async () => (await count(service)) > 0);
+      clock.set(-86_400);
+      const made = await count(service);
+      await until("two more are made", async () => (await count(service)) >= made + 2);
+    },
+  );
 
   test("a failing backup is logged and counted, deletes nothing, and the next one succeeds", async () => {
     using scene = makeScene();
