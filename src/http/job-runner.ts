@@ -69,6 +69,8 @@ export class Jobs {
   private readonly lostMs: number;
   private readonly running = new Map<string, Readonly<{ run: Run; ended: Promise<void> }>>();
   private readonly starting = new Set<Promise<Started>>();
+  /** Names of jobs that count as running, though the store may not have them yet. */
+  private readonly beginning = new Set<string>();
   /** Runs whose first record may be in the store though they never began. */
   private readonly unborn = new Set<string>();
   /** When each version was first seen: the clock of another machine tells nothing. */
@@ -131,28 +133,34 @@ export class Jobs {
         if (last.digest === digest && last.state === "running") return { job: last, isNew: false };
         throw new Refusal("job_running");
       }
-      if (open.length >= JOBS_RUNNING_MAX) throw new Refusal("jobs_full");
-      const oldest = jobs.find((job) => !open.includes(job));
-      if (last === undefined && jobs.length >= JOBS_MAX) await this.store.putJob(undefined, oldest);
-      const started = {
-        name,
-        kind,
-        by,
-        digest,
-        startedAtMs: Date.now(),
-        state: "running",
-      } as const;
-      const job: Job = { ...started, report: { ...report }, left: [], version: `${id}/0` };
-      // If this rejects, the record may be stored. Then nobody runs it.
-      this.unborn.add(id);
-      const isStored = await this.store.putJob(job, last);
-      this.unborn.delete(id);
-      if (!isStored) continue;
-      const ending = new AbortController();
-      const run = { job, id, ending, report, left: [], saving: Promise.resolve() };
-      const ended = this.runToEnd(run, order).finally(() => this.running.delete(name));
-      this.running.set(name, { run, ended });
-      return { job, isNew: true };
+      const others = new Set([
+        ...open.map((job) => job.name),
+        ...this.running.keys(),
+        ...this.beginning,
+      ]);
+      others.delete(name);
+      if (others.size >= JOBS_RUNNING_MAX) throw new Refusal("jobs_full");
+      this.beginning.add(name);
+      try {
+        const oldest = jobs.find((job) => !open.includes(job));
+        if (last === undefined && jobs.length >= JOBS_MAX)
+          await this.store.putJob(undefined, oldest);
+        const startedAtMs = Date.now();
+        const first = { report: { ...report }, left: [], version: `${id}/0` };
+        const job: Job = { name, kind, by, digest, startedAtMs, state: "running", ...first };
+        // If this rejects, the record may be stored. Then nobody runs it.
+        this.unborn.add(id);
+        const isStored = await this.store.putJob(job, last);
+        this.unborn.delete(id);
+        if (!isStored) continue;
+        const ending = new AbortController();
+        const run = { job, id, ending, report, left: [], saving: Promise.resolve() };
+        const ended = this.runToEnd(run, order).finally(() => this.running.delete(name));
+        this.running.set(name, { run, ended });
+        return { job, isNew: true };
+      } finally {
+        this.beginning.delete(name);
+      }
     }
     throw new Refusal("store_busy");
   }

@@ -142,25 +142,23 @@ describe("a request with respond-async", () => {
     expect((await untilEnded(own, "b")).report).toMatchObject({ plants: 0, complete: true });
   });
 
-  test("is refused if four run", async () => {
-    // Four fit into the memory of one thread.
-    await using own = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "268435456" });
+  test("is refused if four run, also if all are started at once", async () => {
+    // Threads that start jobs in the same moment may pass the limit.
+    await using own = await startService({ PLANTSTORE_WORKERS: "1" });
     await storePlants(own, 900);
-    for (let index = 0; index < 4; index++)
-      await accept(
-        own,
-        "PATCH",
-        `?name=n&batch=new-${index}`,
-        await grantSlow(own),
-        `{"tag":"${index}"}`,
-      );
+    const slow = await grantSlow(own, "300/s");
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, (_, index) =>
+        start(own, "PATCH", `?name=n&batch=new-${index}`, slow, `{"tag":"${index}"}`),
+      ),
+    );
+    const isAccepted = ({ status }: Response): boolean => status === 202;
+    for (const refused of answers.filter((each) => !isAccepted(each)))
+      await expectError(refused, "jobs_full");
+    const names = answers.flatMap((each, index) => (isAccepted(each) ? [`new-${index}`] : []));
+    expect(names).toHaveLength(4);
+    expect((await list(own)).map(({ batch }) => batch).toSorted()).toEqual(names);
     await expectError(await start(own, "DELETE", "?name=n"), "jobs_full");
-    expect((await list(own)).map(({ batch }) => batch)).toEqual([
-      "new-0",
-      "new-1",
-      "new-2",
-      "new-3",
-    ]);
     // A dry run needs no job.
     expect((await start(own, "DELETE", "?name=n&dry_run=true")).status).toBe(200);
   });
