@@ -120,7 +120,9 @@ export function createHandler(service: Service, route: Route | undefined) {
       if (authorized !== undefined) await authorized;
       return finish(exchange, await operation.handle(exchange), undefined);
     } catch (error) {
-      const refusal = toRefusal(error);
+      // A client that left is no failure of ours.
+      const isGone = error === request.signal.reason;
+      const refusal = isGone ? new Refusal("body_incomplete") : toRefusal(error);
       if (refusal instanceof RateLimited) exchange.rate = refusal.state;
       return finish(exchange, answerRefusal(exchange, refusal, allow, operation), refusal);
     }

@@ -5,7 +5,14 @@ import { Exchange, type Service } from "../../src/http/exchange.ts";
 import { linger } from "../../src/http/linger.ts";
 import { engine } from "../support/database.ts";
 import { limits } from "../support/limits.ts";
-import { getText, startService, type TestService } from "../support/service.ts";
+import {
+  getText,
+  grantToken,
+  readMetric,
+  startService,
+  TEST_TOKEN,
+  type TestService,
+} from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 import {
   chunk,
@@ -100,5 +107,25 @@ describe("after 200 clients that vanish", () => {
     expect(retried.map(({ status }) => status)).toEqual(ids.map(() => 200));
     await expectStored(service, ids);
     await expectWell(service);
+  });
+});
+
+test("a client that leaves while its atomic batch waits for the rate is no failure of the service", async () => {
+  await using service = await startService();
+  const token = await grantToken(service, ["plants:write"], { rate: "10/s" });
+  const body = JSON.stringify(Array.from({ length: 40 }, (_, id) => ({ id, name: "a" })));
+  const head = createHead(`Content-Length: ${body.length}`).replace(TEST_TOKEN, token);
+  const connection = await connectRaw(service.url);
+  connection.send(head.replace("/plants ", "/plants/batch?atomic=true ") + body);
+  const countRequests = () => readMetric(service, "plantstore_requests_in_flight");
+  await until("the batch waits", async () => (await countRequests()) > 1);
+  connection.abort();
+  const findLine = (): string | undefined =>
+    service.logLines.find((line) => line.includes('"path":"/plants/batch"'));
+  await until("its end is logged", () => findLine() !== undefined);
+  expect(JSON.parse(findLine() as string)).toMatchObject({
+    level: "info",
+    status: 400,
+    reason: "body_incomplete",
   });
 });
