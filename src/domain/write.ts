@@ -150,6 +150,7 @@ export function judgeAtomic(
   const states = new Map<bigint, { -readonly [Name in keyof NetChange]: NetChange[Name] }>();
   const outcomes: Done[] = [];
   let [created, characters] = [0, 0];
+  let stale: PlantWrite | undefined;
   for (const write of writes) {
     const { id, line, writer } = write;
     let state = states.get(id);
@@ -167,6 +168,7 @@ export function judgeAtomic(
     if (verdict.done === "removed") created--;
     const full = refuseBeyond(verdict.done, created);
     if (full !== undefined) throw refuseLine(line, full);
+    if (verdict.done === "replayed" && isStale(write, state.after)) stale ??= write;
     state.after = verdict.after;
     outcomes.push(verdict.done);
   }
@@ -174,7 +176,17 @@ export function judgeAtomic(
   const changes: NetChange[] = [];
   for (const state of states.values())
     if (!isSameState(state.before, state.after)) changes.push(state);
+  // All lines were done before: the batch is sent again. Otherwise somebody else did part of it.
+  if (stale !== undefined && changes.length > 0)
+    throw refuseLine(stale.line, new Refusal("precondition_failed"));
   return { outcomes, changes, created };
+}
+
+/** Whether a write found its own outcome, and not what it expected. */
+function isStale(write: PlantWrite, stored: Plant | undefined): boolean {
+  if (write.kind === "create") return false;
+  const { condition } = write;
+  return stored === undefined ? condition.match !== undefined : !holds(condition, stored);
 }
 
 export const refuseLine = (line: number | undefined, { reason, message, cause }: Refusal) =>

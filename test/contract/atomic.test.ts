@@ -70,6 +70,15 @@ describe("an atomic batch", () => {
     });
   });
 
+  test("that is done already is replayed, whatever ifMatch says", async () => {
+    const body =
+      '[{"id":1,"name":"Rose","ifMatch":"\\"x\\""},{"id":7,"removed":true,"ifMatch":"\\"x\\""}]';
+    expect(await (await post(body, "&upsert=true")).json()).toMatchObject([
+      { replayed: true },
+      { replayed: true },
+    ]);
+  });
+
   test("may be empty", async () => {
     expect(await (await post("[]")).text()).toBe("[]");
     expect(await (await post("", "", NDJSON)).text()).toBe("");
@@ -119,6 +128,20 @@ describe("an atomic batch", () => {
       '[{"id":2,"name":"a"},{"id":1,"name":"b","ifMatch":"\\"x\\""}]',
       "precondition_failed",
       "line 2: ",
+    ],
+    [
+      "a replacement that others have made since",
+      "&upsert=true",
+      '[{"id":2,"name":"a"},{"id":1,"name":"Rose","ifMatch":"\\"x\\""}]',
+      "precondition_failed",
+      "line 2: ",
+    ],
+    [
+      "a removal that others have made since",
+      "&upsert=true",
+      '[{"id":7,"removed":true,"ifMatch":"\\"x\\""},{"id":2,"name":"a"}]',
+      "precondition_failed",
+      "line 1: ",
     ],
     [
       "a line that is no plant",

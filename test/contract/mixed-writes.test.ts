@@ -147,16 +147,28 @@ async function takeBatch({ lines: given, isUpsert, isAtomic, isArray }: Batch, s
   const before = new Map(states);
   const after = new Map(states);
   let changes = 0;
-  const due = operations.map((operation) => {
+  let stale = -1;
+  const due = operations.map((operation, index) => {
     const last = after.get(idOf(operation));
     const { state, answer } = perform(last, operation);
     set(after, idOf(operation), state);
     if (!isSameState(last, state)) changes++;
     // A line says 200 where a removal by its own request says 204.
     const status = answer.status === 204 ? 200 : answer.status;
-    return { status, isReplay: status === 200 && answer.isReplay === true };
+    const isReplay = status === 200 && answer.isReplay === true;
+    const { ifMatch = last } = operation as { readonly ifMatch?: State };
+    if (isReplay && stale === -1 && !isSameState(last, ifMatch)) stale = index;
+    return { status, isReplay };
   });
-  const failed = due.findIndex(({ status }) => status !== 200);
+  let failed = due.findIndex(({ status }) => status !== 200);
+  const isChanged = operations.some(
+    (operation) => !isSameState(before.get(idOf(operation)), after.get(idOf(operation))),
+  );
+  // Others have done a part of it.
+  if (isAtomic && failed === -1 && stale !== -1 && isChanged) {
+    failed = stale;
+    due[failed] = { status: 412, isReplay: false };
+  }
   if (isAtomic && failed !== -1) {
     expect(response.status).toBe(due[failed]?.status as number);
     expect(await response.json()).toMatchObject({
