@@ -36,11 +36,11 @@ export type Upserted = Created | "replaced" | "removed";
 /** Called once per plant, with its index, as soon as its outcome is known. */
 export type Settle<Success = Created> = (index: number, outcome: Outcome<Success>) => void;
 
-export interface Settled<Given = NewPlant, Success = Created> {
+export interface Settled<Item = NewPlant, Success = Created> {
   /** The position of the plant in the given iterable, from 0. */
   readonly index: number;
   /** The caller's own object. */
-  readonly plant: Given;
+  readonly plant: Item;
   readonly outcome: Outcome<Success>;
 }
 
@@ -63,9 +63,9 @@ export async function packBody(text: string) {
   return { body, encoding: { "content-encoding": "gzip" } };
 }
 
-export interface Entry<Given> {
+export interface Entry<Item> {
   readonly index: number;
-  readonly plant: Given;
+  readonly plant: Item;
   /** NDJSON, with its newline. */
   readonly line: string;
 }
@@ -77,16 +77,16 @@ const BLOCK_CHARACTERS_MAX = 1_000_000;
 const BLOCK_MS_MAX = 50;
 
 /** Groups the caller's plants into blocks. */
-export class Upload<Given> {
-  private readonly iterator: Iterator<Given> | AsyncIterator<Given>;
+export class Upload<Item> {
+  private readonly iterator: Iterator<Item> | AsyncIterator<Item>;
   private readonly isAsync: boolean;
   /** The pending `next()`. It outlives a block that is sent before it resolves. */
-  private asked: Promise<IteratorResult<Given>> | undefined;
+  private pending: Promise<IteratorResult<Item>> | undefined;
   private failure: { readonly error: unknown } | undefined;
-  private readonly format: (given: Given) => string;
+  private readonly format: (item: Item) => string;
   private count = 0;
 
-  constructor(plants: Iterable<Given> | AsyncIterable<Given>, format: (given: Given) => string) {
+  constructor(plants: Iterable<Item> | AsyncIterable<Item>, format: (item: Item) => string) {
     this.format = format;
     this.isAsync = Symbol.asyncIterator in plants;
     this.iterator =
@@ -97,10 +97,10 @@ export class Upload<Given> {
    * Waits for one plant, and adds those that follow within BLOCK_MS_MAX; empty at the end of the source. If the source
    * throws, the plants before the error are returned, and the next call rejects. An abort rejects if there is no plant.
    */
-  async takeBlock(signal: AbortSignal | undefined): Promise<Entry<Given>[]> {
+  async takeBlock(signal: AbortSignal | undefined): Promise<Entry<Item>[]> {
     signal?.throwIfAborted();
     if (this.failure !== undefined) throw this.failure.error;
-    const entries: Entry<Given>[] = [];
+    const entries: Entry<Item>[] = [];
     let characters = 0;
     const closing = new AbortController();
     const end = (): void => closing.abort();
@@ -113,10 +113,10 @@ export class Upload<Given> {
       while (entries.length < BLOCK_LENGTH_MAX && characters < BLOCK_CHARACTERS_MAX) {
         // A synchronous source needs no promise per plant.
         const found = this.isAsync
-          ? await Promise.race([(this.asked ??= this.ask()), isClosed])
-          : (this.iterator.next() as IteratorResult<Given>);
+          ? await Promise.race([(this.pending ??= this.ask()), isClosed])
+          : (this.iterator.next() as IteratorResult<Item>);
         if (found === undefined || found.done === true) break;
-        this.asked = undefined;
+        this.pending = undefined;
         const line = `${this.format(found.value)}\n`;
         entries.push({ index: this.count++, plant: found.value, line });
         characters += line.length;
@@ -138,7 +138,7 @@ export class Upload<Given> {
     void Promise.resolve(this.iterator.return?.()).catch(() => undefined);
   }
 
-  private async ask(): Promise<IteratorResult<Given>> {
+  private async ask(): Promise<IteratorResult<Item>> {
     return this.iterator.next();
   }
 }

@@ -284,9 +284,9 @@ export class Client extends Manager {
     filter: ListQuery = {},
     options: RetryOptions = {},
   ): AsyncGenerator<readonly Plant[], void> {
-    const given = { ...this.options, ...options };
-    const { signal } = given;
-    const backoff = new Backoff(given, findWaitMs);
+    const settings = { ...this.options, ...options };
+    const { signal } = settings;
+    const backoff = new Backoff(settings, findWaitMs);
     let { after } = filter;
     let isStreamed = false;
     for (;;) {
@@ -458,11 +458,11 @@ export class Client extends Manager {
    * Stores any number of plants, and yields the outcome of each. A refused plant does not affect the others. Rejects
    * and aborts as `createBatch` does.
    */
-  async *createAll<Given extends NewPlant>(
-    plants: Iterable<Given> | AsyncIterable<Given>,
+  async *createAll<Item extends NewPlant>(
+    plants: Iterable<Item> | AsyncIterable<Item>,
     options: WriteOptions = {},
-  ): AsyncGenerator<Settled<Given>, void> {
-    for await (const block of this.deliver<Given, Created>(plants, formatPlant, {}, options))
+  ): AsyncGenerator<Settled<Item>, void> {
+    for await (const block of this.deliver<Item, Created>(plants, formatPlant, {}, options))
       yield* block;
   }
 
@@ -480,11 +480,11 @@ export class Client extends Manager {
   }
 
   /** Like `upsertBatch`, for any number of writes. Yields the outcome of each. */
-  async *upsertAll<Given extends Upsert>(
-    writes: Iterable<Given> | AsyncIterable<Given>,
+  async *upsertAll<Item extends Upsert>(
+    writes: Iterable<Item> | AsyncIterable<Item>,
     options: WriteOptions = {},
-  ): AsyncGenerator<Settled<Given, Upserted>, void> {
-    for await (const block of this.deliver<Given, Upserted>(writes, formatUpsert, UPSERT, options))
+  ): AsyncGenerator<Settled<Item, Upserted>, void> {
+    for await (const block of this.deliver<Item, Upserted>(writes, formatUpsert, UPSERT, options))
       yield* block;
   }
 
@@ -566,27 +566,27 @@ export class Client extends Manager {
     return this.runBulk<Bulk>(bulkPath(filter, { batch }), init, options);
   }
 
-  private async *deliver<Given extends Pick<Plant, "id">, Success>(
-    plants: Iterable<Given> | AsyncIterable<Given>,
-    format: (given: Given) => string,
+  private async *deliver<Item extends Pick<Plant, "id">, Success>(
+    plants: Iterable<Item> | AsyncIterable<Item>,
+    format: (item: Item) => string,
     query: Readonly<Record<string, unknown>>,
     { batch, ...options }: WriteOptions,
-  ): AsyncGenerator<Settled<Given, Success>[], void> {
+  ): AsyncGenerator<Settled<Item, Success>[], void> {
     const path = `/plants/batch${formatPairs({ ...query, batch })}`;
-    const given = { ...this.options, ...options };
+    const settings = { ...this.options, ...options };
     const upload = new Upload(plants, format);
-    const backoff = new Backoff(given, findWaitMs);
+    const backoff = new Backoff(settings, findWaitMs);
     try {
       for (;;) {
-        let left = await upload.takeBlock(given.signal);
+        let left = await upload.takeBlock(settings.signal);
         if (left.length === 0) return;
         while (left.length > 0) {
           const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
           try {
-            for await (const block of this.sendBatch<Given, Success>(
+            for await (const block of this.sendBatch<Item, Success>(
               path,
               unsettled,
-              given.signal,
+              settings.signal,
             )) {
               if (block.length > 0) backoff.reset();
               yield block;
@@ -606,11 +606,11 @@ export class Client extends Manager {
   }
 
   /** Sends one request, and removes the settled plants from `unsettled`. */
-  private async *sendBatch<Given extends Pick<Plant, "id">, Success>(
+  private async *sendBatch<Item extends Pick<Plant, "id">, Success>(
     path: string,
-    unsettled: Map<number, Entry<Given>>,
+    unsettled: Map<number, Entry<Item>>,
     signal: AbortSignal | undefined,
-  ): AsyncGenerator<Settled<Given, Success>[], void> {
+  ): AsyncGenerator<Settled<Item, Success>[], void> {
     const text = Array.from(unsettled.values(), ({ line }) => line).join("");
     const { body, encoding } = this.isCompressing ? await packBody(text) : { body: text };
     const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE, ...encoding };
@@ -620,7 +620,7 @@ export class Client extends Manager {
     const openIds = new Set<bigint>();
     const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
     for await (const lines of answers) {
-      const block: Settled<Given, Success>[] = [];
+      const block: Settled<Item, Success>[] = [];
       for (const line of lines) {
         const result = findResult(line);
         if (result === undefined && isSummary(line)) continue;

@@ -57,7 +57,7 @@ export class Connection {
     url: string,
     token: string,
     {
-      fetch: given = (...asked) => fetch(...asked),
+      fetch: send = (...values) => fetch(...values),
       headers = {},
       compress,
       ...options
@@ -68,7 +68,7 @@ export class Connection {
     this.url = url.replace(/\/+$/, "");
     this.token = token;
     this.options = options;
-    this.fetch = given;
+    this.fetch = send;
     this.headers = headers;
     this.isCompressing = compress ?? !LOOPBACK.test(url);
     this.wantsPlain = !this.isCompressing;
@@ -113,8 +113,8 @@ export class Connection {
   ): AsyncGenerator<string[], void> {
     const guard = new SilenceGuard(signal, graceMs);
     try {
-      const asked = this.request(path, { ...init, signal: guard.signal });
-      const { headers, body } = await guard.watch(asked);
+      const answer = this.request(path, { ...init, signal: guard.signal });
+      const { headers, body } = await guard.watch(answer);
       if (!headers.get("content-type")?.startsWith(init.headers.accept))
         throw this.notAPlantStore();
       const reader = (body as ReadableStream<Uint8Array>).getReader();
@@ -140,8 +140,8 @@ export class Connection {
     options: RetryOptions = {},
     findWait = findWaitMs,
   ): Promise<Answer> {
-    const given = { ...this.options, ...options };
-    const { signal = null } = given;
+    const settings = { ...this.options, ...options };
+    const { signal = null } = settings;
     const attempt = async (): Promise<Answer> => {
       const response = await this.request(path, { ...init, signal });
       const text = await response.text().catch((error: unknown) => {
@@ -149,7 +149,7 @@ export class Connection {
       });
       return { status: response.status, headers: response.headers, text };
     };
-    return retry(attempt, given, findWait);
+    return retry(attempt, settings, findWait);
   }
 
   /** `missing` is the error for a resource that does not exist. */

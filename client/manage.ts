@@ -236,12 +236,12 @@ export class Manager extends Connection {
 
   /** Resolves to the counts of the last attempt. */
   protected runBulk<Counts>(path: string, init: BulkRequest, options: BulkOptions<Counts>) {
-    const given = { ...this.options, ...options };
+    const settings = { ...this.options, ...options };
     const attempt = (): Promise<Counts> =>
-      given.respondAsync === true
-        ? this.followBulk(path, init, given)
-        : this.readBulk(path, init, given);
-    return retry(attempt, given, findWaitMs);
+      settings.respondAsync === true
+        ? this.followBulk(path, init, settings)
+        : this.readBulk(path, init, settings);
+    return retry(attempt, settings, findWaitMs);
   }
 
   private async readBulk<Counts>(
@@ -268,12 +268,12 @@ export class Manager extends Connection {
     options: BulkOptions<Counts>,
   ): Promise<Counts> {
     const { signal } = options;
-    const asked = {
+    const request = {
       ...init,
       headers: { ...headers, prefer: "respond-async" },
       signal: signal ?? null,
     };
-    const response = await this.request(path, asked);
+    const response = await this.request(path, request);
     const text = await response.text().catch((error: unknown) => {
       throw this.explainLoss(error, signal);
     });

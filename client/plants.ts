@@ -169,9 +169,9 @@ export function formatQuery(query: PageQuery | SortedQuery | TagQuery): string {
 
 /** Starts with a question mark, or is empty. */
 export function formatPairs(values: Readonly<Record<string, unknown>>): string {
-  const given = Object.entries(values).filter(([, value]) => value !== undefined);
-  const pairs = given.map(([name, value]): [string, string] => [name, String(value)]);
-  return given.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
+  const present = Object.entries(values).filter(([, value]) => value !== undefined);
+  const pairs = present.map(([name, value]): [string, string] => [name, String(value)]);
+  return present.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
 }
 
 /** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if the link has no `after`. */

@@ -30,7 +30,7 @@ export async function leaveForIssuer(): Promise<void> {
   const [state, verifier] = [createSecret(), createSecret()];
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
   const url = new URL(await findEndpoint("authorization_endpoint"));
-  const asked = {
+  const parameters = {
     response_type: "code",
     client_id: clientId,
     redirect_uri: baseUrl,
@@ -40,7 +40,7 @@ export async function leaveForIssuer(): Promise<void> {
     code_challenge_method: "S256",
     ...target,
   };
-  for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);
+  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
   keep("sessionStorage", KEY, { state, verifier, view: location.hash } satisfies Departure);
   location.assign(url);
 }
@@ -50,32 +50,33 @@ let answer = takeAnswer();
 
 function takeAnswer() {
   const departure = recall("sessionStorage", KEY) as Departure | undefined;
-  const given = new URLSearchParams(location.search);
-  if (departure === undefined || !given.has("state")) return undefined;
+  const parameters = new URLSearchParams(location.search);
+  if (departure === undefined || !parameters.has("state")) return undefined;
   keep("sessionStorage", KEY, undefined);
   history.replaceState(null, "", location.pathname);
   // Fires `hashchange`, so the route follows.
   if (departure.view !== "") location.replace(departure.view);
   // Another tab has signed the user in meanwhile. Used later, the answer would undo a sign-out.
-  return token.peek() === undefined ? { departure, given } : undefined;
+  return token.peek() === undefined ? { departure, parameters } : undefined;
 }
 
 /** The access token, if the user has just returned from the issuer. */
 export async function findIssuedToken(): Promise<string | undefined> {
   if (answer === undefined) return undefined;
-  const { departure, given } = answer;
+  const { departure, parameters } = answer;
   answer = undefined;
-  const isOurs = given.get("state") === departure.state;
+  const isOurs = parameters.get("state") === departure.state;
   // RFC 9207: the answer of another issuer must not be used here.
-  if (!isOurs || (given.get("iss") ?? issuer) !== issuer) throw new Explained(t.shell.otherAttempt);
-  const code = given.get("code");
+  if (!isOurs || (parameters.get("iss") ?? issuer) !== issuer)
+    throw new Explained(t.shell.otherAttempt);
+  const code = parameters.get("code");
   if (code === null)
     throw new Explained(
-      given.get("error") === "access_denied"
+      parameters.get("error") === "access_denied"
         ? fill(t.shell.issuerDenied, { host: issuerHost ?? "" })
         : fill(t.shell.issuerRefused, {
             host: issuerHost ?? "",
-            reason: given.get("error") ?? "no code",
+            reason: parameters.get("error") ?? "no code",
           }),
     );
   const body = new URLSearchParams({

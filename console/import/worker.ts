@@ -154,16 +154,16 @@ async function run({
 
   const settle = async (records: readonly PlantRecord[]): Promise<void> => {
     const outcomes = new Map<PlantRecord["plant"], Result["outcome"]>();
-    const given: Row[] = [];
+    const sound: Row[] = [];
     for (const { line, plant } of records)
       if (plant instanceof Refusal) {
         if (plant.message === NAME_MISSING) counts.nameless++;
         outcomes.set(plant, { message: wording.word(plant.message) });
-      } else given.push({ line, plant });
+      } else sound.push({ line, plant });
     const results =
       updates === undefined
-        ? compare(client, given, firsts, differences)
-        : store(client, given, firsts, compared, batch);
+        ? compare(client, sound, firsts, differences)
+        : store(client, sound, firsts, compared, batch);
     try {
       for await (const { plant, outcome } of results) {
         isWaiting = false;
@@ -347,12 +347,12 @@ function toResult(outcome: Outcome<Upserted>): Result["outcome"] {
 let unanswered = 0;
 
 /** A cancelled import waits for the request in flight, because its plants may be stored. */
-async function* track<Given, Settled>(
-  given: readonly Given[],
-  send: (given: Iterable<Given>) => AsyncIterable<Settled>,
+async function* track<Item, Settled>(
+  items: readonly Item[],
+  send: (items: Iterable<Item>) => AsyncIterable<Settled>,
 ): AsyncGenerator<Settled> {
-  const count = function* (): Generator<Given> {
-    for (const each of given) {
+  const count = function* (): Generator<Item> {
+    for (const each of items) {
       unanswered++;
       yield each;
     }
@@ -364,13 +364,13 @@ async function* track<Given, Settled>(
 }
 
 const create = (client: Client, plants: readonly Plant[], batch: string | undefined) =>
-  track(plants, (given) => client.createAll(given, { batch, signal: stopping.signal }));
+  track(plants, (items) => client.createAll(items, { batch, signal: stopping.signal }));
 
-const upsert = <Given extends Upsert>(
+const upsert = <Item extends Upsert>(
   client: Client,
-  writes: readonly Given[],
+  writes: readonly Item[],
   batch: string | undefined,
-) => track(writes, (given) => client.upsertAll(given, { batch, signal: stopping.signal }));
+) => track(writes, (items) => client.upsertAll(items, { batch, signal: stopping.signal }));
 
 /** Plants that were changed since the comparison are left alone. */
 async function* remove(client: Client, plants: readonly Plant[], batch: string | undefined) {

@@ -84,8 +84,8 @@ export const clipName = (name: string): string =>
 export const describeFilter = ({ tagged, ...texts }: Filter): string[] =>
   filterNames.flatMap((name) => {
     if (name === "tagged") return tagged === undefined ? [] : t.plants.withWhat.tagged[`${tagged}`];
-    const given = texts[name];
-    if (given === undefined) return [];
-    if (name === "tag" && given === "") return t.plants.withEmptyTag;
-    return fill(t.plants.withWhat[name], { value: quote(given) });
+    const value = texts[name];
+    if (value === undefined) return [];
+    if (name === "tag" && value === "") return t.plants.withEmptyTag;
+    return fill(t.plants.withWhat[name], { value: quote(value) });
   });

@@ -260,12 +260,12 @@ class PlantList {
   }
 
   /** A plant was added or changed: now, unless the time is known. */
-  put(given: TimedPlant): void {
-    const known = this.listed.get(given.id);
-    const isKnown = known !== undefined && isSame(known, given);
+  put(newer: TimedPlant): void {
+    const known = this.listed.get(newer.id);
+    const isKnown = known !== undefined && isSame(known, newer);
     const changed =
-      given.changed ?? (isKnown ? known.changed : undefined) ?? new Date().toISOString();
-    const plant = { ...given, changed };
+      newer.changed ?? (isKnown ? known.changed : undefined) ?? new Date().toISOString();
+    const plant = { ...newer, changed };
     if (this.phase.value === "loading") this.late.push(() => this.show(plant));
     this.show(plant);
   }

@@ -55,14 +55,14 @@ function parseRoute(hash: string): Route {
     return { ...parseRoute(last), view: other, open: undefined, changes };
   }
   const parameters = new URLSearchParams(query);
-  const given = filterNames.map((name) => {
+  const pairs = filterNames.map((name) => {
     const text = parameters.get(name) ?? undefined;
     const { isFlag, find } = filters[name];
     // A text is kept as it is: the service says what is wrong with it.
     return [name, isFlag ? find(text ?? "") : text];
   });
   const filter: ListFilter = {
-    ...(Object.fromEntries(given) as Filter),
+    ...(Object.fromEntries(pairs) as Filter),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
     sort: sortNames.find((sort) => sort === parameters.get("sort")),
   };
@@ -87,8 +87,8 @@ function parseChangeFilter(query: string): ChangeFilter {
 }
 
 export function linkToChanges(filter: ChangeFilter): string {
-  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
-  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+  const pairs = Object.entries(filter).filter(([, value]) => value !== undefined);
+  const query = new URLSearchParams(pairs.map(([name, value]) => [name, String(value)]));
   return `#/changes${query.size === 0 ? "" : `?${query}`}`;
 }
 

@@ -291,11 +291,11 @@ function describeSelected(filter: Filter): string {
   const { isAll } = selection.value;
   if (!isAll) return t.plants.theseSelected;
   const parts = filterNames.flatMap((name) => {
-    const given = filter[name];
-    if (given === undefined) return [];
-    if (typeof given === "boolean") return t.plants.thatTagged[`${given}`];
-    const value = quote(given);
-    return fill(name === "tag" ? t.plants.thatHaveTag : t.plants.thatMatch, { value });
+    const value = filter[name];
+    if (value === undefined) return [];
+    if (typeof value === "boolean") return t.plants.thatTagged[`${value}`];
+    const text = name === "tag" ? t.plants.thatHaveTag : t.plants.thatMatch;
+    return fill(text, { value: quote(value) });
   });
   const excepted = picked.value.length;
   if (parts.length === 0)

@@ -83,10 +83,10 @@ const LINK = /^#token=(.+)$/;
 export const offered = signal<string | undefined>(undefined);
 
 function takeOffer(): void {
-  const [, given] = LINK.exec(location.hash) ?? [];
-  if (given === undefined) return;
+  const [, linked] = LINK.exec(location.hash) ?? [];
+  if (linked === undefined) return;
   history.replaceState(null, "", location.pathname + location.search);
-  if (given !== session.value?.token) offered.value = given;
+  if (linked !== session.value?.token) offered.value = linked;
 }
 
 takeOffer();

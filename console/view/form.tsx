@@ -40,10 +40,10 @@ export function usePolling<Answer>(read: (before: Answer | undefined) => Promise
   const answer = useSignal<Answer | undefined>(undefined);
   /** The error of the last read. */
   const failure = useSignal<unknown>(undefined);
-  const asked = useRef(0);
+  const questions = useRef(0);
   const poll = async (): Promise<void> => {
-    const question = ++asked.current;
-    const isLast = (): boolean => question === asked.current;
+    const question = ++questions.current;
+    const isLast = (): boolean => question === questions.current;
     try {
       const found = await read(answer.value);
       if (isLast()) [answer.value, failure.value] = [found, undefined];

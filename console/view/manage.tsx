@@ -16,7 +16,7 @@ interface Question {
   readonly kind?: "main" | "danger";
   readonly content: ComponentChildren;
   /** Resolves to the message to show. */
-  readonly run: (given: FormData) => Promise<string | undefined>;
+  readonly run: (form: FormData) => Promise<string | undefined>;
 }
 
 /** The list, and the open dialog. */
@@ -43,7 +43,7 @@ interface ManagePageProps {
 export function ManagePage(props: ManagePageProps): JSX.Element {
   const { title, creation, rows } = props;
   const { items, failure, reload, question } = props.manager;
-  const asked = question.value;
+  const shown = question.value;
   const create = (
     <Button kind="main" onClick={() => (question.value = creation)}>
       {creation.title}
@@ -73,13 +73,13 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
           {create}
         </Blank>
       )}
-      {asked !== undefined && (
+      {shown !== undefined && (
         <QuestionDialog
-          question={asked}
+          question={shown}
           onDone={reload}
           onClose={() => {
             // A slow answer must not close the dialog that was opened next.
-            if (question.value === asked) question.value = undefined;
+            if (question.value === shown) question.value = undefined;
           }}
         />
       )}
@@ -200,8 +200,8 @@ export function QuestionDialog({ question, onDone, onClose }: QuestionDialogProp
 }
 
 /** Undefined if the field is empty. */
-export const readText = (given: FormData, id: string): string | undefined =>
-  (given.get(id) as string).trim() || undefined;
+export const readText = (form: FormData, id: string): string | undefined =>
+  (form.get(id) as string).trim() || undefined;
 
 interface ChecksProps {
   readonly id: string;

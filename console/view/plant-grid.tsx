@@ -28,11 +28,11 @@ const SCREENS_AHEAD = 2;
 /** Rows rendered above and below the visible ones. */
 const ROWS_BEYOND = 10;
 
-export function PlantGrid(): JSX.Element {
+/** Which rows are drawn, and where: keeps the visible ones in place, loads more ahead, and shows the active one. */
+function useScroll(shown: typeof list.value) {
   const scroller = useRef<HTMLDivElement>(null);
   /** The visible part of the list. */
   const visible = useSignal({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
-  const shown = list.value;
   // Reading the version subscribes to changes of the list.
   const version = shown.version.value;
   const { plants } = shown;
@@ -86,6 +86,14 @@ export function PlantGrid(): JSX.Element {
     // Before the scroll event: rows that load first would put the old anchor back in place.
     measure();
   }, [activeId, rowHeight]);
+
+  return { scroller, measure, top, height, rowHeight, start, end, active };
+}
+
+export function PlantGrid(): JSX.Element {
+  const shown = list.value;
+  const { plants } = shown;
+  const { scroller, measure, top, height, rowHeight, start, end, active } = useScroll(shown);
 
   const moveTo = (index: number): void => {
     const target = plants[Math.max(0, Math.min(index, plants.length - 1))];

@@ -152,18 +152,18 @@ function OrderChoice(): JSX.Element {
 }
 
 function SearchBox(): JSX.Element {
-  const given = route.value.filter.q ?? "";
-  const text = useSignal(given);
-  const applied = useRef(given);
+  const query = route.value.filter.q ?? "";
+  const text = useSignal(query);
+  const applied = useRef(query);
   /** The text was searched for: the next one replaces it. */
   const isDone = useRef(true);
   // Take over a filter from a link. A value that this box applied itself may be older than its text.
   useLayoutEffect(() => {
-    if (given === applied.current) return;
-    applied.current = given;
-    text.value = given;
+    if (query === applied.current) return;
+    applied.current = query;
+    text.value = query;
     isDone.current = true;
-  }, [given]);
+  }, [query]);
   const apply = (): void => {
     applied.current = text.value;
     const q = text.value.trim() === "" ? undefined : text.value;

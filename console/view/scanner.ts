@@ -100,11 +100,11 @@ export function listenForScans(): void {
 
 /** A slower answer is not waited for with another plant on the screen. */
 const SLOW_MS = 300;
-let asked = 0;
+let questions = 0;
 
 /** Opens the plant with the scanned id. For an unknown one it closes the panel, which shows another plant. */
 export async function openCode(code: string): Promise<void> {
-  const question = ++asked;
+  const question = ++questions;
   if (!leaveDialogs()) return;
   const id = findInt64(code);
   if (!mayRead.value) return takeNewId(code);
@@ -122,7 +122,7 @@ export async function openCode(code: string): Promise<void> {
     shown = route.value;
   };
   // Without another scan since, and without anything that the user typed or opened.
-  const isLast = (): boolean => question === asked && route.value === shown;
+  const isLast = (): boolean => question === questions && route.value === shown;
   const slow = setTimeout(() => {
     if (!isAdding && isLast()) show(undefined);
   }, SLOW_MS);
@@ -139,7 +139,7 @@ export async function openCode(code: string): Promise<void> {
 }
 
 /** The user has typed something else since. */
-export const forgetCode = (): void => void asked++;
+export const forgetCode = (): void => void questions++;
 
 /** False if a dialog has to stay, because it shows what is not shown again. */
 function leaveDialogs(): boolean {

@@ -39,9 +39,9 @@ export function SignIn(): JSX.Element {
   const { isBusy, trouble, run } = useTask();
   const atIssuer = useTask();
 
-  const check = async (given: string, isKept = false): Promise<void> => {
+  const check = async (text: string, isKept = false): Promise<void> => {
     await run(async () => {
-      const token = given.trim().replaceAll(AROUND, "");
+      const token = text.trim().replaceAll(AROUND, "");
       if (token === "") throw new Explained(t.operators.signIn.noToken);
       if (!SENDABLE.test(token)) throw new Explained(t.operators.signIn.notAToken);
       await enter(token, isKept);
@@ -50,8 +50,8 @@ export function SignIn(): JSX.Element {
   };
 
   const submit = (form: HTMLFormElement): void => {
-    const given = new FormData(form);
-    void check(given.get("token") as string, given.has("kept"));
+    const values = new FormData(form);
+    void check(values.get("token") as string, values.has("kept"));
   };
 
   useEffect(() => {
@@ -152,16 +152,16 @@ const decline = (): void => void (offered.value = undefined);
 /** A link with a token was opened. It signs in only after a click: someone else may be signed in. */
 export function Offer({ token }: { readonly token: string }): JSX.Element {
   const { trouble, run } = useTask();
-  const given = useSignal<TokenFacts | undefined>(undefined);
+  const facts = useSignal<TokenFacts | undefined>(undefined);
   useEffect(() => {
     void run(async () => {
-      given.value = await call((client) => client.describeToken(), token);
+      facts.value = await call((client) => client.describeToken(), token);
     });
   }, []);
   const who = identity.value;
   const submit = (form: HTMLFormElement): void => {
-    if (given.value === undefined) return;
-    switchSession({ token, identity: given.value }, new FormData(form).has("kept"));
+    if (facts.value === undefined) return;
+    switchSession({ token, identity: facts.value }, new FormData(form).has("kept"));
     decline();
   };
   return (
@@ -176,11 +176,11 @@ export function Offer({ token }: { readonly token: string }): JSX.Element {
           text={explainRefusal(trouble.value)}
         />
       )}
-      {given.value !== undefined && (
+      {facts.value !== undefined && (
         <Form onSubmit={submit}>
           <Check name="kept">{t.operators.signIn.stay}</Check>
           <Button type="submit" kind="main" autofocus>
-            {fill(t.operators.signIn.continueAs, { name: quote(given.value.name) })}
+            {fill(t.operators.signIn.continueAs, { name: quote(facts.value.name) })}
           </Button>
         </Form>
       )}

@@ -38,22 +38,22 @@ async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
 }
 
 /** What the service would say in terms of its API. */
-function findFault(given: FormData): string | undefined {
-  if (readText(given, "token-name") === undefined) return t.operators.tokens.nameFault;
-  if (given.getAll("token-access").length === 0) return t.operators.tokens.accessFault;
-  const rate = readText(given, "token-rate") ?? UNLIMITED;
+function findFault(form: FormData): string | undefined {
+  if (readText(form, "token-name") === undefined) return t.operators.tokens.nameFault;
+  if (form.getAll("token-access").length === 0) return t.operators.tokens.accessFault;
+  const rate = readText(form, "token-rate") ?? UNLIMITED;
   const isRate = rate === UNLIMITED || findRate(rate) !== undefined;
   return isRate ? undefined : t.operators.tokens.rateFault;
 }
 
-async function create(given: FormData): Promise<undefined> {
-  const fault = findFault(given);
+async function create(form: FormData): Promise<undefined> {
+  const fault = findFault(form);
   if (fault !== undefined) throw new Explained(fault);
   const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
-    name: readText(given, "token-name"),
-    scopes: given.getAll("token-access"),
-    expires: readText(given, "token-expires"),
-    rate: readText(given, "token-rate"),
+    name: readText(form, "token-name"),
+    scopes: form.getAll("token-access"),
+    expires: readText(form, "token-expires"),
+    rate: readText(form, "token-rate"),
   });
   shownOnce.value = { title: t.operators.tokens.created, secret: token };
 }

@@ -38,14 +38,14 @@ function findFault(url: string, name: string | undefined, types: readonly unknow
   return types.length === 0 ? t.operators.webhooks.typesFault : undefined;
 }
 
-async function add(given: FormData): Promise<undefined> {
-  const url = readText(given, "webhook-url") ?? "";
-  const name = readText(given, "webhook-name");
-  const types = given.getAll("webhook-types");
+async function add(form: FormData): Promise<undefined> {
+  const url = readText(form, "webhook-url") ?? "";
+  const name = readText(form, "webhook-name");
+  const types = form.getAll("webhook-types");
   const fault = findFault(url, name, types);
   if (fault !== undefined) throw new Explained(fault);
-  const asked = ask<Pick<Webhook, "secret">>("/webhooks", "POST", { url, name, types });
-  const added = await asked.catch((error: unknown) => {
+  const request = ask<Pick<Webhook, "secret">>("/webhooks", "POST", { url, name, types });
+  const added = await request.catch((error: unknown) => {
     // The rest of the address was checked above.
     const isPrivate = isStatus(error, 400) && (error as ServiceError).detail.startsWith("url:");
     if (!isPrivate) throw error;
@@ -150,8 +150,8 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
     manager.question.value = {
       title: fill(t.operators.webhooks.replayTitle, { name: quoted }),
       label: t.operators.webhooks.replayLabel,
-      run: async (given) => {
-        const text = readText(given, "webhook-from");
+      run: async (form) => {
+        const text = readText(form, "webhook-from");
         if (text !== undefined && !/^\d{1,15}$/.test(text))
           throw new Explained(t.operators.webhooks.replayFault);
         await post("replay", { from: text === undefined ? "newest" : Number(text) });

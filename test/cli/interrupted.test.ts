@@ -3,10 +3,10 @@
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { makeTemporaryFolder } from "./support/folder.ts";
-import { runCommand, runOnTerminal, startCommand } from "./support/command.ts";
-import { startService, storePlants, TEST_TOKEN, type TestService } from "./support/service.ts";
-import { until } from "./support/until.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { runCommand, runOnTerminal, startCommand } from "../support/command.ts";
+import { startService, storePlants, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const COUNT = 2_500;
 
