@@ -35,8 +35,8 @@ const ANSWER_BYTES_MAX = 65_536;
 
 type Collector = Pick<NonNullable<ReturnType<typeof findTracing>>, "url" | "headers" | "timeoutMs">;
 
-/** `wait` is undefined if the request must not be sent again. */
-type Sent = Readonly<{ rejected: number; problem?: string; wait?: "backoff" | number }>;
+/** `waitMs` is what the collector asks for; undefined if the request must not be sent again. */
+type Sent = Readonly<{ rejected: number; problem?: string; waitMs?: number }>;
 
 export function createExporter(collector: Collector, config: Config, metrics: Metrics, log: Log) {
   const { spansMax, spanDelayMs, spanRetryMs, spanFlushMs } = config;
@@ -92,13 +92,18 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
   async function deliver(spans: readonly string[]): Promise<void> {
     const body = format(spans);
     for (let attempt = 1; ; attempt++) {
-      const { rejected, problem, wait } = await post(collector, body, spans.length, ending.signal);
+      const { rejected, problem, waitMs } = await post(
+        collector,
+        body,
+        spans.length,
+        ending.signal,
+      );
       if (problem !== undefined && !isFailing) log.warn("traces_not_exported", { problem });
       isFailing = problem !== undefined;
-      const isLast = wait === undefined || attempt === ATTEMPTS_MAX || stopping.signal.aborted;
+      const isLast = waitMs === undefined || attempt === ATTEMPTS_MAX || stopping.signal.aborted;
       if (isLast) return count(spans.length - rejected, rejected);
       const backoffMs = spanRetryMs * 2 ** (attempt - 1) * (1 + JITTER * Math.random());
-      await pause(Math.min(wait === "backoff" ? backoffMs : wait, BACKOFF_MS_MAX));
+      await pause(Math.min(Math.max(backoffMs, waitMs), BACKOFF_MS_MAX));
     }
   }
 
@@ -158,11 +163,11 @@ async function post(
     // It may fail before or after that.
     request.catch(() => undefined);
     const problem = `No answer within ${collector.timeoutMs} ms.`;
-    return { rejected: length, problem, wait: "backoff" };
+    return { rejected: length, problem, waitMs: 0 };
   } catch (error) {
     // The message may have the URL, and its query a secret.
     const { code = "no answer" } = error as NodeJS.ErrnoException;
-    return { rejected: length, problem: `Not reached (${code}).`, wait: "backoff" };
+    return { rejected: length, problem: `Not reached (${code}).`, waitMs: 0 };
   }
 }
 
@@ -177,8 +182,8 @@ async function judge(response: Response, length: number): Promise<Sent> {
   await response.body?.cancel();
   const problem = `It answered ${status}.`;
   if (!RETRYABLE.has(status)) return { rejected: length, problem };
-  const wait = findRetryAfterMs(headers.get("retry-after")) ?? "backoff";
-  return { rejected: length, problem, wait };
+  const waitMs = findRetryAfterMs(headers.get("retry-after")) ?? 0;
+  return { rejected: length, problem, waitMs };
 }
 
 async function readStart({ body }: Response): Promise<string> {

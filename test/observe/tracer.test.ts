@@ -113,6 +113,23 @@ describe("a collector that", () => {
     expect(tracer.logLines).toHaveLength(1);
   });
 
+  test("asks for the spans again at once gets them after the backoff", async () => {
+    const refuse = () => new Response(null, { status: 503, headers: { "retry-after": "0" } });
+    using collector = startCollector();
+    using other = startCollector();
+    for (const { answers } of [collector, other])
+      answers.push(...Array.from({ length: 5 }, refuse));
+    const slow = { spanRetryMs: 60_000 };
+    const tracer = openTracer({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }, slow);
+    const quick = openTracer({ OTEL_EXPORTER_OTLP_ENDPOINT: other.url });
+    tracer.request();
+    await until("it refuses", () => tracer.logLines.length === 1);
+    quick.request();
+    await until("all attempts are made", () => quick.counted().dropped === 1);
+    expect(collector.requests).toHaveLength(1);
+    await Promise.all([tracer.close(), quick.close()]);
+  });
+
   test.each([400, 401, 404, 413, 500, 302])("answers %d costs the spans, once", async (status) => {
     using collector = startCollector();
     const location = { location: `${collector.url}/elsewhere` };
