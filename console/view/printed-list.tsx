@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { explain, isAbort } from "../api/service.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
-import { describeFilter, formatTime, formatTotal, formatWhen } from "../state/format.ts";
+import { describeFilter, formatTime, formatTotal } from "../state/format.ts";
 import { list, readListPage } from "../state/plants.ts";
 import { picked, selection, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
@@ -103,7 +103,7 @@ export function PrintedList(): JSX.Element | null {
               <td>{String(id)}</td>
               <td>{name}</td>
               <td>{tag}</td>
-              <td>{changed !== undefined && formatWhen(changed)}</td>
+              <td>{changed !== undefined && formatTime(changed)}</td>
             </tr>
           ))}
         </tbody>

@@ -94,9 +94,11 @@ export function WebhooksView(): JSX.Element {
         <>
           <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
         </>,
-        webhook.types.length === changeTypes.length
-          ? t.operators.webhooks.allTypes
-          : webhook.types.map((type) => t.operators.webhooks.shortTypes[type]).join(", "),
+        <span class="words">
+          {webhook.types.length === changeTypes.length
+            ? t.operators.webhooks.allTypes
+            : webhook.types.map((type) => t.operators.webhooks.shortTypes[type]).join(", ")}
+        </span>,
         <State of={webhook} />,
         <Attempts of={webhook.attempts} />,
         <Actions of={webhook} manager={manager} />,

@@ -73,6 +73,8 @@ describeInBrowser("the list", () => {
     expect(await printed.locator("p").innerText()).toStartWith(
       "Plants · the tag “fern” · 5 plants",
     );
+    // Paper outlasts the day: a time alone would not do.
+    expect(await printed.locator("td:last-child").first().innerText()).toMatch(/ 20\d\d, \d/);
     const display = `getComputedStyle(document.querySelector(".printed-list thead")).display`;
     expect(await page.evaluate<string>(display)).toBe("table-header-group");
     await page.emulateMedia({ media: null });

@@ -86,9 +86,13 @@ describeInBrowser("in another language,", () => {
     test(`every view fits 320 pixels: ${locale}`, async (visit) => {
       const viewport = { width: 320, height: 640 };
       const look = { locale, viewport, hasTouch: true, isJudgedThroughout: true };
+      await visit.createToken({ scopes: ["plants:read"], name: `Till ${locale}` });
       const { page, user } = await visit.open(look);
       await page.locator("#plants input[type=checkbox]").nth(1).check();
       await user.see({ element: ".selection" });
+      const tabs = page.locator(".tabs");
+      const cut = await tabs.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth);
+      expect(cut).toBe(0);
       await page.locator(".account").click();
       await user.see({ element: ".menu-panel .language" });
       await user.press("Escape");
