@@ -1,7 +1,10 @@
 /** The language is loaded first: the rest has texts in its constants. Bun's hot reload needs this order spelled out. */
 
-import { language } from "./text/text.ts";
+import { language, t } from "./text/text.ts";
 
-document.documentElement.lang = language;
+const { documentElement: root } = document;
+root.lang = language;
+// The style sheet shows it at fields.
+root.style.setProperty("--required", JSON.stringify(` ${t.shared.required}`));
 
 await import("./app.tsx");

@@ -12,6 +12,7 @@ const shared = {
   tag: "Schlagwort",
   noName: "ohne Namen",
   emptyTag: "leer",
+  required: "(erforderlich)",
   undo: "Rückgängig",
   cancel: "Abbrechen",
   delete: "Löschen",

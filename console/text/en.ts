@@ -13,6 +13,7 @@ const shared = {
   tag: "Tag",
   noName: "no name",
   emptyTag: "empty",
+  required: "(required)",
   undo: "Undo",
   cancel: "Cancel",
   delete: "Delete",

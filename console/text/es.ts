@@ -12,6 +12,7 @@ const shared = {
   tag: "Etiqueta",
   noName: "sin nombre",
   emptyTag: "vacía",
+  required: "(obligatorio)",
   undo: "Deshacer",
   cancel: "Cancelar",
   delete: "Eliminar",

@@ -12,6 +12,7 @@ const shared = {
   tag: "Mot-clé",
   noName: "sans nom",
   emptyTag: "vide",
+  required: "(obligatoire)",
   undo: "Annuler",
   cancel: "Abandonner",
   delete: "Supprimer",
