@@ -30,9 +30,9 @@ describeInBrowser("in another language,", () => {
     await user.search("rosa 1", { text: /von 11 Pflanzen/ });
     await user.openRow("Rosa 101", { shown: "Rosa 101" });
     await user.click("Bearbeiten");
-    const mark = await page
-      .locator("label[for=edit-name]")
-      .evaluate((label) => getComputedStyle(label, "::after").content);
+    const mark = await page.evaluate<string>(
+      `getComputedStyle(document.querySelector("label[for=edit-name]"), "::after").content`,
+    );
     expect(mark).toContain("(erforderlich)");
     await user.field("Name").fill("Rosa centifolia");
     await user.click("Speichern", { toast: "„Rosa centifolia“ geändert." });
