@@ -534,16 +534,17 @@ const imports = {
     one: "Die {count} abweichende Pflanze ändern",
     other: "Die {count} abweichenden Pflanzen ändern",
   },
-  matchFile: "Den Bestand an diese Datei angleichen: auch Pflanzen löschen, die in ihr fehlen",
-  matchFileFirst: "Zuerst die fehlerhaften Zeilen berichtigen: Nichts darf fehlen.",
+  matchFile: "Den Bestand an diese Datei angleichen: auch Pflanzen löschen, die nicht darin stehen",
+  matchFileFirst: "Zuerst die fehlerhaften Zeilen berichtigen: Die Datei muss vollständig sein.",
   tooMany: "Zu viele Pflanzen, um sie auf dieser Seite zu löschen",
   tooManyHint: "Die Befehlszeile verwenden: plantstore import --remove-missing.",
   toDelete: "Zu löschende Pflanzen",
-  toDeleteCaption: "Nur im Bestand, werden gelöscht (höchstens {max} gezeigt)",
+  toDeleteCaption:
+    "Pflanzen, die nur im Bestand sind und gelöscht werden (höchstens {max} gezeigt)",
   inStore: "Im Bestand",
   inFile: "In der Datei",
   different: "Abweichende Pflanzen",
-  differentCaption: "Weichen vom Bestand ab (höchstens {max} gezeigt)",
+  differentCaption: "Pflanzen, die vom Bestand abweichen (höchstens {max} gezeigt)",
   faulty: "Fehlerhafte Zeilen: {count}",
   foreseen: {
     created: "Neu",
@@ -686,7 +687,7 @@ const tools = {
   noPicture: "Kein Bild",
   cameraTroubles: {
     NotAllowedError:
-      "Der Browser lässt diese Seite die Kamera nicht verwenden. Neben der Adresse erlauben.",
+      "Der Browser lässt diese Seite die Kamera nicht verwenden. Den Zugriff neben der Adressleiste erlauben.",
     NotFoundError: "Dieses Gerät hat keine Kamera.",
     NotReadableError: "Ein anderes Programm verwendet die Kamera.",
   },
@@ -754,7 +755,7 @@ const operators = {
     token: "Token",
     stay: "Auf diesem Gerät angemeldet bleiben",
     checking: "Wird geprüft …",
-    hint: "Kein Token? Die Person fragen, die den Bestand betreibt. Sie erstellt eines in dieser Konsole unter „Token“.",
+    hint: "Kein Token? Die Person fragen, die den Bestand betreibt. Sie kann hier in der Konsole unter „Token“ eines erstellen.",
     namedDraft:
       "Die Bearbeitung {name} bleibt in diesem Tab erhalten und ist nach dem Anmelden wieder da.",
     drafts: {
@@ -817,7 +818,7 @@ const operators = {
   },
   webhooks: {
     intro:
-      "Jeder sendet die Änderungen an Pflanzen an ein anderes System, signiert und der Reihe nach.",
+      "Jeder Webhook sendet die Änderungen an Pflanzen an ein anderes System, signiert und der Reihe nach.",
     none: "Noch keine Webhooks",
     create: "Neuer Webhook",
     createLabel: "Webhook hinzufügen",

@@ -79,7 +79,7 @@ const shell = {
     page: "Avanzar una pantalla",
     ends: "Primera o última planta cargada",
     enter: "Abrir la planta",
-    space: "Seleccionar la planta, con Mayús todas hasta ella",
+    space: "Seleccionar la planta; con Mayús, todas hasta ella",
     add: "Añadir una planta",
     edit: "Editar la planta abierta",
     delete: "Eliminar la planta abierta",
@@ -527,16 +527,17 @@ const imports = {
     one: "Cambiar la planta diferente ({count})",
     other: "Cambiar las {count} plantas diferentes",
   },
-  matchFile: "Igualar los datos a este archivo: eliminar también las plantas que no contiene",
-  matchFileFirst: "Corregir primero las filas con errores: no debe faltar nada.",
+  matchFile: "Igualar los datos a este archivo: eliminar también las plantas que no están en él",
+  matchFileFirst: "Corregir primero las filas con errores: el archivo debe estar completo.",
   tooMany: "Demasiadas plantas para eliminarlas desde esta página",
   tooManyHint: "Usar la línea de comandos: plantstore import --remove-missing.",
   toDelete: "Plantas que se eliminan",
-  toDeleteCaption: "No están en el archivo, se eliminan (se muestran {max} como máximo)",
+  toDeleteCaption:
+    "Plantas que solo están en los datos y se eliminarán (se muestran {max} como máximo)",
   inStore: "En los datos",
   inFile: "En el archivo",
   different: "Plantas diferentes",
-  differentCaption: "Diferentes en los datos (se muestran {max} como máximo)",
+  differentCaption: "Plantas que son diferentes en los datos (se muestran {max} como máximo)",
   faulty: "Filas con errores: {count}",
   foreseen: {
     created: "Por añadir",
@@ -670,7 +671,7 @@ const tools = {
   noPicture: "Sin imagen",
   cameraTroubles: {
     NotAllowedError:
-      "El navegador no deja que esta página use la cámara. Permitirlo junto a la dirección.",
+      "El navegador no deja que esta página use la cámara. Permitirlo junto a la barra de direcciones.",
     NotFoundError: "Este dispositivo no tiene cámara.",
     NotReadableError: "Otro programa está usando la cámara.",
   },
@@ -734,11 +735,13 @@ const operators = {
     token: "Token",
     stay: "Mantener la sesión en este dispositivo",
     checking: "Comprobando…",
-    hint: "¿Sin token? Pedirlo a la persona que lleva el servicio. Lo crea aquí, en «Tokens».",
-    namedDraft: "La edición {name} se conserva en esta pestaña y vuelve a estar al iniciar sesión.",
+    hint: "¿Sin token? Pedirlo a la persona que lleva el servicio. Puede crearlo aquí, en la consola, en «Tokens».",
+    namedDraft:
+      "La edición {name} se conserva en esta pestaña y volverá a aparecer al iniciar sesión.",
     drafts: {
-      one: "La edición se conserva en esta pestaña y vuelve a estar al iniciar sesión.",
-      other: "{count} ediciones se conservan en esta pestaña y vuelven a estar al iniciar sesión.",
+      one: "La edición se conserva en esta pestaña y volverá a aparecer al iniciar sesión.",
+      other:
+        "{count} ediciones se conservan en esta pestaña y volverán a aparecer al iniciar sesión.",
     },
     welcome: "Hola",
     whoContinues: "¿Quién continúa?",
@@ -793,7 +796,7 @@ const operators = {
     revoked: "{name} revocado.",
   },
   webhooks: {
-    intro: "Cada uno envía los cambios de las plantas a otro sistema, firmados y en orden.",
+    intro: "Cada webhook envía los cambios de las plantas a otro sistema, firmados y en orden.",
     none: "Aún no hay webhooks",
     create: "Nuevo webhook",
     createLabel: "Añadir webhook",

@@ -79,7 +79,7 @@ const shell = {
     page: "Avancer d’un écran",
     ends: "Première ou dernière plante chargée",
     enter: "Ouvrir la plante",
-    space: "Sélectionner la plante, avec Maj toutes jusqu’à elle",
+    space: "Sélectionner la plante ; avec Maj, toutes jusqu’à elle",
     add: "Ajouter une plante",
     edit: "Modifier la plante ouverte",
     delete: "Supprimer la plante ouverte",
@@ -533,15 +533,16 @@ const imports = {
     other: "Modifier les {count} plantes différentes",
   },
   matchFile: "Aligner les données sur ce fichier : supprimer aussi les plantes qui n’y sont pas",
-  matchFileFirst: "Corriger d’abord les lignes erronées : rien ne doit manquer.",
+  matchFileFirst: "Corriger d’abord les lignes erronées : le fichier doit être complet.",
   tooMany: "Trop de plantes à supprimer depuis cette page",
   tooManyHint: "Utiliser la ligne de commande : plantstore import --remove-missing.",
   toDelete: "Plantes à supprimer",
-  toDeleteCaption: "Absentes du fichier, à supprimer ({max} affichées au plus)",
+  toDeleteCaption:
+    "Plantes présentes seulement dans les données, qui seront supprimées ({max} affichées au plus)",
   inStore: "Dans les données",
   inFile: "Dans le fichier",
   different: "Plantes différentes",
-  differentCaption: "Différentes dans les données ({max} affichées au plus)",
+  differentCaption: "Plantes différentes dans les données ({max} affichées au plus)",
   faulty: "Lignes erronées : {count}",
   foreseen: {
     created: "À ajouter",
@@ -676,7 +677,7 @@ const tools = {
   noPicture: "Pas d’image",
   cameraTroubles: {
     NotAllowedError:
-      "Le navigateur interdit l’appareil photo à cette page. L’autoriser à côté de l’adresse.",
+      "Le navigateur interdit l’appareil photo à cette page. L’autoriser à côté de la barre d’adresse.",
     NotFoundError: "Cet appareil n’a pas d’appareil photo.",
     NotReadableError: "Un autre programme utilise l’appareil photo.",
   },
@@ -741,7 +742,7 @@ const operators = {
     token: "Jeton",
     stay: "Rester connecté sur cet appareil",
     checking: "Vérification…",
-    hint: "Pas de jeton ? En demander un à la personne qui gère le service. Elle le crée ici, sous « Jetons ».",
+    hint: "Pas de jeton ? En demander un à la personne qui gère le service. Elle peut en créer un ici, dans la console, sous « Jetons ».",
     namedDraft:
       "La saisie {name} est gardée dans cet onglet et sera de nouveau là après la connexion.",
     drafts: {
@@ -803,7 +804,7 @@ const operators = {
   },
   webhooks: {
     intro:
-      "Chacun envoie les modifications des plantes à un autre système, signées et dans l’ordre.",
+      "Chaque webhook envoie les modifications des plantes à un autre système, signées et dans l’ordre.",
     none: "Aucun webhook",
     create: "Nouveau webhook",
     createLabel: "Ajouter le webhook",
