@@ -32,10 +32,10 @@ import {
   countParameters,
   isUnmodified,
   linkNext,
-  nameWriter,
   parseCondition,
   parsePlantQuery,
   parseQuery,
+  parseWriter,
   tagParameters,
 } from "./query.ts";
 import { streamPages } from "./stream.ts";
@@ -44,7 +44,7 @@ const REPLAYED = { "idempotent-replayed": "true" };
 
 export async function createPlant(exchange: Exchange): Promise<Response> {
   const { service, startedAtMs } = exchange;
-  const writer = nameWriter(exchange);
+  const writer = parseWriter(exchange);
   const text = await readJson(exchange);
   const plant = parseNewPlant(text);
   await requireSendable(exchange, text.length);
@@ -70,7 +70,7 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 
 export async function replacePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const writer = nameWriter(exchange);
+  const writer = parseWriter(exchange);
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   const text = await readJson(exchange);
@@ -87,7 +87,7 @@ export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
 export async function patchPlant(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   requireScope(token, "plants:read");
-  const writer = nameWriter(exchange);
+  const writer = parseWriter(exchange);
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, ...PATCH_TYPES);
@@ -101,7 +101,7 @@ export async function patchPlant(exchange: Exchange): Promise<Response> {
 
 export async function removePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const writer = nameWriter(exchange);
+  const writer = parseWriter(exchange);
   await ignoreBody(request);
   await service.store.removePlant(parseId(request), parseCondition(request.headers), writer);
   return answer(204, null);

@@ -318,8 +318,8 @@ export function parsePlantQuery(url: string, isStream: boolean): PlantQuery {
   return { ...query, ...ordered, limit, hasTimes: include !== undefined };
 }
 
-/** The writer for the journal: the name of the token, and the `batch` parameter. */
-export function nameWriter(exchange: Exchange): Writer {
+/** The writer for the journal: the token, and the `batch` parameter. Throws a Refusal if a parameter is wrong. */
+export function parseWriter(exchange: Exchange): Writer {
   const { url } = exchange.request;
   // Fast path: most writes have no query.
   if (!url.includes("?")) return exchange.nameWriter();
