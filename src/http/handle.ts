@@ -120,8 +120,9 @@ export function createHandler(service: Service, route: Route | undefined) {
       if (authorized !== undefined) await authorized;
       return finish(exchange, await operation.handle(exchange), undefined);
     } catch (error) {
-      // A client that left is no failure of ours.
-      const isGone = error === request.signal.reason;
+      // A client that left is no failure of ours. Its signal takes memory, so it is looked at last.
+      const isAbort = error instanceof Error && error.name === "AbortError";
+      const isGone = isAbort && request.signal.aborted;
       const refusal = isGone ? new Refusal("body_incomplete") : toRefusal(error);
       if (refusal instanceof RateLimited) exchange.rate = refusal.state;
       return finish(exchange, answerRefusal(exchange, refusal, allow, operation), refusal);
