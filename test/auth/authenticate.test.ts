@@ -139,31 +139,39 @@ test("what is remembered ends at headers of 256 characters, and at 10,000 of the
   expect(countRemembered(authenticator)).toBeLessThan(9_000);
 });
 
-test("uses are stored once, not those of the environment; if they could not be, the latest of each token and of at most 10,000 are kept", async () => {
-  const { authenticator, authenticate, stored, clock, touched } = makeAuthenticator();
-  const flushInVain = async (): Promise<void> => {
-    stored.failure = new Refusal("store_unavailable");
-    expect(await rejectionOf(authenticator.flushUses())).toBe(stored.failure);
-    stored.failure = undefined;
-  };
+async function flushInVain({
+  authenticator,
+  stored,
+}: ReturnType<typeof makeAuthenticator>): Promise<void> {
+  stored.failure = new Refusal("store_unavailable");
+  expect(await rejectionOf(authenticator.flushUses())).toBe(stored.failure);
+  stored.failure = undefined;
+}
+
+test("the latest use of each token of the store is stored once, even after failures", async () => {
+  const scene = makeAuthenticator();
+  const { authenticator, authenticate, clock, touched } = scene;
   const [one, other] = [mintToken(), mintToken()];
   clock.nowMs = 1;
   for (const token of [one, other, ENVIRONMENT_TOKEN]) await authenticate(token);
-  await flushInVain();
+  await flushInVain(scene);
   clock.nowMs = 5;
   await authenticate(one);
-  await flushInVain();
+  await flushInVain(scene);
   await authenticator.flushUses();
   await authenticator.flushUses();
   expect(Object.fromEntries(touched)).toEqual({ [hashToken(one)]: 5, [hashToken(other)]: 1 });
   expect(touched).toHaveLength(2);
+});
 
-  touched.length = 0;
+test("of uses that could not be stored, the latest 10,000 are kept", async () => {
+  const scene = makeAuthenticator();
+  const { authenticator, authenticate, clock, touched } = scene;
   for (let count = 0; count < 10_010; count++) {
     clock.nowMs++;
     await authenticate(mintToken());
   }
-  await flushInVain();
+  await flushInVain(scene);
   await authenticator.flushUses();
   expect(touched).toHaveLength(10_000);
   const times = touched.map(([, atMs]) => atMs);

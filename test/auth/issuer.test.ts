@@ -46,7 +46,7 @@ afterAll(async () => {
   await sharedIssuer[Symbol.asyncDispose]();
 });
 
-test("with a real provider its tokens are accepted with their scopes; a rotated key is fetched for its first token, and the old one refused", async () => {
+test("tokens of a real provider are accepted with their scopes, until one with its next key has arrived", async () => {
   await using provider = await startProvider();
   const atOnce = limits({ jwtCoolDownSeconds: 0 });
   await using service = await startService({ ...provider.settings, ...atOnce });
@@ -90,7 +90,7 @@ describe("an unknown key id", () => {
 });
 
 describe("an issuer that is down", () => {
-  test("at the start leaves the service ready; its tokens wait until it answers", async () => {
+  test("at the start keeps only its own tokens waiting until it answers", async () => {
     const { port } = new URL((await startIssuer().then(stop)).url);
     const issuer = await startIssuer(Number(port)).then(stop);
     await using service = await startService({ ...issuer.settings, ...eager });
@@ -109,7 +109,7 @@ describe("an issuer that is down", () => {
     await untilLogged(service, "issuer_keys_fetched");
   });
 
-  test("later does not end its tokens, old or new; the log and a metric show the age of its keys", async () => {
+  test("later ends no token of a known key, while the log and a metric show the age of its keys", async () => {
     await using issuer = await startIssuer();
     await using service = await startService({ ...issuer.settings, ...eager });
     expect(await statusOf(service, await issuer.sign())).toBe(200);

@@ -254,7 +254,7 @@ describe("a copy with the segments after it", () => {
     expect(await readAt({ change: second?.seq })).toEqual(before);
   });
 
-  test("a lease that a webhook's sender renews is not written; its cursor once a minute", async () => {
+  test("a webhook's progress within a minute is not written", async () => {
     const { store, append, list } = await makeScene();
     const record = (version: string, cursor: number) =>
       ({ name: "shop", url: "http://x", secret: "s", version, cursor, attempts: [] }) as never;
@@ -366,7 +366,7 @@ describe("damage costs only what is damaged:", () => {
     expect(restore()).rejects.toThrow("No copy");
   });
 
-  test("a torn end is left out and named; the next append writes it again, in a new segment", async () => {
+  test("a torn end is left out and named, until the next append writes it again", async () => {
     const { list, restore, appender, append } = await makeDamageable();
     const file = list("open.changes")[0] ?? "";
     truncateSync(file, statSync(file).size - 2);

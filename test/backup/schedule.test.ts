@@ -193,7 +193,7 @@ describe("serve --backup-to", () => {
     expect(readPlants(scene.newest())).toHaveLength(11);
   });
 
-  test("a stop leaves nothing out; the next start continues, makes no backup before it is due, and shows the age of the newest", async () => {
+  test("after a stop the next start continues the segments, and makes no backup before it is due", async () => {
     using scene = makeScene("1h");
     for (const round of [1, 2]) {
       await using service = await spawnService(scene.env);

@@ -21,7 +21,7 @@ const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, "utf16le");
 const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
 describeInBrowser("an import", () => {
-  it("is undone after a preview; what was changed since is skipped", async (visit) => {
+  it("is undone after a preview, but for what was changed since", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
     await service.create('{"id":5,"name":"Mint"}');
     await user.chooseFile("wrong.csv", "id,name\n6,Basil\n7,Thyme\n5,Mint\n");
@@ -179,7 +179,7 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(941n)).toMatchObject({ name: "" });
   });
 
-  it("that is cancelled counts what is stored; without an answer it says so, and is begun again from there", async (visit) => {
+  it("that is cancelled counts what is stored, or says that it does not know", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
     const cancel = async (file: string, answer: (route: Route) => unknown): Promise<void> => {
       const sent = Promise.withResolvers<void>();

@@ -104,7 +104,7 @@ describeInBrowser("tokens in the console", () => {
     expect(await row.count()).toBe(1);
   });
 
-  test("and health are for those who may manage tokens; for others there is a way to what they may do", async (visit) => {
+  test("show the way to what each may do, and to nothing else", async (visit) => {
     const readOnly = { name: "reader", scopes: ["plants:read"] as const };
     const { user: reader } = await visit.open({ as: readOnly, at: "#/tokens" });
     await reader.see({ heading: "Not allowed with this token" });

@@ -90,7 +90,7 @@ describeInBrowser("plants with or without a tag", () => {
 });
 
 describeInBrowser("several plants", () => {
-  it("are tagged, deleted and brought back; those that someone else changed are left alone", async (visit) => {
+  it("are tagged, deleted and brought back, but for those that someone else changed", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/plants?tag=few" });
     await checkRange(user, 2, 5, { text: "4 selected" });
     await setTag(user, "moved", { toast: "Changed 4 plants." });
@@ -153,7 +153,7 @@ describeInBrowser("several plants", () => {
     expect(await tagsOf(service, 41, COUNT)).toEqual(["many", "many"]);
   });
 
-  test("are changed after the page is closed; another page shows the progress, and stops it", async (visit) => {
+  test("are changed after the page is closed, until another page, which shows the progress, stops it", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/plants?tag=many" });
     const { store } = service;
     const writePlants = store.writePlants.bind(store);

@@ -127,7 +127,7 @@ describeInBrowser("an import", () => {
     await user.see({ figure: "To add 2" });
   });
 
-  test("says that a PDF or a picture is one; in another file, the id is the column whose cells can be ids", async (visit) => {
+  test("says that a PDF or a picture is one, and reads the file that is chosen in its place", async (visit) => {
     const { page, user } = await visit.open({ at: "#/import" });
     for (const [name, content, said] of [
       ["list.pdf", "%PDF-1.7\n%\xe2\xe3", "The file is a PDF."],

@@ -107,7 +107,7 @@ describe("plantstore check of a store with something wrong", () => {
     ["PRAGMA application_id = 1", "schema", "is not a plant store"],
     [(path) => writeFileSync(path, text), "integrity", "file is not a database"],
     [(path) => writeFileSync(path, ""), "schema", "is not a plant store"],
-  ])("%s: %s is wrong, and says %s; it exits 1, and changes nothing", async (spoil, name, says) => {
+  ])("after %s, fails at %s with %s, and changes nothing", async (spoil, name, says) => {
     using at = makeWorkplace();
     makeStore(at.store, 2_000);
     if (typeof spoil === "string") alter(at.store, spoil);

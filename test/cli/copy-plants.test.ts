@@ -156,7 +156,7 @@ describe("copying plants", () => {
     expect(await readAll(to)).toEqual(plants);
   });
 
-  test("gives up on a store that stays away; and at once on a defect", async () => {
+  test("gives up after four tries at a store that stays away, and after one at a defect", async () => {
     await using stores = await openStores();
     await stores.from.createPlant(plant(1));
     for (const error of [new Refusal("store_unavailable"), new Error("defect")]) {

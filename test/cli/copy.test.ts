@@ -82,7 +82,7 @@ describe("plantstore copy", () => {
   test.each([
     ["from", "to"],
     ["to", "from"],
-  ] as const)("says in words what it did; to --%s, DATABASE_URL adds --%s", async (given, left) => {
+  ] as const)("with --%s, and --%s by DATABASE_URL, says what it did", async (given, left) => {
     using at = makePair(many(1_200), many(200));
     const env = { DATABASE_URL: urlOf(at[left]) };
     const finished = await runCommand(["copy", `--${given}`, urlOf(at[given])], env);

@@ -28,7 +28,7 @@ const listExports = ({ path }: Workplace): string[] =>
   readdirSync(path).filter((name) => name.includes("ndjson"));
 
 describe("plantstore export", () => {
-  test("writes one plant a line, in each format; of an empty store what frames them", async () => {
+  test("writes one plant a line in the frame of each format, which an empty store has too", async () => {
     using at = setUp(0);
     const lines = ['{"id":-1,"name":"a","tag":""}', '{"id":9007199254740993,"name":"=b"}'];
     const ndjson = `${lines.join("\n")}\n`;
@@ -77,7 +77,7 @@ describe("plantstore export", () => {
     }
   });
 
-  test("is sorted the same from the store and from a service, page after page; a wrong sort is refused", async () => {
+  test("is sorted the same from the store and from a service, page after page", async () => {
     await using service = await startService();
     const { path } = service.database;
     makeStore(path, 2_500);
@@ -98,11 +98,6 @@ describe("plantstore export", () => {
       expect(local.stdout).toBe(stdout);
       expect(remote).toEqual({ exitCode: 0, stdout, stderr: "" });
     }
-    const wrong = await runCommand(["export", "--sort", "colour"], {
-      DATABASE_URL: `sqlite:${path}`,
-    });
-    expect([wrong.exitCode, wrong.stdout]).toEqual([2, ""]);
-    expect(wrong.stderr).toContain("colour");
   });
 
   test("does not replace a file unasked, and leaves nothing half-written beside it", async () => {
@@ -220,6 +215,7 @@ describe("plantstore export", () => {
     [["--output", "/nowhere/at/a.csv"], 1, "plantstore: The folder /nowhere/at does not exist.\n"],
     [["--output", "a".repeat(250)], 1, "name too long.\n"],
     [["--q", "word ".repeat(17)], 2, "--q: "],
+    [["--sort", "colour"], 2, "colour"],
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {
     using at = setUp(0);

@@ -89,7 +89,7 @@ describe("Ctrl-C in the middle", () => {
 });
 
 describe("on a terminal", () => {
-  test("remove shows what matches and asks; only yes removes it", async () => {
+  test("remove shows what matches, and removes it only after a yes", async () => {
     using folder = makeTemporaryFolder();
     const env = { DATABASE_URL: `sqlite:${join(folder.path, "plants.db")}` };
     const file = join(folder.path, "plants.csv");

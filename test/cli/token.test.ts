@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 
 const plant = { id: 1n, name: "a", tag: null };
 
-test("token create, list and revoke work on the store while the service runs; list shows the last use", async () => {
+test("token create, list and revoke share the store with a running service, down to the last use of each token", async () => {
   using at = makeWorkplace();
   await using service = await spawnService(at.env);
   const { url } = service.started;

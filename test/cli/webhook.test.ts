@@ -28,7 +28,7 @@ describe.each([
   ["on the store", false],
   ["through a service", true],
 ])("the commands %s", (_where, isRemote) => {
-  test("add, list, show, test, skip, pause, resume, replay, rotate and remove; the service sends, through no proxy of its environment", async () => {
+  test("manage a webhook from add to remove, while the service sends past the proxy of its environment", async () => {
     using at = makeWorkplace();
     using receiver = startReceiver();
     const env = { ...at.env, ...settings };

@@ -77,7 +77,7 @@ describe("a scan", () => {
     expect(readCodes(["Shift", "]", "E", "0", ...keysOf(CODE), "Enter"], 10)).toEqual([CODE]);
   });
 
-  test("may be ended twice; an Enter of its own is left alone", () => {
+  test("may end with two Enters, and leaves a later one alone", () => {
     const reader = new ScanReader();
     const kinds = [...keysOf(CODE), "Enter", "Enter"].map(
       (key, index) => reader.read({ key, atMs: 1_000 + index * 10 }).kind,

@@ -115,7 +115,7 @@ describe("the schema", () => {
     ]);
   });
 
-  test("can be made apart, for a user who may not; without a grant on the tokens, the service ends with the reason", async () => {
+  test("can be made for a user who may not, with each grant that is missing named", async () => {
     await using database = await createTestDatabase();
     const clerk = `clerk_of_${database.name}`;
     await database.run(`CREATE ROLE ${clerk} LOGIN`);

@@ -45,7 +45,7 @@ async function expectUnnoticed(url: string, happens: () => Promise<void>): Promi
 describe("while the synchronous standby hangs", () => {
   const { url } = impatient.started;
 
-  test("a refused create says that it may be stored; it is stored later, and the retry is a replay", async () => {
+  test("a create that may have been stored is refused as such, until its retry is a replay", async () => {
     const rows = (): Promise<unknown[]> => pair.primary.run("SELECT id, name, tag FROM plants");
     await pair.standby.pause();
     await expectError(await sendPlant(url, fern), "store_unavailable", "may have been stored");

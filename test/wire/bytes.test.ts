@@ -183,7 +183,7 @@ test.each([
 // What Bun 1.4 does, and not what RFC 9112, section 9.3.2, asks for: it denies pipelining behind an answer that is
 // pending. When this fails after an upgrade, oven-sh/bun#38128 or its like has come: both should then be answered, and
 // the documentation no longer has to warn.
-test("a request that is pipelined behind a create closes the connection; the create is stored, and a retry safe", async () => {
+test("a request that is pipelined behind a create closes the connection, and the create is safe to retry", async () => {
   service.logLines.length = 0;
   const second = head("GET /livez HTTP/1.1", HOST, "X-Request-Id: second");
   expect(await exchange(service.url, createRequest(2) + second)).toEqual([]);
