@@ -226,7 +226,7 @@ function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
             </code>,
             `${formatFigure(durationMs)} ms`,
             token ?? t.operators.health.none,
-            requestId === null ? t.operators.health.none : <code>{requestId}</code>,
+            requestId !== null && <code>{requestId}</code>,
           ])}
         />
       )}
