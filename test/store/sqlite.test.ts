@@ -210,6 +210,22 @@ test("of a token only its hash is in the file", async () => {
   expect(Buffer.from(bytes).includes(made.hash)).toBe(true);
 });
 
+test.each([
+  ["is trimmed", { trimSeconds: 0.005, markSeconds: 0.01, changesDays: 2 / 1_440 }],
+  ["is off", { changesDays: 0 }],
+])("a removed webhook is forgotten when the journal %s", async (_state, limits) => {
+  using at = makeWorkplace();
+  await using store = openStore(at.store, limits);
+  const webhook = { name: "shop", version: "1", secret: "s" } as never;
+  await store.createPlant(plant);
+  await store.putWebhook(webhook, undefined);
+  await store.putWebhook(undefined, webhook);
+  await store.createPlant({ ...plant, id: 2n });
+  const count = (db: Database) =>
+    db.query("SELECT count(*) FROM webhook_history").values()[0]?.[0] as bigint;
+  await until("it is forgotten", () => readStore(at.store, count) === 0n);
+});
+
 test("GET /plants leaves nothing open that would keep the log from being folded in", async () => {
   await using service = await startService();
   for (const id of [1n, 2n, 3n]) await service.store.createPlant({ id, name: "n", tag: "t" });

@@ -111,7 +111,7 @@ export const migrations: readonly string[] = [
   END;
 
   -- A webhook before each change of its settings, null if it did not exist, and the newest change of a plant then: a
-  -- restore to a change has the webhooks of that change. As old as the journal.
+  -- restore to a change has the webhooks of that change. It ends where the journal ends.
   CREATE TABLE webhook_history (
     number INTEGER PRIMARY KEY,
     name   TEXT NOT NULL,
@@ -119,6 +119,8 @@ export const migrations: readonly string[] = [
     at_ms  INTEGER NOT NULL,
     record TEXT
   ) STRICT;
+
+  CREATE INDEX webhook_history_by_change ON webhook_history (after);
 
   CREATE TRIGGER webhook_created AFTER INSERT ON webhooks BEGIN
     INSERT INTO webhook_history (name, after, at_ms)
@@ -140,6 +142,11 @@ export const migrations: readonly string[] = [
   END;
 
   CREATE TRIGGER changes_trimmed AFTER DELETE ON changes BEGIN
+    DELETE FROM webhook_history WHERE after <= OLD.last;
+  END;
+
+  -- Without a journal the newest row moves instead.
+  CREATE TRIGGER changes_moved AFTER UPDATE OF last ON changes BEGIN
     DELETE FROM webhook_history WHERE after <= OLD.last;
   END;
 
