@@ -127,7 +127,7 @@ interface Sample {
 const samplesOf = async (document: string): Promise<Sample[]> =>
   [...(await read(document)).matchAll(/^ *```sh\n([\s\S]*?)```(?:\n+ *```\n([\s\S]*?)```)?/gm)]
     .map(([, command = "", shown]) => ({ document, command, shown }))
-    .filter(({ command }) => /^ *(curl|npx plantstore|printf|TOKEN=|mkdir)/.test(command))
+    .filter(({ command }) => /^ *(curl|npx plantstore|printf|export TOKEN=|mkdir)/.test(command))
     .filter(({ command }) => !/DATABASE_URL|--follow|webhook test|plants\.lan/.test(command));
 
 const tried = ["README.md", "docs/api.md", "docs/operations.md", "docs/changes.md"];
@@ -143,7 +143,7 @@ describe("the commands run, and print what the document shows:", () => {
     const script = command
       .replaceAll("http://127.0.0.1:8080", service.url)
       .replaceAll("npx plantstore", launcher)
-      .replace(/^TOKEN=pst_….*$/m, "");
+      .replace(/^export TOKEN=pst_….*$/m, "");
     const token = { TOKEN: TEST_TOKEN };
     const printed = await runScript(`set -euo pipefail\n${script}`, token, folder.path);
     expect([script, printed]).toEqual([script, expect.objectContaining({ exitCode: 0 })]);

@@ -254,7 +254,7 @@ function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: n
   picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
 }
 
-const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 
 interface Slot {
   readonly time: string;

@@ -127,6 +127,8 @@ describe.skipIf(!isLong).each(["node-modules", "pnp"])("Yarn 4 with the linker %
     writeFileSync(join(project, "yarn.lock"), "");
     const registry = (await run(["npm", "config", "get", "registry"], { cwd: project })).trim();
     const env = {
+      // npm's settings name the authority of a private registry; Yarn reads only this.
+      NODE_EXTRA_CA_CERTS: process.env["NODE_EXTRA_CA_CERTS"] ?? "",
       YARN_ENABLE_GLOBAL_CACHE: "false",
       YARN_ENABLE_TELEMETRY: "false",
       YARN_NODE_LINKER: linker,
