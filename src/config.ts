@@ -469,7 +469,7 @@ export function resolveConfig(
   return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
 }
 
-/** By the variables as they are: whether they are right matters only if it is true. */
+/** Reads the raw variables: only if requests are traced does it matter whether they are valid. */
 function wantsTraces(environment: Environment): boolean {
   const find = (name: SettingName): string => (environment[settings[name].env] ?? "").toLowerCase();
   const isOff = find("otelDisabled") === "true" || find("tracesExporter") === "none";

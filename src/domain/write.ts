@@ -168,7 +168,7 @@ export function judgeAtomic(
     if (verdict.done === "removed") created--;
     const full = refuseBeyond(verdict.done, created);
     if (full !== undefined) throw refuseLine(line, full);
-    if (verdict.done === "replayed" && isStale(write, state.after)) stale ??= write;
+    if (verdict.done === "replayed" && isStale(write, state)) stale ??= write;
     state.after = verdict.after;
     outcomes.push(verdict.done);
   }
@@ -176,17 +176,17 @@ export function judgeAtomic(
   const changes: NetChange[] = [];
   for (const state of states.values())
     if (!isSameState(state.before, state.after)) changes.push(state);
-  // All lines were done before: the batch is sent again. Otherwise somebody else did part of it.
+  // If every line was done before, the batch was sent again. Otherwise others have done part of it.
   if (stale !== undefined && changes.length > 0)
     throw refuseLine(stale.line, new Refusal("precondition_failed"));
   return { outcomes, changes, created };
 }
 
-/** Whether a write found its own outcome, and not what it expected. */
-function isStale(write: PlantWrite, stored: Plant | undefined): boolean {
-  if (write.kind === "create") return false;
+/** Whether a write finds its own outcome in the store instead of what it expects. Not if an earlier line made it. */
+function isStale(write: PlantWrite, { before, after }: Pick<NetChange, "before" | "after">) {
+  if (write.kind === "create" || !isSameState(before, after)) return false;
   const { condition } = write;
-  return stored === undefined ? condition.match !== undefined : !holds(condition, stored);
+  return before === undefined ? condition.match !== undefined : !holds(condition, before);
 }
 
 export const refuseLine = (line: number | undefined, { reason, message, cause }: Refusal) =>

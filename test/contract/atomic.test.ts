@@ -79,6 +79,13 @@ describe("an atomic batch", () => {
     ]);
   });
 
+  test("may have a conditional line twice", async () => {
+    const ifMatch = (await send(service, "GET", "/plants/1")).headers.get("etag");
+    const line = { id: 1, name: "Tulip", ifMatch };
+    const response = await post(JSON.stringify([line, line]), "&upsert=true");
+    expect(await response.json()).toMatchObject([{ status: 200 }, { replayed: true }]);
+  });
+
   test("may be empty", async () => {
     expect(await (await post("[]")).text()).toBe("[]");
     expect(await (await post("", "", NDJSON)).text()).toBe("");
