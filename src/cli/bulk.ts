@@ -25,7 +25,6 @@ import {
   CommandError,
   failHalfway,
   type Flags,
-  Interrupted,
   refusePairs,
   retryBusy,
   type Target,
@@ -128,7 +127,7 @@ async function run(
   if (json) await printLine(JSON.stringify({ finished, ...counts, batch }));
   else if (finished) await printLine(summarize(verb, counts, batch));
   // A service may have done more than it has told.
-  if (!json && (done > 0 || error instanceof Interrupted)) adviseRevert(what, batch);
+  if (!json && (done > 0 || !finished)) adviseRevert(what, batch);
   const known = `${formatCount(done)} plants are known to be ${verb}d.`;
   if (!finished) failHalfway(what, error, `${known} Running it again continues it.`);
 }

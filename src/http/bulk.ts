@@ -32,7 +32,7 @@ export const [BULK_TYPE] = NDJSON_TYPES;
 
 /** Memory per plant in hand, besides its text. */
 export const PLANT_BYTES = 400;
-/** Per character of a block: of a page, its plants, their writes and their journal. */
+/** For each character of a block: in the page, the plants, their writes and the journal. */
 const CHARACTER_BYTES = 8;
 /** A block takes at most this share of the budget: others are served beside it. */
 const BLOCK_SHARE = 0.25;
@@ -80,7 +80,7 @@ async function changePlants(
   return answerBulk(exchange, { kind, request: bulk, report, run });
 }
 
-/** Characters of a block. */
+/** The limit of the characters of a block. */
 const blockCharactersMax = ({ service }: Exchange): number =>
   Math.min(
     BULK_CHARACTERS_MAX,
@@ -99,17 +99,16 @@ export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): Bulk
   retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
 });
 
-export const matchOptionsFor = (exchange: Exchange, options: BulkOptions): MatchOptions => ({
-  ...options,
-  charactersMax: blockCharactersMax(exchange),
-  reserve: (plants, characters) => {
-    const bytes =
-      blockCharactersMax(exchange) + plants * PLANT_BYTES + characters * CHARACTER_BYTES;
-    // One plant fits, however small the budget.
-    const most = exchange.service.budget.bytesMax * ANSWERS_SHARE;
-    exchange.reserve(Math.min(bytes, most), ANSWERS_SHARE);
-  },
-});
+export function matchOptionsFor(exchange: Exchange, options: BulkOptions): MatchOptions {
+  const charactersMax = blockCharactersMax(exchange);
+  // One plant fits, however small the budget.
+  const bytesMax = exchange.service.budget.bytesMax * ANSWERS_SHARE;
+  const reserve = (plants: number, characters: number): void => {
+    const bytes = charactersMax + plants * PLANT_BYTES + characters * CHARACTER_BYTES;
+    exchange.reserve(Math.min(bytes, bytesMax), ANSWERS_SHARE);
+  };
+  return { ...options, charactersMax, reserve };
+}
 
 export const startBulkReport = <Counts extends object>(counts: Counts, batch: string) => ({
   ...counts,
