@@ -80,7 +80,7 @@ export const clipName = (name: string): string =>
     : name
   ).toWellFormed();
 
-/** What a plant has that matches, for each filter. */
+/** What matching plants have in common, one text for each filter. */
 export const describeFilter = ({ tagged, ...texts }: Filter): string[] =>
   filterNames.flatMap((name) => {
     if (name === "tagged") return tagged === undefined ? [] : t.plants.withWhat.tagged[`${tagged}`];

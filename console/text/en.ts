@@ -162,12 +162,12 @@ const plants = {
   mayNotAdd: "Your token can read plants, not add them.",
   addOne: "Add a plant",
   importFile: "Import a file",
-  /** What a plant has that matches, also in the heading of a printed list. Several are joined by "and". */
   noneHas: "No plant has {what}.",
+  /** Several are joined by "and", or stand in the heading of a printed list. */
   withWhat: {
     tag: "the tag {value}",
-    name: "{value} in its name",
-    q: "{value} in its name or tag",
+    name: "{value} in the name",
+    q: "{value} in the name or tag",
     tagged: { false: "no tag", true: "a tag" },
   },
   withEmptyTag: "the empty tag",

@@ -149,8 +149,8 @@ const plants = {
   noneHas: "Aucune plante n’a {what}.",
   withWhat: {
     tag: "le mot-clé {value}",
-    name: "{value} dans son nom",
-    q: "{value} dans son nom ou son mot-clé",
+    name: "{value} dans le nom",
+    q: "{value} dans le nom ou le mot-clé",
     tagged: { false: "aucun mot-clé", true: "un mot-clé" },
   },
   withEmptyTag: "le mot-clé vide",

@@ -80,7 +80,7 @@ describeInBrowser("the list", () => {
     expect(page.url()).toBe(`${service.url}/#/plants?q=NEEDLE`);
 
     await user.search("no such plant");
-    await user.see({ text: "No plant has “no such plant” in its name or tag." });
+    await user.see({ text: "No plant has “no such plant” in the name or tag." });
     await user.click("Show all plants", { firstRow: "Plant 0" });
     expect(await page.getByRole("searchbox").inputValue()).toBe("");
   });

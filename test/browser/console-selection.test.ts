@@ -77,7 +77,7 @@ describeInBrowser("plants with or without a tag", () => {
   it("are named in an empty list", async (visit) => {
     const { user } = await visit.open({ at: "#/plants?tagged=false" });
     await user.see({ text: "Every plant has a tag." });
-    await user.search("plant", { text: "No plant has “plant” in its name or tag and no tag." });
+    await user.search("plant", { text: "No plant has “plant” in the name or tag and no tag." });
   });
 
   it("are named in the question about all of them", async (visit) => {
