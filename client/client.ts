@@ -543,8 +543,8 @@ export class Client extends Manager {
   }
 
   /**
-   * Changes all plants that match; without a filter, or `all`, it is refused. A plant that others change meanwhile is left alone.
-   * If it is interrupted, it is sent again, and continues: the counts are those of the last attempt.
+   * Changes all plants that match; without a filter, or `all`, it is refused. A plant that others change meanwhile is
+   * left alone. If it is interrupted, it is sent again, and continues: the counts are those of the last attempt.
    */
   patchMatching(
     filter: BulkFilter,

@@ -266,7 +266,10 @@ export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
   return all;
 }
 
-/** It is the "who" of the history. The journal ends it with a line break; a command would read a leading hyphen as an option. */
+/**
+ * It is the "who" of the history. The journal ends it with a line break; a command would read a leading hyphen as an
+ * option.
+ */
 const NAME = /^(?![\s-])[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,64}(?<!\s)$/u;
 /** Its name in logs and in the journal. No other token can have it. */
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";

@@ -248,7 +248,7 @@ function requireLength(bytes: number, { service }: Exchange): void {
   throw new Refusal("body_too_large", message);
 }
 
-/** For an operation that ignores its body, which the runtime would buffer until the answer. Rejects if it is malformed. */
+/** For an operation that ignores its body: the runtime would buffer it until the answer. Rejects if it is malformed. */
 export async function ignoreBody(request: Request): Promise<void> {
   if (request.body === null) return;
   await request.body.cancel().catch(rethrowAbort);
