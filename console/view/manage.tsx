@@ -136,15 +136,17 @@ interface DialogProps {
   readonly title: string;
   /** Without it, neither Escape nor a click outside closes the dialog. */
   readonly onClose?: () => void;
+  /** Something can be typed into it: a click outside does not close it, nor does a scan that would lose the text. */
+  readonly isForm?: boolean;
   readonly children: ComponentChildren;
 }
 
 /** Closes on Escape or a click outside. */
-export const Dialog = ({ title, onClose, children }: DialogProps): JSX.Element => (
+export const Dialog = ({ title, onClose, isForm, children }: DialogProps): JSX.Element => (
   <dialog
     ref={showDialog}
     aria-labelledby="dialog-title"
-    closedby={onClose === undefined ? "none" : "any"}
+    closedby={onClose === undefined ? "none" : isForm === true ? "closerequest" : "any"}
     // Browsers that don't know `closedby` close it on Escape.
     onClose={onClose ?? (({ currentTarget }) => currentTarget.showModal())}
   >
@@ -182,7 +184,7 @@ export function QuestionDialog({ question, onDone, onClose }: QuestionDialogProp
     if (trouble.value === undefined) onClose();
   };
   return (
-    <Dialog title={question.title} onClose={onClose}>
+    <Dialog title={question.title} onClose={onClose} isForm>
       <Form onSubmit={(form) => void submit(form)}>
         {question.content}
         {trouble.value !== undefined && (

@@ -141,11 +141,12 @@ export async function openCode(code: string): Promise<void> {
 /** The user has typed something else since. */
 export const forgetCode = (): void => void questions++;
 
-/** False if a dialog has to stay, because it shows what is not shown again. */
+/** False if a dialog has to stay: it shows what is not shown again, or has text that would be lost. */
 function leaveDialogs(): boolean {
   document.querySelector<HTMLElement>(":popover-open")?.hidePopover();
   for (const dialog of document.querySelectorAll<HTMLDialogElement>("dialog[open]")) {
-    if (dialog.getAttribute("closedby") === "none") {
+    const closedBy = dialog.getAttribute("closedby");
+    if (closedBy === "none" || (closedBy === "closerequest" && isEdited(dialog))) {
       toast(t.tools.closeFirst);
       return false;
     }
@@ -153,3 +154,8 @@ function leaveDialogs(): boolean {
   }
   return true;
 }
+
+const isEdited = (dialog: HTMLDialogElement): boolean =>
+  Array.from(dialog.querySelectorAll("input")).some(
+    (field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked,
+  );
