@@ -393,5 +393,6 @@ describeInBrowser("an import", () => {
     await page.goto("about:blank");
     await second.see({ toast: "stopped: its tab was closed" });
     await page.goto(service.url);
+    await user.see({ heading: "Overview" });
   });
 });

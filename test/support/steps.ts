@@ -26,6 +26,13 @@ export const stepPatienceMs = (): number => patienceSeconds * 1_000;
 
 const SCANNER_GAP_MS = 10;
 const PERSON_GAP_MS = 200;
+/** Without its code, Chromium dispatches no event for such a key. */
+const KEYS_WITH_CODES: Readonly<
+  Record<string, { readonly windowsVirtualKeyCode: number; readonly text?: string }>
+> = {
+  Enter: { windowsVirtualKeyCode: 13, text: "\r" },
+  Tab: { windowsVirtualKeyCode: 9 },
+};
 
 type Step = (this: Locator, ...values: unknown[]) => Promise<unknown>;
 
@@ -214,10 +221,21 @@ export class User {
   /** As a scanner does it, wherever the focus is. */
   async scan(code: string, seen: Seen = {}, end = "Enter"): Promise<void> {
     await this.#pause(SCANNER_GAP_MS);
-    await this.page.keyboard.type(code);
-    await this.press(end);
+    await this.#typeAtOnce([...code, end]);
     await this.#pause(PERSON_GAP_MS);
     await this.see(seen);
+  }
+
+  /** Nothing waits between the keys: on a busy machine the page would begin to search for the first digits. */
+  async #typeAtOnce(keys: readonly string[]): Promise<void> {
+    const browser = await this.page.context().newCDPSession(this.page);
+    const press = (type: "keyDown" | "keyUp", key: string): Promise<unknown> => {
+      const { text = key, ...known } = KEYS_WITH_CODES[key] ?? {};
+      const typed = type === "keyDown" && text.length === 1 ? { text } : {};
+      return browser.send("Input.dispatchKeyEvent", { type, key, ...known, ...typed });
+    };
+    await Promise.all(keys.flatMap((key) => [press("keyDown", key), press("keyUp", key)]));
+    await browser.detach();
   }
 
   /** The next key comes after a pause, and those after it come at this speed. */
