@@ -221,7 +221,7 @@ export class User {
   /** As a scanner does it, wherever the focus is. */
   async scan(code: string, seen: Seen = {}, end = "Enter"): Promise<void> {
     await this.#pause(SCANNER_GAP_MS);
-    await this.#typeAtOnce([...code, end]);
+    await this.#typeAtOnce(code.split("").concat(end));
     await this.#pause(PERSON_GAP_MS);
     await this.see(seen);
   }
