@@ -157,7 +157,9 @@ async function takeBatch({ lines: given, isUpsert, isAtomic, isArray }: Batch, s
     const status = answer.status === 204 ? 200 : answer.status;
     const isReplay = status === 200 && answer.isReplay === true;
     const { ifMatch = last } = operation as { readonly ifMatch?: State };
-    if (isReplay && stale === -1 && !isSameState(last, ifMatch)) stale = index;
+    // What an earlier line of the batch did is not stale.
+    const isOwn = !isSameState(before.get(idOf(operation)), last);
+    if (isReplay && !isOwn && stale === -1 && !isSameState(last, ifMatch)) stale = index;
     return { status, isReplay };
   });
   let failed = due.findIndex(({ status }) => status !== 200);
