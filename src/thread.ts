@@ -13,7 +13,8 @@ export function startThread(
   onMigrate?: OnMigrate,
 ) {
   const { port1, port2 } = new MessageChannel();
-  const orders = createCaller(port1, onMigrate);
+  // Not polled: loading what polls takes as long as half of a thread's start, and orders come when little else runs.
+  const orders = createCaller(port1, { isPolled: false, onMigrate });
   const ended = Promise.withResolvers<never>();
   // There may be no request in flight to handle the rejection.
   ended.promise.catch(() => undefined);
@@ -101,11 +102,19 @@ export function* takeAll(port: MessagePort): Generator {
 /** A busy event loop may not deliver a message for seconds, so the port is polled too. */
 const RECEIVE_MS = 10;
 
+interface CallerOptions {
+  readonly isPolled?: boolean;
+  readonly onMigrate?: OnMigrate | undefined;
+}
+
 /**
  * The calling end of a port, with one request in flight. Answers are received in two ways, which could swap two of
  * them: a client would get the outcome of another's write.
  */
-export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
+export function createCaller(
+  port: MessagePort,
+  { isPolled = true, onMigrate }: CallerOptions = {},
+) {
   let inFlight: PromiseWithResolvers<unknown> | undefined;
   let isWatching = false;
   let isClosed = false;
@@ -139,7 +148,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
       if (isBusy()) return Promise.reject(new Error("a request while another one is in flight"));
       inFlight = Promise.withResolvers<unknown>();
       port.postMessage(question);
-      if (!isWatching) void watch();
+      if (isPolled && !isWatching) void watch();
       return inFlight.promise;
     },
     close(error: unknown = new Refusal("store_unavailable")): void {

@@ -10,7 +10,7 @@ import { hostname } from "node:os";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import type { Webhook } from "../domain/webhook.ts";
-import { getSchemaVersion, openReadOnly, watchFiles } from "../store/sqlite/database.ts";
+import { getSchemaVersion, openReadOnly, watchFile } from "../store/sqlite/database.ts";
 import type { BlockRow } from "../store/journal.ts";
 import type { Source } from "./order.ts";
 import {
@@ -388,7 +388,7 @@ const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes W
 
 /** Reads the store's journal as lines of a segment. */
 function openJournal(from: string) {
-  const assertNotMoved = watchFiles([from]);
+  const assertNotMoved = watchFile(from);
   const db = openReadOnly(from);
   const logged: Logged = {};
 

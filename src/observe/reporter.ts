@@ -1,6 +1,7 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
-import { readdir, readFile } from "node:fs/promises";
+// Their promises are loaded at first use, which would delay the first answer.
+import { promises as files } from "node:fs";
 import packageJson from "../../package.json";
 import { type Config, findTracing } from "../config.ts";
 import { findDescriptorsMax } from "../descriptor.ts";
@@ -178,7 +179,7 @@ async function formatPage(
     inTime(observed.checkReady().then(() => true)),
     inTime(observed.reportWebhooks?.()),
     inTime(countConnections(limits.port)),
-    inTime(readdir("/proc/self/fd")),
+    inTime(files.readdir("/proc/self/fd")),
     inTime(Promise.try(() => process.memoryUsage.rss())),
     inTime(store.readFigures()),
     inTime(plants.refresh()),
@@ -331,7 +332,7 @@ const inTime = async <Answer>(answer: Promise<Answer> | undefined): Promise<Answ
 /** Established connections to a port. Rejects where the system does not tell. */
 async function countConnections(port: number): Promise<number | undefined> {
   if (port === 0) return undefined;
-  const lists = ["tcp", "tcp6"].map((name) => readFile(`/proc/self/net/${name}`, "latin1"));
+  const lists = ["tcp", "tcp6"].map((name) => files.readFile(`/proc/self/net/${name}`, "latin1"));
   const hex = port.toString(16).toUpperCase().padStart(4, "0");
   const established = new RegExp(`^ *\\d+: [0-9A-F]+:${hex} [0-9A-F:]+ 01 `, "gm");
   return (await Promise.all(lists)).join("").match(established)?.length ?? 0;

@@ -11,6 +11,7 @@ import {
   getSchemaVersion,
   isLocked,
   isOfEnvironment,
+  logOf,
   migrations,
   readStore,
 } from "./sqlite/database.ts";
@@ -99,7 +100,7 @@ function inspectFile(path: string): Inspection {
       plants: count(COUNT_PLANTS) as PlantCounts | undefined,
       tokens: count(countTokens("tokens")) as TokenCounts | undefined,
       // The newest commits may be only in the WAL.
-      bytes: { file: fileBytesOf(path), log: fileBytesOf(`${path}-wal`) },
+      bytes: { file: fileBytesOf(path), log: fileBytesOf(logOf(path)) },
     };
   });
 }

@@ -32,7 +32,8 @@ type EntryValue = string | number | null;
 export class JournalBlock {
   count = 0;
   private readonly values: EntryValue[] = [];
-  private characters = 0;
+  /** Of the plants, before and after each change. */
+  characters = 0;
   private lastName: string | undefined;
 
   get isFull(): boolean {

@@ -327,18 +327,26 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
     expect(checkIntegrity(service.path)).toBe("ok");
   });
 
-  test("and the file gone meanwhile: no new one is made in its place", async () => {
-    await using service = await spawnUnsynced();
-    await failOneSync(service);
-    for (const suffix of ["", "-wal", "-shm"])
-      renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
-    service.stopFailing();
-    const [response] = await service.sender.resendRefused();
-    expect(response?.status).toBe(503);
-    for (const path of ["/plants", "/plants/1", "/plants?name=a", "/readyz"])
-      expect((await send(service.process.started, "GET", path)).status).toBe(503);
-    expect(existsSync(service.path)).toBe(false);
-  });
+  test.each([["the file", ["", "-wal", "-shm"]] as const, ["its WAL", ["-wal"]] as const])(
+    "and %s gone meanwhile: no new one is made in its place, until it is back",
+    async (_name, suffixes) => {
+      await using service = await spawnUnsynced();
+      const { sender, path } = service;
+      await failOneSync(service);
+      for (const suffix of suffixes) renameSync(path + suffix, `${path}.gone${suffix}`);
+      service.stopFailing();
+      const [response] = await sender.resendRefused();
+      expect(response?.status).toBe(503);
+      for (const read of ["/plants", "/plants/1", "/plants?name=a", "/readyz"])
+        expect((await send(service.process.started, "GET", read)).status).toBe(503);
+      for (const suffix of suffixes) expect(existsSync(path + suffix)).toBe(false);
+
+      for (const suffix of suffixes) renameSync(`${path}.gone${suffix}`, path + suffix);
+      await sender.resendRefused();
+      expect(sender.refused).toEqual([]);
+      expect(readPlants(path)).toEqual(sender.expected());
+    },
+  );
 
   test("with another writer or reader in the way of opening the file again: 503, alive meanwhile, over when it is gone", async () => {
     await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));

@@ -3,7 +3,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, spyOn, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import { createCounter } from "../../src/store/counter.ts";
 import { mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
@@ -23,7 +23,7 @@ import {
 import { openAlone } from "../../src/store/sqlite/store.ts";
 import { decodeGroup, encodeGroup, startStoreThreads } from "../../src/store/sqlite/thread.ts";
 import { createCaller } from "../../src/thread.ts";
-import { SqliteWriter, type Write } from "../../src/store/sqlite/writer.ts";
+import { CHECK_MS, SqliteWriter, type Write } from "../../src/store/sqlite/writer.ts";
 import { sharedNow } from "../../src/tick.ts";
 import { runCommand } from "../support/command.ts";
 import { reasonOf, rejectionOf } from "../support/expect.ts";
@@ -31,7 +31,14 @@ import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { runSync } from "../support/processes.ts";
 import { send, startService } from "../support/service.ts";
 import { changesIn, everything } from "../support/plants.ts";
-import { alter, makeStore, readFolder, readMainFile, readPlants } from "../support/stores.ts";
+import {
+  alter,
+  makeCrashedStore,
+  makeStore,
+  readFolder,
+  readMainFile,
+  readPlants,
+} from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
 const { config } = resolveConfig({}, {});
@@ -236,6 +243,9 @@ test("GET /plants leaves nothing open that would keep the log from being folded 
   expect(other.query("PRAGMA wal_checkpoint(TRUNCATE)").get()).toMatchObject({ busy: 0 });
 });
 
+/** A timer may fire a little early. */
+const logIsChecked = (): Promise<void> => Bun.sleep(CHECK_MS + 2);
+
 test.each(["plants.db", "plants.db-wal", ""])(
   "a store from whose folder %j is taken away acknowledges nothing until it is back",
   async (name) => {
@@ -249,6 +259,7 @@ test.each(["plants.db", "plants.db-wal", ""])(
     };
     const [taken, elsewhere] = [join(data, name), `${folder.path}/elsewhere`];
     renameSync(taken, elsewhere);
+    if (name.endsWith("-wal")) await logIsChecked();
     await expectUnavailable();
     // As without the permission to search a folder, which root always has: looking up the file fails.
     if (name === "") symlinkSync(data, data);
@@ -269,11 +280,45 @@ test("of a WAL that was removed, plants are in the file after a clean close", as
     await using store = openStore(at.store);
     await store.createPlant(plant);
     rmSync(`${at.store}-wal`);
+    await logIsChecked();
     const refused = await rejectionOf(store.createPlant({ ...plant, id: 2n }));
     expect(refused).toMatchObject({ reason: "store_unavailable" });
     expect(await store.findPlant(1n)).toEqual(plant);
   }
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([1n]);
+});
+
+test("of a store behind a symbolic link, the WAL beside the file is counted, and missed when it is gone", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/behind/plants.db`;
+  const link = `${folder.path}/plants.db`;
+  makeStore(path, 1);
+  symlinkSync(path, link);
+  await using store = openStore(link);
+  await store.createPlant({ ...plant, id: 2n });
+  expect(await store.measureBytes()).toBe(statSync(path).size + statSync(`${path}-wal`).size);
+  renameSync(`${path}-wal`, `${path}.taken`);
+  await logIsChecked();
+  const refused = await rejectionOf(store.createPlant({ ...plant, id: 3n }));
+  expect(refused).toMatchObject({ reason: "store_unavailable" });
+  renameSync(`${path}.taken`, `${path}-wal`);
+  expect(await store.createPlant({ ...plant, id: 3n })).toBe("created");
+});
+
+test("a command that reads a store through a symbolic link leaves its WAL as it is", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/behind/plants.db`;
+  makeCrashedStore(path, 3);
+  symlinkSync(path, `${folder.path}/plants.db`);
+  const before = readFolder(dirname(path));
+  const { exitCode } = await runCommand(["check"], {
+    DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+  });
+  expect(exitCode).toBe(0);
+  expect(readFolder(dirname(path))).toMatchObject({
+    "plants.db": before["plants.db"],
+    "plants.db-wal": before["plants.db-wal"],
+  });
 });
 
 const COUNT_MS_MAX = 60_000;

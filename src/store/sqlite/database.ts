@@ -8,11 +8,12 @@ import {
   mkdirSync,
   openSync,
   readSync,
+  realpathSync,
   statfsSync,
   statSync,
   writeSync,
 } from "node:fs";
-import { dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { syncFile, withFile } from "../../descriptor.ts";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
@@ -224,7 +225,9 @@ function failToOpen(path: string, cause?: unknown): StoreOpenError {
 
 /** In WAL mode a process needs the folder too, and the files that another process left there. */
 const findStoreObstacle = (path: string): string | undefined =>
-  ["", "-wal", "-shm"].map((suffix) => findObstacle(path + suffix)).find((found) => found);
+  ["", "-wal", "-shm"]
+    .map((suffix) => findObstacle(realPath(path) + suffix))
+    .find((found) => found);
 
 /** An empty file, or one whose setup failed because the disk was full. */
 export const isBlank = (db: Database): boolean =>
@@ -348,7 +351,7 @@ export const adviseOnTemporaryFiles = (folder: string): string =>
 // SQLite creates -wal and -shm if they are missing. Only a read-write connection removes them on close, but it would
 // also checkpoint a WAL that has content.
 function openToRead(path: string): Database {
-  const hasLog = fileBytesOf(`${path}-wal`) > 0;
+  const hasLog = fileBytesOf(logOf(path)) > 0;
   const db = new Database(path, {
     ...(hasLog ? { readonly: true } : { readwrite: true, create: false }),
     safeIntegers: true,
@@ -390,9 +393,19 @@ export function findDamage(db: Database, faultsMax: number): string[] {
 
 const find = (path: string) => statSync(path, { throwIfNoEntry: false });
 
+/** The path behind symbolic links, of the file or of where it would be created. */
+export function realPath(path: string): string {
+  if (existsSync(path)) return realpathSync(path);
+  const folder = dirname(resolve(path));
+  return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
+}
+
+/** The WAL of a store. SQLite keeps it beside the file, not beside a link to it. */
+export const logOf = (path: string): string => `${realPath(path)}-wal`;
+
 export function findDiskFree(path: string): number | undefined {
   try {
-    const { bavail, bsize } = statfsSync(dirname(resolve(path)));
+    const { bavail, bsize } = statfsSync(dirname(realPath(path)));
     return bavail * bsize;
   } catch {
     return undefined;
@@ -409,7 +422,7 @@ export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
 export const measureFiles = (path: string) => ({
   diskFreeBytes: findDiskFree(path),
   storeBytes: fileBytesOf(path),
-  logBytes: fileBytesOf(`${path}-wal`),
+  logBytes: fileBytesOf(logOf(path)),
 });
 
 /**
@@ -441,7 +454,7 @@ export function makeDurable(db: Database): Durability {
 export const rewriteLog = (db: Database, path: string): void =>
   db
     .transaction(() =>
-      withFile(`${path}-wal`, "r+", (log) => {
+      withFile(logOf(path), "r+", (log) => {
         const bytes = new Uint8Array(1_048_576);
         for (let at = 0, length = 0; ; at += length) {
           length = readSync(log, bytes, 0, bytes.length, at);
@@ -459,15 +472,15 @@ export const movedError = (file: string): StoreOpenError =>
     `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
   );
 
-/** Returns a check that throws once one of these files is moved or removed: writes would go to an unlinked file. */
-export function watchFiles(files: readonly string[]): () => void {
-  const watched = files.map((file) => [file, find(file)] as const);
-  return function assertFilesNotMoved() {
-    for (const [file, before] of watched) {
-      const now = find(file);
-      if (now?.ino !== before?.ino || now?.dev !== before?.dev) throw movedError(file);
-    }
+/** Returns a check that throws once the file is moved or removed: writes would go to an unlinked file. */
+export function watchFile(path: string): () => void {
+  const { ino, dev } = find(path) ?? {};
+  const assertFileNotMoved = (): void => {
+    const now = find(path);
+    if (now === undefined || now.ino !== ino || now.dev !== dev) throw movedError(path);
   };
+  assertFileNotMoved();
+  return assertFileNotMoved;
 }
 
 /** SQLite syncs the folder of its files, but not the folders above it that we create. */

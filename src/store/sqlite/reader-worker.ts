@@ -1,6 +1,6 @@
 /** The reader thread: searches, counts, large pages, exports, tags, the journal, tokens, webhooks, file sizes. */
 
-import { watchFiles } from "./database.ts";
+import { watchFile } from "./database.ts";
 import { type ReadRequest, SqliteReader, WATCH_MS } from "./reader.ts";
 import { MOVED, type ThreadSetup } from "./thread.ts";
 import { onMessage, runThread, toAnswer } from "../../thread.ts";
@@ -13,7 +13,7 @@ runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
     if (order === "close") return reader?.close();
     const opened = (reader = new SqliteReader(path, limits));
     for (const port of ports) onMessage(port, (read: ReadRequest) => answer(port, opened, read));
-    const assertNotMoved = watchFiles([path]);
+    const assertNotMoved = watchFile(path);
     // For the HTTP threads, which must not touch the disk.
     setInterval(() => {
       const isMoved = "failure" in toAnswer(assertNotMoved);

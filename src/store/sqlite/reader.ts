@@ -52,7 +52,7 @@ import {
   openReadOnly,
   runOn,
   translate,
-  watchFiles,
+  watchFile,
 } from "./database.ts";
 
 /** A read that may take long, as plain data, so another thread can run it. */
@@ -228,7 +228,7 @@ export class SqliteReader {
     this.limits = limits;
     this.assertFileNotMoved =
       isMoved === undefined
-        ? throttle(watchFiles([path]))
+        ? throttle(watchFile(path))
         : () => {
             if (isMoved()) throw movedError(path);
           };

@@ -1,6 +1,7 @@
 /** The only write connection. It commits a group in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
+import { existsSync } from "node:fs";
 import { TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
@@ -27,6 +28,7 @@ import {
   hasCode,
   isLocked,
   isSyncFailure,
+  logOf,
   makeDurable,
   openDatabase,
   reopenDatabase,
@@ -34,7 +36,7 @@ import {
   runOn,
   StoreLockedError,
   translate,
-  watchFiles,
+  watchFile,
 } from "./database.ts";
 
 /** Statements that run in the transaction of the plants. The outcome is the rows of the last one. */
@@ -51,7 +53,7 @@ const ROWS_TOGETHER = [16, 4] as const;
 /** The number of the last of ?1 changes at the time ?2. With a SELECT, SQLite would copy the row to a temporary table. */
 const LAST = `max(min(?2 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + max(?1, 1))`;
 
-function connect(db: Database, path: string) {
+function connect(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
   /** ?1 is the time, which all rows share. */
   const insertRows = (count: number) => {
@@ -66,7 +68,6 @@ function connect(db: Database, path: string) {
   return {
     db,
     durability: { reads: false, writes: false } as Durability,
-    assertFilesNotMoved: watchFiles([path, `${path}-wal`]),
     // IMMEDIATE takes the write lock at once: a transaction that has begun never fails for lack of it.
     begin: prepare("BEGIN IMMEDIATE"),
     commit: prepare("COMMIT"),
@@ -115,12 +116,11 @@ interface Transaction extends WriteConnection {
   readonly entries: JournalBlock;
 }
 
-/** The free space of the disk is looked up again after this time, or once this much may have been written. */
-const LOOK_MS = 100;
-const LOOK_BYTES = 1_048_576;
-/** The most that a write adds to the WAL: pages of the table and its index, and its text twice, in UTF-8. */
+/** The WAL and the free space are checked again after this time. */
+export const CHECK_MS = 10;
+/** The most that a write adds to the WAL: pages of the table, its index and the journal, and its text in each, in UTF-8. */
 const WRITE_BYTES = 16_384;
-const CHARACTER_BYTES = 8;
+const CHARACTER_BYTES = 9;
 
 const LOCK_RETRY_MS = 1;
 const LOCK_RETRY_MS_MAX = 20;
@@ -131,18 +131,20 @@ export class SqliteWriter {
   private connection: WriteConnection | undefined;
   /** Valid until another process writes: its plants are not counted here. */
   private quota: { readonly plantsLeft: number; readonly version: bigint } | undefined;
-  /** After a failure the writer reopens the same file, never another one at its path. */
+  /** Throws if another file, or none, is at the path: before each commit, and before the file is reopened. */
   private readonly assertFileNotMoved: () => void;
+  private assertLogNotMoved: () => void;
   /** How long the last COMMIT took: what it wrote to the WAL, and the sync. */
   syncMs = 0;
   /** The free space at the last check, and an upper bound of what was written since. */
-  private disk = { lookedAtMs: Number.NEGATIVE_INFINITY, freeBytes: 0, writtenBytes: 0 };
+  private disk = { checkedAtMs: Number.NEGATIVE_INFINITY, freeBytes: 0, writtenBytes: 0 };
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
     this.path = path;
     this.limits = limits;
-    this.connection = connect(openDatabase(path, onMigrate), path);
-    this.assertFileNotMoved = watchFiles([path]);
+    this.connection = connect(openDatabase(path, onMigrate));
+    this.assertFileNotMoved = watchFile(path);
+    this.assertLogNotMoved = watchFile(logOf(path));
     try {
       this.requireDurable(this.connection, "reads");
     } catch (error) {
@@ -183,7 +185,8 @@ export class SqliteWriter {
 
   private commitOn(connection: WriteConnection, group: readonly Write[]): unknown[] {
     const { db, begin, commit, rollback, insertChanges, moveBreak } = connection;
-    connection.assertFilesNotMoved();
+    this.assertFileNotMoved();
+    this.checkDisk();
     const concernsPlants = group.some((write) => write.kind !== "run" || write.concernsPlants);
     if (concernsPlants) this.requireDurable(connection, "writes");
     const entries = new JournalBlock();
@@ -193,15 +196,14 @@ export class SqliteWriter {
       const atMs = Date.now();
       const outcomes = applyAll(Object.assign(connection, { capacity, entries, atMs }), group);
       const isJournaled = this.limits.changesDays > 0;
-      const text = isJournaled ? entries.format() : "";
-      if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, atMs, text);
+      if (entries.count > 0 && isJournaled)
+        insertChanges.run(entries.count, atMs, entries.format());
       // Without a journal the break moves: two states never have the same number, as a backup relies on.
       else if (entries.count > 0 && moveBreak.run(atMs).changes === 0)
         insertChanges.run(0, atMs, BREAK_ENTRIES);
-      // Without a journal the length of the texts is not known.
-      this.disk.writtenBytes += isJournaled
-        ? outcomes.length * WRITE_BYTES + text.length * CHARACTER_BYTES
-        : LOOK_BYTES;
+      this.disk.writtenBytes +=
+        Math.max(outcomes.length, entries.count) * WRITE_BYTES +
+        entries.characters * CHARACTER_BYTES;
       const syncedAtMs = performance.now();
       commit.run();
       this.syncMs = performance.now() - syncedAtMs;
@@ -226,24 +228,34 @@ export class SqliteWriter {
         this.quota?.version === version
           ? this.quota.plantsLeft
           : plantsMax - Number(connection.countPlants.get()?.count);
-    const diskFreeBytes = diskFreeBytesMin > 0 ? this.countDiskFree() : 0;
+    // On a full disk not even a removal is possible, so what was written since the check counts as used.
+    const diskFreeBytes = this.disk.freeBytes - this.disk.writtenBytes;
     return { plantsLeft, version, diskFreeBytes, diskFreeBytesMin };
   }
 
-  /** On a full disk not even a removal is possible, so what was written since the last check counts as used. */
-  private countDiskFree(): number {
-    const lookedAtMs = performance.now();
-    if (lookedAtMs - this.disk.lookedAtMs > LOOK_MS || this.disk.writtenBytes >= LOOK_BYTES) {
-      // If it is unknown, no write is refused for it.
-      const freeBytes = findDiskFree(this.path) ?? Number.POSITIVE_INFINITY;
-      this.disk = { lookedAtMs, freeBytes, writtenBytes: 0 };
-    }
-    return this.disk.freeBytes - this.disk.writtenBytes;
+  /**
+   * Checks the WAL and the free space, unless that was done a moment ago and what was written since leaves enough free.
+   * A `stat` of the WAL in every commit would slow every sync down: since Linux 6.13, the first write after it updates
+   * the times of the file, and the sync writes them too.
+   */
+  private checkDisk(): void {
+    const { checkedAtMs, freeBytes, writtenBytes } = this.disk;
+    const nowMs = performance.now();
+    const isEnough = freeBytes - writtenBytes >= (this.limits.diskFreeBytesMin ?? 0);
+    if (nowMs - checkedAtMs < CHECK_MS && isEnough) return;
+    this.assertLogNotMoved();
+    // If it is unknown, no write is refused for it.
+    const free = findDiskFree(this.path) ?? Number.POSITIVE_INFINITY;
+    this.disk = { checkedAtMs: nowMs, freeBytes: free, writtenBytes: 0 };
   }
 
   private connected(): WriteConnection {
-    if (this.connection === undefined) this.assertFileNotMoved();
-    return (this.connection ??= connect(reopenDatabase(this.path), this.path));
+    if (this.connection !== undefined) return this.connection;
+    this.assertFileNotMoved();
+    this.assertLogNotMoved();
+    this.connection = connect(reopenDatabase(this.path));
+    this.assertLogNotMoved = watchFile(logOf(this.path));
+    return this.connection;
   }
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
@@ -263,6 +275,9 @@ export class SqliteWriter {
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
     this.close();
+    // If nobody reads, closing has removed the WAL.
+    const log = logOf(this.path);
+    this.assertLogNotMoved = existsSync(log) ? watchFile(log) : () => undefined;
     this.quota = undefined;
   }
 }
