@@ -243,8 +243,8 @@ export const exportFrom = (server: Server, count: number): Promise<Sample> =>
   });
 
 /** Times from the first byte sent to the last byte received, then counts the plants. */
-async function timeBulk(
-  server: Server,
+export async function timeBulk(
+  server: Pick<Server, "pids" | "rssMb">,
   expected: number,
   act: () => Promise<() => number>,
 ): Promise<Sample> {

@@ -40,6 +40,7 @@ import { copyFilledStore, countRows, makePath, makeStore } from "./stores.ts";
 export const OURS = "plantstore";
 export const BARE = "bare runtime, storing nothing";
 export const ONE_THREAD = "bare runtime, group commit on one thread";
+const STORE_THREAD = "bare runtime, group commit on a second thread";
 
 export interface Run {
   /** Stops the scenario's servers when it ends. */
@@ -236,20 +237,39 @@ export async function startBare({ stack }: Run, path = ""): Promise<Maker<Candid
     loaded({ name, role: "limit", server, load: { ...about, storesNothing: true } });
 }
 
-/** The bare runtime that stores plants in our tables, on the thread that answers. */
-export async function startStoring({ stack }: Run): Promise<Maker<Candidate>> {
-  const path = makeStore();
-  const server = await servePlain("group-commit", path);
-  stack.defer(server.stop);
-  return (about, name = ONE_THREAD) =>
-    loaded({ name, role: "limit", server, load: about, countRows: () => countRows(path) });
+/** The bare runtime that stores plants in our tables, on the thread that answers and on another. */
+export async function startStoring({ stack }: Run): Promise<Maker<Candidate[]>> {
+  const kinds = [
+    [ONE_THREAD, "group-commit"],
+    [STORE_THREAD, "store-thread"],
+  ] as const;
+  const makers: Maker<Candidate>[] = [];
+  for (const [name, kind] of kinds) {
+    const path = makeStore();
+    const server = await servePlain(kind, path);
+    stack.defer(server.stop);
+    makers.push((about) =>
+      loaded({ name, role: "limit", server, load: about, countRows: () => countRows(path) }),
+    );
+  }
+  return (about) => makers.map((make) => make(about));
+}
+
+type Serve = () => Promise<{ readonly server: Server; readonly countRows: () => number }>;
+
+/** Resolves to the error of a peer that does not start. Its row says why. */
+export async function startPeer({ stack }: Run, serve: Serve) {
+  try {
+    const served = await serve();
+    stack.defer(served.server.stop);
+    return served;
+  } catch (error) {
+    return error as Error;
+  }
 }
 
 /** Starts the peers, each on an empty store or on a million plants. */
-export async function startPeers(
-  { stack, isQuick }: Run,
-  { isFilled = false } = {},
-): Promise<Maker<Candidate[]>> {
+export async function startPeers(run: Run, { isFilled = false } = {}): Promise<Maker<Candidate[]>> {
   const makers: Maker<Candidate>[] = [];
   const services = peers.map(({ name, program }) => ({
     name,
@@ -259,15 +279,14 @@ export async function startPeers(
     },
   }));
   const pocketBase = { name: POCKETBASE, serve: () => servePocketBase(isFilled ? STORED : 0) };
-  for (const { name, serve } of [...services, pocketBase]) {
-    if (isQuick && name !== FASTIFY) continue;
-    try {
-      const { server, countRows: count } = await serve();
-      stack.defer(server.stop);
-      makers.push((about) => loaded({ name, role: "peer", server, load: about, countRows: count }));
-    } catch (error) {
-      makers.push(() => ({ name, role: "peer", measure: () => Promise.reject(error) }));
-    }
+  for (const { name, serve } of [pocketBase, ...services]) {
+    if (run.isQuick && name !== FASTIFY) continue;
+    const served = await startPeer(run, serve);
+    makers.push((about) =>
+      served instanceof Error
+        ? { name, role: "peer", measure: () => Promise.reject(served) }
+        : loaded({ name, role: "peer", load: about, ...served }),
+    );
   }
   return (about) => makers.map((make) => make(about));
 }

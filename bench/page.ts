@@ -10,10 +10,14 @@ import {
   formatNumber,
   type Results,
   type Row,
+  rowOf,
   type ScenarioResult,
   type Table,
+  valueOf,
 } from "./results.ts";
-import { findPocketBaseVersion } from "./pocketbase.ts";
+import { OURS } from "./measure.ts";
+import { findPocketBaseVersion, POCKETBASE } from "./pocketbase.ts";
+import { peers } from "./servers.ts";
 import { FOREIGN_CORES_MAX, REPEATS_MAX, WARM_UP_SECONDS } from "./settings.ts";
 import { getFolder } from "./stores.ts";
 
@@ -40,11 +44,18 @@ export const formatScenario = ({ name, title, tables, failure }: ScenarioResult)
 
 export function makePage(results: Results): string {
   const { scenarios } = results;
+  const architectures = [...new Set(scenarios.map(({ architecture }) => architecture))];
   return `${[
     "# Benchmark results",
-    `\`npm run bench\` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared. These are of ${[...new Set(scenarios.map(({ architecture }) => architecture))].join(" and ")}.`,
-    formatTargets(scenarios),
+    `\`npm run bench\` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared. These are of ${architectures.join(" and ")}.`,
+    "## Compared with others",
+    "How many times as fast Plant Store is, on the same core in the same run. Express and Fastify stand for the service that a team would write itself, with one commit for each plant. PocketBase does not sync its commits by default: a power cut may take the last plants that it has acknowledged. All others sync before they answer.",
+    formatComparison(scenarios),
     ...listCharts(scenarios).map(({ file, alt }) => pictureOf(file, alt)),
+    "## Targets",
+    "What somebody would notice. The bare runtime does only part of the work, so it is a limit, not a competitor.",
+    formatTargets(scenarios),
+    ...describeProfiles(scenarios),
     "## How it was measured",
     describeMachine(results),
     describeMethod(scenarios),
@@ -52,31 +63,63 @@ export function makePage(results: Results): string {
   ].join("\n\n")}\n`;
 }
 
-/** All targets in one table, with reasons for those that were missed. */
+const peerNames = [POCKETBASE, ...peers.map(({ name }) => name)];
+
+/** Every table that has our service and a peer. */
+function formatComparison(scenarios: readonly ScenarioResult[]): string {
+  const rows = scenarios.flatMap(({ name, title, tables }) =>
+    tables.flatMap((table) => {
+      const ours = rowOf(table, OURS);
+      const others = peerNames.map((peer) => rowOf(table, peer));
+      if (ours?.figures === undefined || others.every((row) => row === undefined)) return [];
+      const what = tables.length === 1 ? title : `${title}: ${table.name}`;
+      const figure = `${formatNumber(ours.figures.value)} ${table.unit}`;
+      return [[`[${what}](#${name})`, figure, ...others.map((row) => compare(table, ours, row))]];
+    }),
+  );
+  return tableOf(["", OURS, ...peerNames], rows);
+}
+
+function compare({ unit }: Table, ours: Row, other: Row | undefined): string {
+  if (other === undefined) return "";
+  if (other.figures === undefined) return "not measured";
+  const ratio = valueOf(ours) / valueOf(other);
+  // Less time is faster.
+  const times = unit.startsWith("ms ") ? 1 / ratio : ratio;
+  return `${times < 10 ? times.toFixed(times < 1 ? 2 : 1) : Math.round(times)} ×`;
+}
+
+/** All targets in one table, with a reason for each that was missed. */
 export function formatTargets(scenarios: readonly ScenarioResult[]): string {
   const rows = scenarios.flatMap(({ name, user = "", targets, failure }) => [
-    ...(failure === undefined ? [] : [[name, user, failure, "", "", "**FAILED**"]]),
+    ...(failure === undefined ? [] : [[`${name}: ${failure}`, "", "", "**FAILED**", user]]),
     ...targets.map(({ what, value, comparison, bound, isMet }) => [
-      name,
-      user,
       what,
       value?.toFixed(2) ?? "not measured",
       `${comparison} ${bound}`,
       isMet ? "met" : "**missed**",
+      user,
     ]),
   ]);
-  const reasons = scenarios.flatMap(({ name, targets, profile }) => [
-    ...targets.flatMap(({ what, isMet, reason }) =>
-      isMet || reason === "" ? [] : `- ${what}: ${reason}`,
-    ),
-    ...(profile === undefined
-      ? []
-      : [`- ${name}, by a profile of the main thread in one more round: ${profile}`]),
-  ]);
+  const reasons = scenarios.flatMap(({ targets }) =>
+    targets.flatMap(({ what, isMet, reason }) => (isMet ? [] : `- ${what}: ${reason}`)),
+  );
   return [
-    tableOf(["scenario", "who would notice", "what", "measured", "target", ""], rows),
+    tableOf(["what", "measured", "target", "", "who would notice"], rows),
     ...(reasons.length === 0 ? [] : ["Why targets were missed:", reasons.join("\n")]),
   ].join("\n\n");
+}
+
+function describeProfiles(scenarios: readonly ScenarioResult[]): string[] {
+  const profiles = scenarios.flatMap(({ name, profile }) =>
+    profile === undefined ? [] : `- ${name}: ${profile}`,
+  );
+  return profiles.length === 0
+    ? []
+    : [
+        "Where the time of these scenarios goes, by a profile of the main thread in one more round:",
+        profiles.join("\n"),
+      ];
 }
 
 const pictureOf = (file: string, alt: string): string =>

@@ -1,9 +1,10 @@
 /**
- * Reference servers: plain-server.ts bare|group-commit|one-by-one
+ * Reference servers: plain-server.ts bare|group-commit|store-thread|one-by-one
  *
  * bare compares the token, parses the JSON, answers JSON and stores nothing. Given a file, it looks plants up.
  * group-commit is the bare runtime with SQLite on the same thread, and our tables: the index on tags, and a journal block
  * for each commit. At the end of each tick it commits the creates that have arrived, and waits for no others.
+ * store-thread does the same, but commits on a thread of its own, one group at a time.
  * one-by-one is a typical service on PostgreSQL: one statement per request, a pool of ten connections.
  */
 
@@ -45,25 +46,41 @@ function serveBare(): string {
   return "stores nothing";
 }
 
-function serveGroupCommit(): string {
-  const db = new Database(process.env["DATABASE_URL"]);
+const openStore = (): Database => new Database(process.env["DATABASE_URL"]);
+
+/** Returns a function that stores plants in one transaction. */
+function openCommit(): (plants: readonly Plant[]) => void {
+  const db = openStore();
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
-  const find = db.query("SELECT name, tag FROM plants WHERE id = ?");
   const insert = db.query("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)");
   const journal = db.query(
     "INSERT INTO changes (last, first, at_ms, entries) SELECT max(last) + ?1, max(last) + 1, ?2, ?3 FROM changes",
   );
+  return db.transaction((plants: readonly Plant[]) => {
+    for (const { id, name, tag } of plants) insert.run(id, name, tag ?? null);
+    journal.run(plants.length, Date.now(), JSON.stringify(plants));
+  }).immediate;
+}
+
+/** `begin` commits a group, and calls back when it is stored. Creates that arrive meanwhile form the next group. */
+function serveStoring(begin: (plants: readonly Plant[], stored: () => void) => void): string {
+  const find = openStore().query("SELECT name, tag FROM plants WHERE id = ?");
   let queued: { readonly plant: Plant; readonly settle: () => void }[] = [];
-  const commit = db.transaction((batch: typeof queued) => {
-    for (const { plant } of batch) insert.run(plant.id, plant.name, plant.tag ?? null);
-    journal.run(batch.length, Date.now(), JSON.stringify(batch.map(({ plant }) => plant)));
-  });
+  let isBusy = false;
   const flush = (): void => {
-    const batch = queued;
+    if (isBusy || queued.length === 0) return;
+    const group = queued;
     queued = [];
-    commit.immediate(batch);
-    for (const { settle } of batch) settle();
+    isBusy = true;
+    begin(
+      group.map(({ plant }) => plant),
+      () => {
+        isBusy = false;
+        for (const { settle } of group) settle();
+        flush();
+      },
+    );
   };
   const store = (plant: Plant): Promise<void> =>
     new Promise((settle) => {
@@ -88,6 +105,31 @@ function serveGroupCommit(): string {
     },
   });
   return "WAL, synchronous=FULL";
+}
+
+function serveGroupCommit(): string {
+  const commit = openCommit();
+  return serveStoring((plants, stored) => {
+    commit(plants);
+    stored();
+  });
+}
+
+function serveStoreThread(): string {
+  const worker = new Worker(import.meta.path);
+  return serveStoring((plants, stored) => {
+    worker.addEventListener("message", stored, { once: true });
+    worker.postMessage(plants);
+  });
+}
+
+/** On the store thread. */
+function commitMessages(): void {
+  const commit = openCommit();
+  addEventListener("message", ({ data }) => {
+    commit(data as readonly Plant[]);
+    postMessage("stored");
+  });
 }
 
 async function serveOneByOne(): Promise<string> {
@@ -121,9 +163,16 @@ async function serveOneByOne(): Promise<string> {
 const servers = {
   bare: serveBare,
   "group-commit": serveGroupCommit,
+  "store-thread": serveStoreThread,
   "one-by-one": serveOneByOne,
 };
-const serve = servers[process.argv[2] as keyof typeof servers];
-if (serve === undefined)
-  throw new Error(`usage: plain-server.ts ${Object.keys(servers).join("|")}`);
-process.stdout.write(`${JSON.stringify({ durability: await serve() })}\n`);
+
+async function serve(): Promise<void> {
+  const start = servers[process.argv[2] as keyof typeof servers];
+  if (start === undefined)
+    throw new Error(`usage: plain-server.ts ${Object.keys(servers).join("|")}`);
+  process.stdout.write(`${JSON.stringify({ durability: await start() })}\n`);
+}
+
+if (Bun.isMainThread) void serve();
+else commitMessages();

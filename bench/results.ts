@@ -54,7 +54,7 @@ export interface Target {
   readonly comparison: "≥" | "≤";
   readonly bound: number;
   readonly isMet: boolean;
-  /** The likely cause, shown if the target is missed. */
+  /** Shown if the target is missed. */
   readonly reason: string;
 }
 
@@ -120,7 +120,7 @@ export const bestPeer = (table: Table | undefined): Row | undefined =>
 /** NaN if it was not measured. */
 export const valueOf = (row: Row | undefined): number => row?.figures?.value ?? Number.NaN;
 
-export const atMost = (what: string, value: number, bound: number, reason = ""): Target =>
+export const atMost = (what: string, value: number, bound: number, reason: string): Target =>
   makeTarget(what, value, "≤", bound, reason);
 
 function makeTarget(
@@ -147,14 +147,14 @@ export function ratioAtLeast(
   ours: Row | undefined,
   other: Row | undefined,
   bound: number,
-  reason = "",
+  reason: string,
 ): Target {
   const [a, b] = [ours?.figures?.cpuUs, other?.figures?.cpuUs];
   const times =
     a === undefined || b === undefined
       ? ""
       : `CPU time per operation: ${formatNumber(a)} µs, against ${formatNumber(b)} µs. `;
-  return makeTarget(what, valueOf(ours) / valueOf(other), "≥", bound, (times + reason).trim());
+  return makeTarget(what, valueOf(ours) / valueOf(other), "≥", bound, times + reason);
 }
 
 export const isGood = ({ failure, targets }: ScenarioResult): boolean =>

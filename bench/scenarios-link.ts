@@ -103,14 +103,19 @@ export const compress: Scenario = {
         exporting(link, server, coding, sizes),
       ),
     });
-    const [plain, zstd, gzip] = table.rows;
+    const [plain, zstd] = table.rows;
     const megabytes = [...sizes].map(([coding, size]) => `${coding} ${(size / 1e6).toFixed(1)} MB`);
     process.stderr.write(`Sent: ${megabytes.join(", ")}.\n`);
     return {
       tables: [table],
       targets: [
-        ratioAtLeast("export over a slow link: zstd / as it is", zstd, plain, 4),
-        ratioAtLeast("export over a slow link: gzip / as it is", gzip, plain, 3),
+        ratioAtLeast(
+          "export over a slow link: zstd / as it is",
+          zstd,
+          plain,
+          4,
+          "The link is faster than the compressor.",
+        ),
       ],
     };
   },

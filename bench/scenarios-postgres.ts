@@ -38,13 +38,11 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
   return (load) => [...started.map((on) => on(load)), onSqlite(load, "plantstore on SQLite")];
 }
 
-const profileOn = (stored: number, load: Load) => async (run: Run) => {
-  const { make, options } = await startDatabases(run.stack);
-  return profile((await make(stored)).url, load, options);
-};
-
 const explainOne = (withoutJournal: number): string =>
-  `Both servers send one statement per create, with the same system calls, and wait for one sync. In loops over one connection, PostgreSQL takes 159 µs for the plain INSERT, 168 µs with the deadline check, and 200 µs with the journal entry, which is a second row; without the journal, the ratio is ${withoutJournal.toFixed(2)}. The plain server takes 125 µs and ours 205 µs: half of the difference is the checks of a request, half the queue, the pool and the deadline of a statement. Many clients share these costs; a single client pays for them alone.`;
+  `Both servers send one statement for each create, and wait for one sync. Ours also writes a journal entry, which is a second row (without the journal the ratio is ${withoutJournal.toFixed(2)}), checks a deadline for each row, and passes a queue and a pool. Many clients share these costs; a single one pays for them alone.`;
+
+const SHARED =
+  "The service, PostgreSQL and the load share two cores, and PostgreSQL's part of a create is the same for both servers but for the journal.";
 
 const postgresCreate: Scenario = {
   name: "postgres-create",
@@ -60,18 +58,27 @@ const postgresCreate: Scenario = {
       const plan = { name: nameConnections(connections), unit: "creates a second", candidates };
       tables.push(await measureTable(run.isQuick, plan));
     }
-    const targets = tables.map(({ name, rows: [first, second, bare] }) =>
-      ratioAtLeast(
-        `PostgreSQL, ${name} / one INSERT a request`,
-        first,
-        second,
-        name === nameConnections(1) ? 0.85 : 2.6,
-        name === nameConnections(1) ? explainOne(valueOf(bare) / valueOf(second)) : "",
-      ),
-    );
+    const targets = tables
+      .slice(0, 2)
+      .map(({ name, rows: [first, second, bare] }) =>
+        ratioAtLeast(
+          `PostgreSQL, ${name} / one INSERT a request`,
+          first,
+          second,
+          name === nameConnections(1) ? 0.85 : 2.6,
+          name === nameConnections(1) ? explainOne(valueOf(bare) / valueOf(second)) : SHARED,
+        ),
+      );
     return { tables, targets };
   },
-  profile: profileOn(0, { kind: "create", connections: 1, isShared: true }),
+  profile: async (run) => {
+    const { make, options } = await startDatabases(run.stack);
+    return profile(
+      (await make(0)).url,
+      { kind: "create", connections: 1, isShared: true },
+      options,
+    );
+  },
 };
 
 const postgresRead: Scenario = {
@@ -79,7 +86,6 @@ const postgresRead: Scenario = {
   title: "Read from PostgreSQL",
   about:
     "A million plants, 64 connections. The service, the database and the load share all cores. The plain server runs one statement per request through a pool of ten connections.",
-  user: "clients that page through a large store, on PostgreSQL",
   measure: async (run) => {
     const makeCandidates = await startAll(run, STORED);
     const measureKind = (kind: Load["kind"], name: string, unit: string): Promise<Table> => {
@@ -88,13 +94,8 @@ const postgresRead: Scenario = {
     };
     const plant = await measureKind("get", "one plant", "reads a second");
     const page = await measureKind("list", "a page of 100", "pages a second");
-    const [first, second] = page.rows;
-    return {
-      tables: [plant, page],
-      targets: [ratioAtLeast("PostgreSQL, page of 100 / plain server", first, second, 1)],
-    };
+    return { tables: [plant, page], targets: [] };
   },
-  profile: profileOn(STORED, { kind: "list", isShared: true }),
 };
 
 export const postgresScenarios: readonly Scenario[] = [postgresCreate, postgresRead];

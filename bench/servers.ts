@@ -181,7 +181,7 @@ export const servePlants = (
 
 /** See plain-server.ts. */
 export const servePlain = (
-  kind: "bare" | "group-commit" | "one-by-one",
+  kind: "bare" | "group-commit" | "store-thread" | "one-by-one",
   databaseUrl = "",
   options: Options = {},
 ): Promise<Server> =>

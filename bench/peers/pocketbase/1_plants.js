@@ -6,13 +6,19 @@ migrate((app) => {
     type: "base",
     name: "plants",
     fields: [
-      // Ids are texts, of 15 characters unless the schema says otherwise.
-      { ...id, min: 1, max: 19, pattern: "^[0-9]+$", autogeneratePattern: "" },
+      // Ids are texts, of 15 characters unless the schema says otherwise. With any other pattern, each create scans the
+      // table for an id that differs in case.
+      { ...id, min: 1, max: 19, pattern: "^[a-z0-9]+$", autogeneratePattern: "" },
       { name: "name", type: "text", required: true },
       { name: "tag", type: "text" },
     ],
   };
   app.save(new Collection(plants));
+  // Off by default. Each batch is one transaction.
+  const settings = app.settings();
+  settings.batch.enabled = true;
+  settings.batch.maxRequests = 1000;
+  app.save(settings);
   const user = new Record(app.findCollectionByNameOrId("_superusers"));
   user.set("email", $os.getenv("BENCH_EMAIL"));
   user.set("password", $os.getenv("BENCH_TOKEN"));
