@@ -180,7 +180,7 @@ interface TableProps {
   readonly label: string;
   readonly caption?: string;
   readonly heads: readonly string[];
-  /** The name of a column whose head is empty, for screen readers. */
+  /** The name of a column whose head is empty, for screen readers. Without it the column has no head. */
   readonly emptyHead?: string;
   readonly rows: readonly TableRow[];
   /** Shows all rows without scrolling; on a phone each row is a card. */
@@ -206,11 +206,15 @@ export const Table = ({
       {caption !== undefined && <caption>{caption}</caption>}
       <thead>
         <tr>
-          {heads.map((head, at) => (
-            <th key={at} scope="col">
-              {head === "" ? <span class="visually-hidden">{emptyHead}</span> : head}
-            </th>
-          ))}
+          {heads.map((head, at) =>
+            head === "" && emptyHead === undefined ? (
+              <td key={at} />
+            ) : (
+              <th key={at} scope="col">
+                {head === "" ? <span class="visually-hidden">{emptyHead}</span> : head}
+              </th>
+            ),
+          )}
         </tr>
       </thead>
       <tbody role="rowgroup">
