@@ -3,7 +3,7 @@
  *
  * A full run writes RESULTS.md, its charts and results.json. Named scenarios are only printed, unless --write merges
  * them into results.json. --render regenerates the page and the charts. --quick takes about three minutes: creates,
- * reads, import and export on SQLite, and only what has a target. --baseline names a folder with another build of the
+ * reads, import and export on SQLite. --baseline names a folder with another build of the
  * service, and compares creates with it.
  */
 

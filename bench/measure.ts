@@ -5,7 +5,7 @@
 
 import { join } from "node:path";
 import { type Load, load } from "./load.ts";
-import { POCKETBASE, servePocketBase } from "./pocketbase.ts";
+import { POCKETBASE, type Served, servePocketBase } from "./pocketbase.ts";
 import { watchOthers } from "./processes.ts";
 import {
   type Role,
@@ -40,7 +40,7 @@ import { copyFilledStore, countRows, makePath, makeStore } from "./stores.ts";
 export const OURS = "plantstore";
 export const BARE = "bare runtime, storing nothing";
 export const ONE_THREAD = "bare runtime, group commit on one thread";
-const STORE_THREAD = "bare runtime, group commit on a second thread";
+const STORE_THREAD = "bare runtime, group commit on two threads";
 
 export interface Run {
   /** Stops the scenario's servers when it ends. */
@@ -255,22 +255,24 @@ export async function startStoring({ stack }: Run): Promise<Maker<Candidate[]>> 
   return (about) => makers.map((make) => make(about));
 }
 
-type Serve = () => Promise<{ readonly server: Server; readonly countRows: () => number }>;
-
-/** Resolves to the error of a peer that does not start. Its row says why. */
-export async function startPeer({ stack }: Run, serve: Serve) {
+/** A peer that does not start gets a row that says why. */
+export async function startPeer(
+  { stack }: Run,
+  name: string,
+  serve: () => Promise<Served>,
+  use: (served: Served, about: Load) => Candidate,
+): Promise<Maker<Candidate>> {
   try {
     const served = await serve();
     stack.defer(served.server.stop);
-    return served;
+    return (about) => use(served, about);
   } catch (error) {
-    return error as Error;
+    return () => ({ name, role: "peer", measure: () => Promise.reject(error) });
   }
 }
 
 /** Starts the peers, each on an empty store or on a million plants. */
 export async function startPeers(run: Run, { isFilled = false } = {}): Promise<Maker<Candidate[]>> {
-  const makers: Maker<Candidate>[] = [];
   const services = peers.map(({ name, program }) => ({
     name,
     serve: async () => {
@@ -279,13 +281,13 @@ export async function startPeers(run: Run, { isFilled = false } = {}): Promise<M
     },
   }));
   const pocketBase = { name: POCKETBASE, serve: () => servePocketBase(isFilled ? STORED : 0) };
+  const makers: Maker<Candidate>[] = [];
   for (const { name, serve } of [pocketBase, ...services]) {
     if (run.isQuick && name !== FASTIFY) continue;
-    const served = await startPeer(run, serve);
-    makers.push((about) =>
-      served instanceof Error
-        ? { name, role: "peer", measure: () => Promise.reject(served) }
-        : loaded({ name, role: "peer", load: about, ...served }),
+    makers.push(
+      await startPeer(run, name, serve, (served, about) =>
+        loaded({ name, role: "peer", load: about, ...served }),
+      ),
     );
   }
   return (about) => makers.map((make) => make(about));

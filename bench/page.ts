@@ -49,7 +49,7 @@ export function makePage(results: Results): string {
     "# Benchmark results",
     `\`npm run bench\` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared. These are of ${architectures.join(" and ")}.`,
     "## Compared with others",
-    "How many times as fast Plant Store is, on the same core in the same run. Express and Fastify stand for the service that a team would write itself, with one commit for each plant. PocketBase does not sync its commits by default: a power cut may take the last plants that it has acknowledged. All others sync before they answer.",
+    "Each figure says how many times as fast Plant Store is as that peer, on the same core in the same run. Express and Fastify stand for the service that a team would write itself, with one commit for each plant. PocketBase does not sync its commits by default: a power cut may take the last plants that it has acknowledged. The others sync before they answer.",
     formatComparison(scenarios),
     ...listCharts(scenarios).map(({ file, alt }) => pictureOf(file, alt)),
     "## Targets",
@@ -86,7 +86,7 @@ function compare({ unit }: Table, ours: Row, other: Row | undefined): string {
   const ratio = valueOf(ours) / valueOf(other);
   // Less time is faster.
   const times = unit.startsWith("ms ") ? 1 / ratio : ratio;
-  return `${times < 10 ? times.toFixed(times < 1 ? 2 : 1) : Math.round(times)} ×`;
+  return `${formatNumber(times)} ×`;
 }
 
 /** All targets in one table, with a reason for each that was missed. */
@@ -117,7 +117,7 @@ function describeProfiles(scenarios: readonly ScenarioResult[]): string[] {
   return profiles.length === 0
     ? []
     : [
-        "Where the time of these scenarios goes, by a profile of the main thread in one more round:",
+        "Profiles of the main thread for scenarios that missed a target, each in one more round:",
         profiles.join("\n"),
       ];
 }

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { timeBulk } from "./load.ts";
 import type { Sample } from "./results.ts";
-import { type Api, ask, type Options, plant, type Server, startServer } from "./servers.ts";
+import { type Api, ask, plant, type Server, startServer, WrongAnswer } from "./servers.ts";
 import { TOKEN } from "./settings.ts";
 import { countRows, makePath, withDatabase } from "./stores.ts";
 
@@ -12,7 +12,13 @@ export const POCKETBASE = "PocketBase";
 
 const cache = join(import.meta.dir, "node_modules/.cache/pocketbase");
 const EMAIL = "bench@example.com";
-const env = { BENCH_EMAIL: EMAIL, BENCH_TOKEN: TOKEN };
+/** Plants in a request of its batch API. */
+export const BATCH_LENGTH = 1_000;
+const env = {
+  BENCH_EMAIL: EMAIL,
+  BENCH_TOKEN: TOKEN,
+  BENCH_BATCH_LENGTH: String(BATCH_LENGTH),
+};
 
 const findPackage = (): string | undefined =>
   existsSync(cache) ? readdirSync(cache).find((name) => name.endsWith(".deb")) : undefined;
@@ -75,11 +81,13 @@ async function signIn(url: string): Promise<Api> {
   return { plants, token, isIdText: true, page: `${plants}?perPage=100&sort=id&skipTotal=true` };
 }
 
+export interface Served {
+  readonly server: Server;
+  readonly countRows: () => number;
+}
+
 /** With its own settings, on an empty store or on so many plants. */
-export async function servePocketBase(
-  stored: number,
-  options: Options = {},
-): Promise<{ readonly server: Server; readonly countRows: () => number }> {
+export async function servePocketBase(stored: number): Promise<Served> {
   const program = await findProgram();
   const folder = makePath("pocketbase");
   const command = [
@@ -99,36 +107,35 @@ export async function servePocketBase(
     ),
   );
   const server = await startServer({
-    ...options,
     command: ["sh", "-c", 'exec "$@" --http="127.0.0.1:$PORT"', "sh", ...command, "serve"],
-    env: { ...env, ...options.env },
+    env,
     signIn,
     durability: "WAL, synchronous=NORMAL, its default",
   });
   return { server, countRows: () => countRows(file) };
 }
 
-/** As many as its settings allow here. */
-export const BATCH_LENGTH = 1_000;
-
 /** Creates plants from this id on, by its batch API: one transaction after the other. */
-export const importIntoPocketBase = (
-  { url, pids, rssMb, api }: Server,
-  first: number,
-  rows: number,
-): Promise<Sample> =>
-  timeBulk({ pids, rssMb }, rows, async () => {
-    let created = 0;
-    for (let from = 0; from < rows; from += BATCH_LENGTH) {
-      const requests = Array.from({ length: Math.min(BATCH_LENGTH, rows - from) }, (_, index) => ({
-        method: "POST",
-        url: api.plants,
-        body: { id: String(first + from + index), name: plant.name, tag: `tag ${index % 50}` },
-      }));
-      const body = JSON.stringify({ requests });
+export function importIntoPocketBase(server: Server, first: number, rows: number): Promise<Sample> {
+  const { url, api } = server;
+  const bodies: string[] = [];
+  for (let from = first; from < first + rows; from += BATCH_LENGTH) {
+    const requests = Array.from({ length: BATCH_LENGTH }, (_, index) => ({
+      method: "POST",
+      url: api.plants,
+      body: { id: String(from + index), name: plant.name, tag: `tag ${index % 50}` },
+    }));
+    bodies.push(JSON.stringify({ requests }));
+  }
+  return timeBulk(server, rows, async () => {
+    const answers: string[] = [];
+    for (const body of bodies) {
       const response = await ask(`${url}/api/batch`, { method: "POST", body }, api.token);
-      const results = (await response.json()) as readonly { readonly status: number }[];
-      if (response.ok) created += results.filter(({ status }) => status === 200).length;
+      answers.push(await response.text());
+      if (!response.ok) throw new WrongAnswer(`${response.status} ${answers.at(-1)}`);
     }
-    return () => created;
+    const statuses = () =>
+      answers.flatMap((answer) => JSON.parse(answer) as { readonly status: number }[]);
+    return () => statuses().filter(({ status }) => status === 200).length;
   });
+}

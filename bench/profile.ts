@@ -3,7 +3,7 @@
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Load, load } from "./load.ts";
-import { ask, type Server, servePlants } from "./servers.ts";
+import { ask, servePlants } from "./servers.ts";
 import { ROUND_SECONDS } from "./settings.ts";
 import { makePath } from "./stores.ts";
 
@@ -63,7 +63,7 @@ function countAliveMb({ snapshot, nodes }: Heap): number {
 /** Starts our service with the profiler, and describes its round. */
 export async function profile(
   databaseUrl: string,
-  use: Load | ((server: Server) => Promise<unknown>),
+  use: Load,
   options?: Parameters<typeof servePlants>[1],
 ): Promise<string> {
   const folder = makePath("profile");
@@ -76,7 +76,7 @@ export async function profile(
   const runRound = async () => {
     await using stack = new AsyncDisposableStack();
     stack.defer(server.stop);
-    await (typeof use === "function" ? use(server) : load(server, use, ROUND_SECONDS));
+    await load(server, use, ROUND_SECONDS);
     const metrics = await (await ask(`${server.url}/metrics`)).text();
     return { metrics, fileMb: server.rssMb("RssFile") };
   };

@@ -109,11 +109,11 @@ export function summarize(rounds: readonly Sample[]): Figures {
   };
 }
 
-export const rowOf = (table: Table | undefined, name: string): Row | undefined =>
-  table?.rows.find((row) => row.name === name);
+export const rowOf = (table: Table, name: string): Row | undefined =>
+  table.rows.find((row) => row.name === name);
 
-export const bestPeer = (table: Table | undefined): Row | undefined =>
-  table?.rows
+export const bestPeer = (table: Table): Row | undefined =>
+  table.rows
     .filter(({ role, figures }) => role === "peer" && figures !== undefined)
     .toSorted((a, b) => valueOf(b) - valueOf(a))[0];
 

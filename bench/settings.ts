@@ -6,7 +6,7 @@ export const ROUNDS = parseSetting("BENCH_ROUNDS", 5);
 export const ROUND_SECONDS = parseSetting("BENCH_SECONDS", 2);
 /** Long enough for the JIT compilers of Bun and Node.js. */
 export const WARM_UP_SECONDS = parseSetting("BENCH_WARM_UP", 6);
-/** For tables without a target, and for --quick. */
+/** For --quick, many connections, and starts. */
 export const FEW_ROUNDS = Math.min(3, ROUNDS);
 
 export const CONNECTIONS = 64;

@@ -10,11 +10,10 @@ export function startThread(
   file: string,
   setup: object = {},
   ports: readonly MessagePort[] = [],
-  onMigrate?: OnMigrate,
+  options: CallerOptions = {},
 ) {
   const { port1, port2 } = new MessageChannel();
-  // Not polled: loading what polls takes as long as half of a thread's start, and orders come when little else runs.
-  const orders = createCaller(port1, { isPolled: false, onMigrate });
+  const orders = createCaller(port1, options);
   const ended = Promise.withResolvers<never>();
   // There may be no request in flight to handle the rejection.
   ended.promise.catch(() => undefined);
@@ -103,6 +102,7 @@ export function* takeAll(port: MessagePort): Generator {
 const RECEIVE_MS = 10;
 
 interface CallerOptions {
+  /** False if it asks only while no requests are in flight: loading what polls takes half as long as a thread's start. */
   readonly isPolled?: boolean;
   readonly onMigrate?: OnMigrate | undefined;
 }

@@ -1,6 +1,6 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
-// Their promises are loaded at first use, which would delay the first answer.
+// Not from node:fs/promises, which the runtime would load at the start. This loads it at first use.
 import { promises as files } from "node:fs";
 import packageJson from "../../package.json";
 import { type Config, findTracing } from "../config.ts";

@@ -32,7 +32,7 @@ type EntryValue = string | number | null;
 export class JournalBlock {
   count = 0;
   private readonly values: EntryValue[] = [];
-  /** Of the plants, before and after each change. */
+  /** UTF-16 units of the plants, before and after each change. */
   characters = 0;
   private lastName: string | undefined;
 

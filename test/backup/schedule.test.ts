@@ -129,8 +129,9 @@ describe("serve --backup-to", () => {
     const madeAt = await readMetric(service.started, "plantstore_backup_timestamp_seconds");
     expect(madeAt).toBeWithin(startedAt, Math.ceil(Date.now() / 1000) + 1);
     // A stop may end in the middle of a proof, whose files the next one removes.
-    const proofs = () => readdirSync(scene.path).filter((name) => name.includes("tmp"));
-    await until("nothing is left of a proof", async () => proofs().length === 0);
+    await until("no proof is under way", async () =>
+      readdirSync(scene.path).every((name) => !name.includes("tmp")),
+    );
     const log = await stop(service);
     expect(log).toContain('"event":"backed_up"');
     expect(log).toContain('"event":"backup_proven"');

@@ -97,9 +97,13 @@ const settingsFor = (path: string) => ({
 });
 
 /** One plant is stored; the sync of the next one fails, and keeps failing until the test stops it. */
-async function failOneSync({ sender, startFailing }: UnsyncedService): Promise<void> {
+async function failOneSync(
+  { sender, startFailing }: UnsyncedService,
+  before?: () => void,
+): Promise<void> {
   await sender.sendNew(1);
   startFailing();
+  before?.();
   await sender.sendNew(1);
   expect(sender.refused.length).toBe(1);
 }
@@ -327,13 +331,20 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
     expect(checkIntegrity(service.path)).toBe("ok");
   });
 
-  test.each([["the file", ["", "-wal", "-shm"]] as const, ["its WAL", ["-wal"]] as const])(
-    "and %s gone meanwhile: no new one is made in its place, until it is back",
-    async (_name, suffixes) => {
+  test.each([
+    ["the file gone meanwhile", ["", "-wal", "-shm"], false],
+    ["its WAL gone meanwhile", ["-wal"], false],
+    ["its WAL gone a moment before", ["-wal"], true],
+  ] as const)(
+    "and %s: no new one is made in its place, until it is back",
+    async (_name, suffixes, isBefore) => {
       await using service = await spawnUnsynced();
       const { sender, path } = service;
-      await failOneSync(service);
-      for (const suffix of suffixes) renameSync(path + suffix, `${path}.gone${suffix}`);
+      const move = (): void => {
+        for (const suffix of suffixes) renameSync(path + suffix, `${path}.gone${suffix}`);
+      };
+      await failOneSync(service, isBefore ? move : undefined);
+      if (!isBefore) move();
       service.stopFailing();
       const [response] = await sender.resendRefused();
       expect(response?.status).toBe(503);

@@ -243,8 +243,8 @@ test("GET /plants leaves nothing open that would keep the log from being folded 
   expect(other.query("PRAGMA wal_checkpoint(TRUNCATE)").get()).toMatchObject({ busy: 0 });
 });
 
-/** A timer may fire a little early. */
-const logIsChecked = (): Promise<void> => Bun.sleep(CHECK_MS + 2);
+/** The next commit checks the WAL. A timer may fire a little early. */
+const untilLogCheckIsDue = (): Promise<void> => Bun.sleep(CHECK_MS + 2);
 
 test.each(["plants.db", "plants.db-wal", ""])(
   "a store from whose folder %j is taken away acknowledges nothing until it is back",
@@ -259,7 +259,7 @@ test.each(["plants.db", "plants.db-wal", ""])(
     };
     const [taken, elsewhere] = [join(data, name), `${folder.path}/elsewhere`];
     renameSync(taken, elsewhere);
-    if (name.endsWith("-wal")) await logIsChecked();
+    await untilLogCheckIsDue();
     await expectUnavailable();
     // As without the permission to search a folder, which root always has: looking up the file fails.
     if (name === "") symlinkSync(data, data);
@@ -280,7 +280,7 @@ test("of a WAL that was removed, plants are in the file after a clean close", as
     await using store = openStore(at.store);
     await store.createPlant(plant);
     rmSync(`${at.store}-wal`);
-    await logIsChecked();
+    await untilLogCheckIsDue();
     const refused = await rejectionOf(store.createPlant({ ...plant, id: 2n }));
     expect(refused).toMatchObject({ reason: "store_unavailable" });
     expect(await store.findPlant(1n)).toEqual(plant);
@@ -288,7 +288,7 @@ test("of a WAL that was removed, plants are in the file after a clean close", as
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([1n]);
 });
 
-test("of a store behind a symbolic link, the WAL beside the file is counted, and missed when it is gone", async () => {
+test("of a store behind a symbolic link, the WAL beside the file is counted, and its removal noticed", async () => {
   using folder = makeTemporaryFolder();
   const path = `${folder.path}/behind/plants.db`;
   const link = `${folder.path}/plants.db`;
@@ -298,7 +298,7 @@ test("of a store behind a symbolic link, the WAL beside the file is counted, and
   await store.createPlant({ ...plant, id: 2n });
   expect(await store.measureBytes()).toBe(statSync(path).size + statSync(`${path}-wal`).size);
   renameSync(`${path}-wal`, `${path}.taken`);
-  await logIsChecked();
+  await untilLogCheckIsDue();
   const refused = await rejectionOf(store.createPlant({ ...plant, id: 3n }));
   expect(refused).toMatchObject({ reason: "store_unavailable" });
   renameSync(`${path}.taken`, `${path}-wal`);

@@ -166,6 +166,9 @@ const formatAs = (type: string, path: string): string => getHead(path, `Accept: 
 /** Without its end. */
 const formatBatch = (lines: string): string => batchHead() + chunk(lines);
 
+/** Where the status ends in the first line of an answer. */
+const STATUS_END = "HTTP/1.1 200".length;
+
 interface DeafClient {
   readonly socket: Socket;
   /** The status of the answer, once it has begun. */
@@ -176,6 +179,7 @@ interface DeafClient {
 async function openDeaf(url: string, request: string): Promise<DeafClient> {
   const { hostname, port } = new URL(url);
   let unsent: Uint8Array = Buffer.from(request);
+  let head = "";
   const write = (socket: Socket): void => {
     unsent = unsent.subarray(Math.max(0, socket.write(unsent)));
   };
@@ -184,7 +188,10 @@ async function openDeaf(url: string, request: string): Promise<DeafClient> {
     port: Number(port),
     socket: {
       data(reading, bytes) {
-        client.status ||= Number(bytes.toString("latin1", 9, 12));
+        // A busy runtime sends the head in small pieces.
+        head += bytes.toString("latin1");
+        if (head.length < STATUS_END) return;
+        client.status = Number(head.slice(STATUS_END - 3, STATUS_END));
         reading.pause();
       },
       drain: write,

@@ -17,7 +17,7 @@ migrate((app) => {
   // Off by default. Each batch is one transaction.
   const settings = app.settings();
   settings.batch.enabled = true;
-  settings.batch.maxRequests = 1000;
+  settings.batch.maxRequests = Number($os.getenv("BENCH_BATCH_LENGTH"));
   app.save(settings);
   const user = new Record(app.findCollectionByNameOrId("_superusers"));
   user.set("email", $os.getenv("BENCH_EMAIL"));

@@ -1,6 +1,6 @@
 /** A SQLite file: opening, schema, durability and errors. */
 
-import { Database, SQLiteError } from "bun:sqlite";
+import { constants, Database, SQLiteError } from "bun:sqlite";
 import {
   closeSync,
   existsSync,
@@ -224,10 +224,10 @@ function failToOpen(path: string, cause?: unknown): StoreOpenError {
 }
 
 /** In WAL mode a process needs the folder too, and the files that another process left there. */
-const findStoreObstacle = (path: string): string | undefined =>
-  ["", "-wal", "-shm"]
-    .map((suffix) => findObstacle(realPath(path) + suffix))
-    .find((found) => found);
+function findStoreObstacle(path: string): string | undefined {
+  const real = realPath(path);
+  return ["", "-wal", "-shm"].map((suffix) => findObstacle(real + suffix)).find((found) => found);
+}
 
 /** An empty file, or one whose setup failed because the disk was full. */
 export const isBlank = (db: Database): boolean =>
@@ -259,6 +259,7 @@ function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Databa
     setUp(db, path, onMigrate);
     return db;
   } catch (error) {
+    if (db !== undefined && !isFirst) keepLog(db);
     db?.close();
     if (!(error instanceof SQLiteError)) throw error;
     if (isForbidden(error)) throw failToOpen(path, error);
@@ -474,14 +475,17 @@ export const movedError = (file: string): StoreOpenError =>
 
 /** Returns a check that throws once the file is moved or removed: writes would go to an unlinked file. */
 export function watchFile(path: string): () => void {
-  const { ino, dev } = find(path) ?? {};
-  const assertFileNotMoved = (): void => {
+  const before = find(path);
+  return () => {
     const now = find(path);
-    if (now === undefined || now.ino !== ino || now.dev !== dev) throw movedError(path);
+    if (before === undefined || now?.ino !== before.ino || now.dev !== before.dev)
+      throw movedError(path);
   };
-  assertFileNotMoved();
-  return assertFileNotMoved;
 }
+
+/** Closing this connection will not remove the WAL, even if no other process or thread has the file open. */
+export const keepLog = (db: Database): unknown =>
+  db.fileControl(constants.SQLITE_FCNTL_PERSIST_WAL, 1);
 
 /** SQLite syncs the folder of its files, but not the folders above it that we create. */
 export function makeDirectoryDurably(path: string): void {

@@ -194,7 +194,9 @@ export async function startStoreThreads(
     // A function cannot be sent to a thread.
     const plain = { ...limits, onCommit: undefined, tracing: undefined };
     const setup = { path, limits: plain, state, ports };
-    const thread = startThread(join(import.meta.dir, entry), setup, ports, onMigrate);
+    // Asked before the service listens, and after it has stopped.
+    const options = { isPolled: false, onMigrate };
+    const thread = startThread(join(import.meta.dir, entry), setup, ports, options);
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
   // In parallel: starting a thread is slow.

@@ -1,7 +1,6 @@
 /** The only write connection. It commits a group in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
-import { existsSync } from "node:fs";
 import { TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
@@ -28,6 +27,7 @@ import {
   hasCode,
   isLocked,
   isSyncFailure,
+  keepLog,
   logOf,
   makeDurable,
   openDatabase,
@@ -116,7 +116,7 @@ interface Transaction extends WriteConnection {
   readonly entries: JournalBlock;
 }
 
-/** The WAL and the free space are checked again after this time. */
+/** The WAL and the free space are checked at most this often, unless little space may be left. */
 export const CHECK_MS = 10;
 /** The most that a write adds to the WAL: pages of the table, its index and the journal, and its text in each, in UTF-8. */
 const WRITE_BYTES = 16_384;
@@ -131,9 +131,9 @@ export class SqliteWriter {
   private connection: WriteConnection | undefined;
   /** Valid until another process writes: its plants are not counted here. */
   private quota: { readonly plantsLeft: number; readonly version: bigint } | undefined;
-  /** Throws if another file, or none, is at the path: before each commit, and before the file is reopened. */
+  /** Throws if another file, or none, is at the path. Called before each commit, and before the file is reopened. */
   private readonly assertFileNotMoved: () => void;
-  private assertLogNotMoved: () => void;
+  private readonly assertLogNotMoved: () => void;
   /** How long the last COMMIT took: what it wrote to the WAL, and the sync. */
   syncMs = 0;
   /** The free space at the last check, and an upper bound of what was written since. */
@@ -202,8 +202,7 @@ export class SqliteWriter {
       else if (entries.count > 0 && moveBreak.run(atMs).changes === 0)
         insertChanges.run(0, atMs, BREAK_ENTRIES);
       this.disk.writtenBytes +=
-        Math.max(outcomes.length, entries.count) * WRITE_BYTES +
-        entries.characters * CHARACTER_BYTES;
+        (outcomes.length + entries.count) * WRITE_BYTES + entries.characters * CHARACTER_BYTES;
       const syncedAtMs = performance.now();
       commit.run();
       this.syncMs = performance.now() - syncedAtMs;
@@ -234,28 +233,25 @@ export class SqliteWriter {
   }
 
   /**
-   * Checks the WAL and the free space, unless that was done a moment ago and what was written since leaves enough free.
    * A `stat` of the WAL in every commit would slow every sync down: since Linux 6.13, the first write after it updates
    * the times of the file, and the sync writes them too.
    */
   private checkDisk(): void {
-    const { checkedAtMs, freeBytes, writtenBytes } = this.disk;
-    const nowMs = performance.now();
-    const isEnough = freeBytes - writtenBytes >= (this.limits.diskFreeBytesMin ?? 0);
-    if (nowMs - checkedAtMs < CHECK_MS && isEnough) return;
+    const { diskFreeBytesMin = 0 } = this.limits;
+    const checkedAtMs = performance.now();
+    const isEnough = this.disk.freeBytes - this.disk.writtenBytes >= diskFreeBytesMin;
+    if (checkedAtMs - this.disk.checkedAtMs < CHECK_MS && isEnough) return;
     this.assertLogNotMoved();
     // If it is unknown, no write is refused for it.
-    const free = findDiskFree(this.path) ?? Number.POSITIVE_INFINITY;
-    this.disk = { checkedAtMs: nowMs, freeBytes: free, writtenBytes: 0 };
+    const freeBytes = findDiskFree(this.path) ?? Number.POSITIVE_INFINITY;
+    this.disk = { checkedAtMs, freeBytes, writtenBytes: 0 };
   }
 
   private connected(): WriteConnection {
     if (this.connection !== undefined) return this.connection;
     this.assertFileNotMoved();
     this.assertLogNotMoved();
-    this.connection = connect(reopenDatabase(this.path));
-    this.assertLogNotMoved = watchFile(logOf(this.path));
-    return this.connection;
+    return (this.connection = connect(reopenDatabase(this.path)));
   }
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
@@ -274,10 +270,9 @@ export class SqliteWriter {
   /** After a failed sync nothing is appended to this WAL. The next group reopens the file. */
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
+    // It has acknowledged plants. If it is gone when the file is reopened, somebody else has removed it.
+    if (this.connection !== undefined) keepLog(this.connection.db);
     this.close();
-    // If nobody reads, closing has removed the WAL.
-    const log = logOf(this.path);
-    this.assertLogNotMoved = existsSync(log) ? watchFile(log) : () => undefined;
     this.quota = undefined;
   }
 }
