@@ -8,15 +8,16 @@ import {
   ftruncateSync,
   lstatSync,
   openSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
 } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import type { Config } from "../config.ts";
 import { STANDARD_OUTPUT, syncFile, writeDescriptor } from "../descriptor.ts";
 import { parseStoreUrl } from "../store-url.ts";
-import { companions, realPath } from "../store/sqlite/database.ts";
+import { companions } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 
 /** The file appears, synced, when it is finished; otherwise nothing is left. `-` is standard output. */
@@ -103,6 +104,13 @@ export const isSameFile = (path: string, other: string): boolean =>
 function identify(path: string): string {
   const found = statSync(path, { bigint: true, throwIfNoEntry: false });
   return found === undefined ? realPath(path) : `${found.dev}:${found.ino}`;
+}
+
+/** The real path of the file, or of where it would be created. */
+function realPath(path: string): string {
+  if (existsSync(path)) return realpathSync(path);
+  const folder = dirname(resolve(path));
+  return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
 export async function printSecret(text: string): Promise<void> {

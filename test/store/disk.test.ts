@@ -359,6 +359,18 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
     },
   );
 
+  test("and its WAL removed a moment before: a clean stop saves what was acknowledged", async () => {
+    await using service = await spawnUnsynced();
+    await failOneSync(service, () => rmSync(`${service.path}-wal`));
+    service.stopFailing();
+    await service.sender.sendNew(1);
+    expect(service.sender.acknowledged).toHaveLength(1);
+    service.process.kill("SIGTERM");
+    expect(await service.process.exited).toBe(0);
+    expect(readPlants(service.path)).toEqual(service.sender.expected());
+    expect(checkIntegrity(service.path)).toBe("ok");
+  });
+
   test("with another writer or reader in the way of opening the file again: 503, alive meanwhile, over when it is gone", async () => {
     await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
     const { sender, path } = service;

@@ -5,6 +5,7 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readSync,
@@ -13,7 +14,7 @@ import {
   statSync,
   writeSync,
 } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { syncFile, withFile } from "../../descriptor.ts";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
@@ -225,8 +226,8 @@ function failToOpen(path: string, cause?: unknown): StoreOpenError {
 
 /** In WAL mode a process needs the folder too, and the files that another process left there. */
 function findStoreObstacle(path: string): string | undefined {
-  const real = realPath(path);
-  return ["", "-wal", "-shm"].map((suffix) => findObstacle(real + suffix)).find((found) => found);
+  const file = followLink(path);
+  return ["", "-wal", "-shm"].map((suffix) => findObstacle(file + suffix)).find((found) => found);
 }
 
 /** An empty file, or one whose setup failed because the disk was full. */
@@ -394,19 +395,20 @@ export function findDamage(db: Database, faultsMax: number): string[] {
 
 const find = (path: string) => statSync(path, { throwIfNoEntry: false });
 
-/** The path behind symbolic links, of the file or of where it would be created. */
-export function realPath(path: string): string {
-  if (existsSync(path)) return realpathSync(path);
-  const folder = dirname(resolve(path));
-  return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
+/** SQLite keeps its other files beside the file, not beside a symbolic link to it. */
+function followLink(path: string): string {
+  try {
+    return lstatSync(path).isSymbolicLink() ? realpathSync(path) : path;
+  } catch {
+    return path;
+  }
 }
 
-/** The WAL of a store. SQLite keeps it beside the file, not beside a link to it. */
-export const logOf = (path: string): string => `${realPath(path)}-wal`;
+export const logOf = (path: string): string => `${followLink(path)}-wal`;
 
 export function findDiskFree(path: string): number | undefined {
   try {
-    const { bavail, bsize } = statfsSync(dirname(realPath(path)));
+    const { bavail, bsize } = statfsSync(dirname(resolve(followLink(path))));
     return bavail * bsize;
   } catch {
     return undefined;

@@ -129,6 +129,8 @@ export class SqliteWriter {
   private readonly path: string;
   private readonly limits: StoreLimits;
   private connection: WriteConnection | undefined;
+  /** Nothing is appended to a WAL that failed to sync. The next commit reopens the file. */
+  private mustReopen = false;
   /** Valid until another process writes: its plants are not counted here. */
   private quota: { readonly plantsLeft: number; readonly version: bigint } | undefined;
   /** Throws if another file, or none, is at the path. Called before each commit, and before the file is reopened. */
@@ -149,13 +151,13 @@ export class SqliteWriter {
       this.requireDurable(this.connection, "reads");
     } catch (error) {
       // The disk failed, or a reader of another process is in the way. The next commit retries, and reads wait for it.
-      this.disconnectAfter(error);
+      this.noteFailure(error);
     }
   }
 
   /** Whether everything readable is synced, so plants may be answered. */
   get isDurable(): boolean {
-    return this.connection?.durability.reads === true;
+    return !this.mustReopen && this.connection?.durability.reads === true;
   }
 
   /**
@@ -171,7 +173,7 @@ export class SqliteWriter {
         if (isWaiting) Bun.sleepSync(waitMs);
         // The sleep may overrun. Past the deadline the clients have been refused, so nothing may be stored.
         if (isWaiting && performance.now() < deadlineMs) continue;
-        this.disconnectAfter(error);
+        this.noteFailure(error);
         throw translate(error);
       }
     }
@@ -247,11 +249,16 @@ export class SqliteWriter {
     this.disk = { checkedAtMs, freeBytes, writtenBytes: 0 };
   }
 
+  /** A file that was moved stays open: if it is not put back, closing it still saves what its WAL has. */
   private connected(): WriteConnection {
-    if (this.connection !== undefined) return this.connection;
+    if (this.connection !== undefined && !this.mustReopen) return this.connection;
     this.assertFileNotMoved();
     this.assertLogNotMoved();
-    return (this.connection = connect(reopenDatabase(this.path)));
+    if (this.connection !== undefined) keepLog(this.connection.db);
+    this.close();
+    this.connection = connect(reopenDatabase(this.path));
+    this.mustReopen = false;
+    return this.connection;
   }
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
@@ -267,12 +274,9 @@ export class SqliteWriter {
     if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
-  /** After a failed sync nothing is appended to this WAL. The next group reopens the file. */
-  private disconnectAfter(error: unknown): void {
+  private noteFailure(error: unknown): void {
     if (!isSyncFailure(error)) return;
-    // It has acknowledged plants. If it is gone when the file is reopened, somebody else has removed it.
-    if (this.connection !== undefined) keepLog(this.connection.db);
-    this.close();
+    this.mustReopen = true;
     this.quota = undefined;
   }
 }
