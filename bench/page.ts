@@ -47,13 +47,13 @@ export function makePage(results: Results): string {
   const architectures = [...new Set(scenarios.map(({ architecture }) => architecture))];
   return `${[
     "# Benchmark results",
-    `\`npm run bench\` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared. These are of ${architectures.join(" and ")}.`,
+    `\`npm run bench\` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared. These were measured on ${architectures.join(" and ")}.`,
     "## Compared with others",
-    "Each figure says how many times as fast Plant Store is as that peer, on the same core in the same run. Express and Fastify stand for the service that a team would write itself, with one commit for each plant. PocketBase does not sync its commits by default: a power cut may take the last plants that it has acknowledged. The others sync before they answer.",
+    "Each figure says how many times as fast Plant Store is as that peer, on the same core in the same run; below 1, it is slower. Express and Fastify stand for the service that a team would write itself, with one commit for each plant. PocketBase does not sync its commits by default: a power cut may take the last plants that it has acknowledged. The others sync before they answer.",
     formatComparison(scenarios),
     ...listCharts(scenarios).map(({ file, alt }) => pictureOf(file, alt)),
     "## Targets",
-    "What somebody would notice. The bare runtime does only part of the work, so it is a limit, not a competitor.",
+    "Each is something that a user or an operator would notice. The bare runtime is a minimal server on the same runtime. It does only part of the work, so it shows what the rest costs.",
     formatTargets(scenarios),
     ...describeProfiles(scenarios),
     "## How it was measured",
@@ -140,9 +140,10 @@ function describeMethod(scenarios: readonly ScenarioResult[]): string {
   const rows = scenarios.flatMap(({ tables }) => tables.flatMap((table) => table.rows));
   const sum = (key: "rounds" | "repeats" | "disturbed"): number =>
     rows.reduce((total, row) => total + row[key], 0);
+  const rounds = rows.map((row) => row.rounds);
   const roundSeconds = [...new Set(scenarios.map((scenario) => scenario.roundSeconds))];
   return [
-    `- The server runs on one core and the load generator, \`wrk\`, on another, unless a scenario says otherwise. After a warm-up of ${WARM_UP_SECONDS} s, rounds of ${roundSeconds.join(" or ")} s are taken of all candidates in turn. The figure is the median of the rounds; the range is from the slowest to the fastest round.`,
+    `- The server runs on one core and the load generator, \`wrk\`, on another, unless a scenario says otherwise. After a warm-up of ${WARM_UP_SECONDS} s, ${Math.min(...rounds)} to ${Math.max(...rounds)} rounds of ${roundSeconds.join(" or ")} s are taken of all candidates in turn. The figure is the median of the rounds; the range is from the slowest to the fastest round.`,
     `- A round is repeated, at most ${REPEATS_MAX} times, if other processes used more than ${FOREIGN_CORES_MAX * 100} % of a core. That happened ${sum("repeats")} times. Of the ${sum("rounds")} rounds that count, ${sum("disturbed")} were still disturbed.`,
     "- Every run checks the first answer of every server, the status of every answer, a sample of the created plants through the server's own GET, and the number of plants in every store: as many as were acknowledged, and at most one more for each connection that the load generator closed while it waited. A wrong answer of ours fails the run. A peer with a wrong answer gets no figure.",
     "- `wrk` sends the next request on a connection after the answer to the last one. While a server stalls, it sends nothing, so high percentiles look better than they would to clients that send at their own pace (coordinated omission). This applies to all candidates alike.",

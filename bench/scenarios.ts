@@ -66,7 +66,9 @@ const reasons = {
     "The load and both threads of the service share all cores, and each group wakes one thread and then the other.",
   get: "The bare runtime checks neither the URL nor most headers, and sends no entity tag.",
   single:
-    "A create passes from the HTTP thread to the store thread and back, so that a slow sync delays no read. Many clients share the two wake-ups; a lone one pays for them with each create. It also writes three pages (the plant, the index on tags, the journal), Fastify's one.",
+    "A create passes from the HTTP thread to the store thread and back, so that a slow sync delays no read. Many clients share the two wake-ups; a lone one pays for them with each create: the row with two threads shows how much. The rest is the checks of a request, and the queue.",
+  pages:
+    "Fastify writes one page for each create. Ours writes three (the plant, the index on tags, the journal), on a second thread.",
   readers:
     "Every event is copied to every reader, and these copies are most of the bytes that the service sends.",
   peer: "Express and Fastify sync each create alone. The less a sync costs, the less a group commit saves.",
@@ -145,8 +147,8 @@ function singleTargets(table: Table): Target[] {
   const what = `create, ${nameConnections(1)}`;
   return [
     ratioAtLeast(`${what} / ${ONE_THREAD}`, ours, storing, 0.7, reasons.single),
-    ratioAtLeast(`${what} / ${FASTIFY}`, ours, fastify, 0.85, reasons.single),
-    atMost(`${what}: p99 / p99 of ${FASTIFY}`, p99Of(ours) / p99Of(fastify), 2, reasons.single),
+    ratioAtLeast(`${what} / ${FASTIFY}`, ours, fastify, 0.85, reasons.pages),
+    atMost(`${what}: p99 / p99 of ${FASTIFY}`, p99Of(ours) / p99Of(fastify), 2, reasons.pages),
   ];
 }
 

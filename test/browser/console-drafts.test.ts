@@ -1,8 +1,7 @@
 /** What someone typed and did not save: it is still there after Esc, another row, a reload and a lost token. */
 
 import { expect } from "bun:test";
-import type { Page } from "playwright-core";
-import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys, type TestPage } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const { it, test } = await startJourneys({}, async ({ url }) => {
@@ -99,7 +98,9 @@ describeInBrowser("an edit that is not saved", () => {
 });
 
 describeInBrowser("a save whose connection is lost", () => {
-  const lose = async (page: Page, isStored: boolean): Promise<() => Promise<void>> => {
+  const lose = async ({ page, allowFailure }: TestPage, isStored: boolean) => {
+    // The page polls meanwhile, if this takes long.
+    for (const polled of ["/livez", "/changes"]) allowFailure(polled, "failed");
     const url = /\/(plants|changes|livez)/;
     await page.route(url, async (route) => {
       if (isStored && route.request().method() === "PUT") await route.fetch();
@@ -109,12 +110,13 @@ describeInBrowser("a save whose connection is lost", () => {
   };
 
   it("is sent once more when it is back, and until then is not called saved", async (visit) => {
-    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants/1" });
+    const view = await visit.open({ at: "#/plants/1" });
+    const { page, user, service, announceFailure } = view;
     announceFailure("/plants/1", "failed");
     const { name } = (await service.findPlant(1n)) ?? {};
     for (const isStored of [false, true]) {
       await user.edit(`Corrected ${isStored}`);
-      const comeBack = await lose(page, isStored);
+      const comeBack = await lose(view, isStored);
       await user.click("Save", { text: "Not saved: no connection" });
       await user.see({ text: "1 edit not saved. It is sent when the connection is back." });
       expect(await user.field("Name").inputValue()).toBe(`Corrected ${isStored}`);
@@ -128,11 +130,12 @@ describeInBrowser("a save whose connection is lost", () => {
   });
 
   test("is sent from another plant too, and not over what someone else changed", async (visit) => {
-    const { page, user, service, announceFailure } = await visit.open({ at: "#/plants/2" });
+    const view = await visit.open({ at: "#/plants/2" });
+    const { user, service, announceFailure } = view;
     announceFailure("/plants/2", "failed", 412);
     const before = await service.findPlant(2n);
     await user.edit("Mine");
-    const comeBack = await lose(page, false);
+    const comeBack = await lose(view, false);
     await user.click("Save", { text: "Not saved: no connection" });
     await user.press("Escape", { text: "1 edit not saved." });
     await service.store.replacePlant({ id: 2n, name: "Theirs", tag: "tree" }, {});

@@ -2,7 +2,15 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, spyOn, test } from "bun:test";
-import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import { createCounter } from "../../src/store/counter.ts";
@@ -286,6 +294,25 @@ test("of a WAL that was removed, plants are in the file after a clean close", as
     expect(await store.findPlant(1n)).toEqual(plant);
   }
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([1n]);
+});
+
+test.each([
+  ["missing", (path: string) => rmSync(path)],
+  ["empty", (path: string) => writeFileSync(path, "")],
+])("a WAL whose file is %s is refused and kept, until the file is back", async (_name, take) => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/plants.db`;
+  makeCrashedStore(path, 3);
+  const [file, log] = [readFileSync(path), readFileSync(`${path}-wal`)];
+  take(path);
+  expect(() => openStore(path)).toThrow("Put the file back");
+  expect(readFileSync(`${path}-wal`)).toEqual(log);
+  writeFileSync(path, file);
+  {
+    await using store = openStore(path);
+    expect(await store.findPlant(3n)).toMatchObject({ name: "logged" });
+  }
+  expect(readPlants(path)).toHaveLength(3);
 });
 
 test("of a store behind a symbolic link, the WAL beside the file is counted, and its removal noticed", async () => {

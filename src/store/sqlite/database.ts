@@ -203,6 +203,7 @@ const READER_LOCK_WAIT_MS = 100;
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
 export function openDatabase(path: string, onMigrate?: OnMigrate, version?: string): Database {
   requireSqliteVersion(version);
+  refuseLoneLog(path);
   try {
     makeDirectoryDurably(dirname(resolve(path)));
     // Mode 0600: the file holds token hashes, and SQLite creates the WAL with the same mode. Only a new file is opened
@@ -215,6 +216,15 @@ export function openDatabase(path: string, onMigrate?: OnMigrate, version?: stri
   // SQLite would open a file that it cannot write, and every write would fail.
   if (findStoreObstacle(path) !== undefined) throw failToOpen(path);
   return openFile(path, true, onMigrate);
+}
+
+/** SQLite would delete a WAL without its file, and the plants in it. The WAL first: another process may be creating both. */
+function refuseLoneLog(path: string): void {
+  const log = logOf(path);
+  if (fileBytesOf(log) > 0 && fileBytesOf(path) === 0)
+    throw new StoreOpenError(
+      `${path} is missing or empty, but ${log} has changes of it. Put the file back; to begin with an empty store, move the WAL away.`,
+    );
 }
 
 /** A system error begins with its code and ends with its call: `ENOSPC: no space left on device, mkdir 'x'`. */
@@ -471,9 +481,7 @@ export const rewriteLog = (db: Database, path: string): void =>
     .immediate();
 
 export const movedError = (file: string): StoreOpenError =>
-  new StoreOpenError(
-    `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
-  );
+  new StoreOpenError(`${file} was moved or removed while it was in use. Put it back.`);
 
 /** Returns a check that throws once the file is moved or removed: writes would go to an unlinked file. */
 export function watchFile(path: string): () => void {
