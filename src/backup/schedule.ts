@@ -26,8 +26,8 @@ import { createThread } from "./thread.ts";
 const APPEND_MS_MAX = 10_000;
 /** A failed copy is retried after this time, or after the interval if that is shorter. */
 const RETRY_MS_MAX = 300_000;
-/** The deadline of the last append at shutdown. */
-const STOP_MS_MAX = 2_000;
+/** The deadline of each step of a shutdown: what is under way, the last append, giving up the lease. */
+export const STOP_MS_MAX = 2_000;
 /** Proofs are repeated after the interval of copies or this time. */
 const PROOF_MS_MAX = 3_600_000;
 

@@ -203,13 +203,14 @@ const READER_LOCK_WAIT_MS = 100;
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
 export function openDatabase(path: string, onMigrate?: OnMigrate, version?: string): Database {
   requireSqliteVersion(version);
-  refuseLoneLog(path);
   try {
     makeDirectoryDurably(dirname(resolve(path)));
+    refuseLoneLog(path);
     // Mode 0600: the file holds token hashes, and SQLite creates the WAL with the same mode. Only a new file is opened
     // here: closing any descriptor of a file drops all POSIX locks that this process holds on it.
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
+    if (error instanceof StoreOpenError) throw error;
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (code !== "EEXIST" || syscall !== "open") throw failToOpen(path, error);
   }
