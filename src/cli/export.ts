@@ -78,7 +78,7 @@ export function parseFilter(flags: Flags): Filter {
       throw new UsageError(
         `--${name}: ${JSON.stringify(text)} is not allowed; expected ${expected}`,
       );
-    return [name, value ?? undefined];
+    return [name, value];
   });
   return Object.fromEntries(values) as Filter;
 }

@@ -7,12 +7,10 @@ interface RuleOf<Value> {
   readonly expected: string;
   /** Whether the value is true or false, not a text. */
   readonly isFlag: boolean;
-  /** Undefined if the text is not allowed; null if it counts as absent. */
-  readonly find: (text: string) => Value | null | undefined;
+  /** Undefined if the text is not allowed. */
+  readonly find: (text: string) => Value | undefined;
   /** Whether every engine has an index for it, so no plant has to be scanned. */
   readonly isIndexed: boolean;
-  /** False if every plant matches. */
-  readonly narrows: (value: Value) => boolean;
   readonly match: (value: Value) => (plant: ListedPlant) => boolean;
 }
 
@@ -31,13 +29,18 @@ const WORDS_MAX = 16;
 
 const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
 
+/** Folded. A word of accents only is none. */
+const wordsOf = (q: string): string[] =>
+  splitWords(q)
+    .map(foldAccents)
+    .filter((word) => word !== "");
+
 /** Query parameters, options of `export`, the client's type and the console's URL have exactly these. */
 export const filters = {
   tag: {
     meaning: "Exactly this tag.",
     ...anyText,
     isIndexed: true,
-    narrows: () => true,
     match:
       (value: string) =>
       ({ tag }: ListedPlant) =>
@@ -48,8 +51,6 @@ export const filters = {
       "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
     ...anyText,
     isIndexed: false,
-    // The empty text is a part of every name.
-    narrows: (value: string) => value !== "",
     match: (value: string) => {
       const part = fold(value);
       return ({ name }: ListedPlant) => isPartOf(part, fold(name));
@@ -59,15 +60,10 @@ export const filters = {
     meaning: `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
     expected: `at most ${WORDS_MAX} words`,
     isFlag: false,
-    find: (value: string) => {
-      const { length } = splitWords(value);
-      if (length > WORDS_MAX) return undefined;
-      return length === 0 ? null : value;
-    },
+    find: (value: string) => (splitWords(value).length > WORDS_MAX ? undefined : value),
     isIndexed: false,
-    narrows: (value: string) => splitWords(value).length > 0,
     match: (value: string) => {
-      const words = splitWords(value).map(foldAccents);
+      const words = wordsOf(value);
       return ({ name, tag }: ListedPlant) => {
         const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
         return words.every((word) => texts.some((text) => isPartOf(word, text)));
@@ -78,7 +74,6 @@ export const filters = {
     meaning: "`false`: plants without a tag. `true`: plants with one, also an empty one.",
     ...flag,
     isIndexed: false,
-    narrows: () => true,
     match:
       (value: boolean) =>
       ({ tag }: ListedPlant) =>
@@ -93,30 +88,42 @@ export type Filter = {
   readonly [Name in FilterName]?: Parameters<(typeof filters)[Name]["match"]>[0] | undefined;
 };
 
-/** The rule and the value of each filter that is given. */
-const rulesOf = (filter: Filter): (readonly [RuleOf<unknown>, unknown])[] =>
-  filterNames.flatMap((name) =>
-    filter[name] === undefined ? [] : [[filters[name] as RuleOf<unknown>, filter[name]]],
-  );
+/** Plants without any text. A filter that matches both matches every plant. */
+const blankPlants: readonly ListedPlant[] = [undefined, ""].map((tag) => ({
+  id: 0n,
+  name: "",
+  tag,
+}));
+
+/**
+ * Those that every plant matches are left out: what a filter means decides, not how it is written. Accents alone, for
+ * one, fold to nothing.
+ */
+const rulesOf = (filter: Filter) =>
+  filterNames.flatMap((name) => {
+    const { isIndexed, match } = filters[name] as RuleOf<unknown>;
+    if (filter[name] === undefined) return [];
+    const matches = match(filter[name]);
+    return blankPlants.every(matches) ? [] : [{ isIndexed, matches }];
+  });
 
 export const pickFilter = (value: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, value[name]]));
 
 /** False if every plant matches. */
-export const narrows = (filter: Filter): boolean =>
-  rulesOf(filter).some(([rule, value]) => rule.narrows(value));
+export const narrows = (filter: Filter): boolean => rulesOf(filter).length > 0;
 
 export const needsScan = (filter: Filter): boolean =>
-  rulesOf(filter).some(([{ isIndexed }]) => !isIndexed);
+  rulesOf(filter).some(({ isIndexed }) => !isIndexed);
 
 export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
-  const matches = rulesOf(filter).map(([rule, value]) => rule.match(value));
-  return (plant) => matches.every((match) => match(plant));
+  const rules = rulesOf(filter);
+  return (plant) => rules.every(({ matches }) => matches(plant));
 }
 
 /** An upper-case ASCII substring: a database can skip a plant whose name and tag are ASCII and lack it. */
 export function findHint({ name, q = "" }: Filter): string | undefined {
-  const parts = [...splitWords(q).map(foldAccents), ...(name === undefined ? [] : [fold(name)])];
+  const parts = [...wordsOf(q), ...(name === undefined ? [] : [fold(name)])];
   const plain = parts.filter((part) => part !== "" && !BEYOND_ASCII.test(part));
   // The longest is the rarest. Truncated, because a database compares it at every character.
   const longest = plain.toSorted((one, other) => other.length - one.length)[0];

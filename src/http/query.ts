@@ -32,8 +32,8 @@ import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape
 
 export interface Parameter<Value> extends Shape {
   readonly expected: string;
-  /** Returns undefined if the value is not allowed, null if it counts as absent. */
-  readonly find: (input: string) => Value | null | undefined;
+  /** Returns undefined if the value is not allowed. */
+  readonly find: (input: string) => Value | undefined;
   readonly fallback: Value;
 }
 

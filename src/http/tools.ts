@@ -99,9 +99,7 @@ const toArgument = <Value>(parameter: Parameter<Value>): Argument<Value> => ({
     const { type: named } = parameter.schema;
     const type = named === "integer" ? "number" : named;
     if (typeof input !== type || !isStorable(String(input))) return undefined;
-    const found = parameter.find(String(input));
-    // A search for no words counts as none; it finds every plant too.
-    return found === null ? (input as Value) : found;
+    return parameter.find(String(input));
   },
 });
 

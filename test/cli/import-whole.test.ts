@@ -379,6 +379,7 @@ test("change and remove name what is wrong with their flags, and change nothing"
     [["change", "--set-tag", "t", "--yes"], "give a filter that not every plant matches: --tag"],
     [["change", "--name", "", "--set-tag", "t", "--yes"], "give a filter"],
     [["remove", "--q", " ", "--yes"], "give a filter"],
+    [["remove", "--q", "\u0301 \u034f", "--yes"], "give a filter"],
     [["remove", "--q", "w ".repeat(17), "--yes"], "--q: "],
     [["change", ...tag], "give --set-name, --set-tag or --remove-tag"],
     [["change", ...tag, "--set-tag", "t", "--remove-tag"], "--set-tag and --remove-tag"],

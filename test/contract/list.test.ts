@@ -191,7 +191,7 @@ describe("words", () => {
   });
 
   test("are found wherever our own comparison finds them, by the database too", async () => {
-    const letters = fc.constantFrom(...Array.from("aAäßsS%_\\ж "), "a\u0308");
+    const letters = fc.constantFrom(...Array.from("aAäßsS%_\\ж \u0308"), "a\u0308");
     const text = fc.array(letters, { maxLength: 5 }).map((all) => all.join(""));
     const plants = fc
       .sample(fc.tuple(text, fc.option(text, { nil: undefined })), 150)

@@ -140,7 +140,15 @@ describe("a line that is wrong", () => {
 });
 
 describe("no filter", () => {
-  test.each<Filter>([{}, { name: "" }, { q: " " }, { q: "", name: "" }])("%j", async (filter) => {
+  test.each<Filter>([
+    {},
+    { name: "" },
+    { q: " " },
+    { q: "", name: "" },
+    // Accents are ignored, so these have no word.
+    { q: "\u0301" },
+    { q: "\u034f \u0308\u0301\u00a0\ufeff\u0345", name: "" },
+  ])("%j", async (filter) => {
     const query = `?${new URLSearchParams(filter as Record<string, string>).toString()}`;
     for (const dry of ["", "&dry_run=true", "&dry_run=false"])
       for (const headers of [{}, ASYNC]) {
