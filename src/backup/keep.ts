@@ -19,7 +19,7 @@ import {
 } from "./piece.ts";
 import { digestFile, openPlace, type Place } from "./place.ts";
 import { compareCopies, isOnHistory, type KnownCopy, type KnownSegment } from "./plan.ts";
-import { proveBackups } from "./restore.ts";
+import { proveBackups, relisting } from "./restore.ts";
 import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
 import { readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
 
@@ -90,7 +90,10 @@ export async function prove(order: ProveOrder) {
  * comes before by timeline and change. The oldest is whole: everything after it can still be reached, even if a newer
  * copy is damaged. Removes nothing of another store, and no file that it does not know.
  */
-export async function prune(order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> {
+export const prune = (order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> =>
+  relisting(() => pruneOnce(order, open));
+
+async function pruneOnce(order: Omit<PruneOrder, "kind">, open: typeof openPlace): Promise<void> {
   const { from, to, label, instance, keep } = order;
   const place = await open(to, dirname(resolve(from)));
   try {

@@ -8,7 +8,7 @@ import { verifyStore } from "./copy.ts";
 import type { ListOrder } from "./order.ts";
 import { openPlace, type Place } from "./place.ts";
 import { NEWEST, type Run } from "./plan.ts";
-import { chooseStore, describeMissing, describePiece, rebuildTwice } from "./restore.ts";
+import { chooseStore, describeMissing, describePiece, rebuildTwice, relisting } from "./restore.ts";
 import {
   type Damage,
   type FoundStore,
@@ -47,7 +47,9 @@ export interface Listed {
   readonly stores: readonly ListedStore[];
 }
 
-export async function listPlace(order: ListOrder): Promise<Listed> {
+export const listPlace = (order: ListOrder): Promise<Listed> => relisting(() => listOnce(order));
+
+async function listOnce(order: ListOrder): Promise<Listed> {
   const place = await openPlace(order.place, order.scratch);
   try {
     const found = await listStores(place);
@@ -131,7 +133,7 @@ export type Verified = ReturnType<typeof verifyStore> & {
 /** Reads every piece, restores the newest state, and replays each way that leads to the newest copy. */
 export async function verifyPlace(order: ListOrder): Promise<Verified> {
   try {
-    return await verifyIn(order.scratch, order);
+    return await relisting(() => verifyIn(order.scratch, order));
   } catch (error) {
     const { code, path = "" } = error as NodeJS.ErrnoException;
     const isOfSystem =

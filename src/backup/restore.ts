@@ -54,7 +54,7 @@ export const restoreStore = (
 const LISTINGS_MAX = 5;
 
 /** A running service renames a segment when it closes it: then the place is listed again. */
-async function relisting<Result>(
+export async function relisting<Result>(
   attempt: () => Promise<Result>,
   left = LISTINGS_MAX,
 ): Promise<Result> {

@@ -3,6 +3,7 @@
 import packageJson from "../../package.json";
 import { type FirstToken, giveFirstToken } from "../auth/first-token.ts";
 import { type Config, findIgnoredVariables, findTracing } from "../config.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
 import { parseStoreUrl } from "../store-url.ts";
 import { DESCRIPTORS_SPARE, listRoutes, pathsOf, type RunningServer } from "../http/server.ts";
@@ -82,7 +83,7 @@ export async function serve(config: Config): Promise<void> {
     server = await startHttp(parts);
   } catch (error) {
     await store.close();
-    throw toStartError(error as NodeJS.ErrnoException, config);
+    throw toStartError(error as NodeJS.ErrnoException, config, store.description);
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
@@ -102,7 +103,16 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** The error code of an unknown host varies, so it is the default. */
-function toStartError(error: NodeJS.ErrnoException, { host, port }: Config): Error {
+function toStartError(
+  error: NodeJS.ErrnoException,
+  { host, port }: Config,
+  { location }: StoreDescription,
+): Error {
+  if (error instanceof Refusal && error.reason === "store_busy")
+    return new CommandError(
+      `${location} did not store the first token in time: another process keeps it locked, or its disk hangs.`,
+      { cause: error },
+    );
   if (error.syscall !== "listen" && error.syscall !== "getaddrinfo") return error;
   const message =
     error.code === "EADDRINUSE"

@@ -24,7 +24,8 @@ import { backUp, compact, digestNow, prove, prune } from "../../src/backup/keep.
 import type { RestoreOrder } from "../../src/backup/order.ts";
 import { findPiece, labelOf } from "../../src/backup/piece.ts";
 import { openPlace } from "../../src/backup/place.ts";
-import { restoreStore } from "../../src/backup/restore.ts";
+import { listPlace, verifyPlace } from "../../src/backup/report.ts";
+import { restoreFromPlace, restoreStore } from "../../src/backup/restore.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { scopes } from "../../src/domain/token.ts";
@@ -1112,19 +1113,48 @@ describe("the appender", () => {
     );
   });
 
-  test("a proof reads a segment that is closed meanwhile under its new name", async () => {
-    const { from, source, create, append, appender } = await makeScene();
-    await create(2n);
-    await append();
-    using spied = spyOn(Survey.prototype, "readUnnamed");
-    spied.mockImplementationOnce(async function (this: Survey) {
-      await appender.finish();
-      for (const segment of this.segments) await this.readSegment(segment);
+  type Scene = Awaited<ReturnType<typeof makeScene>>;
+  const listOrder = ({ place, folder: scratch }: Scene) =>
+    ({ place, label: "plants", store: undefined, scratch }) as const;
+
+  test.each<[string, (scene: Scene) => Promise<unknown>, result: object]>([
+    [
+      "a proof",
+      ({ from, source }) => {
+        const scratch = `${from}.0123456789ab.proof.tmp`;
+        const order = { ...source, ...digestNow(from), kind: "prove", scratch } as const;
+        return prove({ ...order, diskFreeBytesMin: 0 });
+      },
+      { damage: [], copies: 1 },
+    ],
+    [
+      "a restore",
+      ({ place, folder }) =>
+        restoreFromPlace({ kind: "restore", place, label: "plants", to: `${folder}/restored.db` }),
+      { damage: [], missing: [], plants: 2n },
+    ],
+    [
+      "backup verify",
+      (scene) => verifyPlace({ ...listOrder(scene), kind: "verify" }),
+      { damage: [], missing: [], plants: 2n },
+    ],
+    [
+      "backup list",
+      (scene) => listPlace({ ...listOrder(scene), kind: "list" }),
+      { stores: [{ missing: [] }] },
+    ],
+    ["the removal of superfluous pieces", ({ source }) => prune({ ...source, keep: 1 }), {}],
+  ])("%s reads a segment that is closed meanwhile under its new name", async (_, read, result) => {
+    const scene = await makeScene();
+    await scene.create(2n);
+    await scene.append();
+    using spied = spyOn(Survey.prototype, "readSegment");
+    spied.mockImplementationOnce(async function (this: Survey, segment) {
+      await scene.appender.finish();
+      return this.readSegment(segment);
     });
-    const scratch = `${from}.0123456789ab.proof.tmp`;
-    const order = { ...source, ...digestNow(from), kind: "prove", scratch } as const;
-    expect(await prove({ ...order, diskFreeBytesMin: 0 })).toMatchObject({ damage: [], copies: 1 });
-    expect(spied.mock.calls.length).toBeGreaterThan(1);
+    expect((await read(scene)) ?? {}).toMatchObject(result);
+    expect(scene.list("open.changes")).toEqual([]);
   });
 
   test("removes what a killed service was preparing", async () => {

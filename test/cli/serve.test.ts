@@ -1,5 +1,6 @@
 /** plantstore serve: how it starts and stops, and what it says if it cannot. */
 
+import { dlopen } from "bun:ffi";
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { hashToken } from "../../src/auth/token.ts";
@@ -7,11 +8,14 @@ import { keepFirstToken } from "../../src/auth/first-token.ts";
 import { resolveConfig, type SettingName, settings } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
+import { openDatabase } from "../../src/store/sqlite/database.ts";
 import { openAlone } from "../../src/store/sqlite/store.ts";
 import {
   chmodSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   statSync,
@@ -352,6 +356,46 @@ describe("services that start at once on a new store", () => {
     expect((await fetch(`${service.started.url}/livez`)).status).toBe(200);
   });
 
+  /** What a frozen process holds, by how far its own start got. Each keeps the lock until it is disposed of. */
+  const frozen: Readonly<Record<string, (path: string) => Disposable>> = {
+    "an empty file": (path) => {
+      const db = new Database(path);
+      db.run("BEGIN EXCLUSIVE");
+      return db;
+    },
+    // It creates the WAL index.
+    ...(process.platform === "linux" && { "a file in WAL mode": lockIndex }),
+    "a store without its schema": (path) => {
+      const db = new Database(path);
+      db.run("PRAGMA journal_mode = WAL");
+      db.run("BEGIN IMMEDIATE");
+      return db;
+    },
+    "a store without its first token": (path) => {
+      openDatabase(path).close();
+      const db = new Database(path);
+      db.run("BEGIN IMMEDIATE");
+      return db;
+    },
+  };
+
+  test("give up, with a reason, when one of them is frozen and keeps its lock", async () => {
+    const outcomes = await Promise.all(
+      Object.entries(frozen).map(async ([left, lock]) => {
+        using at = makeWorkplace();
+        using _ = lock(at.store);
+        const { exitCode, stderr } = await runCommand(["serve"], { ...at.env, PORT: "0" });
+        return [left, exitCode, stderr.replaceAll(at.store, "STORE")];
+      }),
+    );
+    const says = "plantstore: STORE is in use: another process kept it locked for too long.\n";
+    const saysLast =
+      "plantstore: STORE did not store the first token in time: another process keeps it locked, or its disk hangs.\n";
+    expect(outcomes).toEqual(
+      Object.keys(frozen).map((left) => [left, 1, left.endsWith("token") ? saysLast : says]),
+    );
+  });
+
   test("announce a token file that is valid, and it stays", async () => {
     using at = makeWorkplace();
     const starting = Array.from({ length: 3 }, () => spawnService(at.env));
@@ -365,6 +409,22 @@ describe("services that start at once on a new store", () => {
       expect((await send(started, "GET", "/token", { headers: bearer(token) })).status).toBe(200);
   });
 });
+
+/** Locks the byte that a process holds while it creates the WAL index. SQLite has no statement for it. */
+function lockIndex(path: string): Disposable {
+  const db = new Database(path);
+  db.run("PRAGMA journal_mode = WAL");
+  db.close();
+  const [setLock, writeLock, byte] = [6, 1, 128];
+  const lock = new BigInt64Array([BigInt(writeLock), BigInt(byte), 1n, 0n]);
+  const library = dlopen("libc.so.6", {
+    fcntl: { args: ["int", "int", "ptr"], returns: "int" },
+  });
+  const index = openSync(`${path}-shm`, "w+");
+  expect(library.symbols.fcntl(index, setLock, lock)).toBe(0);
+  library.close();
+  return { [Symbol.dispose]: () => closeSync(index) };
+}
 
 /** A stop that waits for one of these would take longer than the test. */
 const patient = limits({ drainSecondsMax: 600 });

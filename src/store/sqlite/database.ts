@@ -273,6 +273,7 @@ function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Databa
   } catch (error) {
     if (db !== undefined && !isFirst) keepLog(db);
     db?.close();
+    if (isLocked(error)) throw new StoreLockedError(path);
     if (!(error instanceof SQLiteError)) throw error;
     if (isForbidden(error)) throw failToOpen(path, error);
     const free = hasCode(error, /^SQLITE_(FULL|IOERR)/) ? findDiskFree(path) : undefined;
@@ -512,9 +513,9 @@ export class StoreLockedError extends StoreOpenError {
   }
 }
 
+/** PROTOCOL: SQLite has tried for 10 seconds, whatever its busy timeout, while another process creates the WAL index. */
 export const isLocked = (error: unknown): boolean =>
-  error instanceof StoreLockedError ||
-  hasCode(error instanceof StoreOpenError ? error.cause : error, /^SQLITE_(BUSY|LOCKED)/);
+  error instanceof StoreLockedError || hasCode(error, /^SQLITE_(BUSY|LOCKED|PROTOCOL)/);
 
 /** The kernel may drop the pages and report success the next time, so another sync of this WAL proves nothing. */
 export const isSyncFailure = (error: unknown): boolean =>
@@ -527,7 +528,7 @@ const isForbidden = (error: unknown): boolean => hasCode(error, /^SQLITE_(READON
 export const isOfEnvironment = (error: unknown): boolean =>
   isForbidden(error) || hasCode(error, /^SQLITE_(FULL|IOERR|NOMEM)/);
 
-const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
+const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM)/;
 
 /** The error for the client. Errors that neither the disk nor a lock caused stay as they are. */
 export function translate(error: unknown): Error {
