@@ -211,6 +211,8 @@ export const SAMPLE_LENGTH = 20;
 const SAMPLE_MS_MAX = 1_000;
 /** A dry run may take longer than a page that counts: its purpose is an exact number. */
 const COUNT_MS_MAX = 10_000;
+/** Look-ups in flight: the store reads together those that are sent together. */
+const LOOK_UPS_MAX = 256;
 
 export interface BulkPreview extends Omit<PlantCount, "count"> {
   /** How many match. */
@@ -227,10 +229,15 @@ export async function previewBulk(
   const { filter, except = [], patch } = bulk;
   const { count, exact } = await options.retry(() => store.countPlants(filter, COUNT_MS_MAX));
   const matches = createFilter(filter);
-  let excepted = 0;
-  for (const id of new Set(except)) {
+  const isExcepted = async (id: bigint): Promise<boolean> => {
     const plant = await options.retry(() => store.findPlant(id));
-    if (plant !== undefined && matches(plant)) excepted++;
+    return plant !== undefined && matches(plant);
+  };
+  const ids = [...new Set(except)];
+  let excepted = 0;
+  for (let at = 0; at < ids.length; at += LOOK_UPS_MAX) {
+    const found = await Promise.all(ids.slice(at, at + LOOK_UPS_MAX).map(isExcepted));
+    excepted += found.filter(Boolean).length;
   }
   const sample: BulkPreview["sample"][number][] = [];
   const endsAtMs = performance.now() + SAMPLE_MS_MAX;

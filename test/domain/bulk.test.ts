@@ -3,10 +3,10 @@
 import { expect, test } from "bun:test";
 import type { Outcome, Upserted } from "../../client/client.ts";
 import { plantsOf } from "../../src/cli/command.ts";
-import { writeBlock } from "../../src/domain/bulk.ts";
+import { previewBulk, writeBlock } from "../../src/domain/bulk.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import type { Store } from "../../src/domain/store.ts";
+import type { ServedStore, Store } from "../../src/domain/store.ts";
 import type { PlantWrite } from "../../src/domain/write.ts";
 
 const plant: Plant = { id: 7n, name: "A", tag: undefined };
@@ -58,4 +58,30 @@ test("so are those of a command, which settles each once", async () => {
     [1, "replaced"],
     [2, "removed"],
   ]);
+});
+
+test("a preview looks up excepted plants together, up to a bound, and each once", async () => {
+  const seen: bigint[] = [];
+  let [open, most] = [0, 0];
+  const store = {
+    countPlants: async () => ({ count: 5_000, exact: true }),
+    readPlants: () => ({ text: "[]", next: undefined }),
+    findPlant: async (id: bigint) => {
+      seen.push(id);
+      most = Math.max(most, ++open);
+      await new Promise(setImmediate);
+      open--;
+      // Some do not match, and some are not there.
+      return id % 4n === 0n ? undefined : { id, name: id % 2n === 0n ? "fern" : "rose", tag: "t" };
+    },
+  } as unknown as ServedStore;
+  const ids = Array.from({ length: 2_000 }, (_, id) => BigInt(id));
+  const options = {
+    signal: new AbortController().signal,
+    retry: <Result>(attempt: () => Promise<Result>) => attempt(),
+  };
+  const bulk = { filter: { name: "rose" }, except: [...ids, ...ids], patch: undefined };
+  expect(await previewBulk(store, bulk, options)).toMatchObject({ plants: 4_000 });
+  expect(seen).toEqual(ids);
+  expect([most > 100, most < 1_000]).toEqual([true, true]);
 });
