@@ -26,13 +26,17 @@ const IDENTITY = "identity";
 const encodingOf = (headers: Headers): string =>
   headers.get("content-encoding")?.trim().toLowerCase() ?? IDENTITY;
 
-const codings: Readonly<Record<string, Coding>> = { zstd: "zstd", gzip: "gzip", "x-gzip": "gzip" };
+const codings: ReadonlyMap<string, Coding> = new Map([
+  ["zstd", "zstd"],
+  ["gzip", "gzip"],
+  ["x-gzip", "gzip"],
+]);
 
 /** The coding of a body, if it has one. Throws a Refusal if it is unknown, or there are several. */
 export function findCoding(headers: Headers): Coding | undefined {
   const encoding = encodingOf(headers);
   if (encoding === IDENTITY) return undefined;
-  const coding = codings[encoding];
+  const coding = codings.get(encoding);
   if (coding !== undefined) return coding;
   const message = "The body must be sent in zstd or gzip, or without a content encoding.";
   throw new Refusal("unsupported_encoding", message);

@@ -350,7 +350,7 @@ interface Writing {
 function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
   return writes.map((input, index) => {
     const line = index + 1;
-    const unknown = Object.keys(input).find((member) => !(member in writeMembers));
+    const unknown = Object.keys(input).find((member) => !Object.hasOwn(writeMembers, member));
     const written = typeof input["id"] === "string" ? findPlainInt64(input["id"]) : undefined;
     if (unknown !== undefined || written === undefined)
       throw new Refusal(

@@ -300,6 +300,7 @@ describe("a parameter", () => {
     ["?tagged=no", ['tagged: expected true or false, got "no"']],
     ["/count?tagged=", ['tagged: expected true or false, got ""']],
     ["?offset=5", ['"offset": unknown']],
+    ["?constructor=5&__proto__=5", ['"constructor": unknown', '"__proto__": unknown']],
     ["?Limit=5&%FF=1&=1", ['"Limit": unknown', '"%FF": unknown', '"": unknown']],
     ["?limit=5&limit=5", ["limit: given more than once"]],
     ["?limit=0&after=x&order=&a=1", ['"a": unknown', "; limit: ", "; after: ", "; order: "]],

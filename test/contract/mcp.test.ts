@@ -158,6 +158,9 @@ describe("one plant", () => {
   });
 });
 
+/** What `in` finds in any object. */
+const ofEveryObject = Object.getOwnPropertyNames(Object.prototype);
+
 const [create, find] = ["create_plant", "find_plants"] as const;
 test.each<[tool: string, given: object, ...says: string[]]>([
   [create, { id: 1, name: "a" }, "id: expected a string with the digits", "got 1"],
@@ -217,9 +220,23 @@ test.each<[tool: string, given: object, ...says: string[]]>([
 test("every tool names the arguments of its description when it refuses another", async () => {
   for (const { name, inputSchema } of await listTools(shared)) {
     const known = Object.keys(inputSchema.properties ?? {}).join(", ");
-    const says = `"nonesuch": unknown; allowed: ${known}`;
-    expect(await call(shared, name, { nonesuch: 1 })).toEqual(refused("invalid_body", says));
+    for (const other of ["nonesuch", ...ofEveryObject]) {
+      const says = `"${other}": unknown; allowed: ${known}`;
+      const given = Object.fromEntries([[other, 1]]);
+      expect(await call(shared, name, given)).toEqual(refused("invalid_body", says));
+    }
   }
+});
+
+test.each(ofEveryObject)("a write or a patch with the member %s is refused", async (member) => {
+  const more = Object.fromEntries([[member, 1]]);
+  const says = `"${member}": unknown; allowed: `;
+  for (const [tool, given] of [
+    ["write_plants", { writes: [{ id: "72", name: "a", ...more }] }],
+    ["change_plants", { tag: "t", patch: { name: "a", ...more } }],
+    ["patch_plant", { id: "72", patch: { name: "a", ...more } }],
+  ] as const)
+    expect([tool, await call(shared, tool, given)]).toEqual([tool, refused("invalid_body", says)]);
 });
 
 describe("finding plants", () => {
