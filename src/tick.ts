@@ -39,12 +39,13 @@ export function joinTick(): Promise<void> {
 export const pause = (ms: number): Promise<void> =>
   beginWait(ms, (end) => setTimeout(end, ms)).ended;
 
-/** Resolves to undefined after `msMax`, or when the signal aborts. */
+/** Resolves to undefined after `msMax`, or once the signal has aborted. */
 export async function within<Value>(msMax: number, result: Promise<Value>, signal?: AbortSignal) {
   const over = Promise.withResolvers<undefined>();
   const giveUp = (): void => over.resolve(undefined);
   const timer = setTimeout(giveUp, msMax);
   signal?.addEventListener("abort", giveUp);
+  if (signal?.aborted) giveUp();
   try {
     return await Promise.race([result, over.promise]);
   } finally {

@@ -75,4 +75,6 @@ test("within a time that ends, or with a signal that aborts, there is no result"
   const over = within(60_000, never, ending.signal);
   ending.abort();
   expect(await over).toBeUndefined();
+  // It had aborted before.
+  expect(await within(3_600_000, never, ending.signal)).toBeUndefined();
 });

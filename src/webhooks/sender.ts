@@ -3,6 +3,7 @@
  * webhook that is down costs no memory. The instance that holds the lease sends, and renews the lease.
  */
 
+import { setTimeout as sleep } from "node:timers/promises";
 import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
@@ -77,7 +78,8 @@ export function createWebhookSender(
           receiver.round ??= runRound(receiver)
             .catch(noteFailure)
             .finally(() => (receiver.round = undefined));
-      await Bun.sleep(limits.webhookPollMs);
+      const { signal } = stopping;
+      await sleep(limits.webhookPollMs, undefined, { signal }).catch(() => undefined);
     }
   }
 
@@ -139,8 +141,11 @@ export function createWebhookSender(
 
   /** A large event takes several times its size while in flight, so only one is sent at a time. */
   function sendInTurn(receiver: Receiver, change: ListedChange): Promise<boolean> {
-    const sendHeld = async (): Promise<boolean> =>
-      !stopping.signal.aborted && (await hold(receiver)) && send(receiver, change);
+    const sendHeld = async (): Promise<boolean> => {
+      const { signal } = stopping;
+      // Again after the wait for the lease, which may take as long as a commit.
+      return !signal.aborted && (await hold(receiver)) && !signal.aborted && send(receiver, change);
+    };
     if (change.json.length < LARGE_CHARACTERS) return sendHeld();
     const sent = large.then(sendHeld);
     large = sent.catch(() => undefined);

@@ -320,6 +320,43 @@ describe("a webhook", () => {
   });
 });
 
+describe("a sender that stops", () => {
+  const log = createLog("error", () => undefined);
+
+  test("does not wait for its next poll", async () => {
+    const listed = Promise.withResolvers<void>();
+    const listWebhooks = async () => (listed.resolve(), []);
+    const never = { ...service.config, webhookPollMs: 3_600_000 };
+    const sender = createWebhookSender({ ...service.store, listWebhooks }, never, log);
+    sender.start();
+    await listed.promise;
+    await sender.stop();
+  });
+
+  test("sends nothing that it has not begun, and gives its lease back", async () => {
+    await using idle = await startService(soon);
+    using receiver = startReceiver();
+    await addShop(receiver.url, {}, idle);
+    const [leasing, stopping] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const store = Object.assign(Object.create(idle.store) as typeof idle.store, {
+      putWebhook: async (...webhooks: Parameters<typeof idle.store.putWebhook>) => {
+        leasing.resolve();
+        await stopping.promise;
+        return idle.store.putWebhook(...webhooks);
+      },
+    });
+    const sender = createWebhookSender(store, idle.config, log);
+    sender.start();
+    await create(idle);
+    await leasing.promise;
+    const stopped = sender.stop();
+    stopping.resolve();
+    await stopped;
+    expect(receiver.received).toEqual([]);
+    expect((await idle.store.listWebhooks())[0]?.holder).toBeUndefined();
+  });
+});
+
 describe("private addresses", () => {
   test("are refused when a webhook is added, and again at each attempt", async () => {
     await using strict = await startSending({ ...soon, PLANTSTORE_WEBHOOKS_PRIVATE: "false" });
