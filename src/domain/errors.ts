@@ -105,7 +105,11 @@ export class Refusal extends Error {
   readonly reason: ErrorName;
 
   constructor(reason: ErrorName, message: string = catalogue[reason].meaning, cause?: unknown) {
+    // A service that refuses everything makes thousands a second. The stack of a defect is that of the cause.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(message, cause === undefined ? undefined : { cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.name = "Refusal";
     this.reason = reason;
   }

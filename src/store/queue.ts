@@ -273,10 +273,12 @@ export class Queue<Write, Outcome> {
   /** Refuses overdue writes, even those in flight, which may turn out to be stored. */
   private watch(): void {
     const now = this.options.now();
+    // One shared Refusal: a commit that hangs is looked at many times a second.
+    let unavailable: Refusal | undefined;
     for (const [group, deadlineMs] of this.inFlight)
       for (const pending of group)
         if (Math.max(deadlineMs, pending.deadlineMs) <= now)
-          pending.settle(new Refusal("store_unavailable"));
+          pending.settle((unavailable ??= new Refusal("store_unavailable")));
     this.refuseLate(now);
     if (this.waiting > 0) return;
     clearInterval(this.timer);

@@ -155,7 +155,10 @@ test("the log has the cause of a failure of ours, which the caller is not told",
       level: "error",
       requestId: "r3",
       reason: "internal",
-      cause: { message: expect.stringContaining("failed by a test") },
+      cause: {
+        message: expect.stringContaining("failed by a test"),
+        stack: expect.stringContaining("    at "),
+      },
     },
   ]);
 });

@@ -156,6 +156,14 @@ describe("group commit", () => {
     expect(await queue.submit(4)).toBe(8);
   });
 
+  test("refuses all writes of a commit that hangs with one refusal, which captures no stack", async () => {
+    const { queue, begun } = holdCommits({ queueSecondsMax: 0.05 });
+    const hanging = [1, 2, 3].map((write) => rejectionOf(queue.submit(write)));
+    await begun(0);
+    const refusals = new Set((await Promise.all(hanging)) as Error[]);
+    expect([refusals.size, [...refusals][0]?.stack]).toEqual([1, undefined]);
+  });
+
   test.each([
     ["how long anyone will wait for it", 2_000, 0, 6_000],
     ["its least time, although its write has waited as long as it may", 5_900, 3_000, 8_900],
