@@ -157,9 +157,11 @@ describe("group commit", () => {
   });
 
   test("refuses all writes of a commit that hangs with one refusal, which captures no stack", async () => {
-    const { queue, begun } = holdCommits({ queueSecondsMax: 0.05 });
+    let nowMs = 0;
+    const { queue, begun } = holdCommits({ queueSecondsMax: 0.05 }, { now: () => nowMs });
     const hanging = [1, 2, 3].map((write) => rejectionOf(queue.submit(write)));
     await begun(0);
+    nowMs = 60;
     const refusals = new Set((await Promise.all(hanging)) as Error[]);
     expect([refusals.size, [...refusals][0]?.stack]).toEqual([1, undefined]);
   });
