@@ -8,7 +8,7 @@ import { ignoreBody } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireScope } from "./handle.ts";
 import type { ListedJob, Order } from "./job-runner.ts";
-import { jobParameters, parseQuery } from "./query.ts";
+import { jobParameters, parseQuery, stopParameters } from "./query.ts";
 import { define, int64, integer, list, object, text, time } from "./shape.ts";
 
 function formatJob({ name, kind, by, state, startedAtMs, report, left }: ListedJob): string {
@@ -57,8 +57,7 @@ async function stopJob(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   requireScope(token, "plants:read");
   await ignoreBody(request);
-  const { batch } = parseQuery(request.url, jobParameters);
-  if (batch === undefined) throw new Refusal("invalid_query", "batch: expected the name of a job");
+  const { batch } = parseQuery(request.url, stopParameters);
   return answerText(exchange, formatJob(await service.jobs.stop(batch)));
 }
 
@@ -108,7 +107,7 @@ export const jobOperations: Endpoints = {
   }),
   stopJob: operation("DELETE /jobs", "plants:write", stopJob, {
     summary: "Stop a job",
-    query: jobParameters,
+    query: stopParameters,
     answers: ok("The job.", json(Job)),
     fails: ["BadQuery", "JobNotFound"],
   }),

@@ -155,16 +155,14 @@ const trueOrFalse = (description: string): Parameter<boolean> => ({
   fallback: false,
 });
 
-const batch = { ...anyText("Only changes of this batch."), ...batchRule };
+const batchOf = (description: string): Parameter<string | undefined> => ({
+  ...text(undefined, description, { minLength: 1, maxLength: 100 }),
+  ...batchRule,
+  fallback: undefined,
+});
 
 export const writeParameters = {
-  batch: {
-    ...batch,
-    ...text(undefined, "Names writes that belong together, in the journal.", {
-      minLength: 1,
-      maxLength: 100,
-    }),
-  },
+  batch: batchOf("Names writes that belong together, in the journal."),
 };
 
 export const batchParameters = {
@@ -188,7 +186,11 @@ export const bulkParameters = {
   } as Parameter<readonly bigint[] | undefined>,
 };
 
-export const jobParameters = { batch: { ...batch, ...text(undefined, "The job of this batch.") } };
+export const jobParameters = { batch: batchOf("The job of this batch.") };
+
+export const stopParameters = {
+  batch: { ...jobParameters.batch, more: { required: true } } as Parameter<string>,
+};
 
 const momentOf = (description: string): Parameter<Moment | undefined> => ({
   ...text(undefined, `${description} Its number, or a time with its zone.`),
@@ -221,7 +223,7 @@ export const changeParameters = {
     fallback: undefined,
   },
   by: anyText("Only changes by the token of this name."),
-  batch,
+  batch: batchOf("Only changes of this batch."),
   from: momentOf("The first change."),
   to: momentOf("The last change."),
   order: orderBy("By number."),
@@ -368,16 +370,17 @@ export function parseQuery<Names extends Known>(url: string, known: Names, fault
   for (const name in known) {
     const parameter = known[name] as Parameter<unknown>;
     const input = inputs[name];
-    const found = input === undefined ? null : parameter.find(input);
-    if (found === undefined) faults.push(describeFault(name, parameter, input));
+    const found = input === undefined ? undefined : parameter.find(input);
+    const isWrong = input !== undefined || parameter.more?.["required"] === true;
+    if (found === undefined && isWrong) faults.push(describeFault(name, parameter, input));
     values[name] = found ?? parameter.fallback;
   }
   if (faults.length > 0) throw new Refusal("invalid_query", joinFaults(faults));
   return values as Values<Names>;
 }
 
-const describeFault = (name: string, { expected }: Parameter<unknown>, input = ""): string =>
-  `${name}: expected ${expected}, got ${quote(input)}`;
+const describeFault = (name: string, { expected }: Parameter<unknown>, input?: string): string =>
+  `${name}: expected ${expected}, got ${input === undefined ? "nothing" : quote(input)}`;
 
 const quote = (input: string): string => JSON.stringify(input.slice(0, 40));
 

@@ -1,7 +1,7 @@
 /** What is judged first: a request with several faults is answered for the first of them. */
 
 import { describe, expect, test } from "bun:test";
-import type { ErrorName } from "../../src/domain/errors.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { describeApi } from "../../src/http/description.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
@@ -93,26 +93,142 @@ test.each([
   await service.store.removePlant(1n, {}).catch(() => undefined);
 });
 
+interface Parameter {
+  readonly in: string;
+  readonly name: string;
+  readonly required?: boolean;
+  readonly schema: {
+    readonly type: string;
+    readonly format?: string;
+    readonly enum?: readonly string[];
+    readonly items?: Parameter["schema"];
+    readonly pattern?: string;
+  } & Readonly<Partial<Record<"minimum" | "maximum" | "minLength" | "maxLength", number>>>;
+}
+
 interface Described {
   readonly security?: readonly object[];
-  readonly parameters: readonly { readonly in: string; readonly name: string }[];
+  readonly parameters: readonly Parameter[];
+  readonly requestBody?: object;
 }
 
 const { paths } = describeApi(service.config) as { paths: Record<string, object> };
 const described = Object.entries(paths).flatMap(([path, operations]) =>
   Object.entries(operations as Record<string, Described>)
     .filter(([method, { security }]) => /^(get|post|put|patch|delete)$/.test(method) && !security)
-    .map(([method, { parameters }]) => ({ method: method.toUpperCase(), path, parameters })),
+    .map(([method, { parameters, requestBody }]) => ({
+      method: method.toUpperCase(),
+      path,
+      query: parameters.filter((one) => one.in === "query"),
+      sent: requestBody === undefined ? {} : { body: "{}" },
+    })),
 );
+
+const fill = (path: string): string => path.replace("{id}", "1").replace("{name}", "a");
 
 test.each(described)(
   "$method $path names the parameters of its description when it refuses another",
-  async ({ method, path, parameters }) => {
-    const names = parameters.filter((one) => one.in === "query").map(({ name }) => name);
-    const sent = /^(POST|PUT)$/.test(method) ? { body: "{}" } : {};
-    const at = path.replace("{id}", "1").replace("{name}", "a");
-    const refused = await send(service, method, `${at}?nonesuch=1`, sent);
-    const says = `"nonesuch": unknown; allowed: ${names.join(", ") || "none"}`;
-    expect(((await refused.json()) as { message: string }).message).toBe(says);
+  async ({ method, path, query, sent }) => {
+    const refused = await send(service, method, `${fill(path)}?nonesuch=1`, sent);
+    const names = query.map(({ name }) => name).join(", ") || "none";
+    const { message } = (await refused.json()) as { message: string };
+    expect(message).toStartWith(`"nonesuch": unknown; allowed: ${names}`);
+  },
+);
+
+/** Values of parameters whose schema is any text, where not every text is allowed. */
+const samples: Readonly<Record<string, string>> = {
+  "/plants cursor": "name~1~a",
+  "/tokens after": "0123456789abcdef",
+  "/changes from": "1",
+  "/changes to": "2026-01-01T00:00:00Z",
+  "/changes/counts from": "1",
+  "/changes/counts to": "2026-01-01T00:00:00Z",
+  "/changes/counts every": "1h",
+  "/activity status": "404",
+};
+/** What is sent beside a parameter, or beside any: a description cannot say that one of several is needed. */
+const beside: Readonly<Record<string, string>> = {
+  "GET /plants cursor": "sort=name",
+  "PATCH /plants": "tag=none",
+  "PATCH /plants tag": "",
+  "PATCH /plants all": "",
+  "DELETE /plants": "tag=none",
+  "DELETE /plants tag": "",
+  "DELETE /plants all": "",
+};
+
+/** Values that the schema allows and, if it forbids any, others. */
+function valuesOf(
+  {
+    type,
+    format,
+    minimum,
+    maximum,
+    minLength,
+    maxLength,
+    pattern,
+    items,
+    ...one
+  }: Parameter["schema"],
+  sample: string | undefined,
+): readonly [good: readonly string[], bad: readonly string[]] {
+  if (type === "boolean")
+    return [
+      ["true", "false"],
+      ["", "1", "yes"],
+    ];
+  if (type === "array" && items !== undefined) {
+    const [[first = ""], [, bad = "x"]] = valuesOf(items, undefined);
+    return [[first], ["", `${first},`, `${first},${bad}`]];
+  }
+  if (one.enum !== undefined) return [one.enum, ["", "nonesuch"]];
+  if (type === "integer") {
+    const isWide = format === "int64" && minimum === undefined;
+    const [least, most] = isWide ? [-(2n ** 63n), 2n ** 63n - 1n] : [minimum ?? 0, maximum];
+    const bad = ["", "x", "1.5", `${BigInt(least) - 1n}`];
+    if (most === undefined) return [[`${least}`], bad];
+    return [
+      [`${least}`, `${most}`],
+      [...bad, `${BigInt(most) + 1n}`],
+    ];
+  }
+  if (minLength !== undefined && maxLength !== undefined)
+    return [
+      ["x".repeat(minLength), "x".repeat(maxLength)],
+      ["", "x".repeat(maxLength + 1)],
+    ];
+  if (pattern !== undefined) return [[sample ?? ""], ["", "\n"]];
+  return [sample === undefined ? ["", "a"] : [sample], []];
+}
+
+test.each(described)(
+  "$method $path accepts what its description allows, and needs what it requires",
+  async ({ method, path, query, sent }) => {
+    const needed = query.filter(({ required }) => required === true).map(({ name }) => name);
+    const ask = async (names: readonly string[], more = ""): Promise<string> => {
+      const pairs = [...names.map((name) => `${name}=a`), more].filter(Boolean);
+      const answer = await send(service, method, `${fill(path)}?${pairs.join("&")}`, sent);
+      const text = await answer.text();
+      return text.includes(`"error":${catalogue.invalid_query.code}`) ? text : "";
+    };
+    const alone = beside[`${method} ${path}`];
+    expect(await ask(needed, alone)).toBe("");
+    for (const name of needed)
+      expect(await ask(needed.filter((one) => one !== name))).toContain(`${name}: expected `);
+    if (sent.body !== undefined)
+      expect((await send(service, method, `${fill(path)}?${alone ?? ""}`)).status).toBeOneOf([
+        400, 415,
+      ]);
+    for (const { name, schema } of query) {
+      const [good, bad] = valuesOf(schema, samples[`${path} ${name}`]);
+      for (const value of [...good, ...bad]) {
+        const also = beside[`${method} ${path} ${name}`] ?? alone ?? "";
+        const others = needed.filter((one) => one !== name);
+        const says = await ask(others, `${name}=${encodeURIComponent(value)}&${also}`);
+        const isRefused = says.includes(`${name}: expected `);
+        expect([name, value, isRefused]).toEqual([name, value, bad.includes(value)]);
+      }
+    }
   },
 );
