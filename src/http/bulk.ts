@@ -22,7 +22,7 @@ import { type Done, type Patch, parsePatchText, type PlantWrite } from "../domai
 import { ignoreBody, NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, requireScope } from "./handle.ts";
+import { answer, answerText } from "./handle.ts";
 import { PATCH_TYPES } from "./plants.ts";
 import { answerAccepted, type Work } from "./jobs.ts";
 import { bulkParameters, parseQuery, prefersAsync } from "./query.ts";
@@ -57,7 +57,6 @@ async function changePlants(
   readPatch: () => Promise<Patch | undefined>,
 ): Promise<Response> {
   const { request, service, token } = exchange;
-  requireScope(token, "plants:read");
   service.rates.requireBatch(token);
   const query = parseQuery(request.url, bulkParameters);
   const { batch, dry_run: isDry, all, except, ...filter } = query;

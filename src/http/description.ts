@@ -101,14 +101,16 @@ function describeOperation(
   endpoint: Endpoint,
   prose: string | undefined,
 ) {
-  const { scope, summary, query, headers: sent, accepts, answers } = endpoint;
+  const { scope, needs, summary, query, headers: sent, accepts, answers } = endpoint;
   const isOpen = scope === undefined;
   const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = endpoint;
-  const needs = isOpen
+  const needed = isOpen
     ? "Needs no token."
     : scope === "any"
       ? "Needs a token, of any scope."
-      : `Needs the scope \`${scope}\`.`;
+      : needs === undefined
+        ? `Needs the scope \`${scope}\`.`
+        : `Needs the scopes \`${scope}\` and \`${needs}\`.`;
   const all: readonly FailureName[] = [
     ...fails,
     ...(accepts === undefined ? [] : bodyFailures),
@@ -129,7 +131,7 @@ function describeOperation(
     summary,
     parameters: [...describeParameters("query", query), ...describeParameters("header", sent)],
     requestBody: accepts && { required: true, content: accepts },
-    description: [prose, needs].join(" ").trim(),
+    description: [prose, needed].join(" ").trim(),
     ...(isOpen && { security: [] }),
     responses,
   };

@@ -5,7 +5,7 @@ import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { ignoreBody, JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
+import { answer, answerJson, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
 export const headers = {
@@ -101,9 +101,8 @@ export function jsonAndLines(name: string, examples: readonly unknown[]): Conten
 }
 
 /** An operation with small JSON bodies: tokens and webhooks. */
-interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "fails"> {
+interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "fails" | "needs"> {
   readonly scope: Scope | "any";
-  readonly needs?: Scope;
   readonly body?: Shape;
   readonly run: (exchange: Exchange, input: unknown) => unknown;
   readonly status?: number;
@@ -112,13 +111,12 @@ interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "fails"> {
 }
 
 export function toEndpoint(definition: JsonOperation): Endpoint {
-  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = definition;
+  const { run, body, meaning = "Done.", shows, fails = [], ...described } = definition;
   const { status = shows === undefined ? 204 : 200, ...endpoint } = described;
   return {
     ...endpoint,
     handle: async (exchange) => {
-      const { request, service, token } = exchange;
-      if (needs !== undefined) requireScope(token, needs);
+      const { request, service } = exchange;
       if (body === undefined) await ignoreBody(request);
       const input = body && parseJson(await readJson(exchange));
       // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.

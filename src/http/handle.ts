@@ -20,6 +20,8 @@ import { toStream } from "./stream.ts";
 export interface Operation {
   /** The scope that a token needs; `any` accepts every valid token. Undefined: open to all, as it shows no plant. */
   readonly scope: Scope | "any" | undefined;
+  /** A scope that the token needs too. */
+  readonly needs?: Scope | undefined;
   readonly handle: (exchange: Exchange) => Response | Promise<Response>;
   /** The operation parses the query itself. Otherwise, with a token, any parameter is refused. */
   readonly hasQuery?: boolean;
@@ -155,10 +157,11 @@ function authorize(exchange: Exchange, operation: Operation): Promise<void> | un
 
 function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord): void {
   const { request, service } = exchange;
-  const { scope, hasQuery } = operation;
+  const { scope, needs, hasQuery } = operation;
   exchange.token = token;
   exchange.rate = service.rates.take(token);
   if (scope !== undefined && scope !== "any") requireScope(token, scope);
+  if (needs !== undefined) requireScope(token, needs);
   if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
 }
 

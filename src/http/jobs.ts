@@ -6,7 +6,7 @@ import { formatJson } from "../domain/json.ts";
 import { answering, type Endpoints, json, ok, operation } from "./endpoint.ts";
 import { ignoreBody } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, requireScope } from "./handle.ts";
+import { answer, answerText } from "./handle.ts";
 import type { ListedJob, Order } from "./job-runner.ts";
 import { jobParameters, parseQuery, stopParameters } from "./query.ts";
 import { define, int64, integer, list, object, text, time } from "./shape.ts";
@@ -54,8 +54,7 @@ async function listJobs(exchange: Exchange): Promise<Response> {
 }
 
 async function stopJob(exchange: Exchange): Promise<Response> {
-  const { request, service, token } = exchange;
-  requireScope(token, "plants:read");
+  const { request, service } = exchange;
   await ignoreBody(request);
   const { batch } = parseQuery(request.url, stopParameters);
   return answerText(exchange, formatJob(await service.jobs.stop(batch)));
@@ -107,6 +106,7 @@ export const jobOperations: Endpoints = {
   }),
   stopJob: operation("DELETE /jobs", "plants:write", stopJob, {
     summary: "Stop a job",
+    needs: "plants:read",
     query: stopParameters,
     answers: ok("The job.", json(Job)),
     fails: ["BadQuery", "JobNotFound"],

@@ -92,10 +92,10 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
   const routes = new Map<string, Route["operations"]>();
   for (const endpoint of Object.values(operations).flatMap(Object.values<Endpoint>)) {
     const [method, path] = splitPlace(endpoint);
-    const { scope, handle, query, bodyTypes, bodyCodings } = endpoint;
+    const { scope, needs, handle, query, bodyTypes, bodyCodings } = endpoint;
     // Every route has the same object shape: the hot path reads it.
     const hasQuery = query !== undefined;
-    const served: Operation = { scope, handle, hasQuery, bodyTypes, bodyCodings };
+    const served: Operation = { scope, needs, handle, hasQuery, bodyTypes, bodyCodings };
     routes.set(path, { ...routes.get(path), [method]: served });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));
@@ -136,6 +136,7 @@ const plantOperations: Endpoints = {
   }),
   patchPlants: operation("PATCH /plants", "plants:write", patchPlants, {
     summary: "Change all plants that match",
+    needs: "plants:read",
     bodyTypes: PATCH_TYPES,
     query: bulkParameters,
     headers: asyncHeaders,
@@ -145,6 +146,7 @@ const plantOperations: Endpoints = {
   }),
   removePlants: operation("DELETE /plants", "plants:write", removePlants, {
     summary: "Remove all plants that match",
+    needs: "plants:read",
     query: bulkParameters,
     headers: asyncHeaders,
     answers: answerBulk("remove", 0, 1),
@@ -198,6 +200,8 @@ const plantOperations: Endpoints = {
   }),
   patchPlant: operation("PATCH /plants/{id}", "plants:write", patchPlant, {
     summary: "Change a plant",
+    // The answer shows what the client did not send.
+    needs: "plants:read",
     bodyTypes: PATCH_TYPES,
     query: writeParameters,
     headers: changeConditions,

@@ -34,7 +34,7 @@ const describeBulk = (count: string): string =>
   "If the work was interrupted, the last line has `complete: false`, a status and an error. Send the request again to continue. " +
   "If the client closes the connection, the work stops after a commit. " +
   "With `Prefer: respond-async` the answer is 202, and the service finishes the work without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. " +
-  "The batch names these writes in the journal, so `POST /changes/revert` can undo them. Also needs the scope `plants:read`.";
+  "The batch names these writes in the journal, so `POST /changes/revert` can undo them.";
 
 export const writeDescriptions = (config: Config): Readonly<Record<string, string>> => ({
   createPlant:
@@ -80,8 +80,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     'Changes only the members that are sent: a merge patch (RFC 7396). `{"tag": null}` removes the tag. ' +
     "A patch that leaves the plant as it is changes nothing: the journal has no entry for it. " +
     "With `If-Match`, a change that another client made in between is not overwritten. " +
-    `The body has at most ${config.bodyBytesMax} bytes. ` +
-    "Also needs the scope `plants:read`, because the answer shows the whole plant.",
+    `The body has at most ${config.bodyBytesMax} bytes. The answer shows the whole plant.`,
   listTags:
     "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
     `does not have. Tags of ${TAG_PREFIX_CHARACTERS} characters or more are not listed; if there are many, ` +
@@ -107,18 +106,16 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     `With \`dryRun\` nothing is changed, and the answer is JSON, for at most ${config.revertPlantsMax} plants. ` +
     "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed since, else the error of its write. " +
     "Lines with counts show progress; `complete` is true in the last one. If the work was interrupted, the last line has `complete: false`, a status and an error. " +
-    "With `Prefer: respond-async` it is a job, as for `PATCH /plants`. " +
-    "Also needs the scope `plants:read`.",
+    "With `Prefer: respond-async` it is a job, as for `PATCH /plants`.",
   listJobs:
     "The work of requests with `Prefer: respond-async`, the oldest first: all that runs, by any token and on any service of this store, and what ended before. " +
     `At most ${JOBS_RUNNING_MAX} run at a time. ${JOBS_MAX} are kept. ` +
     `A service that shuts down ends its jobs after a commit. One that is killed leaves them \`lost\` after ${config.jobLostSeconds} seconds. ` +
     "Send the request again, with the same batch, and the work continues.",
   stopJob:
-    "The job ends after its commit in flight, within two seconds. Its changes stay; `POST /changes/revert` undoes them by the batch. " +
-    "Also needs the scope `plants:read`.",
+    "The job ends after its commit in flight, within two seconds. Its changes stay; `POST /changes/revert` undoes them by the batch.",
   listWebhooks: "All webhooks by name, without their secrets.",
-  addWebhook: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,
+  addWebhook: `Sends every change from now on to a URL, signed, in order and at least once. At most ${WEBHOOKS_MAX} webhooks.`,
   readWebhook: "The webhook, without its secret.",
   removeWebhook: "An event in flight may still arrive.",
   testWebhook: "The event has the type `webhook.test`.",

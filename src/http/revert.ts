@@ -26,7 +26,7 @@ import {
   startBulkReport,
 } from "./bulk.ts";
 import type { Exchange } from "./exchange.ts";
-import { answerText, requireScope } from "./handle.ts";
+import { answerText } from "./handle.ts";
 import { accepted, asyncHeaders } from "./jobs.ts";
 import { parseQuery, writeParameters } from "./query.ts";
 import { id, Plant } from "./plant-shapes.ts";
@@ -41,7 +41,6 @@ const PASS_SHARE = 0.25;
 
 async function revertChanges(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
-  requireScope(token, "plants:read");
   service.rates.requireBatch(token);
   const { batch } = parseQuery(request.url, writeParameters);
   const wanted = parseRevert(parseJson(await readJson(exchange)));
@@ -156,6 +155,7 @@ export const revertOperation: Endpoint = operation(
   {
     bodyTypes: [JSON_TYPE],
     summary: "Undo changes",
+    needs: "plants:read",
     query: {
       batch: annotate(
         writeParameters.batch,

@@ -53,6 +53,8 @@ describe("a page", () => {
       "referrer-policy": "no-referrer",
       "cross-origin-resource-policy": "same-origin",
     });
+    const queried = await get("/?a=1&a=2&limit=x&%FF");
+    expect([queried.status, await queried.text()]).toEqual([200, INDEX]);
   });
 
   test("of a console with an issuer may connect to that issuer alone", async () => {
