@@ -3,6 +3,8 @@
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { Ledger } from "../support/model.ts";
 import { toBody } from "../support/plants.ts";
+import type { Random } from "../support/random.ts";
+import { until } from "../support/until.ts";
 import {
   connectRaw,
   formatRequest,
@@ -10,13 +12,20 @@ import {
   readBody,
   type WireAnswer,
 } from "../support/wire.ts";
+import { endsAfter } from "./scenario.ts";
+import { startTorturedService } from "./service.ts";
+
+const NAME_LENGTH_MAX = 100;
 
 /** What a while of load was like. */
 interface Spell {
-  readonly seconds: number;
   readonly acceptedMs: number[];
   readonly refusedMs: number[];
+  /** Those of them that the queue or the memory had no room for. */
+  overloaded: number;
 }
+
+const newSpell = (): Spell => ({ acceptedMs: [], refusedMs: [], overloaded: 0 });
 
 export class Creators {
   /** Whatever was answered but 200 and a proper 503. */
@@ -31,21 +40,24 @@ export class Creators {
   isServiceEnding = false;
   readonly ledger = new Ledger();
   readonly #url: string;
+  readonly #random: Random;
   #lastId = 0;
-  #spell = { acceptedMs: [] as number[], refusedMs: [] as number[] };
+  #spell = newSpell();
 
-  constructor(url: string) {
+  /** The plants that are sent depend on `random` alone. */
+  constructor(url: string, random: Random) {
     this.#url = url;
+    this.#random = random;
   }
 
   /** Adds clients that begin at once, each on a connection of its own. The result ends them, after their last answers. */
-  async start(count: number): Promise<() => Promise<void>> {
+  async start(count: number, nameLengthMax = NAME_LENGTH_MAX): Promise<() => Promise<void>> {
     const TOGETHER = 200;
     const running: Promise<void>[] = [];
     const group = { isOver: false };
     const run = async (connection: RawConnection): Promise<void> => {
       const nth = this.refusals.push(0) - 1;
-      while (!group.isOver && (await this.#create(connection, nth)));
+      while (!group.isOver && (await this.#create(connection, nth, nameLengthMax)));
       connection.abort();
     };
     for (let started = 0; started < count; started += TOGETHER) {
@@ -59,20 +71,23 @@ export class Creators {
     };
   }
 
-  async measure(seconds: number): Promise<Spell> {
-    const spell = (this.#spell = { acceptedMs: [], refusedMs: [] });
-    const startedAtMs = performance.now();
-    await Bun.sleep(seconds * 1000);
+  /** For this time and, on a slow machine, until this many answers have come. */
+  async measure(seconds: number, answers: number): Promise<Spell> {
+    const spell = (this.#spell = newSpell());
+    const isOver = endsAfter(seconds);
+    const count = (): number => spell.acceptedMs.length + spell.refusedMs.length;
+    await until(`${answers} answers`, () => isOver() && count() >= answers);
     // What comes after it is not of it.
-    this.#spell = { acceptedMs: [], refusedMs: [] };
-    return { ...spell, seconds: (performance.now() - startedAtMs) / 1000 };
+    this.#spell = newSpell();
+    return spell;
   }
 
   /** False where the connection has ended. */
-  async #create(connection: RawConnection, nth: number): Promise<boolean> {
+  async #create(connection: RawConnection, nth: number, nameLengthMax: number): Promise<boolean> {
     const id = ++this.#lastId;
     const tag = id % 3 === 0 ? null : `tag ${id % 7}`;
-    const plant = { id: BigInt(id), name: `plant ${id} é`, tag };
+    const name = `plant ${id} ${"é".repeat(this.#random.below(nameLengthMax))}`;
+    const plant = { id: BigInt(id), name, tag };
     const settle = this.ledger.begin({ kind: "create", plant });
     const isBehind = this.isBehindHang;
     const sentAtMs = performance.now();
@@ -95,6 +110,7 @@ export class Creators {
     this.#spell.refusedMs.push(tookMs);
     this.refusals[nth] = (this.refusals[nth] ?? 0) + 1;
     const reason = findRefusal(answer);
+    if (reason === "overloaded") this.#spell.overloaded++;
     if (!isDeliberate(reason) && !(this.isServiceEnding && answer.status === 503))
       this.faults.push(`${id}: ${answer.status} ${answer.body}`);
     const isStoreAsked = reason !== "overloaded" && reason !== "store_busy";
@@ -103,6 +119,20 @@ export class Creators {
     if (this.isServiceEnding) await Bun.sleep(ENDING_MS);
     return true;
   }
+}
+
+/** How long the machine and this process make anyone wait: the only client of a service without any trouble. */
+export async function startControl(random: Random) {
+  await using opened = new AsyncDisposableStack();
+  const service = opened.use(await startTorturedService());
+  const creators = new Creators(service.url, random);
+  opened.defer(await creators.start(1));
+  const control = opened.move();
+  return {
+    /** So far. */
+    findMsMax: () => creators.answerMsMax,
+    [Symbol.asyncDispose]: () => control.disposeAsync(),
+  };
 }
 
 /** For each refusal of a service that stops. */
@@ -128,9 +158,6 @@ export function findRefusal(answer: WireAnswer): ErrorName | undefined {
 /** Transient refusals of a running service. */
 export const isDeliberate = (reason: ErrorName | undefined): boolean =>
   ["overloaded", "store_busy", "store_unavailable", "store_down"].includes(reason ?? "");
-
-/** Accepted requests a second. */
-export const goodputOf = ({ acceptedMs, seconds }: Spell): number => acceptedMs.length / seconds;
 
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((one, other) => one - other);

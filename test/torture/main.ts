@@ -15,7 +15,7 @@ import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { memory } from "./memory.ts";
-import { overload } from "./overload.ts";
+import { overload, overloadCheat } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
@@ -41,6 +41,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   cluster,
   "cluster-cheat": clusterCheat,
   overload,
+  "overload-cheat": overloadCheat,
   memory,
   soak,
   fuzz,

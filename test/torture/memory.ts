@@ -7,7 +7,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { makeStore } from "../support/stores.ts";
 import { PATIENCE_MS, until } from "../support/until.ts";
 import { batchHead, chunk, formatRequest, getHead } from "../support/wire.ts";
-import { endsAfter, type Finding, runEach, type Scenario } from "./scenario.ts";
+import { type Budget, endsAfter, type Finding, runEach, type Scenario } from "./scenario.ts";
 import {
   ask,
   countDescriptors,
@@ -34,9 +34,9 @@ export const memory: Scenario = {
     const model = join(folder.path, "model.db");
     makeModel(model);
     // Not without waiting: the model would be gone.
-    return await runEach(Object.keys(attacks), budget, (name, { tell, isShort = false }) => {
-      tell(name);
-      return attack(attacks[name] as Attack, isShort, model);
+    return await runEach(Object.keys(attacks), budget, (name, each) => {
+      each.tell(name);
+      return attack(attacks[name] as Attack, each, model);
     });
   },
 };
@@ -58,18 +58,22 @@ function makeModel(path: string): void {
   );
 }
 
-/** What each client sends: one request, or these in turns. */
+/** What each client sends: one request, or any of these. */
 type Attack = (url: string) => string | readonly string[] | Promise<string>;
 
 /** On a service of its own: memory that one attack took does not count for the next. */
-async function attack(sends: Attack, isShort: boolean, model: string): Promise<Finding> {
+async function attack(
+  sends: Attack,
+  { random, isShort = false }: Budget,
+  model: string,
+): Promise<Finding> {
   const clients = isShort ? 60 : 500;
   await using service = await startTorturedService({}, clients + 200, model);
   const faults: string[] = [];
   const requests = [await sends(service.url)].flat();
   const before = countDescriptors(service.pid);
-  const opening = Array.from({ length: clients }, (_, index) =>
-    openDeaf(service.url, requests[index % requests.length] as string),
+  const opening = Array.from({ length: clients }, () =>
+    openDeaf(service.url, random.pick(requests)),
   );
   const opened = await Promise.all(opening);
   const countServed = (): number =>

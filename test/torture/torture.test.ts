@@ -76,11 +76,7 @@ const shorts: Readonly<Record<string, Short>> = {
     },
   },
   cluster: { seconds: 5, atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 } },
-  overload: {
-    seconds: 6,
-    atLeast: { "crowd: acknowledged plants": 100, "slow store: refused a second meanwhile": 100 },
-    inLongOnly: true,
-  },
+  overload: { seconds: 0, atLeast: { "crowd: acknowledged plants": 10_000 }, inLongOnly: true },
   soak: { seconds: 1, atLeast: { requests: 500 } },
   fuzz: {
     seconds: 0,
