@@ -3,19 +3,17 @@
  * after any failure, it reads how far the place is whole, and continues from there in a new segment.
  */
 
-import type { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import type { Webhook } from "../domain/webhook.ts";
 import { getSchemaVersion, openReadOnly, watchFile } from "../store/sqlite/database.ts";
 import type { BlockRow } from "../store/journal.ts";
 import type { Source } from "./order.ts";
 import {
   findPiece,
-  nameLease,
+  nameNote,
   nameSegment,
   type Owner,
   type Position,
@@ -26,18 +24,15 @@ import {
 import { type GrowingFile, openPlace, type Place } from "./place.ts";
 import { NEWEST } from "./plan.ts";
 import {
+  type Cursors,
   createFormatter,
   END,
   formatHeader,
-  type Row,
-  tableKeys,
-  type TableName,
-  type TableRecord,
   findTail,
   isWhole,
   type Tail,
 } from "./segment.ts";
-import { identityOf, readHistory, readPoint, Survey } from "./survey.ts";
+import { identityOf, readCursors, readHistory, readPoint, Survey } from "./survey.ts";
 
 export type Appended =
   /** Every change up to this one is in the place. Without `isCovered`, only together with a new copy. */
@@ -84,6 +79,7 @@ interface Link {
   readonly history: readonly Timeline[];
   readonly schema: number;
   readonly readPage: ReturnType<typeof openJournal>["readPage"];
+  readonly readCursors: () => Cursors;
   readonly close: () => void;
   /** The last change in the place. */
   cursor: number;
@@ -95,8 +91,6 @@ interface Link {
   segment: OpenSegment | undefined;
   /** The last segment that this connection began. */
   begun: { readonly after: number; readonly serial: number } | undefined;
-  /** The serial of the segment before the next one. */
-  previous: number | undefined;
   /** Segments that the new one replaces. */
   superseded: readonly string[];
 }
@@ -120,7 +114,7 @@ export class Appender {
       const link = this.link ?? (await this.connect());
       if ("forkAbove" in link) return link;
       this.link = link;
-      await this.holdLease(link.place, link.owner.store);
+      await this.holdLease(link.place, link.owner.store, link.readCursors);
       for (let hasMore = true; hasMore;) {
         const page = link.readPage(link.cursor);
         // The journal does not continue what is in the place: it was trimmed, or switched off for a while.
@@ -180,7 +174,8 @@ export class Appender {
     const { link } = this;
     if (link === undefined) return;
     this.closeSegment(link);
-    await link.place.remove(nameLease(link.owner.store));
+    const cursors = link.readCursors();
+    await link.place.writeNote(nameNote(link.owner.store), JSON.stringify({ cursors }));
     this.disconnect();
   }
 
@@ -191,7 +186,7 @@ export class Appender {
     try {
       const { history, schema, newest } = journal;
       const owner = { label, store: identityOf(history) };
-      await this.holdLease(place, owner.store);
+      await this.holdLease(place, owner.store, journal.readCursors);
       const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
       const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
@@ -228,26 +223,22 @@ export class Appender {
         history,
         schema,
         readPage: journal.readPage,
+        readCursors: journal.readCursors,
         close: journal.close,
         cursor: plan !== undefined && standing === "known" ? plan.reached : newest,
-        // Above the serial of every copy, even if its segment is lost: the copy would hide the table rows of a lower one.
         serial: survey.newestSerial + 1,
         // Changes of this schema cannot be replayed on a copy of another one.
         isCovered: plan?.copy.schema === schema && standing === "known",
         newest: survey.findNewestCopy(history),
         segment: undefined,
         begun: undefined,
-        // Whichever run wrote it: if it is lost, so are the table rows that only it had.
-        previous: survey.newestSerial || undefined,
         superseded: [],
       };
-      // Only if no change follows: the new segment then has the webhooks as of the same change.
       link.superseded = survey.segments
         .filter(({ timeline, after }) => timeline === own.number && after === newest)
-        .filter(() => link.cursor === newest)
         .map(({ name }) => ({ name, found: survey.knownSegments.get(name) }))
         // A damaged segment stays: what it held is unknown, and a restore says so.
-        .filter(({ found }) => found !== undefined && found.isBare && isWhole(found))
+        .filter(({ found }) => found !== undefined && found.runs.length === 0 && isWhole(found))
         .map(({ name }) => name);
       // At once, not with the first change: the segment tells a restore that this timeline is the newest.
       await this.begin(link, link.cursor);
@@ -270,7 +261,7 @@ export class Appender {
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
     const file = place.grow(nameSegment(position, cursor, "open"));
-    const text = format(this.formatHeader(link, position));
+    const text = format(this.formatHeader(link));
     file.append(text);
     link.segment = { after: cursor, serial: position.serial, format, file, bytes: text.length };
   }
@@ -295,20 +286,13 @@ export class Appender {
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
     const staged = place.stage(`${prefixOfStaged(owner.store)}.${this.source.instance}`);
-    writeFileSync(staged, [this.formatHeader(link, position), ...lines, END].map(format).join(""));
+    writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
     await place.keep(staged, nameSegment(position, cursor, last));
   }
 
-  private formatHeader(link: Link, { serial }: Position): string {
-    const { owner, schema, history, cursor, previous } = link;
-    link.previous = serial;
-    return formatHeader({
-      store: owner.store,
-      schema,
-      timelines: history,
-      after: cursor,
-      previous,
-    });
+  private formatHeader({ owner, schema, history, cursor, readPage }: Link): string {
+    const newest = readPage(undefined)?.newest ?? cursor;
+    return formatHeader({ store: owner.store, schema, timelines: history, after: cursor, newest });
   }
 
   private closeSegment(link: Link): void {
@@ -328,13 +312,13 @@ export class Appender {
    * A holder that dies loses the lease after a while without a sign of life, by our clock. A service that starts takes
    * the lease of an earlier one on the same file at once; if that one still runs, it gives way.
    */
-  private async holdLease(place: Place, store: string): Promise<void> {
+  private async holdLease(place: Place, store: string, findCursors: () => Cursors): Promise<void> {
     const nowMs = performance.now();
     const { lease } = this;
     if (lease?.isOwn === true && nowMs - lease.sinceMs < LEASE_MS) return;
     const holder = `${hostname()}:${resolve(this.source.from)}`;
     const { instance } = this.source;
-    const name = nameLease(store);
+    const name = nameNote(store);
     const text = await place.readNote(name);
     const other = text === undefined ? undefined : findHolder(text);
     const isOurs =
@@ -347,7 +331,8 @@ export class Appender {
           `Another service writes the backups of this store to ${place.url}: ${other.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
         );
     }
-    const own = JSON.stringify({ holder, instance, beat: randomBytes(6).toString("hex") });
+    const beat = randomBytes(6).toString("hex");
+    const own = JSON.stringify({ holder, instance, beat, cursors: findCursors() });
     await place.writeNote(name, own);
     this.lease = { text: own, isOwn: true, sinceMs: nowMs };
   }
@@ -368,20 +353,6 @@ function findHolder(text: string): Holder | undefined {
   }
 }
 
-/** What the segments already have of a row. */
-interface LoggedRow {
-  readonly compared: string;
-  readonly cursor: number;
-  readonly loggedAtMs: number;
-}
-
-interface Logged extends Partial<Record<TableName, Map<string, LoggedRow>>> {
-  versions?: Partial<Record<TableName, string>>;
-}
-
-/** The cursor of a webhook is logged at this interval: after a restore some events are sent again. */
-const CURSOR_MS = 60_000;
-
 /** The journal began later, or a break follows, before which it may have had the change. */
 const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes WHERE last > ?1 ORDER BY last LIMIT 1)
   WHERE isBreak OR ?1 < (SELECT min(last) FROM changes)`;
@@ -390,7 +361,6 @@ const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes W
 function openJournal(from: string) {
   const assertNotMoved = watchFile(from);
   const db = openReadOnly(from);
-  const logged: Logged = {};
 
   /** Lines after `cursor`, from one snapshot; undefined if the journal does not continue it. */
   const readPage = db.transaction((cursor: number | undefined) => {
@@ -411,13 +381,7 @@ function openJournal(from: string) {
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    // They may be newer than `cursor`: rows tell after which change they were written, and a restore undoes that.
-    const tables = formatTables(cursor, [
-      ...readTable("tokens", db, logged),
-      ...compare("webhooks", db, logged),
-      ...readTable("webhook_history", db, logged),
-    ]);
-    return { lines: [...tables, ...blocks], newest, hasMore: newest < change };
+    return { lines: blocks, newest, hasMore: newest < change };
   });
 
   return {
@@ -425,6 +389,7 @@ function openJournal(from: string) {
     schema: getSchemaVersion(db, from),
     newest: readPoint(db).change,
     readPage,
+    readCursors: () => readCursors(db),
     close: (): void => db.close(true),
     /**
      * `known`: the journal continues it. `trimmed`: it is too old, or was made without a journal. `unknown`: this store
@@ -441,67 +406,3 @@ function openJournal(from: string) {
     },
   };
 }
-
-const formatTables = (
-  change: number,
-  records: readonly Omit<TableRecord, "at" | "change">[],
-): string[] => records.map((record) => JSON.stringify({ at: Date.now(), change, ...record }));
-
-/** Differs after every change of the table. */
-const versions = {
-  tokens: "SELECT count(*) || ' ' || count(revoked_at_ms) AS version FROM tokens",
-  webhook_history:
-    "SELECT concat_ws(' ', count(*), max(number), max(after)) AS version FROM webhook_history",
-};
-
-function readTable(table: keyof typeof versions, db: Database, logged: Logged) {
-  const { version } = db.query(versions[table]).get() as { readonly version: string };
-  if (logged.versions?.[table] === version) return [];
-  logged.versions = { ...logged.versions, [table]: version };
-  return compare(table, db, logged);
-}
-
-/** What has changed in a table that is not in the journal; at first all rows. */
-function compare(table: TableName, db: Database, logged: Logged) {
-  const nowMs = performance.now();
-  const before = logged[table];
-  const after = new Map<string, LoggedRow>();
-  const changed: Row[] = [];
-  const rows = db.query(`SELECT * FROM ${table}`).safeIntegers(false).all() as Row[];
-  for (const row of rows) {
-    const key = String(row[tableKeys[table]]);
-    const { row: kept, compared, cursor } = comparable[table](row);
-    const known = before?.get(key);
-    const isDue = nowMs - (known?.loggedAtMs ?? -Infinity) >= CURSOR_MS;
-    const isSame = known?.compared === compared && (known.cursor === cursor || !isDue);
-    after.set(key, isSame ? known : { compared, cursor, loggedAtMs: nowMs });
-    if (!isSame) changed.push(kept);
-  }
-  logged[table] = after;
-  if (before === undefined) return [{ table, rows: changed }];
-  const gone = [...before.keys()].filter((key) => !after.has(key));
-  return changed.length + gone.length === 0 ? [] : [{ table, rows: changed, gone }];
-}
-
-/** A lease is renewed every second. A restore needs neither that nor the outcome of deliveries. */
-function ofWebhook(row: Row) {
-  const stored = JSON.parse(String(row["record"])) as Webhook;
-  const { cursor, version, holder: _holder, waitMs: _waitMs, ...record } = stored;
-  const kept = { ...record, attempts: [], failures: 0, nextAttemptAtMs: 0 };
-  const compared = JSON.stringify(kept);
-  return {
-    row: { ...row, record: JSON.stringify({ ...kept, cursor, version }) },
-    compared,
-    cursor,
-  };
-}
-
-const comparable: Readonly<
-  Record<TableName, (row: Row) => Pick<LoggedRow, "compared" | "cursor"> & { readonly row: Row }>
-> = {
-  /** Tokens are only added and revoked. Their last use is not kept up to date. */
-  tokens: (row) => ({ row, compared: String(row["revoked_at_ms"]), cursor: 0 }),
-  webhooks: ofWebhook,
-  /** After the oldest rows were removed a number may be given again. */
-  webhook_history: (row) => ({ row, compared: String(row["after"]), cursor: 0 }),
-};

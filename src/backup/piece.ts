@@ -95,8 +95,11 @@ export const nameSegment = (position: Position, after: number, last: number | "o
 export const sealOf = (position: Position, change: number | undefined): string =>
   position.timeline === 0 ? "" : prefixOf({ ...position, label: "" }, change ?? 0);
 
-/** Says who writes backups of the store to the place. The label is not in it: two files may be one store. */
-export const nameLease = (store: string): string => `plantstore-${store}.writer`;
+/**
+ * The one file that is replaced: who writes backups of the store to the place, and what was sent to webhooks. The label
+ * is not in it: two files may be one store.
+ */
+export const nameNote = (store: string): string => `plantstore-${store}.writer`;
 
 /** The start of the names of files that are being prepared. */
 export const prefixOfStaged = (store: string): string => `plantstore-${store}`;

@@ -3,7 +3,7 @@
  * segments to replay. Everything else only reads and writes.
  */
 
-import { type Copy, isOld, type Segment, type Timeline } from "./piece.ts";
+import type { Copy, Segment, Timeline } from "./piece.ts";
 
 /** An unbroken run of changes: each block follows the one before. */
 export interface Run {
@@ -39,18 +39,9 @@ export interface Step {
   readonly until: number;
 }
 
-/** A segment whose table rows are needed. */
-export interface TableStep {
-  readonly segment: KnownSegment;
-  /** Rows at this change, and later ones, belong to another timeline, or were not requested. */
-  readonly before: number;
-}
-
 export interface Plan {
   readonly copy: KnownCopy;
   readonly steps: readonly Step[];
-  /** In the order in which they were written. A change may stand in several segments, and each row only in one. */
-  readonly tables: readonly TableStep[];
   /** The last change of the restored store. */
   readonly reached: number;
 }
@@ -101,15 +92,7 @@ function follow(
     steps.push(best);
     reached = best.until;
   }
-  const replayed = new Set(steps.map(({ segment }) => segment));
-  const tables = placed
-    .filter(({ segment, index }) => index !== -1 && segment.serial >= copy.serial)
-    // Version 1.0 did not number segments.
-    .filter(({ segment }) => !isOld(segment) || replayed.has(segment))
-    .map(({ segment, index }) => ({ segment, before: Math.min(endOf(history, index), target) }))
-    .filter(({ segment: { after }, before }) => after <= reached && after < before)
-    .toSorted((one, other) => one.segment.serial - other.segment.serial);
-  return { copy, steps, tables, reached };
+  return { copy, steps, reached };
 }
 
 /** A record may have columns that a store of another schema lacks. */
@@ -118,8 +101,7 @@ const hasSchema = (segment: KnownSegment, { schema }: KnownCopy): boolean =>
 
 /**
  * The plan that gets furthest without passing the target, and among equals the one with the fewest changes to replay.
- * Undefined if every whole copy is newer. For a target that is the last change of a copy, an older copy is preferred:
- * the copy may have tokens that were made after that change.
+ * Undefined if every whole copy is newer.
  */
 export function choosePlan(
   copies: readonly KnownCopy[],
@@ -131,8 +113,6 @@ export function choosePlan(
   const isBetter = (plan: Plan): boolean => {
     if (best === undefined || plan.reached !== best.reached)
       return plan.reached > (best?.reached ?? -1);
-    if ((plan.copy.change === target) !== (best.copy.change === target))
-      return best.copy.change === target;
     return compareCopies(plan.copy, best.copy) > 0;
   };
   for (const copy of copies) {

@@ -5,18 +5,15 @@ import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { changeStore, createStore, digestStore, startTimeline, verifyStore } from "./copy.ts";
 import type { Digest, RestoreOrder } from "./order.ts";
-import { isOld, type Timeline } from "./piece.ts";
+import { nameNote, type Timeline } from "./piece.ts";
 import { GoneError, openPlace, type Place } from "./place.ts";
-import { compareCopies, NEWEST, type Plan, type Step, type TableStep } from "./plan.ts";
+import { compareCopies, NEWEST, type Plan, type Step } from "./plan.ts";
 import {
-  clampTables,
-  type InspectedSegment,
-  isWhole,
+  type Cursors,
+  moveCursors,
   readBlocks,
   ReplayError,
   replaySegment,
-  replayTables,
-  rewindTables,
   withoutTriggers,
 } from "./segment.ts";
 import {
@@ -168,6 +165,18 @@ interface Rebuilt {
   readonly reached: Point;
 }
 
+/** Empty if there is no note, or a torn one: then events are sent again. */
+async function findCursors(place: Place, store: string): Promise<Cursors> {
+  try {
+    const note = JSON.parse((await place.readNote(nameNote(store))) ?? "{}") as {
+      readonly cursors?: Cursors;
+    };
+    return note.cursors ?? {};
+  } catch {
+    return {};
+  }
+}
+
 /** Copies and replays. A segment that does not fit is left out, and the next best plan is tried. */
 async function rebuild(
   place: Place,
@@ -180,33 +189,29 @@ async function rebuild(
   for (;;) {
     const plan = await survey.plan(history, target);
     if (plan === undefined) throw noneOldEnough(place, survey, history, target);
+    const cursors = await findCursors(place, plan.copy.store);
     copyFileSync(await place.fetch(plan.copy.name), to);
     chmodSync(to, 0o600);
     const files = new Map<string, string>();
-    for (const { segment } of [...plan.steps, ...plan.tables])
-      files.set(segment.name, await place.fetch(segment.name));
-    const fileOf = ({ segment }: Step | TableStep) => files.get(segment.name) as string;
+    for (const { segment } of plan.steps) files.set(segment.name, await place.fetch(segment.name));
+    const fileOf = ({ segment }: Step) => files.get(segment.name) as string;
     try {
       const replayed = changeStore(to, (db) => {
         const start = readPoint(db);
         let [reached, changes] = [start, 0];
-        for (const step of plan.steps)
-          try {
-            const done = replaySegment(db, fileOf(step), step, reached.change);
-            changes += done.changes;
-            reached = { change: done.reached, atMs: done.atMs ?? reached.atMs };
-          } catch (error) {
-            if (!(error instanceof ReplayError)) throw error;
-            survey.distrust(step.segment, error.reached, error.message);
-            throw error;
-          }
-        const isBounded = target !== NEWEST || untilMs !== Number.POSITIVE_INFINITY;
-        withoutTriggers(db, "webhooks", () => {
-          for (const step of plan.tables)
-            replayTables(db, fileOf(step), step, reached.change, untilMs);
-          if (isOld(plan.copy)) return;
-          if (isBounded) rewindTables(db, reached.change, untilMs);
-          clampTables(db, reached.change);
+        const bounds = { isBounded: target !== NEWEST, untilMs };
+        withoutTriggers(db, () => {
+          for (const step of plan.steps)
+            try {
+              const done = replaySegment(db, fileOf(step), step, reached.change, bounds);
+              changes += done.changes;
+              reached = { change: done.reached, atMs: done.atMs ?? reached.atMs };
+            } catch (error) {
+              if (!(error instanceof ReplayError)) throw error;
+              survey.distrust(step.segment, error.reached, error.message);
+              throw error;
+            }
+          moveCursors(db, cursors, reached.change);
         });
         return { changes, reached };
       });
@@ -245,7 +250,6 @@ export async function describeMissing(
 ): Promise<string[]> {
   const { reached, copy } = plan;
   const missing: string[] = [];
-  const doubtful = listDoubtfulTables(survey, plan);
   const furthest = survey.furthest(history);
   if (reached < Math.min(target, furthest))
     missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
@@ -253,45 +257,11 @@ export async function describeMissing(
     missing.push(`The backups end at change ${furthest}, before change ${target}.`);
   else if (target === NEWEST) {
     const unknown = await survey.findUnknownEnd(history, copy);
-    doubtful.delete(unknown?.name ?? "");
     if (unknown !== undefined) missing.push(`The end of ${unknown.name}, after change ${reached}.`);
     else if (!survey.isFollowed(copy) && copy.digest !== undefined)
       missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
   }
-  for (const where of doubtful.values()) missing.push(`Changes of tokens or webhooks ${where}.`);
   return missing;
-}
-
-/**
- * Where table rows may be lost, in words, by segment. Each segment names the one before it. A segment that a service
- * begins at its start has every table as a whole.
- */
-function listDoubtfulTables(survey: Survey, { reached, copy, tables }: Plan): Map<string, string> {
-  const found = tables.map(({ segment, before }) => ({
-    segment,
-    before,
-    ...(survey.knownSegments.get(segment.name) as InspectedSegment),
-  }));
-  /** Segments that were joined have the serial of the last. */
-  const isThere = (serial: number): boolean =>
-    survey.segments.some((one) => one.serial === serial) ||
-    found.some(
-      ({ segment, header }) =>
-        header !== undefined && (header.previous ?? 0) < serial && serial < segment.serial,
-    );
-  const doubtful = new Map<string, string>();
-  for (const one of found) {
-    const { segment, before, header } = one;
-    const { name } = segment;
-    const { previous } = header ?? {};
-    if (previous !== undefined && previous >= copy.serial && !isThere(previous))
-      doubtful.set(`before ${name}`, `in the segment before ${name}, which is lost`);
-    const [first] = one.tables;
-    const next = one.tables.find((at) => at > reached || at >= before);
-    if (first !== next) doubtful.clear();
-    else if (!isWhole(one)) doubtful.set(name, `in the damaged part of ${name}`);
-  }
-  return doubtful;
 }
 
 export interface Proof {

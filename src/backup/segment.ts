@@ -1,8 +1,8 @@
 /**
  * A segment of a backup: lines of a CRC-32 and JSON, each checked by itself, so damage costs only what is damaged. The
- * first line is the header. A record is a block of the journal with the number of the block before it, or rows of a
- * table that is not in the journal. Records are numbered, so a missing one shows. The last line of a closed segment is
- * its end. Version 1.0 wrote blocks and whole tables only.
+ * first line is the header. A record is a block of the journal with the number of the block before it. Records are
+ * numbered, so a missing one shows. The last line of a closed segment is its end. Version 1.0 wrote blocks and whole
+ * tables only.
  */
 
 import type { Database } from "bun:sqlite";
@@ -10,10 +10,10 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { type Change, writerOf } from "../domain/change.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState, type Plant } from "../domain/plant.ts";
-import { JournalBlock, parseBlock } from "../store/journal.ts";
+import { findRecordEntry, JournalBlock, parseBlock, type RecordEntry } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/sql-store.ts";
-import { isOld, sealOf, type Segment, type Timeline } from "./piece.ts";
-import type { Run, Step, TableStep } from "./plan.ts";
+import { sealOf, type Segment, type Timeline } from "./piece.ts";
+import type { Run, Step } from "./plan.ts";
 
 export interface Header {
   readonly segment: typeof FORMAT;
@@ -22,8 +22,8 @@ export interface Header {
   /** From the first to the one that the changes belong to. */
   readonly timelines: readonly Timeline[];
   readonly after: number;
-  /** The serial of the segment before it. */
-  readonly previous?: number | undefined;
+  /** The newest change of the store when the segment was begun. */
+  readonly newest: number;
 }
 
 const FORMAT = 2;
@@ -37,19 +37,11 @@ interface Block {
   readonly entries: readonly unknown[];
 }
 
-/** Tables that are not in the journal, and their keys. */
-export const tableKeys = { tokens: "hash", webhooks: "name", webhook_history: "number" } as const;
-export type TableName = keyof typeof tableKeys;
-export type Row = Readonly<Record<string, string | number | null>>;
-
-export interface TableRecord {
+/** Version 1.0 wrote a table as a whole when one of its rows had changed. */
+interface TableRecord {
   readonly at: number;
-  /** The last change before it; version 1.0 did not write it. */
-  readonly change?: number;
-  readonly table: TableName;
-  readonly rows: readonly Row[];
-  /** Keys of rows that were removed; undefined if `rows` is the whole table. */
-  readonly gone?: readonly string[];
+  readonly table: "tokens" | "webhooks";
+  readonly rows: readonly Readonly<Record<string, string | number | null>>[];
 }
 
 type SegmentRecord = Block | TableRecord;
@@ -124,10 +116,6 @@ function* readLines(file: string, segment: Segment) {
 export interface InspectedSegment {
   readonly header: Header | undefined;
   readonly runs: readonly Run[];
-  /** It has whole tables, and no change after them. */
-  readonly isBare: boolean;
-  /** Where it has every table as a whole, undamaged: from such a change on, what was lost before does not matter. */
-  readonly tables: readonly number[];
   /** The last change in it, or what its end says. */
   readonly end: number;
   /** What is damaged, in words. */
@@ -147,38 +135,25 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   const runs: { after: number; last: number }[] = [];
   const faults: string[] = [];
   // An empty file has lost its header.
-  let [isBare, isTorn, isEnded, isEndUnknown] = [true, false, false, true];
+  let [isTorn, isEnded, isEndUnknown] = [false, false, true];
   let [count, lost] = [0, 0];
   let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
-  const tables: number[] = [];
-  const whole = new Map<TableName, number>();
   for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
     isTorn = isCut;
     isEndUnknown = line === undefined || isCut;
-    isBare &&= line === undefined || !("entries" in line || "gone" in line);
     if (line === undefined) {
       if (!isCut) faults.push(`damaged ${offset} bytes from its start`);
-      whole.clear();
-      tables.length = 0;
       lost++;
       continue;
     }
     const n = line.n ?? count;
     if (n > count + lost) {
       faults.push(`records are missing ${offset} bytes from its start`);
-      whole.clear();
-      tables.length = 0;
     }
     [count, lost] = [n + 1, 0];
     if ("segment" in line) header = line;
     else if ("end" in line) isEnded = true;
-    else if ("table" in line) {
-      if (line.gone === undefined) whole.set(line.table, line.change ?? 0);
-      if (whole.size === Object.keys(tableKeys).length) {
-        tables.push(Math.max(...whole.values()));
-        whole.clear();
-      }
-    } else if ("entries" in line) {
+    else if ("entries" in line) {
       const run = runs.at(-1);
       if (run?.last === line.after) run.last = line.last;
       else if (run === undefined || line.after >= run.last)
@@ -194,7 +169,7 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   }
   end = Math.max(end ?? header?.after ?? 0, last ?? 0);
   if (last !== undefined && !isEnded) faults.push("its end is missing");
-  return { header, runs, isBare, tables, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
+  return { header, runs, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
 }
 
 /** A block as the journal has it. */
@@ -253,14 +228,27 @@ export class ReplayError extends StoreOpenError {
   }
 }
 
-/** Replays the changes after `from`, in the caller's transaction. Throws a ReplayError. */
-export function replaySegment(db: Database, file: string, { segment, until }: Step, from: number) {
+/**
+ * Replays the changes after `from`, in the caller's transaction. Throws a ReplayError. Tables of version 1.0 are stored
+ * where they stand: after the last change only if the end is not chosen.
+ */
+export function replaySegment(
+  db: Database,
+  file: string,
+  { segment, until }: Step,
+  from: number,
+  { isBounded = true, untilMs = Number.POSITIVE_INFINITY } = {},
+) {
   let reached = from;
   let atMs: number | undefined;
   let changes = 0;
   const put = createPut(db);
-  for (const line of readBlocks(file, segment)) {
-    if (line.last <= reached) continue;
+  for (const { line } of readLines(file, segment)) {
+    const isStored = reached < until || !isBounded;
+    if (line !== undefined && "table" in line && line.at <= untilMs && isStored)
+      storeTable(db, line);
+    if (line === undefined || !("entries" in line) || line.last <= reached) continue;
+    if (reached >= until) break;
     if (line.after !== reached)
       throw new ReplayError(`${file} does not continue change ${reached}.`, reached);
     const last = Math.min(line.last, until);
@@ -269,38 +257,22 @@ export function replaySegment(db: Database, file: string, { segment, until }: St
     changes += replayBlock(db, put, line, last, file);
     reached = last;
     atMs = line.at;
-    if (reached >= until) break;
   }
   if (reached < until) throw new ReplayError(`${file} ends before change ${until}.`, reached);
   return { changes, reached, atMs };
 }
 
-/** Stores the rows of tables up to the change that was reached, and to a time. */
-export function replayTables(
-  db: Database,
-  file: string,
-  { segment, before }: TableStep,
-  reached: number,
-  untilMs: number,
-): void {
-  /** Rows of version 1.0 do not know their change. */
-  let change = segment.after;
-  for (const { line } of readLines(file, segment)) {
-    if (line === undefined || "segment" in line || "end" in line) continue;
-    if ("entries" in line) {
-      change = line.last;
-      continue;
-    }
-    const at = line.change ?? change;
-    const isInTime = !isOld(segment) || line.at <= untilMs;
-    if (at <= reached && at < before && isInTime) storeRows(db, line);
-  }
-}
-
-/** Returns the number of changes up to `last`. */
+/** Returns the number of changes of plants up to `last`. */
 function replayBlock(db: Database, put: Put, block: Block, last: number, file: string): number {
   const [first, at] = [BigInt(block.first), BigInt(block.at)];
   const row = { first, last: BigInt(last), at_ms: at, entries: JSON.stringify(block.entries) };
+  const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
+  const entry = findRecordEntry(block.entries);
+  if (entry !== undefined) {
+    storeRecord(db, entry);
+    insert.run(row.last, first, at, row.entries);
+    return 0;
+  }
   const kept = new JournalBlock();
   for (const change of parseBlock(row)) {
     if (change.seq > last) break;
@@ -311,7 +283,6 @@ function replayBlock(db: Database, put: Put, block: Block, last: number, file: s
       );
     kept.add(change.id, writerOf(change), change.plant, change.before);
   }
-  const insert = db.query("INSERT INTO changes (last, first, at_ms, entries) VALUES (?, ?, ?, ?)");
   insert.run(row.last, first, at, kept.format());
   return kept.count;
 }
@@ -339,60 +310,59 @@ function applyChange(db: Database, put: Put, { id, plant, before, atMs }: Change
   return true;
 }
 
-/** Leaves tokens and webhooks as they were at a change, or as they were after it at a time. */
-export function rewindTables(db: Database, change: number, untilMs: number): void {
-  const sinceMs = untilMs === Number.POSITIVE_INFINITY ? -1 : untilMs;
-  db.query("DELETE FROM tokens WHERE created_after >= ? AND created_at_ms > ?").run(
-    change,
-    sinceMs,
+/** The last change that was sent to each webhook. One of the same name may be another webhook: then its time differs. */
+export type Cursors = Readonly<Record<string, readonly [createdAtMs: number, cursor: number]>>;
+
+/**
+ * What was sent to webhooks is not in the journal, but noted from time to time. After changes that are lost, no webhook
+ * has sent more than what is left.
+ */
+export function moveCursors(db: Database, cursors: Cursors, reached: number): void {
+  const move = db.query(
+    `UPDATE webhooks SET record = json_set(record, '$.cursor', max(?1, record ->> 'cursor'))
+      WHERE name = ?2 AND coalesce(record ->> 'createdAtMs', 0) = ?3`,
   );
-  // Ignored if its name is in use, which only a clock that was set back can bring about.
-  const revive = `UPDATE OR IGNORE tokens SET revoked_at_ms = NULL, revoked_after = NULL
-    WHERE revoked_after >= ? AND revoked_at_ms > ?`;
-  db.query(revive).run(change, sinceMs);
-  const isLater = "after >= ?1 AND at_ms > ?2";
-  for (const statement of [
-    `DELETE FROM webhooks WHERE name IN (SELECT name FROM webhook_history WHERE ${isLater})`,
-    `INSERT INTO webhooks (name, version, record)
-      SELECT name, record ->> 'version', record FROM webhook_history WHERE record IS NOT NULL AND number IN
-        (SELECT min(number) FROM webhook_history WHERE ${isLater} GROUP BY name)`,
-    `DELETE FROM webhook_history WHERE ${isLater}`,
-  ])
-    db.query(statement).run(change, sinceMs);
-}
-
-/** What happened after changes that are lost happened after the last one that is left. */
-export function clampTables(db: Database, reached: number): void {
-  for (const statement of [
-    "UPDATE tokens SET created_after = ?1 WHERE created_after > ?1",
-    "UPDATE tokens SET revoked_after = ?1 WHERE revoked_after > ?1",
-    "UPDATE webhook_history SET after = ?1 WHERE after > ?1",
+  for (const [name, [createdAtMs, cursor]] of Object.entries(cursors))
+    move.run(cursor, name, createdAtMs);
+  db.query(
     "UPDATE webhooks SET record = json_set(record, '$.cursor', ?1) WHERE record ->> 'cursor' > ?1",
-  ])
-    db.query(statement).run(BigInt(reached));
+  ).run(BigInt(reached));
 }
 
-/** Triggers note what clients change. A restore writes what was noted then. */
-export function withoutTriggers(db: Database, table: TableName, perform: () => void): void {
+/** Triggers add blocks to the journal. A restore adds those that it has. */
+export function withoutTriggers(db: Database, perform: () => void): void {
   const triggers = db
-    .query<{ readonly name: string; readonly sql: string }, [string]>(
-      "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?",
+    .query<{ readonly name: string; readonly sql: string }, []>(
+      "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'",
     )
-    .all(table);
+    .all();
   for (const { name } of triggers) db.run(`DROP TRIGGER ${name}`);
   perform();
   for (const { sql } of triggers) db.run(sql);
 }
 
-function storeRows(db: Database, { table, rows, gone }: TableRecord): void {
-  if (gone === undefined) db.run(`DELETE FROM ${table}`);
-  for (const key of gone ?? [])
-    db.query(`DELETE FROM ${table} WHERE ${tableKeys[table]} = ?`).run(key);
-  for (const row of rows) {
-    const columns = Object.keys(row);
-    const places = columns.map(() => "?").join(", ");
-    db.query(`REPLACE INTO ${table} (${columns.join(", ")}) VALUES (${places})`).run(
-      ...Object.values(row),
-    );
+function storeTable(db: Database, { table, rows }: TableRecord): void {
+  db.run(`DELETE FROM ${table}`);
+  for (const row of rows) storeRow(db, table, row);
+}
+
+function storeRow(db: Database, table: TableRecord["table"], row: TableRecord["rows"][number]) {
+  const columns = Object.keys(row);
+  const places = columns.map(() => "?").join(", ");
+  const sql = `REPLACE INTO ${table} (${columns.join(", ")}) VALUES (${places})`;
+  db.query(sql).run(...Object.values(row));
+}
+
+function storeRecord(db: Database, entry: RecordEntry): void {
+  if (entry[0] === "t") {
+    const known = db.query("SELECT last_used_at_ms FROM tokens WHERE hash = ?");
+    const { last_used_at_ms = null } = (known.get(entry[1]["hash"] ?? null) ?? {}) as {
+      readonly last_used_at_ms?: number | null;
+    };
+    return storeRow(db, "tokens", { ...entry[1], last_used_at_ms });
   }
+  const [, name, record] = entry;
+  if (record === null) return void db.query("DELETE FROM webhooks WHERE name = ?").run(name);
+  const version = String(record["version"]);
+  storeRow(db, "webhooks", { name, version, record: JSON.stringify(record) });
 }

@@ -26,6 +26,7 @@ import {
   type Run,
 } from "./plan.ts";
 import {
+  type Cursors,
   findTail,
   type InspectedSegment,
   inspectSegment,
@@ -45,6 +46,19 @@ export const readPoint = (db: Database): Point =>
     .query("SELECT last AS change, at_ms AS atMs FROM changes ORDER BY last DESC LIMIT 1")
     .safeIntegers(false)
     .get() as Point;
+
+export function readCursors(db: Database): Cursors {
+  type Row = Readonly<{ name: string; createdAtMs: number | null; cursor: number | null }>;
+  const rows = db
+    .query(
+      "SELECT name, record ->> 'createdAtMs' AS createdAtMs, record ->> 'cursor' AS cursor FROM webhooks",
+    )
+    .safeIntegers(false)
+    .all() as Row[];
+  return Object.fromEntries(
+    rows.map(({ name, createdAtMs, cursor }) => [name, [createdAtMs ?? 0, cursor ?? 0]]),
+  );
+}
 
 /** Backups of version 1.0 have no timelines. */
 const OLD_HISTORY: readonly Timeline[] = [{ number: 0, id: "", after: 0 }];
@@ -226,9 +240,7 @@ export class Survey {
       const { copies, segments } = this.know();
       const plan = choosePlan(copies, segments, history, target);
       if (plan === undefined) return undefined;
-      const unread = [...plan.steps, ...plan.tables].find(
-        ({ segment }) => !this.knownSegments.has(segment.name),
-      );
+      const unread = plan.steps.find(({ segment }) => !this.knownSegments.has(segment.name));
       if (unread !== undefined) await this.readSegment(unread.segment);
       else if (!this.knownCopies.has(plan.copy.name)) await this.readCopy(plan.copy);
       else return plan;
@@ -323,9 +335,10 @@ export class Survey {
       .filter((segment) => segment.timeline === timeline && segment.serial >= serial)
       .toSorted((one, other) => other.serial - one.serial);
     for (const segment of newestFirst) {
-      const { isEndUnknown, tables, runs } = await this.readSegment(segment);
+      const { isEndUnknown, runs, header } = await this.readSegment(segment);
       if (isEndUnknown) return segment;
-      if (tables.length > 0 || runs.length > 0) return undefined;
+      if (runs.length > 0 || (header !== undefined && header.newest === header.after))
+        return undefined;
     }
     return undefined;
   }

@@ -24,6 +24,22 @@ import { lengthOf, type Plant } from "../domain/plant.ts";
 /** One letter per change type in a block's text, in the order of `changeTypes`. */
 const CODES = "crd";
 
+/** On SQLite a token or a webhook that changes is a block of its own, by a trigger. Readers skip it. */
+const RECORD_CODES = "tw";
+
+/** A row of a token, or a webhook and its record, null if it was removed. */
+export type RecordEntry =
+  | readonly ["t", row: Readonly<Record<string, string | number | null>>]
+  | readonly ["w", name: string, record: Readonly<Record<string, unknown>> | null];
+
+/** Undefined for a block of plants. */
+export function findRecordEntry(entries: readonly unknown[]): RecordEntry | undefined {
+  const [code] = entries;
+  return typeof code === "string" && code !== "" && RECORD_CODES.includes(code)
+    ? (entries as unknown as RecordEntry)
+    : undefined;
+}
+
 /** Bounds a block, because a reader loads it whole. */
 const BLOCK_CHARACTERS_MAX = 1_048_576;
 
@@ -121,6 +137,7 @@ export interface BlockRow {
 export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = false): Change[] {
   if (entries === null) return [];
   const values = JSON.parse(entries) as EntryValue[];
+  if (findRecordEntry(values) !== undefined) return [];
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
   const changes: Change[] = [];
   const atMs = Number(at_ms);

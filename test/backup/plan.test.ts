@@ -66,8 +66,6 @@ interface Case {
   readonly target?: number;
   /** The change of the copy, and where each step ends. Undefined if there is no plan. */
   readonly plan: readonly [copy: number, ...steps: number[]] | undefined;
-  /** The serials of the segments whose rows of tables are replayed. */
-  readonly tables?: number[];
   readonly furthest: number;
   readonly reachable: readonly Run[];
 }
@@ -124,21 +122,13 @@ const cases: Readonly<Record<string, Case>> = {
     furthest: 30,
     reachable: [run(10, 30)],
   },
-  "for the change of a copy an older copy is taken: it has no later tokens": {
+  "for the change of a copy the copy is taken": {
     copies: [copy({ change: 10 }), copy({ change: 15, serial: 2 })],
     segments: [whole(10, 15), whole(15, 20, { serial: 2 })],
     target: 15,
-    plan: [10, 15],
+    plan: [15],
     furthest: 20,
     reachable: [run(10, 20)],
-  },
-  "for the change of a copy the copy is taken if nothing else leads there": {
-    copies: [copy({ change: 10 }), copy({ change: 15, serial: 2 })],
-    segments: [whole(10, 14)],
-    target: 15,
-    plan: [15],
-    furthest: 15,
-    reachable: [run(10, 14), run(15, 15)],
   },
   "a damaged copy is left out": {
     copies: [copy({ change: 10 }), copy({ change: 15, serial: 2, fault: "flipped" })],
@@ -205,59 +195,6 @@ const cases: Readonly<Record<string, Case>> = {
     furthest: 30,
     reachable: [run(10, 20)],
   },
-  "rows of tables are replayed in the order in which they were written, from the copy on": {
-    copies: [copy({ change: 10, serial: 2 })],
-    segments: [
-      whole(20, 20, { serial: 4 }),
-      whole(10, 10, { serial: 1 }),
-      whole(10, 10, { serial: 2 }),
-      whole(10, 20, { serial: 3 }),
-      whole(30, 30, { serial: 5 }),
-    ],
-    plan: [10, 20],
-    tables: [2, 3, 4],
-    furthest: 30,
-    reachable: [run(10, 20)],
-  },
-  "rows of tables after the changes that a copy has are replayed too": {
-    copies: [copy({ change: 15, serial: 2 })],
-    segments: [whole(10, 15, { serial: 2 })],
-    plan: [15],
-    tables: [2],
-    furthest: 15,
-    reachable: [run(15, 15)],
-  },
-  "rows of tables are replayed also of a segment whose changes another one has": {
-    copies: [copy({ change: 10, serial: 1 })],
-    segments: [whole(15, 20, { serial: 2 }), whole(10, 25, { serial: 3 })],
-    target: 22,
-    plan: [10, 22],
-    tables: [2, 3],
-    furthest: 25,
-    reachable: [run(10, 25)],
-  },
-  "rows of tables after a target are not replayed": {
-    copies: [copy({ change: 10, serial: 2 })],
-    segments: [whole(10, 20, { serial: 3 }), whole(20, 20, { serial: 4 })],
-    target: 20,
-    plan: [10, 20],
-    tables: [3],
-    furthest: 20,
-    reachable: [run(10, 20)],
-  },
-  "rows of tables that the new timeline left behind are not replayed": {
-    copies: [copy({ change: 10, serial: 1 })],
-    segments: [
-      whole(10, 20, { serial: 1 }),
-      whole(20, 20, { serial: 2 }),
-      whole(20, 25, { timeline: 2, serial: 3 }),
-    ],
-    history: [first, second],
-    plan: [10, 20, 25],
-    tables: [1, 3],
-    furthest: 25,
-    reachable: [run(10, 25)],
-  },
 };
 
 const outlineOf = (plan: Plan | undefined): readonly number[] | undefined =>
@@ -266,12 +203,10 @@ const outlineOf = (plan: Plan | undefined): readonly number[] | undefined =>
 describe("a plan:", () => {
   for (const [
     name,
-    { copies, segments, history = [first], target = NEWEST, tables, ...due },
+    { copies, segments, history = [first], target = NEWEST, ...due },
   ] of Object.entries(cases))
     test(name, () => {
       const plan = choosePlan(copies, segments, history, target);
-      if (tables !== undefined)
-        expect(plan?.tables.map(({ segment: { serial } }) => serial)).toEqual(tables);
       expect({
         plan: outlineOf(plan),
         furthest: findFurthest(copies, segments, history),

@@ -215,6 +215,14 @@ class Day {
     moment.webhooks.push(this.readWebhooks());
   }
 
+  /** SQLite gives the block of a token or a webhook the time of the machine. */
+  private noteRecord(): void {
+    const { change } = this.readNewest();
+    if (change !== this.moment.change)
+      alter(this.from, `UPDATE changes SET at_ms = ${this.nowMs} WHERE last = ${change}`);
+    this.note();
+  }
+
   private add(change: number, plants: string[]): void {
     const [parent, atMs] = [this.moment, this.nowMs];
     const [tokens, webhooks] = [[this.readTokens()], [this.readWebhooks()]];
@@ -272,7 +280,7 @@ class Day {
       const name = `token ${++this.names}`;
       await store.createToken(toRecord(mintToken(), { name, scopes, createdAtMs: this.nowMs }));
     }
-    this.note();
+    this.noteRecord();
   }
 
   private async changeWebhook(): Promise<void> {
@@ -283,7 +291,7 @@ class Day {
     const next = { name, version: text, url: text, attempts: [], failures: 0, nextAttemptAtMs: 0 };
     const isRemoved = known !== undefined && this.random.chance(30);
     await store.putWebhook(isRemoved ? undefined : (next as never), known);
-    this.note();
+    this.noteRecord();
   }
 
   private setClock(): void {

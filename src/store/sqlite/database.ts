@@ -16,6 +16,7 @@ import {
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { syncFile, withFile } from "../../descriptor.ts";
+import { TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import type { Statement } from "../records.ts";
@@ -30,6 +31,23 @@ export const APPLICATION_ID = 0x504c5331;
 /** Tells a break from the beginning of the journal, which the schema inserts with the entries `[]`. */
 export const BREAK_ENTRIES = "[ ]";
 export const IS_BEGINNING = "first > last AND entries = '[]'";
+
+/** A block of one entry, in the trigger of a table that is not of plants. The numbers are as in `src/store/journal.ts`. */
+const noteEntry = (entry: string): string => `INSERT INTO changes (last, first, at_ms, entries)
+    SELECT next, next, now, ${entry} FROM (
+      SELECT now, max(min(now * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + 1) AS next
+      FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now))`;
+
+const TOKEN_ENTRY = `json_array('t', json_object('hash', NEW.hash, 'prefix', NEW.prefix, 'name', NEW.name,
+      'scopes', NEW.scopes, 'rate', NEW.rate, 'created_at_ms', NEW.created_at_ms,
+      'expires_at_ms', NEW.expires_at_ms, 'revoked_at_ms', NEW.revoked_at_ms))`;
+
+/** A webhook without its lease and the outcome of deliveries. */
+const settingsOf = (row: "OLD" | "NEW"): string =>
+  `json_set(json_remove(${row}.record, '$.holder', '$.waitMs'), '$.attempts', json('[]'), '$.failures', 0,
+      '$.nextAttemptAtMs', 0)`;
+
+const WEBHOOK_ENTRY = `json_array('w', NEW.name, ${settingsOf("NEW")})`;
 
 /** The schema's migrations. A released one never changes: a later one fixes a mistake. */
 export const migrations: readonly string[] = [
@@ -98,58 +116,29 @@ export const migrations: readonly string[] = [
     change INTEGER NOT NULL
   ) STRICT;
 
-  -- The newest change when a token was created and revoked: a restore to a change has the tokens of that change.
-  ALTER TABLE tokens ADD COLUMN created_after INTEGER;
-  ALTER TABLE tokens ADD COLUMN revoked_after INTEGER;
-  UPDATE tokens SET created_after = 0;
-
-  CREATE TRIGGER token_created AFTER INSERT ON tokens WHEN NEW.created_after IS NULL BEGIN
-    UPDATE tokens SET created_after = (SELECT max(last) FROM changes) WHERE hash = NEW.hash;
+  -- A token that is made or revoked, and a webhook whose settings change, is a block of the journal too: a copy and the
+  -- journal after it are the whole store. Readers of changes see plants only.
+  CREATE TRIGGER token_created AFTER INSERT ON tokens BEGIN
+    ${noteEntry(TOKEN_ENTRY)};
   END;
 
   CREATE TRIGGER token_revoked AFTER UPDATE OF revoked_at_ms ON tokens
     WHEN OLD.revoked_at_ms IS NULL AND NEW.revoked_at_ms IS NOT NULL BEGIN
-    UPDATE tokens SET revoked_after = (SELECT max(last) FROM changes) WHERE hash = NEW.hash;
+    ${noteEntry(TOKEN_ENTRY)};
   END;
 
-  -- A webhook before each change of its settings, null if it did not exist, and the newest change of a plant then: a
-  -- restore to a change has the webhooks of that change. It ends where the journal ends.
-  CREATE TABLE webhook_history (
-    number INTEGER PRIMARY KEY,
-    name   TEXT NOT NULL,
-    after  INTEGER NOT NULL,
-    at_ms  INTEGER NOT NULL,
-    record TEXT
-  ) STRICT;
-
-  CREATE INDEX webhook_history_by_change ON webhook_history (after);
-
   CREATE TRIGGER webhook_created AFTER INSERT ON webhooks BEGIN
-    INSERT INTO webhook_history (name, after, at_ms)
-      SELECT NEW.name, max(last), CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM changes;
+    ${noteEntry(WEBHOOK_ENTRY)};
   END;
 
   CREATE TRIGGER webhook_changed AFTER UPDATE OF record ON webhooks
-    WHEN json_remove(OLD.record, '$.cursor', '$.version', '$.holder', '$.attempts', '$.failures',
-        '$.nextAttemptAtMs', '$.waitMs')
-      <> json_remove(NEW.record, '$.cursor', '$.version', '$.holder', '$.attempts', '$.failures',
-        '$.nextAttemptAtMs', '$.waitMs') BEGIN
-    INSERT INTO webhook_history (name, after, at_ms, record)
-      SELECT OLD.name, max(last), CAST(unixepoch('subsec') * 1000 AS INTEGER), OLD.record FROM changes;
+    WHEN json_remove(${settingsOf("OLD")}, '$.cursor', '$.version') <>
+      json_remove(${settingsOf("NEW")}, '$.cursor', '$.version') BEGIN
+    ${noteEntry(WEBHOOK_ENTRY)};
   END;
 
   CREATE TRIGGER webhook_removed AFTER DELETE ON webhooks BEGIN
-    INSERT INTO webhook_history (name, after, at_ms, record)
-      SELECT OLD.name, max(last), CAST(unixepoch('subsec') * 1000 AS INTEGER), OLD.record FROM changes;
-  END;
-
-  CREATE TRIGGER changes_trimmed AFTER DELETE ON changes BEGIN
-    DELETE FROM webhook_history WHERE after <= OLD.last;
-  END;
-
-  -- Without a journal the newest row moves instead.
-  CREATE TRIGGER changes_moved AFTER UPDATE OF last ON changes BEGIN
-    DELETE FROM webhook_history WHERE after <= OLD.last;
+    ${noteEntry("json_array('w', OLD.name, NULL)")};
   END;
 
   CREATE TABLE jobs (
