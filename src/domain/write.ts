@@ -129,6 +129,10 @@ export interface AtomicWrite {
   readonly refusal?: Pick<Refusal, "reason" | "message"> | undefined;
 }
 
+/** All writes of an atomic one have the same. */
+export const findWriter = (write: PlantWrite | AtomicWrite): Writer | undefined =>
+  (write.kind === "atomic" ? write.writes[0] : write)?.writer;
+
 /** What one transaction does to a plant, whatever the number of its writes. */
 export interface NetChange extends Pick<About, "id" | "writer"> {
   readonly before: Plant | undefined;

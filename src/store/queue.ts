@@ -58,6 +58,9 @@ const COMMIT_CHARACTERS_MAX = 1_048_576;
 /** The share of the queue that blocks of writes may fill. The rest is for single writes. */
 const BLOCKS_SHARE = 0.5;
 
+/** For a hook: an exception there is a defect, but the writes are stored, and it must not fail them. */
+export const runApart = (hook: () => void): void => queueMicrotask(hook);
+
 export class Queue<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
   private readonly limits: QueueLimits;
@@ -209,7 +212,8 @@ export class Queue<Write, Outcome> {
       const outcomes = isAsync ? await committed : committed;
       const tookMs = this.options.now() - startedAtMs;
       if (isAsync) this.noteCommit(tookMs, outcomes.length);
-      this.options.onCommit?.(tookMs, writes, outcomes);
+      const { onCommit } = this.options;
+      if (onCommit !== undefined) runApart(() => onCommit(tookMs, writes, outcomes));
       this.queue.unshift(...group.slice(outcomes.length));
       for (let index = 0; index < outcomes.length; index++)
         group[index]?.settle(outcomes[index] as Result<Outcome>);

@@ -6,7 +6,8 @@ import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 
 export type Value = string | number | bigint | boolean | null;
-export type Statement = readonly [sql: string, ...values: Value[]];
+/** Without bigints, because JSON has none: one would fail every write of its group. */
+export type Statement = readonly [sql: string, ...values: Exclude<Value, bigint>[]];
 /** Compare-and-set: stores the record and its new version if the stored version is `last`. */
 export type RecordUpdate = readonly [name: string, last: string, version: string, record: string];
 
@@ -46,7 +47,7 @@ function toTokenRecord(row: TokenRow): TokenRecord {
   return { ...(Object.fromEntries(fields) as TokenRecord), scopes: scopes as Scope[] };
 }
 
-const toValues = (token: TokenRecord): Value[] =>
+const toValues = (token: TokenRecord) =>
   Object.keys(tokenColumns).map((field) => {
     const value = token[field as keyof TokenRecord] ?? null;
     return typeof value === "object" ? (value?.join(" ") ?? null) : value;

@@ -284,7 +284,6 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     const [marks] = await this.readRecords<Marks>([readMarks, kept]);
     await this.countTime(Number(marks?.number ?? 0), kept);
     if (typeof marks?.change !== "bigint") return;
-    // A bigint cannot be sent to the store thread.
     const end = Number(marks.change);
     while ((await this.writeJournal([trimBlocks, end])).length > 0) await pause(TRIM_MORE_MS);
   }

@@ -3,8 +3,8 @@
 import { catalogue, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
 import type { StoreTracing } from "../domain/trace.ts";
-import type { AtomicWrite, PlantWrite } from "../domain/write.ts";
-import { type Commit, Queue } from "./queue.ts";
+import { type AtomicWrite, findWriter, type PlantWrite } from "../domain/write.ts";
+import { type Commit, Queue, runApart } from "./queue.ts";
 
 /** What an engine knows about a commit besides its duration. It fills this in if one of the writes is traced. */
 export interface CommitNotes {
@@ -25,8 +25,13 @@ export function createWriteQueue<Write extends AnyWrite>(
   limits: StoreLimits,
   options: Options<Write>,
 ): Queue<Write, unknown> {
-  if (limits.tracing === undefined) return new Queue<Write, unknown>(commit, limits, options);
-  return new TracedQueue<Write>(commit, limits, options, limits.tracing);
+  const { tracing } = limits;
+  if (tracing === undefined) return new Queue<Write, unknown>(commit, limits, options);
+  const apart: StoreTracing = {
+    noteWait: (...facts) => runApart(() => tracing.noteWait(...facts)),
+    noteCommit: (...facts) => runApart(() => tracing.noteCommit(...facts)),
+  };
+  return new TracedQueue<Write>(commit, limits, options, apart);
 }
 
 /** Submissions of one request. */
@@ -133,10 +138,8 @@ async function commitTraced<Write>(
   }
 }
 
-function traceOf(write: AnyWrite): string | undefined {
-  if (write.kind === "run") return undefined;
-  return (write.kind === "atomic" ? write.writes[0] : write)?.writer?.trace;
-}
+const traceOf = (write: AnyWrite): string | undefined =>
+  write.kind === "run" ? undefined : findWriter(write)?.trace;
 
 /** Ours, not one of the client's. */
 const isFailure = (outcome: unknown): boolean =>

@@ -1,8 +1,10 @@
 /** Group commit: what shares a commit, what waits for the next one, and what is refused meanwhile. */
 
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import { Queue } from "../../src/store/queue.ts";
+import { createWriteQueue } from "../../src/store/traced-queue.ts";
 import { rejectionOf } from "../support/expect.ts";
 
 const limits = {
@@ -69,6 +71,33 @@ describe("group commit", () => {
     end(1);
     expect(await Promise.all(others)).toEqual([4, 6, 8]);
     expect([commits, queue.waiting]).toEqual([["1", "2 3 4"], 0]);
+  });
+
+  test("answers what is stored, although a hook throws", async () => {
+    const apart: (() => void)[] = [];
+    using microtask = spyOn(globalThis, "queueMicrotask").mockImplementation((hook) => {
+      apart.push(hook);
+    });
+    const fail = (): never => {
+      throw new Error("the hook failed");
+    };
+    const { commit } = commitAtOnce();
+    const queue = new Queue(commit, limits, { onCommit: fail });
+    expect(await queue.submit(1)).toBe(1);
+    expect(await queue.submitAll([2, 3])).toEqual([2, 3]);
+    const tracing = { noteWait: fail, noteCommit: fail };
+    const traced = createWriteQueue(
+      (writes) => writes.map(() => "created"),
+      { ...resolveConfig({}, {}).config, tracing },
+      {},
+    );
+    const plant = { id: 1n, name: "a", tag: undefined };
+    const create = { kind: "create", id: 1n, plant, writer: { trace: "t" } } as const;
+    expect(await traced.submit(create)).toBe("created");
+    expect(microtask).toHaveBeenCalled();
+    for (const hook of apart) expect(hook).toThrow("the hook failed");
+    // It waited, and was committed.
+    expect(apart).toHaveLength(4);
   });
 
   test("commits no more text at once than leaves others their turn", async () => {
