@@ -319,7 +319,7 @@ export class Manager extends Connection {
     return (await this.findJobs(`/jobs${formatPairs({ batch })}`, options))[0];
   }
 
-  /** The job ends after its commit in flight. Rejects with `job_not_found`. */
+  /** The job changes nothing after the answer. Rejects with `job_not_found`. */
   async stopJob(batch: string, options?: RetryOptions): Promise<void> {
     const init = { method: "DELETE", keepalive: false };
     await this.ask(`/jobs${formatPairs({ batch })}`, init, options);

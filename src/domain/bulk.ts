@@ -14,6 +14,8 @@ import { applyPatch, type Done, type Patch, type PlantWrite } from "./write.ts";
 
 export interface BulkOptions {
   readonly signal: AbortSignal;
+  /** The run of a job. */
+  readonly run?: string;
   /** Retries while the store is busy, or memory is short. */
   readonly retry: <Result>(attempt: () => Promise<Result>) => Promise<Result>;
   /** Called with the plants in memory and their characters. Throws a Refusal if memory is short. */
@@ -31,6 +33,10 @@ const differs: ReadonlySet<string> = new Set([CHANGED, "plant_not_found", "id_ta
 
 export const refuseChanged = (): Refusal =>
   new Refusal(CHANGED, "The plant was changed since; it was left as it is.");
+
+/** Whether the commit has refused the work itself: its job was stopped or replaced, or its token revoked. */
+export const isLeaseLost = ({ reason }: Refusal): boolean =>
+  reason === "job_stopped" || reason === "token_invalid";
 
 /** The condition that a plant is still in this state. */
 export const stillIs = (plant: Plant) => ({ seen: contentOf(plant) });
@@ -86,7 +92,10 @@ export async function writeBlock(
 /** What became of a plant: `unchanged` was in the wanted state already, `changedSince` was left alone. */
 type Fate = "unchanged" | "changedSince" | "refused";
 
-/** Counts each plant once. Returns those that were left alone. `nameOf` is the count of a change. */
+/**
+ * Counts each plant once, except those that a lost lease has left undone. Returns those that were left alone. `nameOf`
+ * is the count of a change.
+ */
 export function countBlock<Name extends string>(
   counts: Record<"plants" | Fate | Name, number>,
   ids: readonly bigint[],
@@ -98,13 +107,12 @@ export function countBlock<Name extends string>(
   const count = (name: string): number => (named[name] = (named[name] ?? 0) + 1);
   for (const [index, id] of ids.entries()) {
     const outcome = outcomes[index] as Done | Refusal;
+    if (outcome instanceof Refusal) left.push({ id, refusal: outcome });
+    if (outcome instanceof Refusal && isLeaseLost(outcome)) continue;
     count("plants");
     if (!(outcome instanceof Refusal))
       count(outcome === "replayed" ? "unchanged" : nameOf(outcome));
-    else {
-      count(outcome.reason === CHANGED ? "changedSince" : "refused");
-      left.push({ id, refusal: outcome });
-    }
+    else count(outcome.reason === CHANGED ? "changedSince" : "refused");
   }
   return left;
 }

@@ -75,6 +75,18 @@ export interface Writer {
   readonly batch?: string | undefined;
   /** The span of the request, by `nameSpan`, if it is sampled. */
   readonly trace?: string | undefined;
+  readonly lease?: Lease | undefined;
+}
+
+/**
+ * For work of many commits. A service may stand still between any two lines while another ends the job or revokes the
+ * token, so each commit checks both, and stores nothing if one of them is over.
+ */
+interface Lease {
+  /** The run of the job that the batch names; undefined outside of a job. */
+  readonly run?: string | undefined;
+  /** The hash of the token. One that is not in the store is not checked. */
+  readonly token?: string | undefined;
 }
 
 export interface Change {
@@ -105,8 +117,8 @@ export interface Grouping {
   readonly everyMs: number | undefined;
 }
 
-/** For a restore, which writes the block again. Does not compile without each member of `Writer`. */
-export function writerOf({ by: token, batch, trace }: Change): Required<Writer> {
+/** For a restore, which writes the block again. Does not compile without each member that the journal has. */
+export function writerOf({ by: token, batch, trace }: Change): Required<Omit<Writer, "lease">> {
   return { token, batch, trace };
 }
 

@@ -53,7 +53,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   report.isMixed = upsert || atomic;
   const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
   const headers = { "content-type": type, ...applied };
-  const writer = exchange.nameWriter(name);
+  const writer = exchange.leaseWriter(name);
   const batch = { exchange, writer, isUpsert: upsert, report, coding };
   // A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost.
   const isJob = upsert && !atomic && prefersAsync(request.headers.get("prefer"));

@@ -7,6 +7,7 @@ import {
   changeBlock,
   countBlock,
   describeLeft,
+  isLeaseLost,
   type Left,
   type MatchOptions,
   previewBulk,
@@ -125,7 +126,7 @@ export function changeAll(
 ): AsyncGenerator<readonly Left[]> {
   const { store } = exchange.service;
   const blocks = readMatching(store, bulk, matchOptionsFor(exchange, options));
-  return runBulk(exchange, report, options.signal, blocks, (block, writer) =>
+  return runBulk(exchange, report, options, blocks, (block, writer) =>
     changeBlock(store, block, bulk, writer, report, options),
   );
 }
@@ -145,7 +146,7 @@ export function acceptUpserts(
     batch ?? nameBatch("upsert"),
   );
   const run = (options: BulkOptions) =>
-    runBulk(exchange, report, options.signal, read(), async (block, writer) => {
+    runBulk(exchange, report, options, read(), async (block, writer) => {
       const outcomes = await writeBlock(store, block, writer, options);
       const ids = block.map(({ id }) => id);
       return countBlock<UpsertName>(report, ids, outcomes, (done) => done);
@@ -159,20 +160,23 @@ type Report = { readonly batch: string; complete: boolean };
 export async function* runBulk<Item>(
   exchange: Exchange,
   report: Report,
-  signal: AbortSignal,
+  { signal, run }: Pick<BulkOptions, "signal" | "run">,
   blocks: AsyncIterable<Item[]>,
   write: (block: readonly Item[], writer: Writer) => Promise<readonly Left[]>,
 ): AsyncGenerator<readonly Left[]> {
   const { batch } = report;
   const { service, token, ids } = exchange;
-  const writer = exchange.nameWriter(batch);
+  const writer = exchange.leaseWriter(batch, run);
   // Remains if the generator is ended early: its client is gone.
   let refusal = new Refusal("body_incomplete");
   try {
     for await (const block of service.rates.pace(blocks, token, signal)) {
       signal.throwIfAborted();
       if (service.readiness.isDraining) throw new Refusal("shutting_down");
-      yield await write(block, writer);
+      const left = await write(block, writer);
+      const lost = left.find((each) => isLeaseLost(each.refusal));
+      yield lost === undefined ? left : left.filter((each) => !isLeaseLost(each.refusal));
+      if (lost !== undefined) throw lost.refusal;
     }
     report.complete = true;
   } catch (error) {

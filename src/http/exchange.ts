@@ -113,6 +113,11 @@ export class Exchange {
     return { token: this.token?.name, batch, trace: this.span?.trace };
   }
 
+  /** For work that may outlast its token, or its job. */
+  leaseWriter(batch: string | undefined, run?: string): Writer {
+    return { ...this.nameWriter(batch), lease: { run, token: this.token?.hash } };
+  }
+
   /** What each of its log lines has. */
   get ids() {
     const { requestId, span } = this;

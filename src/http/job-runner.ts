@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Authenticator } from "../auth/token.ts";
 import { type BulkOptions, describeLeft, type Left } from "../domain/bulk.ts";
-import { catalogue, Refusal } from "../domain/errors.ts";
+import { catalogue, describeRefusal, Refusal } from "../domain/errors.ts";
 import {
   type Job,
   type JobKind,
@@ -165,15 +165,24 @@ export class Jobs {
     throw new Refusal("store_busy");
   }
 
-  /** It ends after its commit in flight. One that has ended stays as it is. */
+  /**
+   * From then on no commit stores anything of it. One that is lost ends here: the service that ran it may only have stood
+   * still. One that has ended stays as it is.
+   */
   async stop(name: string): Promise<ListedJob> {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const job = await this.find(name);
-      if (job.state !== "running") return job;
+      if (job.state !== "running" && job.state !== "lost") return job;
       const version = `${runOf(job)}/${crypto.randomUUID()}`;
-      const next = { ...job, state: "stopping", version } as const;
+      const refusal = new Refusal("job_stopped");
+      const ended = {
+        state: "ended",
+        report: { ...job.report, ...describeRefusal(refusal) },
+      } as const;
+      const changed = job.state === "lost" ? ended : ({ state: "stopping" } as const);
+      const next = { ...job, ...changed, version };
       if (!(await this.store.putJob(next, job))) continue;
-      this.running.get(name)?.run.ending.abort(new Refusal("job_stopped"));
+      this.running.get(name)?.run.ending.abort(refusal);
       return next;
     }
     throw new Refusal("store_busy");
@@ -197,7 +206,7 @@ export class Jobs {
     const { signal } = ending;
     try {
       const retry: BulkOptions["retry"] = (attempt) => retryPatiently(attempt, signal);
-      for await (const block of order.run({ signal, retry }))
+      for await (const block of order.run({ signal, retry, run: run.id }))
         left.push(
           ...block
             .slice(0, LEFT_MAX - left.length)
@@ -239,7 +248,7 @@ export class Jobs {
       const isOwn = found !== undefined && runOf(found) === id;
       run.job = isOwn ? found : { ...job, state: "ended" };
       // Another request has its name now, or made room by removing it: that happens only to jobs that seem lost.
-      if (!isOwn || found.state === "stopping") ending.abort(new Refusal("job_stopped"));
+      if (!isOwn || found.state !== "running") ending.abort(new Refusal("job_stopped"));
     } finally {
       saved.resolve();
     }

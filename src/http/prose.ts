@@ -113,7 +113,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     `A service that shuts down ends its jobs after a commit. One that is killed leaves them \`lost\` after ${config.jobLostSeconds} seconds. ` +
     "Send the request again, with the same batch, and the work continues.",
   stopJob:
-    "The job ends after its commit in flight, within two seconds. Its changes stay; `POST /changes/revert` undoes them by the batch.",
+    "The job changes nothing after the answer, and ends within two seconds. Its changes stay; `POST /changes/revert` undoes them by the batch.",
   listWebhooks: "All webhooks by name, without their secrets.",
   addWebhook: `Sends every change from now on to a URL, signed, in order and at least once. At most ${WEBHOOKS_MAX} webhooks.`,
   readWebhook: "The webhook, without its secret.",

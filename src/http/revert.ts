@@ -103,7 +103,7 @@ export function revertAll(
   const { store } = exchange.service;
   const limits = limitPass(exchange, options);
   const touched = readTouched(store, range, limits);
-  return runBulk(exchange, report, options.signal, touched, (block, writer) =>
+  return runBulk(exchange, report, options, touched, (block, writer) =>
     revertBlock(store, block, writer, report, limits),
   );
 }

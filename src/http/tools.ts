@@ -372,7 +372,7 @@ async function writePlants(exchange: Exchange, order: Writing): Promise<string> 
   const { store } = service;
   const writes = parseWrites(order);
   return runLong(exchange, async (signal) => {
-    const writer = exchange.nameWriter(order.batch);
+    const writer = exchange.leaseWriter(order.batch);
     const paid: PlantWrite[] = [];
     const lines = (async function* () {
       yield writes;

@@ -5,6 +5,7 @@ import type { Job } from "../../src/domain/job.ts";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
 import { openStoreAt } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
+import { makeJob } from "../support/job.ts";
 import { limits } from "../support/limits.ts";
 import {
   bearer,
@@ -344,8 +345,12 @@ describe("a job", () => {
     await untilBegun(own);
     expect(await find(other, "b")).toMatchObject({ batch: "b", state: "running" });
     await stop(other, "b");
-    expect((await untilEnded(other, "b")).report).toMatchObject({ complete: false });
-    expect(await countLeft(own)).toBeGreaterThan(0);
+    // From the answer on it changes nothing.
+    const left = await countLeft(own);
+    const { report } = await untilEnded(other, "b");
+    expect(report).toMatchObject({ removed: 600 - left, refused: 0, complete: false });
+    expect(await countLeft(own)).toBe(left);
+    expect(left).toBeGreaterThan(0);
     expect((await untilEnded(own, "b")).report).toMatchObject({ complete: false });
   });
 
@@ -379,20 +384,14 @@ describe("a job", () => {
   test("whose service was killed is lost until it is sent again", async () => {
     await using own = await startService(limits({ jobLostSeconds: 0 }));
     await storePlants(own, 3);
-    const killed: Job = {
-      name: "b",
-      kind: "remove",
-      by: "till",
-      digest: "",
-      startedAtMs: 0,
-      state: "running",
-      report: { plants: 1, batch: "b", complete: false },
-      left: [],
-      version: "run/1",
-    };
+    const killed = makeJob("run/1");
     await own.store.putJob(killed, undefined);
     await until("it is lost", async () => (await find(own, "b"))?.state === "lost");
-    expect(await (await stop(own, "b")).json()).toMatchObject({ state: "lost" });
+    // Its service may only stand still.
+    const { code: error } = catalogue.job_stopped;
+    const ended = { state: "ended", report: { plants: 1, complete: false, error } };
+    expect(await (await stop(own, "b")).json()).toMatchObject(ended);
+    expect(await find(own, "b")).toMatchObject(ended);
     await accept(own, "DELETE", "?name=n&batch=b");
     expect((await untilEnded(own, "b")).report).toMatchObject({ removed: 3, complete: true });
   });

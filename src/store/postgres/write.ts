@@ -1,10 +1,12 @@
 /** A group of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
 
+import type { Writer } from "../../domain/change.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
 import {
   type AtomicWrite,
   type Create,
   type Done,
+  findWriter,
   judge,
   judgeAtomic,
   judgeCreate,
@@ -92,6 +94,35 @@ const INSERT_ONE: ChangeStatement = {
   plain: `WITH ${MOMENT} ${ONE}`,
   journaled: `WITH ${MOMENT}, done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
+
+/**
+ * For statements of writers with leases. The rows of the jobs are locked, so nobody ends or replaces a job between the
+ * check and the commit. A token may be revoked meanwhile, because a statement is far shorter than that takes effect.
+ */
+const holdRuns = (at: number): string => `(SELECT count(*) FROM (
+      SELECT FROM plantstore_jobs JOIN unnest($${at}::text[], $${at + 1}::text[]) AS l (job, run) ON name = job
+      WHERE split_part(version, '/', 1) = run AND record::json ->> 'state' = 'running'
+      FOR SHARE OF plantstore_jobs
+    ) AS held) = cardinality($${at}::text[])`;
+const areUsable = (at: number): string => `NOT EXISTS (
+      SELECT FROM plantstore_tokens WHERE hash = ANY ($${at}::text[]) AND revoked_at_ms IS NOT NULL
+    )`;
+
+/** The parameters of both. */
+function leaseColumns(writers: Iterable<Writer>): string[] {
+  const runs = new Map<string, string>();
+  const tokens = new Set<string>();
+  for (const { batch = "", lease } of writers) {
+    if (lease?.run !== undefined) runs.set(lease.run, batch);
+    if (lease?.token !== undefined) tokens.add(lease.token);
+  }
+  return [[...runs.values()], [...runs.keys()], [...tokens]].map(toArray);
+}
+
+const checkLeases = (statement: string, at: number): string =>
+  statement.replaceAll(IS_VALID, `${IS_VALID} AND ${holdRuns(at)} AND ${areUsable(at + 2)}`);
+
+const FIND_LEASE = `SELECT ${holdRuns(1)} AS held, ${areUsable(3)} AS usable`;
 
 /** The statement that creates one plant, with its parameters as literals. */
 export const insertOne = (hasJournal: boolean, values: readonly (string | null)[]): string =>
@@ -233,6 +264,7 @@ class Group {
   private readonly doubted = new Set<PlantWrite>();
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
+  private attempts = 0;
 
   constructor(writes: readonly GroupWrite[], { hasJournal, quota = unlimited }: Accounts) {
     this.writes = writes;
@@ -240,10 +272,25 @@ class Group {
     this.quota = quota;
   }
 
-  /** Continues with the writes that earlier attempts left open. */
+  /** Continues with the writes that earlier attempts left open, maybe because a lease of theirs is lost. */
   async proceed(connection: Connection): Promise<void> {
+    if (this.attempts++ > 0) await this.refuseLost(connection);
     while (this.outcomes.size < this.writes.length)
       await this.perform(connection, this.nextPiece());
+  }
+
+  private async refuseLost(connection: Connection): Promise<void> {
+    const open = this.writes.filter((write) => !this.outcomes.has(write));
+    for (const [writer, writes] of Map.groupBy(open, findWriter)) {
+      if (writer?.lease === undefined) continue;
+      const [found] = await connection.query<Record<"held" | "usable", boolean>>(
+        FIND_LEASE,
+        leaseColumns([writer]),
+      );
+      if (found?.held === true && found.usable) continue;
+      const refusal = new Refusal(found?.usable === true ? "job_stopped" : "token_invalid");
+      for (const write of writes) this.outcomes.set(write, refusal);
+    }
   }
 
   /**
@@ -515,7 +562,14 @@ class Group {
       for (const { id, writer, after, before } of changes) entries.add(id, writer, after, before);
       values.push(entries.format());
     }
-    const statement = hasJournal ? journaled : plain;
+    let statement = hasJournal ? journaled : plain;
+    const writers = new Set<Writer>();
+    for (const { writer } of changes) if (writer?.lease !== undefined) writers.add(writer);
+    if (writers.size > 0) {
+      // The first parameter is added where it is sent.
+      statement = checkLeases(statement, values.length + 2);
+      values.push(...leaseColumns(writers));
+    }
     const rows = await connection.write<{ readonly kept: string | null }>(statement, values);
     // Counts the rows returned, not the reported count, which some compatible engines get wrong.
     const kept = rows.length > 0 ? rows[0]?.kept : "";

@@ -101,7 +101,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   /** Whether a plant could be created. A hanging disk is reported before a health check times out. */
   async probe(): Promise<void> {
-    const written = await within(PROBE_MS_MAX, this.perform(true, [PROBE, Date.now()]));
+    const written = await within(PROBE_MS_MAX, this.perform([PROBE, Date.now()]));
     if (written === undefined) throw new Refusal("store_unavailable");
   }
 
@@ -122,7 +122,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   readonly backUps: NonNullable<Store["backUps"]> = {
     startTimeline: async (above, after = null) => {
       const id = crypto.getRandomValues(new Uint8Array(8)).toHex();
-      await this.perform(false, [START_TIMELINE, id, above, Date.now(), after]);
+      await this.perform([START_TIMELINE, id, above, Date.now(), after]);
     },
   };
 
@@ -147,7 +147,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   protected writeJournal(...statements: Statement[]): Promise<unknown[]> {
-    return this.perform(true, ...statements);
+    return this.perform(...statements);
   }
 
   protected async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
@@ -155,13 +155,13 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   protected writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]> {
-    return this.perform(false, ...statements) as Promise<Row[]>;
+    return this.perform(...statements) as Promise<Row[]>;
   }
 
-  private async perform(concernsPlants: boolean, ...statements: Statement[]): Promise<unknown[]> {
+  private async perform(...statements: Statement[]): Promise<unknown[]> {
     this.tasksWaiting++;
     try {
-      return (await this.writes.submit({ kind: "run", concernsPlants, statements })) as unknown[];
+      return (await this.writes.submit({ kind: "run", statements })) as unknown[];
     } finally {
       this.tasksWaiting--;
     }
@@ -177,7 +177,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   private async readOnceDurable<Result>(read: () => Result): Promise<Awaited<Result>> {
-    await this.perform(true).catch((error: unknown) => {
+    await this.perform().catch((error: unknown) => {
       if (!this.engine.isDurable) throw error;
     });
     return await read();

@@ -4,6 +4,7 @@
  */
 
 import { join } from "node:path";
+import type { Writer } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
 import type { Done, PlantWrite } from "../../domain/write.ts";
@@ -18,7 +19,7 @@ import {
   toAnswer,
   toFailed,
 } from "../../thread.ts";
-import { fromShared, shareClock, sharedNow, toShared, within } from "../../tick.ts";
+import { fromShared, shareClock, toShared, within } from "../../tick.ts";
 import { toExact } from "../journal.ts";
 import type { CommitNotes } from "../traced-queue.ts";
 import type { SqliteWriter, Write } from "./writer.ts";
@@ -99,42 +100,55 @@ const fromOutcomes = (sent: unknown): unknown[] =>
 type Noted = CommitNotes & { readonly outcomes: unknown };
 
 /** One JSON text, which costs a fraction of a list of objects. The deadline is by `sharedNow`. */
-export const encodeGroup = (
-  writes: readonly Write[],
-  deadlineMs: number,
-  isNoted = false,
-): string =>
-  JSON.stringify({ deadlineMs, writes: writes.map(toJson), isNoted: isNoted || undefined });
+export function encodeGroup(writes: readonly Write[], deadlineMs: number, isNoted = false): string {
+  const toJson = createEncoder();
+  return JSON.stringify({ deadlineMs, writes: writes.map(toJson), isNoted: isNoted || undefined });
+}
+
+/** In place of the writer of the write before: those of a batch share one, which may be as long as the plant. */
+const SAME = 0 as const;
 
 /** JSON has no bigint, and one id is enough. */
-function toJson(write: Write) {
-  if (write.kind === "run") return write;
-  if (write.kind === "atomic") return { ...write, writes: write.writes.map(plantToJson) };
-  return plantToJson(write);
+function createEncoder() {
+  let last: Writer | undefined;
+  const plantToJson = (write: PlantWrite) => {
+    const { id, plant } = write;
+    const writer = write.writer !== undefined && write.writer === last ? SAME : write.writer;
+    if (writer !== SAME && writer !== undefined) last = writer;
+    const content = plant && { name: plant.name, tag: plant.tag };
+    return { ...write, id: toExact(id), plant: content, writer };
+  };
+  return (write: Write) => {
+    if (write.kind === "run") return write;
+    if (write.kind === "atomic") return { ...write, writes: write.writes.map(plantToJson) };
+    return plantToJson(write);
+  };
 }
 
-function plantToJson(write: PlantWrite) {
-  const { id, plant } = write;
-  return { ...write, id: toExact(id), plant: plant && { name: plant.name, tag: plant.tag } };
-}
+type Encoded = ReturnType<ReturnType<typeof createEncoder>>;
+type EncodedPlant = Extract<Encoded, { readonly id: unknown }>;
 
 export function decodeGroup(text: string) {
   interface Sent extends Readonly<{ deadlineMs: number; isNoted?: true }> {
-    readonly writes: readonly ReturnType<typeof toJson>[];
+    readonly writes: readonly Encoded[];
   }
   const { deadlineMs, isNoted, writes } = JSON.parse(text) as Sent;
-  return { deadlineMs, writes: writes.map(fromJson), ...(isNoted && { isNoted }) };
+  return { deadlineMs, writes: writes.map(createDecoder()), ...(isNoted && { isNoted }) };
 }
 
-function fromJson(sent: ReturnType<typeof toJson>): Write {
-  if (sent.kind === "run") return sent;
-  if (sent.kind === "atomic") return { ...sent, writes: sent.writes.map(plantFromJson) };
-  return plantFromJson(sent);
-}
-
-function plantFromJson(sent: ReturnType<typeof plantToJson>): PlantWrite {
-  const id = BigInt(sent.id);
-  return { ...sent, id, plant: sent.plant && { id, ...sent.plant } } as PlantWrite;
+function createDecoder() {
+  let last: Writer | undefined;
+  const plantFromJson = (sent: EncodedPlant): PlantWrite => {
+    const id = BigInt(sent.id);
+    const writer = sent.writer === SAME ? last : sent.writer;
+    last = writer ?? last;
+    return { ...sent, id, writer, plant: sent.plant && { id, ...sent.plant } } as PlantWrite;
+  };
+  return (sent: Encoded): Write => {
+    if (sent.kind === "run") return sent;
+    if (sent.kind === "atomic") return { ...sent, writes: sent.writes.map(plantFromJson) };
+    return plantFromJson(sent);
+  };
 }
 
 /** On the store thread: drains all ports into one commit. */
@@ -154,25 +168,23 @@ export function serveWrites(writer: SqliteWriter, { ports, state }: ThreadSetup)
     });
 }
 
-/** Late groups are dropped: a client may have retried and removed its plant, and a commit now would bring it back. */
 function commitTogether(
   writer: SqliteWriter,
   groups: readonly ReturnType<typeof decodeGroup>[],
 ): Answer[] {
-  const nowMs = sharedNow();
-  const inTime = groups.filter(({ deadlineMs }) => deadlineMs > nowMs);
-  const writes = inTime.flatMap((group) => group.writes);
-  const untilMs = fromShared(Math.min(...inTime.map(({ deadlineMs }) => deadlineMs)));
-  const committed = toAnswer(() => (inTime.length === 0 ? [] : writer.commit(writes, untilMs)));
-  let start = 0;
-  return groups.map((group) => {
-    if (group.deadlineMs <= nowMs) return toFailed(new Refusal("store_busy"));
-    if (!("value" in committed)) return committed;
-    const outcomes = (committed.value as unknown[]).slice(start, start + group.writes.length);
-    start += group.writes.length;
+  const committed = toAnswer(() =>
+    writer.commitAll(
+      groups.map(({ writes, deadlineMs }) => ({ writes, deadlineMs: fromShared(deadlineMs) })),
+    ),
+  );
+  if (!("value" in committed)) return groups.map(() => committed);
+  const results = committed.value as ReturnType<SqliteWriter["commitAll"]>;
+  const writes = results.reduce((sum, outcomes) => sum + (outcomes?.length ?? 0), 0);
+  return results.map((outcomes, index) => {
+    if (outcomes === undefined) return toFailed(new Refusal("store_busy"));
     const value = toOutcomes(outcomes);
-    if (!group.isNoted) return { value };
-    return { value: { outcomes: value, writes: writes.length, syncMs: writer.syncMs } };
+    if (groups[index]?.isNoted !== true) return { value };
+    return { value: { outcomes: value, writes, syncMs: writer.syncMs } };
   });
 }
 

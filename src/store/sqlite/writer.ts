@@ -1,7 +1,7 @@
 /** The only write connection. It commits a group in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
-import { TIME_NUMBER_MAX } from "../../domain/change.ts";
+import { TIME_NUMBER_MAX, type Writer } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
@@ -9,6 +9,7 @@ import {
   type AtomicWrite,
   type Create,
   type Done,
+  findWriter,
   judge,
   judgeAtomic,
   judgeCreate,
@@ -42,11 +43,16 @@ import {
 /** Statements that run in the transaction of the plants. The outcome is the rows of the last one. */
 export interface Task {
   readonly kind: "run";
-  readonly concernsPlants: boolean;
   readonly statements: readonly Statement[];
 }
 
 export type Write = PlantWrite | AtomicWrite | Task;
+
+/** Of one HTTP thread. The deadline is by `performance.now()`. */
+interface Group {
+  readonly writes: readonly Write[];
+  readonly deadlineMs: number;
+}
 
 const ROWS_TOGETHER = [16, 4] as const;
 
@@ -92,6 +98,10 @@ function connect(db: Database) {
         FROM (SELECT max(last) AS newest, max(min(?1 * 1000, ${TIME_NUMBER_MAX}), max(last) + 1) AS next FROM changes)
         WHERE last = newest AND entries = '${BREAK_ENTRIES}'`,
     ),
+    findRun: prepare(
+      `SELECT 1 FROM jobs WHERE name = ?1 AND substr(version, 1, instr(version, '/') - 1) = ?2 AND record ->> 'state' = 'running'`,
+    ),
+    findRevoked: prepare("SELECT 1 FROM tokens WHERE hash = ? AND revoked_at_ms IS NOT NULL"),
     insertChanges: prepare(
       `INSERT INTO changes (last, first, at_ms, entries) VALUES (${LAST}, ${LAST} - ?1 + 1, ?2, ?3)`,
     ),
@@ -110,6 +120,8 @@ interface Capacity {
 
 interface Transaction extends WriteConnection {
   readonly capacity: Capacity;
+  /** The refusal of a write whose lease is lost. */
+  readonly refuseLease: (write: Write) => Refusal | undefined;
   /** The time of its journal block, and of every plant that it changes: a restore replays the same. */
   readonly atMs: number;
   /** The changes, for the journal. */
@@ -160,19 +172,26 @@ export class SqliteWriter {
     return !this.mustReopen && this.connection?.durability.reads === true;
   }
 
+  /** `commitAll` of one group. */
+  commit(writes: readonly Write[], deadlineMs: number): unknown[] {
+    return this.commitAll([{ writes, deadlineMs }])[0] ?? [];
+  }
+
   /**
-   * Commits the group and returns one outcome per write, in order. Writes without an outcome were not tried. If another
-   * process holds the lock, it retries until the deadline, by `performance.now()`. Throws translated errors.
+   * Commits the groups together. Returns one outcome per write, in order; undefined for a group that is late. Writes
+   * without an outcome were not tried. If another process holds the lock, it retries until the last deadline. Throws
+   * translated errors, also if all groups are late.
    */
-  commit(group: readonly Write[], deadlineMs: number): unknown[] {
+  commitAll(groups: readonly Group[]): (unknown[] | undefined)[] {
+    const untilMs = Math.max(...groups.map(({ deadlineMs }) => deadlineMs));
     for (let waitMs = LOCK_RETRY_MS; ; waitMs = Math.min(2 * waitMs, LOCK_RETRY_MS_MAX)) {
       try {
-        return this.commitOn(this.connected(), group);
+        return this.commitOn(this.connected(), groups);
       } catch (error) {
-        const isWaiting = isLocked(error) && performance.now() + waitMs <= deadlineMs;
-        if (isWaiting) Bun.sleepSync(waitMs);
-        // The sleep may overrun. Past the deadline the clients have been refused, so nothing may be stored.
-        if (isWaiting && performance.now() < deadlineMs) continue;
+        if (isLocked(error) && performance.now() + waitMs <= untilMs) {
+          Bun.sleepSync(waitMs);
+          continue;
+        }
         this.noteFailure(error);
         throw translate(error);
       }
@@ -185,18 +204,22 @@ export class SqliteWriter {
     this.connection = undefined;
   }
 
-  private commitOn(connection: WriteConnection, group: readonly Write[]): unknown[] {
+  private commitOn(
+    connection: WriteConnection,
+    groups: readonly Group[],
+  ): (unknown[] | undefined)[] {
     const { db, begin, commit, rollback, insertChanges, moveBreak } = connection;
-    this.assertFileNotMoved();
-    this.checkDisk();
-    const concernsPlants = group.some((write) => write.kind !== "run" || write.concernsPlants);
-    if (concernsPlants) this.requireDurable(connection, "writes");
+    this.requireDurable(connection, "writes");
     const entries = new JournalBlock();
     begin.run();
     try {
-      const capacity = this.findCapacity(connection, group);
+      const inTime = this.admit(groups);
+      const writes = inTime.flatMap((group) => group.writes);
+      const capacity = this.findCapacity(connection, writes);
+      const refuseLease = createLeaseCheck(connection);
       const atMs = Date.now();
-      const outcomes = applyAll(Object.assign(connection, { capacity, entries, atMs }), group);
+      const transaction = Object.assign(connection, { capacity, refuseLease, entries, atMs });
+      const outcomes = applyAll(transaction, writes);
       const isJournaled = this.limits.changesDays > 0;
       if (entries.count > 0 && isJournaled)
         insertChanges.run(entries.count, atMs, entries.format());
@@ -210,12 +233,30 @@ export class SqliteWriter {
       this.syncMs = performance.now() - syncedAtMs;
       if (capacity.version !== undefined)
         this.quota = { plantsLeft: capacity.plantsLeft, version: capacity.version };
-      return outcomes;
+      if (groups.length === 1) return [outcomes];
+      let end = 0;
+      return groups.map((group) =>
+        inTime.includes(group) ? outcomes.slice(end, (end += group.writes.length)) : undefined,
+      );
     } catch (error) {
       // SQLite has already rolled back after a full disk or an I/O error.
       if (db.inTransaction) rollback.run();
       throw error;
     }
+  }
+
+  /**
+   * The groups in time. All that can take long comes before: once the lock is held and the deadline has not passed, no
+   * other service writes before this commit. A client of a late group was refused. It may have retried and removed its
+   * plant since, and a commit now would bring it back.
+   */
+  private admit(groups: readonly Group[]): readonly Group[] {
+    this.assertFileNotMoved();
+    this.checkDisk();
+    const nowMs = performance.now();
+    const inTime = groups.filter(({ deadlineMs }) => deadlineMs > nowMs);
+    if (inTime.length === 0) throw new Refusal("store_busy");
+    return inTime;
   }
 
   /** In the transaction, so no other process can create a plant between the count and the commit. */
@@ -263,6 +304,8 @@ export class SqliteWriter {
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
     if (connection.durability[use]) return;
+    this.assertFileNotMoved();
+    this.assertLogNotMoved();
     try {
       connection.durability = makeDurable(connection.db);
     } catch (error) {
@@ -281,6 +324,22 @@ export class SqliteWriter {
   }
 }
 
+/** Once for each writer: the writes of a batch share it. Tasks have none. */
+function createLeaseCheck({ findRun, findRevoked }: WriteConnection): Transaction["refuseLease"] {
+  const known = new Map<Writer, Refusal | undefined>();
+  return (write) => {
+    const writer = write.kind === "run" ? undefined : findWriter(write);
+    if (writer?.lease === undefined) return undefined;
+    if (known.has(writer)) return known.get(writer);
+    const { run, token } = writer.lease;
+    const isRevoked = token !== undefined && findRevoked.get(token) !== null;
+    const isOver = run !== undefined && findRun.get(writer.batch ?? "", run) === null;
+    const reason = isRevoked ? "token_invalid" : isOver ? "job_stopped" : undefined;
+    known.set(writer, reason && new Refusal(reason));
+    return known.get(writer);
+  };
+}
+
 /**
  * Creates share INSERTs until an id is taken: a failure costs more than sharing saves. A full block ends the commit.
  */
@@ -288,7 +347,14 @@ function applyAll(transaction: Transaction, group: readonly Write[]): unknown[] 
   const outcomes: unknown[] = [];
   let isTaken = false;
   while (outcomes.length < group.length && !transaction.entries.isFull) {
-    const creates: readonly Create[] = isTaken ? [] : takeCreates(group, outcomes.length);
+    const lost = transaction.refuseLease(group[outcomes.length] as Write);
+    if (lost !== undefined) {
+      outcomes.push(lost);
+      continue;
+    }
+    const creates: readonly Create[] = isTaken
+      ? []
+      : takeCreates(transaction, group, outcomes.length);
     const created = creates.length === 0 ? 0 : createTogether(transaction, creates);
     isTaken ||= created < creates.length;
     for (let count = 0; count < created; count++) outcomes.push("created");
@@ -299,9 +365,16 @@ function applyAll(transaction: Transaction, group: readonly Write[]): unknown[] 
 }
 
 /** The next 16 or 4 creates, for one INSERT; none if fewer than 4 come next. */
-function takeCreates(group: readonly Write[], from: number): readonly Create[] {
+function takeCreates(
+  { refuseLease }: Transaction,
+  group: readonly Write[],
+  from: number,
+): readonly Create[] {
   let end = from;
-  while (end - from < ROWS_TOGETHER[0] && group[end]?.kind === "create") end++;
+  for (; end - from < ROWS_TOGETHER[0]; end++) {
+    const write = group[end];
+    if (write?.kind !== "create" || refuseLease(write) !== undefined) break;
+  }
   const rows = ROWS_TOGETHER.find((count) => count <= end - from) ?? 0;
   return group.slice(from, from + rows) as Create[];
 }
