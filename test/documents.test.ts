@@ -118,6 +118,43 @@ test("docs/architecture.md names every folder of src, and the dependencies that 
   expect(named.toSorted()).toEqual(installed.toSorted());
 });
 
+describe("docs/architecture.md names the files of src that a create enters, and no other:", () => {
+  /** More often than any other line of src runs at a start. */
+  const CREATES = 500;
+
+  test.each([
+    ["On SQLite:", "sqlite"],
+    ["On PostgreSQL,", "postgres"],
+  ])("%s", async (heading, engine) => {
+    using reports = makeTemporaryFolder();
+    const coverage = ["--coverage", "--coverage-reporter=lcov", `--coverage-dir=${reports.path}`];
+    const counted = Bun.spawn(
+      [process.execPath, "test", ...coverage, "--timeout=300000", "./test/support/creates.ts"],
+      {
+        cwd: root,
+        env: { ...process.env, PLANTSTORE_TEST_ENGINE: engine, TEST_CREATES: String(CREATES) },
+        stdio: ["ignore", "ignore", "pipe"],
+      },
+    );
+    const output = await counted.stderr.text();
+    expect([await counted.exited, output]).toEqual([0, expect.anything()]);
+    const report = await Bun.file(join(reports.path, "lcov.info")).text();
+    const entered = report.split("end_of_record").flatMap((file) => {
+      const [, name = ""] = /^SF:(src\/.*)$/m.exec(file) ?? [];
+      const counts = [...file.matchAll(/^DA:\d+,(\d+)/gm)].map(([, count]) => Number(count));
+      return name !== "" && Math.max(...counts) >= CREATES ? [name] : [];
+    });
+    const [, section = ""] = (await read("docs/architecture.md")).split("\n## One create\n");
+    const [shared = "", ...engines] = (section.split("\n## ")[0] ?? "").split(/^(?=On \w*SQL)/m);
+    const own = engines.find((text) => text.startsWith(heading)) ?? "";
+    const named = [...(shared + own).matchAll(/`(src\/[^`]*\.ts)`/g)].map(([, name = ""]) => name);
+    const failures = "src/domain/errors.ts";
+    expect([...new Set(named)].filter((name) => name !== failures).toSorted()).toEqual(
+      entered.toSorted(),
+    );
+  });
+});
+
 test.each([
   ["postgres://a:b@c/d", "postgres://a:b@c/d"],
   ["postgres://a@c/d?prepare=true", "postgres://a@c/d"],

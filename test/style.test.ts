@@ -61,6 +61,21 @@ describe("every source file", () => {
   );
 });
 
+test("docs/architecture.md begins with every folder of src, each behind those that it imports", () => {
+  const [, line = ""] = /one way: `([^`]+)`/.exec(read("docs/architecture.md")) ?? [];
+  const floors = line.replace("config", ".").split(" ← ");
+  const floorOf = (folder: string): number =>
+    floors.findIndex((names) => names.split(", ").includes(folder));
+  const folders = Object.keys(mayImport).filter((name) => existsSync(join(root, "src", name)));
+  expect([...folders, "."].filter((folder) => floorOf(folder) < 0)).toEqual([]);
+  const upwards = folders.flatMap((folder) =>
+    (mayImport[folder] ?? [])
+      .filter((target) => floorOf(target) >= floorOf(folder))
+      .map((target) => `${folder} imports ${target}`),
+  );
+  expect(upwards).toEqual([]);
+});
+
 test.each([...sources, ...tests])("%s has a plain name", (file) => {
   expect(file).toMatch(/^([a-z0-9]+(-[a-z0-9]+)*\/)*[a-z0-9]+(-[a-z0-9]+)*(\.test)?\.tsx?$/);
   expect(file).not.toMatch(/utils|helpers|common|manager/);
