@@ -93,30 +93,36 @@ async function run(
   let counts = startBulkCounts();
   let isBegun = false;
   const { error } = await timeUntilInterrupted((signal) =>
-    withTarget(config, flags, async (target) => {
-      const worker = workerOf(target, { ...selected, patch }, signal);
-      const preview = yes ? undefined : await worker.preview();
-      if (preview !== undefined) await printPreview(preview, dryRun ? printLine : showLine, flags);
-      if (dryRun) return;
-      const question = verb === "change" ? "Change them?" : "Remove them?";
-      if (!yes && !(await confirm(question, signal)))
-        throw new CommandError("Nothing was changed.");
-      isBegun = true;
-      const left = listLeft();
-      {
-        using progress = showProgress(() => {
-          const { plants, changedSince, refused } = counts;
-          const part = preview?.exact ? preview.plants && plants / preview.plants : undefined;
-          return { plants, refused: changedSince + refused, part };
-        });
-        counts = await worker.run(batch, {
-          onLeft: left.onLeft,
-          onProgress: (now) => (counts = now),
-          onRetry: progress.onRetry,
-        });
-      }
-      left.finish();
-    }),
+    withTarget(
+      config,
+      flags,
+      async (target) => {
+        const worker = workerOf(target, { ...selected, patch }, signal);
+        const preview = yes ? undefined : await worker.preview();
+        if (preview !== undefined)
+          await printPreview(preview, dryRun ? printLine : showLine, flags);
+        if (dryRun) return;
+        const question = verb === "change" ? "Change them?" : "Remove them?";
+        if (!yes && !(await confirm(question, signal)))
+          throw new CommandError("Nothing was changed.");
+        isBegun = true;
+        const left = listLeft();
+        {
+          using progress = showProgress(() => {
+            const { plants, changedSince, refused } = counts;
+            const part = preview?.exact ? preview.plants && plants / preview.plants : undefined;
+            return { plants, refused: changedSince + refused, part };
+          });
+          counts = await worker.run(batch, {
+            onLeft: left.onLeft,
+            onProgress: (now) => (counts = now),
+            onRetry: progress.onRetry,
+          });
+        }
+        left.finish();
+      },
+      { batch: flags.batch },
+    ),
   );
   const done = changedIn(counts);
   const isRefused = error instanceof ServiceError && !error.isTransient && done === 0;

@@ -20,6 +20,7 @@ import { type Config, ConfigError } from "../config.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import { writeUntilTaken } from "../domain/bulk.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
+import { isActive } from "../domain/job.ts";
 import type { Order, PlantQuery } from "../domain/page.ts";
 import { formatCursor, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
 import { findEntityTags } from "../domain/entity-tag.ts";
@@ -283,21 +284,34 @@ export interface Flags extends Readonly<
 export type Target =
   { readonly client: Client } | { readonly client?: undefined; readonly store: Store };
 
-/** Creates a missing store only with `canCreate`. Otherwise a typo would look like an empty store. */
+/**
+ * Creates a missing store only with `canCreate`. Otherwise a typo would look like an empty store. `batch` is the name to
+ * write under, if one was given.
+ */
 export async function withTarget<Result>(
   config: Config,
   flags: Flags,
   use: (target: Target) => Promise<Result>,
-  { canCreate = false } = {},
+  {
+    canCreate = false,
+    batch,
+  }: { readonly canCreate?: boolean; readonly batch?: string | undefined } = {},
 ): Promise<Result> {
   const client = findClient(flags, config);
   if (client !== undefined) return use({ client });
   const { location, version } = await findSchema(config);
   const exists = version !== undefined;
   if (!exists && !canCreate) throw new CommandError(`There is no store at ${location}.`);
-  return withStore(config, (store) => {
+  return withStore(config, async (store) => {
     // In the wrong folder, the new store would go unnoticed.
     if (!exists) printError(`created a new store at ${location}`);
+    const job = batch === undefined ? undefined : await store.findJob(batch);
+    // Only a service can tell whether it is lost, by watching it.
+    if (job !== undefined && isActive(job))
+      throw new Refusal(
+        "job_running",
+        "A job runs under the name of this batch; nothing was changed. If its service was killed, choose another name.",
+      );
     return use({ store });
   });
 }

@@ -141,7 +141,8 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
     next = await blocks.next();
     await storeBlocks();
     // Opens the store only now: a file with nothing to store creates none.
-    if (!next.done) await withTarget(config, flags, storeBlocks, { canCreate: true });
+    if (!next.done)
+      await withTarget(config, flags, storeBlocks, { canCreate: true, batch: flags.batch });
     isRead = true;
   } finally {
     // An unreadable file neither creates nor replaces a rejects file.
@@ -188,7 +189,7 @@ async function importWhole(run: Run, signal: AbortSignal): Promise<Preview | und
       await makeEqual(run, staging, target, preview, signal);
       return undefined;
     },
-    { canCreate: true },
+    { canCreate: true, batch: flags.batch },
   );
 }
 

@@ -17,6 +17,10 @@ export interface JobReport {
   readonly complete: boolean;
 }
 
+/** Whether its work may still write. */
+export const isActive = ({ state }: { readonly state: string }): boolean =>
+  state === "running" || state === "stopping";
+
 /** The service that runs it writes the record every second. If it stops, the job is lost. */
 export interface Job {
   /** The batch: it names the job, and its writes in the journal. */

@@ -94,6 +94,7 @@ export interface ServedStore extends TokenStore {
    */
   putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
   listJobs(): Promise<Job[]>;
+  findJob(name: string): Promise<Job | undefined>;
   /** As `putWebhook`. */
   putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean>;
   /** Commits and syncs a write; rejects if that is not possible. */

@@ -64,6 +64,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
     // A small batch is never refused for large ones.
     if (unread > 0) exchange.reserve(unread, ANSWERS_SHARE);
     await requireOpen(request);
+    await exchange.requireFree(writer);
     const onUnread = (): void => void (report.isMinimal = true);
     const results = toStream(exchange, (signal) => writeLines(batch, signal), { onUnread });
     return answer(200, results, headers);
@@ -75,6 +76,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(TEXT_GROWTH * text.length);
   await requireOpen(request);
   if (isJob) return acceptJob(exchange, name, text, isArray);
+  await exchange.requireFree(writer);
   const blocks = readRecords(text, isArray, service);
   if (atomic) return answerStored(exchange, await writeTogether(batch, blocks), headers);
   return answer(

@@ -192,6 +192,7 @@ export async function* runBulk<Item>(
 export async function answerBulk(exchange: Exchange, work: Work): Promise<Response> {
   if (prefersAsync(exchange.request.headers.get("prefer"))) return answerAccepted(exchange, work);
   const { report, run } = work;
+  await exchange.requireFree(report);
   const lines = toStream(exchange, (signal) =>
     writeLines(report, run(bulkOptionsFor(exchange, signal))),
   );

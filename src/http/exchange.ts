@@ -118,6 +118,11 @@ export class Exchange {
     return { ...this.nameWriter(batch), lease: { run, token: this.token?.hash } };
   }
 
+  /** Throws a Refusal if it may not write under this name now. Called just before the write. */
+  requireFree({ batch }: Pick<Writer, "batch">): Promise<void> | undefined {
+    return batch === undefined ? undefined : this.service.jobs.requireFree(batch);
+  }
+
   /** What each of its log lines has. */
   get ids() {
     const { requestId, span } = this;

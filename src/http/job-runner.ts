@@ -5,6 +5,7 @@ import type { Authenticator } from "../auth/token.ts";
 import { type BulkOptions, describeLeft, type Left } from "../domain/bulk.ts";
 import { catalogue, describeRefusal, Refusal } from "../domain/errors.ts";
 import {
+  isActive,
   type Job,
   type JobKind,
   type JobReport,
@@ -53,6 +54,15 @@ export type ListedJob = Omit<Job, "state"> & { readonly state: Job["state"] | "l
 
 /** A version begins with the id of the run, so a service whose job was replaced notices. */
 const runOf = ({ version }: Pick<Job, "version">): string => version.split("/")[0] as string;
+const nextVersionOf = (job: Pick<Job, "version">): string => `${runOf(job)}/${crypto.randomUUID()}`;
+
+/** From then on no commit stores anything of it: the service that ran it may only have stood still. */
+const endLost = (job: ListedJob): Job => ({
+  ...job,
+  state: "ended",
+  report: { ...job.report, ...describeRefusal(new Refusal("job_stopped")) },
+  version: nextVersionOf(job),
+});
 
 interface Parts {
   readonly store: ServedStore;
@@ -109,6 +119,20 @@ export class Jobs {
   }
 
   /**
+   * Throws a Refusal while a job has the name, at any service: undoing the batch would undo the work of both. One that
+   * is lost ends first.
+   */
+  async requireFree(name: string): Promise<void> {
+    const job = await this.store.findJob(name);
+    // Most names are of no job. The list tells whether it is lost.
+    if (job === undefined || !isActive(job)) return;
+    const listed = (await this.list()).find((one) => one.name === name);
+    if (listed === undefined || listed.state === "ended") return;
+    const isOver = listed.state === "lost" && (await this.store.putJob(endLost(listed), listed));
+    if (!isOver) throw new Refusal("job_running");
+  }
+
+  /**
    * Resolves when the job is in the store. Throws a Refusal if another request runs under the name, or too many run.
    */
   async start(order: Order): Promise<Started> {
@@ -128,7 +152,7 @@ export class Jobs {
       if (this.isClosed) throw new Refusal("shutting_down");
       const jobs = await this.list();
       const last = jobs.find((job) => job.name === name);
-      const open = jobs.filter(({ state }) => state === "running" || state === "stopping");
+      const open = jobs.filter(isActive);
       if (last !== undefined && open.includes(last)) {
         if (last.digest === digest && last.state === "running") return { job: last, isNew: false };
         throw new Refusal("job_running");
@@ -166,23 +190,18 @@ export class Jobs {
   }
 
   /**
-   * From then on no commit stores anything of it. One that is lost ends here: the service that ran it may only have stood
-   * still. One that has ended stays as it is.
+   * From then on no commit stores anything of it. One that is lost ends here. One that has ended stays as it is.
    */
   async stop(name: string): Promise<ListedJob> {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const job = await this.find(name);
       if (job.state !== "running" && job.state !== "lost") return job;
-      const version = `${runOf(job)}/${crypto.randomUUID()}`;
-      const refusal = new Refusal("job_stopped");
-      const ended = {
-        state: "ended",
-        report: { ...job.report, ...describeRefusal(refusal) },
-      } as const;
-      const changed = job.state === "lost" ? ended : ({ state: "stopping" } as const);
-      const next = { ...job, ...changed, version };
+      const next: Job =
+        job.state === "lost"
+          ? endLost(job)
+          : { ...job, state: "stopping", version: nextVersionOf(job) };
       if (!(await this.store.putJob(next, job))) continue;
-      this.running.get(name)?.run.ending.abort(refusal);
+      this.running.get(name)?.run.ending.abort(new Refusal("job_stopped"));
       return next;
     }
     throw new Refusal("store_busy");
@@ -241,10 +260,10 @@ export class Jobs {
     await saving;
     try {
       const { job, id, report, left, ending } = run;
-      const version = `${id}/${crypto.randomUUID()}`;
+      const version = nextVersionOf(job);
       const next = { ...job, state: state ?? job.state, report: { ...report }, left, version };
       if (await this.store.putJob(next, job)) return void (run.job = next);
-      const found = (await this.store.listJobs()).find(({ name }) => name === job.name);
+      const found = await this.store.findJob(job.name);
       const isOwn = found !== undefined && runOf(found) === id;
       run.job = isOwn ? found : { ...job, state: "ended" };
       // Another request has its name now, or made room by removing it: that happens only to jobs that seem lost.

@@ -196,7 +196,7 @@ const plantOperations: Endpoints = {
     headers: changeConditions,
     accepts: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
-    fails: ["BadReplacement", "PlantNotFound", "PreconditionFailed"],
+    fails: ["BadReplacement", "PlantNotFound", "JobRunning", "PreconditionFailed"],
   }),
   patchPlant: operation("PATCH /plants/{id}", "plants:write", patchPlant, {
     summary: "Change a plant",
@@ -207,14 +207,14 @@ const plantOperations: Endpoints = {
     headers: changeConditions,
     accepts: patchBodies,
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
-    fails: ["BadPatch", "PlantNotFound", "PreconditionFailed"],
+    fails: ["BadPatch", "PlantNotFound", "JobRunning", "PreconditionFailed"],
   }),
   removePlant: operation("DELETE /plants/{id}", "plants:write", removePlant, {
     summary: "Remove a plant",
     query: writeParameters,
     headers: changeConditions,
     answers: answering(204, "The plant is removed, on disk."),
-    fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
+    fails: ["BadCondition", "PlantNotFound", "JobRunning", "PreconditionFailed"],
   }),
   listTags: operation("GET /tags", "plants:read", answerTags(false), {
     summary: "List the tags in use",

@@ -47,6 +47,7 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   const text = await readJson(exchange);
   const plant = parseNewPlant(text);
   await requireSendable(exchange, text.length);
+  await exchange.requireFree(writer);
   const outcome = await service.store.createPlant(plant, writer);
   if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
   const headers = outcome === "replayed" ? REPLAYED : undefined;
@@ -75,6 +76,7 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   const text = await readJson(exchange);
   const plant = parseReplacement(text, id);
   await requireSendable(exchange, text.length);
+  await exchange.requireFree(writer);
   await service.store.replacePlant(plant, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerStored(exchange, formatPlant(plant), { etag });
@@ -91,6 +93,7 @@ export async function patchPlant(exchange: Exchange): Promise<Response> {
   const text = await readText(exchange);
   const patch = parsePatchText(text);
   await requireSendable(exchange, text.length);
+  await exchange.requireFree(writer);
   const plant = await service.store.patchPlant(id, patch, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerStored(exchange, formatPlant(plant), { etag });
@@ -100,7 +103,9 @@ export async function removePlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const writer = parseWriter(exchange);
   await ignoreBody(request);
-  await service.store.removePlant(parseId(request), parseCondition(request.headers), writer);
+  const [id, condition] = [parseId(request), parseCondition(request.headers)];
+  await exchange.requireFree(writer);
+  await service.store.removePlant(id, condition, writer);
   return answer(204, null);
 }
 

@@ -70,6 +70,12 @@ const changing: Kind = {
   annotations: { ...hints, readOnlyHint: false, destructiveHint: true },
 };
 
+/** What the tools have that write under a name. */
+interface Named {
+  readonly batch?: string | undefined;
+  readonly dryRun?: boolean;
+}
+
 type Argument<Value> = Shape & Rule<Value> & { readonly fallback?: unknown };
 
 /** A tool whose arguments each have a rule. A refusal names every fault. */
@@ -87,7 +93,11 @@ function tool<Values extends object>(
   return {
     scopes,
     listed: { title, description, annotations, inputSchema },
-    run: (exchange, input) => run(exchange, parseMembers<Values>(input, rules, defaults)),
+    run: async (exchange, input) => {
+      const values: Values & Named = parseMembers<Values>(input, rules, defaults);
+      if (values.dryRun !== true) await exchange.requireFree(values);
+      return run(exchange, values);
+    },
   };
 }
 

@@ -15,6 +15,7 @@ export type RecordUpdate = readonly [name: string, last: string, version: string
 const recordsMax = { webhooks: WEBHOOKS_MAX, jobs: JOBS_MAX };
 export type RecordTable = keyof typeof recordsMax;
 type NamedRecord = Readonly<Record<"name" | "version", string>>;
+type RecordRow = Readonly<Record<"record", string>>;
 
 const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
   hash: "hash",
@@ -105,7 +106,7 @@ function recordStatementsOf({ prefix, rows, insertLock }: Dialect, name: RecordT
     update: `UPDATE ${table} SET version = value ->> 2, record = value ->> 3 FROM ${rows}
       WHERE name = value ->> 0 AND version IN (value ->> 1, value ->> 2) RETURNING version`,
     remove: `DELETE FROM ${table} WHERE name = $1 AND version = $2`,
-    find: `SELECT name FROM ${table} WHERE name = $1`,
+    find: `SELECT record FROM ${table} WHERE name = $1`,
   };
 }
 
@@ -189,12 +190,17 @@ export abstract class SqlRecords implements TokenStore {
     return this.listRecords("jobs");
   }
 
+  async findJob(name: string): Promise<Job | undefined> {
+    const [row] = await this.readRecords<RecordRow>([this.records.jobs.find, name]);
+    return row && (JSON.parse(row.record) as Job);
+  }
+
   putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean> {
     return this.putRecord("jobs", next, last);
   }
 
   private async listRecords<Named>(table: RecordTable): Promise<Named[]> {
-    const rows = await this.readRecords<{ readonly record: string }>([this.records[table].list]);
+    const rows = await this.readRecords<RecordRow>([this.records[table].list]);
     return Array.from(rows, ({ record }) => JSON.parse(record) as Named);
   }
 

@@ -3,7 +3,10 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, readdirSync } from "node:fs";
 import { type Finished, runCommand, runOnTerminal } from "../support/command.ts";
+import type { Job } from "../../src/domain/job.ts";
+import { openStoreAt } from "../support/database.ts";
 import { failure } from "../support/expect.ts";
+import { makeJob } from "../support/job.ts";
 import { lines, makeWorkplace } from "../support/folder.ts";
 import { createTestDatabase } from "../support/postgres-server.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
@@ -369,6 +372,31 @@ describe.each(Object.keys(kinds))("change and remove on %s", (kind) => {
     expect((await place.run(...all, "--yes")).stdout).toStartWith("removed 8,");
     expect(await exported(place)).toBe("id,name,tag\n-5,minus,\n9007199254740993,big,\n");
   });
+});
+
+test("import, change and remove are refused under the name of a running job", async () => {
+  using at = makeWorkplace({ "plants.csv": first });
+  await at.run("import", "plants.csv");
+  const setJob = async (last: Job | undefined, state: Job["state"]): Promise<Job> => {
+    await using store = await openStoreAt(at.env.DATABASE_URL);
+    const job = { ...makeJob(state), state };
+    expect(await store.putJob(job, last)).toBe(true);
+    return job;
+  };
+  const running = await setJob(undefined, "running");
+  const commands = [
+    ["import", "plants.csv", "--upsert", "--batch", "b"],
+    ["import", "plants.csv", "--remove-missing", "--batch", "b"],
+    ["change", "--all", "--set-tag", "t", "--yes", "--batch", "b"],
+    ["remove", "--all", "--yes", "--batch", "b"],
+  ] as const;
+  for (const args of commands)
+    expect([args, await at.run(...args)]).toEqual([args, failure(1, "A job runs under the name")]);
+  expect((await at.run("change", "--tag", "none", "--set-tag", "t", "--yes")).exitCode).toBe(0);
+  expect(readPlants(at.store)).toHaveLength(10);
+  await setJob(running, "ended");
+  for (const args of commands) expect((await at.run(...args)).exitCode).toBe(0);
+  expect(readPlants(at.store)).toHaveLength(0);
 });
 
 test("change and remove name what is wrong with their flags, and change nothing", async () => {

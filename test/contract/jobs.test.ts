@@ -3,10 +3,12 @@
 import { describe, expect, test } from "bun:test";
 import type { Job } from "../../src/domain/job.ts";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
+import { describeApi } from "../../src/http/description.ts";
 import { openStoreAt } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
 import { makeJob } from "../support/job.ts";
 import { limits } from "../support/limits.ts";
+import { call, listTools } from "../support/mcp.ts";
 import {
   bearer,
   getJson,
@@ -18,6 +20,7 @@ import {
 } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
+const NDJSON = "application/x-ndjson";
 const ASYNC = { prefer: "respond-async" };
 
 interface Shown {
@@ -136,11 +139,102 @@ describe("a request with respond-async", () => {
     await expectError(await start(own, "DELETE", "?name=n&batch=b"), "job_running");
     const revert = { body: '{"batch":"x"}', headers: ASYNC };
     await expectError(await send(own, "POST", "/changes/revert?batch=b", revert), "job_running");
+    const plain = await send(own, "PATCH", "/plants?name=n&batch=b", { body: '{"tag":"t"}' });
+    await expectError(plain, "job_running");
     expect(await list(own)).toHaveLength(1);
     expect((await untilEnded(own, "b")).report).toMatchObject({ removed: 300, complete: true });
     // An ended one does not keep its name.
     await accept(own, "DELETE", "?name=n&batch=b");
     expect((await untilEnded(own, "b")).report).toMatchObject({ plants: 0, complete: true });
+  });
+
+  test("keeps its name from every request that may have one, at every service", async () => {
+    // It runs for as long as its record says so.
+    await using own = await startService(limits({ jobLostSeconds: 600 }));
+    await using other = await startService({
+      ...limits({ jobLostSeconds: 600 }),
+      DATABASE_URL: own.database.url,
+    });
+    await own.store.createPlant({ id: 1n, name: "n", tag: undefined });
+    const running = makeJob("run/1");
+    await own.store.putJob(running, undefined);
+    const { newest } = await own.store.readChanges({ after: 0, limit: 0 });
+
+    const json = (body: string) => ({ body });
+    const lines = { body: '{"id":2,"name":"x"}\n', headers: { "content-type": NDJSON } };
+    const plant = '{"id":2,"name":"x"}';
+    const sent: Readonly<Record<string, readonly object[]>> = {
+      "POST /plants": [json(plant)],
+      "PUT /plants/{id}": [json('{"name":"x"}')],
+      "PATCH /plants/{id}": [json('{"name":"x"}')],
+      "DELETE /plants/{id}": [{}],
+      "PATCH /plants": [json('{"name":"x"}'), { ...json('{"name":"x"}'), headers: ASYNC }],
+      "DELETE /plants": [{}, { headers: ASYNC }],
+      "POST /plants/batch": [json(`[${plant}]`), lines],
+      "POST /changes/revert": [json('{"from":1}'), { ...json('{"from":1}'), headers: ASYNC }],
+    };
+    const more: Readonly<Record<string, readonly string[]>> = {
+      "PATCH /plants": ["all=true", "name=n"],
+      "DELETE /plants": ["all=true", "name=n"],
+      "POST /plants/batch": ["", "upsert=true", "atomic=true"],
+    };
+    const { paths } = describeApi(own.config) as { paths: Record<string, Record<string, object>> };
+    const named = Object.entries(paths).flatMap(([path, operations]) =>
+      Object.entries(operations)
+        .filter(([method]) => /^(post|put|patch|delete)$/.test(method) && path !== "/jobs")
+        .filter(([, operation]) =>
+          JSON.stringify(operation).includes('"name":"batch","in":"query"'),
+        )
+        .map(([method]) => `${method.toUpperCase()} ${path}`),
+    );
+    expect(Object.keys(sent).toSorted()).toEqual(named.toSorted());
+
+    const id = "1";
+    const given: Readonly<Record<string, object>> = {
+      create_plant: { id: "2", name: "x" },
+      replace_plant: { id, name: "x" },
+      patch_plant: { id, patch: { name: "x" } },
+      remove_plant: { id },
+      write_plants: { writes: [{ id: "2", name: "x" }], dryRun: false },
+      change_plants: { name: "n", patch: { name: "x" }, dryRun: false },
+      remove_plants: { all: true, dryRun: false },
+    };
+    const tools = (await listTools(own))
+      // That one selects the changes of a batch.
+      .filter(({ name }) => name !== "revert_changes")
+      .filter(({ inputSchema }) => "batch" in (inputSchema.properties ?? {}));
+    expect(tools.map(({ name }) => name).toSorted()).toEqual(Object.keys(given).toSorted());
+
+    const { code } = catalogue.job_running;
+    for (const service of [own, other]) {
+      for (const [at, requests] of Object.entries(sent))
+        for (const request of requests)
+          for (const query of more[at] ?? [""]) {
+            const [method = "", path = ""] = at.replace("{id}", id).split(" ");
+            const refused = await send(service, method, `${path}?batch=b&${query}`, request);
+            await expectError(refused, "job_running");
+          }
+      for (const [tool, input] of Object.entries(given))
+        for (const also of tool === "write_plants" ? [{}, { atomic: true }] : [{}])
+          expect([tool, await call(service, tool, { ...input, ...also, batch: "b" })]).toEqual([
+            tool,
+            expect.objectContaining({ isError: true, error: code }),
+          ]);
+      // What writes nothing needs no name.
+      expect((await send(service, "DELETE", "/plants?name=n&batch=b&dry_run=true")).status).toBe(
+        200,
+      );
+      expect(await call(service, "remove_plants", { name: "n", batch: "b" })).toMatchObject({
+        plants: 1,
+      });
+    }
+    expect((await own.store.readChanges({ after: 0, limit: 0 })).newest).toBe(newest);
+
+    await own.store.putJob({ ...running, state: "ended", version: "run/2" }, running);
+    for (const service of [own, other]) {
+      const done = await send(service, "PATCH", "/plants?all=true&batch=b", json('{"tag":"t"}'));
+      expect(await done.json()).toMatchObject({ batch: "b", complete: true });
+    }
   });
 
   test("is refused if four run, also if all are started at once", async () => {
@@ -384,14 +478,21 @@ describe("a job", () => {
   test("whose service was killed is lost until it is sent again", async () => {
     await using own = await startService(limits({ jobLostSeconds: 0 }));
     await storePlants(own, 3);
-    const killed = makeJob("run/1");
-    await own.store.putJob(killed, undefined);
-    await until("it is lost", async () => (await find(own, "b"))?.state === "lost");
-    // Its service may only stand still.
-    const { code: error } = catalogue.job_stopped;
-    const ended = { state: "ended", report: { plants: 1, complete: false, error } };
-    expect(await (await stop(own, "b")).json()).toMatchObject(ended);
-    expect(await find(own, "b")).toMatchObject(ended);
+    for (const [run, end] of [
+      ["one", () => stop(own, "b")],
+      // So does a write under its name.
+      ["two", () => send(own, "PATCH", "/plants?name=n&batch=b", { body: '{"tag":"t"}' })],
+    ] as const) {
+      const killed = makeJob(`${run}/1`);
+      await own.store.putJob(killed, await own.store.findJob("b"));
+      await until("it is lost", async () => (await find(own, "b"))?.state === "lost");
+      expect((await end()).status).toBe(200);
+      // Its service may only stand still.
+      const { code: error } = catalogue.job_stopped;
+      const ended = { state: "ended", report: { plants: 1, complete: false, error } };
+      expect(await find(own, "b")).toMatchObject(ended);
+    }
+    expect((await own.store.countPlants({ tag: "t" })).count).toBe(3);
     await accept(own, "DELETE", "?name=n&batch=b");
     expect((await untilEnded(own, "b")).report).toMatchObject({ removed: 3, complete: true });
   });

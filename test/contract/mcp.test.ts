@@ -1,13 +1,12 @@
 /** The tools of /mcp, on every engine. */
 
 import { describe, expect, test } from "bun:test";
-import type { Tool } from "@modelcontextprotocol/client";
 import { Client } from "../../client/client.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { hashToken } from "../../src/auth/token.ts";
 import { filterNames } from "../../src/domain/filter.ts";
 import { limits } from "../support/limits.ts";
-import { ask, call, readRpc } from "../support/mcp.ts";
+import { ask, call, listTools, readRpc } from "../support/mcp.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { until } from "../support/until.ts";
 import { readRefusal } from "../support/plants.ts";
@@ -33,11 +32,6 @@ const refused = (reason: ErrorName, ...says: readonly string[]): object => ({
     new RegExp(says.map((part) => part.replaceAll(/[^\w ]/g, String.raw`\$&`)).join(".*")),
   ) as string,
 });
-
-async function listTools(service: TestService, token = TEST_TOKEN): Promise<readonly Tool[]> {
-  const { result } = await readRpc(await ask(service, "tools/list", {}, token));
-  return result?.["tools"] as readonly Tool[];
-}
 
 /** Follows the cursor to the last page. */
 async function readPages(service: TestService, name: string, given: object) {

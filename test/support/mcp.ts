@@ -1,6 +1,7 @@
 /** JSON-RPC to /mcp, as a client of either revision would send it, and wrong in any way that a test wants. */
 
 import { expect } from "bun:test";
+import type { Tool } from "@modelcontextprotocol/client";
 import { TEST_TOKEN, type TestService } from "./service.ts";
 
 export const MODERN = "2026-07-28";
@@ -64,6 +65,14 @@ export async function ask(
 
 export const readRpc = async (response: Response): Promise<RpcAnswer> =>
   (await response.json()) as RpcAnswer;
+
+export async function listTools(
+  service: Pick<TestService, "url">,
+  token = TEST_TOKEN,
+): Promise<readonly Tool[]> {
+  const { result } = await readRpc(await ask(service, "tools/list", {}, token));
+  return result?.["tools"] as readonly Tool[];
+}
 
 interface ToolResult {
   readonly content: readonly { readonly type: string; readonly text: string }[];
