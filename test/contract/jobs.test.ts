@@ -476,7 +476,9 @@ describe("a job", () => {
   });
 
   test("whose service was killed is lost until it is sent again", async () => {
-    await using own = await startService(limits({ jobLostSeconds: 0 }));
+    // Each thread finds out for itself.
+    const settings = { ...limits({ jobLostSeconds: 0 }), PLANTSTORE_WORKERS: "1" };
+    await using own = await startService(settings);
     await storePlants(own, 3);
     for (const [run, end] of [
       ["one", () => stop(own, "b")],
