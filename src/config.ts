@@ -378,6 +378,10 @@ export const fixedLimits = {
     "Time after which a job is lost, if the service that runs it writes no progress.",
   ),
   sampleSeconds: limit(5, "Interval of samples for `GET /activity`."),
+  tokenStaleSecondsMax: limit(
+    60,
+    "Time that a token stays valid after its last check, while the store cannot be asked.",
+  ),
   webhookSecondsMax: limit(15, "Time for a webhook's receiver to answer."),
   webhookRetrySeconds: limit(
     webhookRetrySeconds,

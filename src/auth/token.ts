@@ -9,10 +9,11 @@ import {
   type Rate,
   UNLIMITED,
 } from "../domain/time.ts";
-import { Refusal, toRefusal } from "../domain/errors.ts";
+import { isOutage, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
+import { within } from "../tick.ts";
 import type { JwtSettings, JwtVerifier, KeyLog } from "./jwt.ts";
 
 type UsedTokens = Pick<TokenStore, "findToken" | "touchTokens">;
@@ -21,6 +22,14 @@ interface CheckedToken {
   readonly record: TokenRecord;
   /** Infinity if the token is not in the store. */
   readonly checkedAtMs: number;
+  /** When a later look-up failed. */
+  readonly failedAtMs?: number;
+}
+
+interface LookUp {
+  readonly found: Promise<CheckedToken | undefined>;
+  /** Requests with a token that was good wait for it until then. */
+  readonly waitUntilMs: number;
 }
 
 /** The wall clock can be set back, so the cache ages by a monotonic one. */
@@ -28,6 +37,14 @@ const systemClocks = { nowMs: Date.now, monotonicMs: () => performance.now() };
 
 /** Every instance sees a revocation after this, well within the promised 5 seconds. */
 const CACHE_MS = 2_000;
+/** A token that was good waits this long for a store that does not answer, then its last record counts. */
+const WAIT_MS = 50;
+/**
+ * The same for a token that was checked longer ago than RECENT_MS: it may have been revoked since. So a revocation takes
+ * effect within 5 seconds if the store answers within this time.
+ */
+const WAIT_MS_MAX = 1_000;
+const RECENT_MS = 4_000;
 const CACHED_TOKENS_MAX = 10_000;
 /** Uses that are buffered while the store cannot be written. */
 const USED_TOKENS_MAX = 10_000;
@@ -48,24 +65,31 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 /** RFC 7515, section 3.1. Our own tokens have no dot. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;
 
-type AuthSettings = JwtSettings & Readonly<{ token: string | undefined }>;
+type TokenSettings = Readonly<{ token: string | undefined; tokenStaleSecondsMax: number }>;
 
 /** Without an issuer, the code that verifies JWTs is not loaded. */
-export async function openAuthenticator(tokens: UsedTokens, settings: AuthSettings, log: KeyLog) {
+export async function openAuthenticator(
+  tokens: UsedTokens,
+  settings: JwtSettings & TokenSettings,
+  log: KeyLog,
+) {
   const jwts =
     settings.jwtIssuer === ""
       ? undefined
       : (await import("./jwt.ts")).createJwtVerifier(settings, log);
-  return new Authenticator(tokens, settings.token, systemClocks, jwts);
+  return new Authenticator(tokens, settings, systemClocks, jwts);
 }
 
 export class Authenticator {
   private readonly tokens: UsedTokens;
   private readonly environment: TokenRecord | undefined;
+  private readonly staleMsMax: number;
   private readonly clocks: typeof systemClocks;
   /** Keyed by header, to skip the hash. Only tokens whose hash matched are cached, so timing tells nothing. */
   private readonly cache = new Map<string, CheckedToken>();
-  private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
+  /** What the store last said of each token that it has, by hash; the one checked longest ago first. */
+  private readonly known = new Map<string, CheckedToken>();
+  private readonly lookUps = new Map<string, LookUp>();
   private used = new Map<string, number>();
   private readonly watched = new Set<Watch>();
   private watching: Timer | undefined;
@@ -73,17 +97,18 @@ export class Authenticator {
 
   constructor(
     tokens: UsedTokens,
-    environmentToken: string | undefined,
+    { token, tokenStaleSecondsMax }: TokenSettings,
     clocks = systemClocks,
     jwts?: JwtVerifier,
   ) {
     this.tokens = tokens;
+    this.staleMsMax = tokenStaleSecondsMax * 1000;
     this.clocks = clocks;
     this.jwts = jwts;
-    if (environmentToken === undefined) return;
+    if (token === undefined) return;
     const grant = { name: ENVIRONMENT_NAME, scopes, createdAtMs: 0 };
     // It may be any text, so no prefix of it is shown.
-    this.environment = { ...toRecord(environmentToken, grant), prefix: "" };
+    this.environment = { ...toRecord(token, grant), prefix: "" };
   }
 
   /** Throws a Refusal without a valid token. Returns at once for a token that was checked within `ageMsMax`. */
@@ -168,23 +193,66 @@ export class Authenticator {
   }
 
   private async lookUp(header: string, hash: string, ageMsMax: number): Promise<TokenRecord> {
-    // A look-up in flight may miss a revocation, so `ageMsMax` 0 skips it. It may miss a new token, so we read again.
+    // One in flight may miss a revocation, so `ageMsMax` 0 skips it. It may miss a new token, so we read again.
     const begun = ageMsMax > 0 ? this.lookUps.get(hash) : undefined;
-    const found = (begun && (await begun)) ?? (await this.read(hash));
+    const lookUp = begun ?? this.read(hash);
+    if (ageMsMax > 0 && this.findStale(hash) !== undefined) {
+      const waitMs = lookUp.waitUntilMs - this.clocks.monotonicMs();
+      if (waitMs > 0) await within(waitMs, lookUp.found).catch(ignoreOutage);
+      // What the look-up has found, or what was known before it.
+      const known = this.findStale(hash);
+      if (known !== undefined) return this.remember(header, known);
+    }
+    const found = (await lookUp.found) ?? (begun && (await this.read(hash).found));
     if (found !== undefined) return this.remember(header, found);
     this.cache.delete(header);
     throw new Refusal("token_invalid");
   }
 
-  private read(hash: string): Promise<CheckedToken | undefined> {
+  /** The last record of a token, unless it is too old. */
+  private findStale(hash: string): CheckedToken | undefined {
+    const known = this.known.get(hash);
+    const sinceMs = this.clocks.monotonicMs() - this.staleMsMax;
+    return known !== undefined && known.checkedAtMs > sinceMs ? known : undefined;
+  }
+
+  private read(hash: string): LookUp {
     // Taken before the read: the record may change while it is in flight.
     const checkedAtMs = this.clocks.monotonicMs();
-    const lookUp = this.tokens
+    const last: Partial<CheckedToken> = this.known.get(hash) ?? {};
+    const { checkedAtMs: lastMs = -Infinity, failedAtMs = -Infinity } = last;
+    const isShort = checkedAtMs < Math.max(lastMs + RECENT_MS, failedAtMs + WAIT_MS_MAX);
+    const found = this.tokens
       .findToken(hash)
-      .then((record) => record && { record: disclaimName(record), checkedAtMs })
+      .then(
+        (record) => this.note(hash, record, checkedAtMs),
+        (error: unknown) => {
+          const known = this.known.get(hash);
+          const nowMs = this.clocks.monotonicMs();
+          if (known !== undefined) this.known.set(hash, { ...known, failedAtMs: nowMs });
+          throw error;
+        },
+      )
       .finally(() => this.lookUps.delete(hash));
+    // The requests that began it may have stopped waiting.
+    found.catch(() => undefined);
+    const lookUp = { found, waitUntilMs: checkedAtMs + (isShort ? WAIT_MS : WAIT_MS_MAX) };
     this.lookUps.set(hash, lookUp);
     return lookUp;
+  }
+
+  /** Even if no request waits for it any longer: a token that is known to be revoked stays refused. */
+  private note(hash: string, record: TokenRecord | undefined, checkedAtMs: number) {
+    const known = this.known.get(hash);
+    // A later look-up may have overtaken this one.
+    if (known !== undefined && known.checkedAtMs > checkedAtMs) return known;
+    this.known.delete(hash);
+    if (record === undefined) return undefined;
+    const [oldest = ""] = this.known.keys();
+    if (this.known.size >= CACHED_TOKENS_MAX) this.known.delete(oldest);
+    const checked = { record: disclaimName(record), checkedAtMs };
+    this.known.set(hash, checked);
+    return checked;
   }
 
   private judge({ record, checkedAtMs }: CheckedToken): TokenRecord {
@@ -195,6 +263,10 @@ export class Authenticator {
     if (checkedAtMs !== Infinity) this.used.set(record.hash, now);
     return record;
   }
+}
+
+function ignoreOutage(error: unknown): void {
+  if (!isOutage(error)) throw error;
 }
 
 function parseBearer(header: string | null): string {

@@ -120,6 +120,10 @@ export class Refusal extends Error {
 export const toRefusal = (error: unknown): Refusal =>
   error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 
+/** Whether the store, or this service, cannot do it for now. */
+export const isOutage = (error: unknown): boolean =>
+  error instanceof Refusal && catalogue[error.reason].status === 503;
+
 /** For a line of a stream whose status has been sent, and for a report. */
 export function describeRefusal({ reason, message }: Refusal) {
   const { status, code } = catalogue[reason];

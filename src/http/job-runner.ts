@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Authenticator } from "../auth/token.ts";
 import { type BulkOptions, describeLeft, type Left } from "../domain/bulk.ts";
-import { catalogue, describeRefusal, Refusal } from "../domain/errors.ts";
+import { describeRefusal, isOutage, Refusal } from "../domain/errors.ts";
 import {
   isActive,
   type Job,
@@ -284,8 +284,7 @@ async function retryPatiently<Result>(
     try {
       return await attempt();
     } catch (error) {
-      const isOutage = error instanceof Refusal && catalogue[error.reason].status === 503;
-      if (!isOutage || performance.now() > deadlineMs) throw error;
+      if (!isOutage(error) || performance.now() > deadlineMs) throw error;
       signal.throwIfAborted();
       await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined);
       signal.throwIfAborted();

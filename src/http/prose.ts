@@ -134,7 +134,7 @@ export const writeDescriptions = (config: Config): Readonly<Record<string, strin
     "`tokens:manage` can do through others. " +
     "If the answer is lost, the name is taken: revoke that token, and create it again.",
   revokeToken:
-    "Instances refuse the token within 5 seconds. The last token that can manage tokens cannot be revoked, unless the service has PLANTSTORE_TOKEN.",
+    "Instances that can ask the store refuse the token within 5 seconds. The last token that can manage tokens cannot be revoked, unless the service has PLANTSTORE_TOKEN.",
   showActivity: `The last ${(SAMPLES_MAX * config.sampleSeconds) / 60} minutes in intervals, oldest first, with counts per interval; and recent requests, newest first.`,
   isAlive: "Answers as long as the process runs.",
   isReady:

@@ -27,9 +27,10 @@ function makeAuthenticator() {
   const store = {
     findToken: async (hash: string) => {
       asked++;
-      stored.onFind();
+      const { record } = stored;
+      await stored.onFind();
       if (stored.failure !== undefined) throw stored.failure;
-      return stored.record && { ...stored.record, hash };
+      return record && { ...record, hash };
     },
     touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
       if (stored.failure !== undefined) throw stored.failure;
@@ -38,7 +39,8 @@ function makeAuthenticator() {
   } as unknown as TokenStore;
   const readMs = (): number => clock.nowMs;
   const clocks = { nowMs: readMs, monotonicMs: readMs };
-  const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, clocks);
+  const settings = { token: ENVIRONMENT_TOKEN, tokenStaleSecondsMax: 60 };
+  const authenticator = new Authenticator(store, settings, clocks);
   const authenticate = async (bearer = token, ageMsMax?: number) =>
     authenticator.authenticate(`Bearer ${bearer}`, ageMsMax);
   return { authenticator, authenticate, token, stored, clock, touched, timesAsked: () => asked };
@@ -98,6 +100,135 @@ describe("a header that was good", () => {
     for (let count = 0; count < 2; count++) expect(await authenticate()).toEqual(till);
     clock.nowMs = 1_000;
     expect(() => authenticator.authenticate(`Bearer ${token}`)).toThrow(Refusal);
+  });
+});
+
+describe("while the store cannot be asked, a token that was good", () => {
+  const unavailable = { reason: "store_unavailable" };
+  const invalid = { reason: "token_invalid" };
+  const never = new Promise<never>(() => undefined);
+
+  test("stays good for a minute after its last check, and for no longer", async () => {
+    const { authenticate, stored, clock } = makeAuthenticator();
+    await authenticate();
+    stored.failure = new Refusal("store_unavailable");
+    for (clock.nowMs of [2_000, 4_000, 59_999]) expect(await authenticate()).toEqual(till);
+    clock.nowMs = 60_000;
+    expect(await rejectionOf(authenticate())).toMatchObject(unavailable);
+    expect(await rejectionOf(authenticate(mintToken()))).toMatchObject(unavailable);
+    stored.failure = undefined;
+    expect(await authenticate()).toEqual(till);
+  });
+
+  test("waits once for the look-up that hangs, which is the only one", async () => {
+    const { authenticate, stored, clock, timesAsked } = makeAuthenticator();
+    await authenticate();
+    stored.onFind = () => never;
+    clock.nowMs = 2_000;
+    for (const found of [authenticate(), authenticate()]) expect(await found).toEqual(till);
+    clock.nowMs = 3_000;
+    const ended: string[] = [];
+    setImmediate(() => ended.push("tick"));
+    for (let count = 0; count < 5; count++)
+      void authenticate().then(({ name }) => ended.push(name));
+    await new Promise(setImmediate);
+    expect(ended).toEqual([...Array.from({ length: 5 }, () => "till"), "tick"]);
+    expect(timesAsked()).toBe(2);
+  });
+
+  test("waits longer if its last check is old, for it may have been revoked since", async () => {
+    const { authenticate, stored, clock } = makeAuthenticator();
+    const [old, recent] = [mintToken(), mintToken()];
+    await authenticate(old);
+    clock.nowMs = 7_000;
+    await authenticate(recent);
+    const answered = Promise.withResolvers<void>();
+    stored.onFind = () => answered.promise;
+    stored.record = { ...(stored.record as TokenRecord), revokedAtMs: 1 };
+    clock.nowMs = 10_000;
+    const waiting = authenticate(old);
+    expect(await authenticate(recent)).toEqual(till);
+    expect(Bun.peek.status(waiting)).toBe("pending");
+    answered.resolve();
+    expect(await rejectionOf(waiting)).toMatchObject(invalid);
+  });
+
+  test("waits no longer right after a look-up that failed", async () => {
+    const { authenticate, stored, clock } = makeAuthenticator();
+    const [failed, old] = [mintToken(), mintToken()];
+    for (const token of [failed, old]) await authenticate(token);
+    clock.nowMs = 10_000;
+    stored.failure = new Refusal("store_busy");
+    expect(await authenticate(failed)).toEqual(till);
+    stored.onFind = () => never;
+    clock.nowMs = 10_999;
+    const waiting = authenticate(old);
+    expect(await authenticate(failed)).toEqual(till);
+    expect(Bun.peek.status(waiting)).toBe("pending");
+    expect(await waiting).toEqual(till);
+  });
+
+  test("is refused once a look-up that took long has found it revoked, in any spelling", async () => {
+    const { authenticator, authenticate, token, stored, clock } = makeAuthenticator();
+    const spelled = async () => authenticator.authenticate(`bearer  ${token}`);
+    for (const found of [authenticate(), spelled()]) expect(await found).toEqual(till);
+    const answered = Promise.withResolvers<void>();
+    stored.onFind = () => answered.promise;
+    stored.record = { ...(stored.record as TokenRecord), revokedAtMs: 1 };
+    clock.nowMs = 2_000;
+    for (const found of [authenticate(), spelled()]) expect(await found).toEqual(till);
+    answered.resolve();
+    await new Promise(setImmediate);
+    stored.failure = new Refusal("store_unavailable");
+    for (clock.nowMs of [2_001, 5_000])
+      for (const refused of [authenticate(), spelled()])
+        expect(await rejectionOf(refused)).toMatchObject(invalid);
+  });
+
+  test("is refused if a later look-up found it revoked, although an earlier one answers last", async () => {
+    const { authenticate, token, stored, clock } = makeAuthenticator();
+    const answered = Promise.withResolvers<void>();
+    stored.onFind = () => answered.promise;
+    const early = authenticate();
+    stored.onFind = () => undefined;
+    stored.record = { ...(stored.record as TokenRecord), revokedAtMs: 1 };
+    clock.nowMs = 1;
+    expect(await rejectionOf(authenticate(token, 0))).toMatchObject(invalid);
+    answered.resolve();
+    expect(await rejectionOf(early)).toMatchObject(invalid);
+    stored.failure = new Refusal("store_unavailable");
+    clock.nowMs = 3_000;
+    expect(await rejectionOf(authenticate())).toMatchObject(invalid);
+  });
+
+  test("is refused when it expires, where it must be looked up, and for a defect", async () => {
+    const { authenticate, token, stored, clock } = makeAuthenticator();
+    stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 10_000 };
+    await authenticate();
+    stored.failure = new Refusal("store_down");
+    clock.nowMs = 9_999;
+    expect(await authenticate()).toEqual(till);
+    expect(await rejectionOf(authenticate(token, 0))).toMatchObject({ reason: "store_down" });
+    stored.failure = new Refusal("internal");
+    expect(await rejectionOf(authenticate())).toMatchObject({ reason: "internal" });
+    stored.failure = new Refusal("store_down");
+    clock.nowMs = 10_000;
+    expect(await rejectionOf(authenticate())).toMatchObject({ reason: "token_expired" });
+  });
+
+  test("stays good although 10,000 others are in use, and so do the latest of more", async () => {
+    const { authenticate, token, stored, clock } = makeAuthenticator();
+    await authenticate();
+    const others = Array.from({ length: 9_999 }, mintToken);
+    for (const other of others) await authenticate(other);
+    stored.failure = new Refusal("store_unavailable");
+    clock.nowMs = 2_000;
+    expect(await authenticate(token)).toEqual(till);
+    stored.failure = undefined;
+    await authenticate(mintToken());
+    stored.failure = new Refusal("store_unavailable");
+    expect(await rejectionOf(authenticate(token))).toMatchObject(unavailable);
+    for (const other of others) expect(await authenticate(other)).toEqual(till);
   });
 });
 
@@ -204,4 +335,16 @@ test("a watched stream learns that its token is no longer good, and not that a s
   await again;
   expect([refusals.length, timesAsked()]).toEqual([1, asked]);
   endOther();
+});
+
+test("a watched stream learns that its token expires while the store hangs", async () => {
+  const { authenticator, authenticate, token, stored, clock } = makeAuthenticator();
+  stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 10_000 };
+  await authenticate();
+  stored.onFind = () => new Promise(() => undefined);
+  clock.nowMs = 10_000;
+  const { promise: told, resolve: onInvalid } = Promise.withResolvers<Refusal>();
+  const end = authenticator.watch({ header: `Bearer ${token}`, onInvalid });
+  expect((await told).reason).toBe("token_expired");
+  end();
 });

@@ -215,7 +215,7 @@ describe("a stream", () => {
     const jwts = openVerifier();
     const clock = { nowMs: Date.now() };
     const clocks = { nowMs: () => clock.nowMs, monotonicMs: () => performance.now() };
-    const authenticator = new Authenticator({} as TokenStore, undefined, clocks, jwts);
+    const authenticator = new Authenticator({} as TokenStore, service.config, clocks, jwts);
     const header = `Bearer ${await issuer.sign()}`;
     expect(await authenticator.authenticate(header)).toMatchObject({ name: "jwt:alice" });
     // The first one waited for the keys, so it is not cached.

@@ -2,9 +2,17 @@
 
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
-import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
-import { grantToken, send, startShared, TEST_TOKEN } from "../support/service.ts";
+import {
+  bearer,
+  grantToken,
+  send,
+  startService,
+  startShared,
+  TEST_TOKEN,
+} from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const service = await startShared();
 
@@ -42,6 +50,24 @@ describe("a token", () => {
   test("that has expired is refused", async () => {
     const old = await grantToken(service, scopes, { expiresAtMs: Date.now() - 1 });
     await expectChallenge(`Bearer ${old}`, "token_expired");
+  });
+
+  test("that was good stays good while the store cannot look it up, and a new one has to wait", async () => {
+    await using own = await startService();
+    const [good, fresh] = [await grantToken(own), await grantToken(own)];
+    const statusOf = async (path: string, token = good): Promise<number> =>
+      (await send(own, "GET", path, { headers: bearer(token) })).status;
+    expect(await statusOf("/plants")).toBe(200);
+    let lookUps = 0;
+    own.store.findToken = () => {
+      lookUps++;
+      return Promise.reject(new Refusal("store_unavailable"));
+    };
+    await until("it is looked up again", async () => {
+      expect(await statusOf("/plants")).toBe(200);
+      return lookUps > 0;
+    });
+    expect([await statusOf("/metrics"), await statusOf("/plants", fresh)]).toEqual([200, 503]);
   });
 
   test("made while the service runs works at once, even where it was refused before", async () => {
