@@ -11,7 +11,7 @@ import { type Change, writerOf } from "../domain/change.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState, type Plant } from "../domain/plant.ts";
 import { findRecordEntry, JournalBlock, parseBlock, type RecordEntry } from "../store/journal.ts";
-import { type PlantRow, toPlant } from "../store/sql-store.ts";
+import { type PlantRow, toPlant } from "../store/reads.ts";
 import { sealOf, type Segment, type Timeline } from "./piece.ts";
 import type { Run, Step } from "./plan.ts";
 

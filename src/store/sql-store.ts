@@ -4,8 +4,6 @@ import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { needsScan } from "../domain/filter.ts";
 import {
-  type CountPage,
-  type PageForm,
   type PageText,
   type Place,
   type PlantPage,
@@ -14,16 +12,9 @@ import {
   type Sort,
 } from "../domain/page.ts";
 import type { Condition } from "../domain/entity-tag.ts";
-import {
-  formatNdjson,
-  formatStoredPlants,
-  lengthOf,
-  type ListedPlant,
-  type Plant,
-  refusePlant,
-} from "../domain/plant.ts";
-import { FirstPlaces, type SortPiece } from "../domain/sort.ts";
-import type { Created, StoreLimits } from "../domain/store.ts";
+import { lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
+import { FirstPlaces } from "../domain/sort.ts";
+import type { Created, Store, StoreLimits } from "../domain/store.ts";
 import {
   type AtomicWrite,
   type Done,
@@ -32,75 +23,14 @@ import {
   refuseLine,
   type Verdict,
 } from "../domain/write.ts";
-import { formatCsv } from "../format/csv.ts";
 import { pause } from "../tick.ts";
 import { createCounter } from "./counter.ts";
 import { trimStatements } from "./journal.ts";
 import type { Queue } from "./queue.ts";
+import type { PageRequest, ReadRequest, ResultOf } from "./reads.ts";
 import { type Dialect, SqlRecords, type Statement } from "./records.ts";
 
-export interface PlantRow<Id = bigint> {
-  readonly id: Id;
-  readonly name: string;
-  readonly tag: string | null;
-}
-
 const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && refusePlant(plant);
-
-/** Rows are selected by column, so one with a tag is a plant. Copying it would slow pages down. */
-export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
-  row.tag === null ? { ...row, tag: undefined } : (row as Plant<Id>);
-
-export function formatPage(
-  { plants, ...rest }: PlantPage,
-  form: PageForm,
-  { hasTimes }: Pick<PlantQuery, "hasTimes">,
-): PageText {
-  if (form === "csv") return { text: formatCsv(plants, hasTimes), ...rest };
-  return { text: form === "json" ? formatStoredPlants(plants) : formatNdjson(plants), ...rest };
-}
-
-/** A row with the time of the plant's last change. */
-export interface TimedRow<Id = bigint> extends PlantRow<Id> {
-  readonly changed_at_ms: bigint | number | null;
-}
-
-export const toTimedPlant = <Id extends bigint | number>({
-  id,
-  name,
-  tag,
-  changed_at_ms: atMs,
-}: TimedRow<Id>): ListedPlant => ({
-  id,
-  name,
-  tag: tag ?? undefined,
-  changed: atMs === null ? undefined : new Date(Number(atMs)).toISOString(),
-});
-
-/** Engines answer whole numbers as bigints. */
-export const toKey = (key: bigint | Place["key"]): Place["key"] =>
-  typeof key === "bigint" ? Number(key) : key;
-
-/** A place as parameters: both null if there is none. */
-export const valuesOf = (place: Place | undefined) =>
-  [place?.key ?? null, place?.id ?? null] as const;
-
-/** The names of these parameters. */
-type PlaceNames = readonly [key: string, id: string];
-
-/** Rows `key`, `id` between two places, in the order of `comparePlaces`. The key of a place may be null. */
-export function selectBetween(
-  { isDescending }: Sort,
-  [afterKey, afterId]: PlaceNames,
-  [endKey, endId]: PlaceNames,
-): string {
-  const [later, earlier] = isDescending ? ["<", ">"] : [">", "<"];
-  return `WHERE (${afterId} IS NULL OR CASE WHEN ${afterKey} IS NULL THEN key IS NULL AND id > ${afterId}
-      ELSE key IS NULL OR key ${later} ${afterKey} OR (key = ${afterKey} AND id > ${afterId}) END)
-    AND (${endId} IS NULL OR CASE WHEN ${endKey} IS NULL THEN key IS NOT NULL OR id < ${endId}
-      ELSE key ${earlier} ${endKey} OR (key = ${endKey} AND id < ${endId}) END)
-    ORDER BY key IS NULL, key ${isDescending ? "DESC" : "ASC"}, id`;
-}
 
 const isChange = (outcome: unknown): boolean =>
   !(outcome instanceof Error || outcome instanceof Promise) &&
@@ -110,7 +40,7 @@ const isChange = (outcome: unknown): boolean =>
 const TRIM_MORE_MS = 100;
 const MINUTES_PER_DAY = 1_440;
 
-export const isSmallPage = (query: PlantQuery): boolean =>
+const isSmallPage = (query: PlantQuery): boolean =>
   query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
 /** A long read gets at least this long, even if it was queued almost until its deadline. */
 export const READ_MS_MIN = 1_000;
@@ -136,25 +66,47 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
         WHERE last = (SELECT min(last) FROM ${changes}) AND ${dialect.isBeginning})) AS last`;
     this.journal = trimStatements(dialect.prefix);
     this.limits = limits;
-    const countPiece = (query: PlantQuery): Promise<CountPage> => this.countPiece(query);
-    this.countPlants = createCounter(countPiece, limits.countSecondsMax * 1000);
+    this.countPlants = createCounter(
+      (query) => this.readLong({ kind: "count", query }),
+      limits.countSecondsMax * 1000,
+    );
     this.trimming = setInterval(() => void this.trimAll(), limits.trimSeconds * 1000).unref();
   }
 
-  protected abstract countPiece(query: PlantQuery): Promise<CountPage>;
+  /** At once: a short read. On SQLite it runs on this thread, so its result is no promise. */
+  protected abstract read<Request extends ReadRequest>(
+    request: Request,
+  ): ResultOf<Request> | Promise<ResultOf<Request>>;
 
-  /** Of a bounded part of the store, the first places that come before the bound. */
-  protected abstract sortPiece(
-    query: PlantQuery,
-    sort: Sort,
-    bound: Place | undefined,
-  ): Promise<SortPiece>;
+  /** In a queue, where long reads take turns. */
+  protected abstract readLong<Request extends ReadRequest>(
+    request: Request,
+  ): Promise<ResultOf<Request>>;
+
+  readonly listPlants: Store["listPlants"] = async (query) =>
+    (await this.readPage({ kind: "plants", query })) as PlantPage;
+
+  readonly readPlants: Store["readPlants"] = (query, form, signal) =>
+    this.readPage({ kind: "plants", query, form }, signal) as PageText | Promise<PageText>;
+
+  readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
+
+  private readPage(request: PageRequest, signal?: AbortSignal) {
+    const { sort } = request.query;
+    if (sort !== undefined) return this.readSorted(request, sort, signal);
+    return isSmallPage(request.query) ? this.read(request) : this.readLong(request);
+  }
+
+  private async readSorted(request: PageRequest, sort: Sort, signal: AbortSignal | undefined) {
+    const places = await this.findPlaces(request.query, sort, signal);
+    return this.readLong({ ...request, places });
+  }
 
   /**
    * The places of a page of a sorted list, one more than its limit if there is a next page. Names have no index, so the
    * whole store is scanned, in bounded pieces: other reads take turns.
    */
-  protected async findPlaces(
+  private async findPlaces(
     query: PlantQuery,
     sort: Sort,
     signal?: AbortSignal,
@@ -164,14 +116,14 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
       if (signal?.aborted)
         // The reason is not a Refusal if the client has left.
         throw signal.reason instanceof Refusal ? signal.reason : new Refusal("body_incomplete");
-      const piece = await this.sortPiece({ ...query, order: "asc", after }, sort, first.bound);
+      const scanned: PlantQuery = { ...query, order: "asc", after };
+      const request = { kind: "sort", query: scanned, sort, bound: first.bound } as const;
+      const piece = await this.readLong(request);
       first.add(piece.places);
       if (piece.next === undefined) return first.take();
       after = piece.next;
     }
   }
-
-  protected abstract readJournal(query: ChangeQuery): Promise<ChangePage>;
 
   /** Resolves to the rows of the last statement. */
   protected abstract writeJournal(...statements: Statement[]): Promise<readonly unknown[]>;
@@ -233,7 +185,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   }
 
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
-    if (this.limits.changesDays > 0) return this.readJournal(query);
+    if (this.limits.changesDays > 0) return this.readLong({ kind: "changes", query });
     throw new Refusal(
       "changes_gone",
       "This service keeps no changes: PLANTSTORE_CHANGES_DAYS is 0, or the database cannot order them.",

@@ -5,7 +5,9 @@ import { expect, test } from "bun:test";
 import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
-import { numberBlocks, readChanges } from "../../src/store/postgres/changes.ts";
+import { numberBlocks } from "../../src/store/postgres/changes.ts";
+import { createSource } from "../../src/store/postgres/read.ts";
+import { readChanges, readLater } from "../../src/store/reads.ts";
 import { onWatched, openStoreAt } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { changesIn } from "../support/plants.ts";
@@ -145,7 +147,7 @@ const readWatched = (
   onRows: (rows: readonly object[]) => unknown,
 ): Promise<ChangePage> =>
   onWatched(url, onRows, async (watched, connection) =>
-    readChanges(watched, query, await numberBlocks(connection)),
+    readLater(readChanges(createSource(watched, 1, await numberBlocks(connection)), query)),
   );
 
 test("whether the journal continues is asked without reading changes", async () => {

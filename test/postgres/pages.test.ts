@@ -4,7 +4,9 @@ import { expect, spyOn, test } from "bun:test";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { listPlants } from "../../src/store/postgres/read.ts";
+import type { Connection } from "../../src/store/postgres/connection.ts";
+import { createSource } from "../../src/store/postgres/read.ts";
+import { readLater, scan } from "../../src/store/reads.ts";
 import { onWatched, openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { everything } from "../support/plants.ts";
@@ -15,6 +17,9 @@ const makePlants = (length: number, name: string): Plant[] =>
 
 /** However slow the machine is: a hundred searches queue up. */
 const patient = { queueSecondsMax: 120, statementSecondsMax: 60, scanRowsMax: 3_000 };
+
+const scanOn = (connection: Connection, query: PlantQuery): Promise<PlantPage> =>
+  readLater(scan(createSource(connection, 1), query));
 
 /** How many plants each page has, to the last one. */
 async function measurePages(store: Store, query: PlantQuery): Promise<number[]> {
@@ -100,7 +105,7 @@ test("a page whose first plant is removed while it is read does not begin again"
   const query = { ...everything, after: 1n, limit: 2 };
   const removeFirst = (): Promise<void> => database.run("DELETE FROM plants WHERE id = 2");
   const { plants } = await onWatched(database.url, removeFirst, (watched) =>
-    listPlants(watched, query, 1),
+    scanOn(watched, query),
   );
   expect(plants.map(({ id }) => id)).toEqual([3n, 4n]);
 });
@@ -148,7 +153,7 @@ test("a page of a tag reads no more plants than it lists, with and without stati
             explained = lines.flatMap(Object.values).join("\n");
             return [];
           };
-          await listPlants({ query: explain } as unknown as typeof connection, query, 1);
+          await scanOn({ query: explain } as unknown as Connection, query);
           return explained;
         },
       );

@@ -1,14 +1,14 @@
 /** The journal's blocks: stored unnumbered, numbered by readers. docs/architecture.md has the reasoning. */
 
 import { type ChangeQuery, TIME_NUMBER_MAX } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
+import { type BlockRow, partOf, timesOf } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
 
 const BLOCKS_MAX = 256;
 const BYTES_MAX = 2_097_152;
 /** More than on SQLite, because each statement is a round trip. */
-const PAGE_MS_MAX = 50;
+export const CHANGES_MS_MAX = 50;
 
 /** Compare-and-set on the mark with the newest number: of several readers one succeeds, the others number nothing. */
 const NUMBER = `WITH ready AS (
@@ -41,7 +41,7 @@ export const IS_BEGINNING =
  * The first row is the block that contains the number $1. Its text does not count, so another block is always read.
  * `hasText`: which rows come with their text.
  */
-function readBlocks(isBack: boolean, hasText: string, blocksMax = BLOCKS_MAX): string {
+function selectBlocks(isBack: boolean, hasText: string, blocksMax = BLOCKS_MAX): string {
   const order = isBack ? "last DESC" : "last";
   const from = isBack
     ? "<= coalesce((SELECT min(last) FROM plantstore_changes WHERE last >= $1::bigint), $1::bigint)"
@@ -62,10 +62,10 @@ function readBlocks(isBack: boolean, hasText: string, blocksMax = BLOCKS_MAX): s
   WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY ${order}`;
 }
 
-const READ = readBlocks(false, "last > $1::bigint");
-const READ_BACK = readBlocks(true, "true");
+const READ = selectBlocks(false, "last > $1::bigint");
+const READ_BACK = selectBlocks(true, "true");
 /** Tells whether the journal is unbroken since then, and its newest number. Every instance asks ten times a second. */
-const PEEK = readBlocks(false, "false", 2);
+const PEEK = selectBlocks(false, "false", 2);
 
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
 
@@ -97,23 +97,14 @@ export async function beginJournal(connection: Connection, changesDays: number):
   return 0;
 }
 
-/** `newest` is the result of `numberBlocks`, called just before. */
-export async function readChanges(connection: Connection, query: ChangeQuery, newest: number) {
-  const page = createChangePage(query, newest, PAGE_MS_MAX);
-  const isBack = query.order === "desc";
-  const isFromStart = page.last === 0 && query.limit > 0;
-  const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
-  const statement = isBack ? READ_BACK : query.limit === 0 ? PEEK : READ;
-  for (;;) {
-    const start = page.last === 0 ? (found?.last ?? 0) : page.last;
-    const wanted = [start, partOf(query), ...timesOf(query)];
-    const rows = await connection.query<BlockRow>(statement, wanted);
-    // The next blocks were trimmed since the last statement. The next page is refused.
-    const isTrimmed = !isBack && page.last > query.after && Number(rows[0]?.first) > page.last + 1;
-    if (isTrimmed || !rows.every((row) => page.add(row))) return page.finish();
-    // After a failover, the new server may lack the newest blocks.
-    if (page.last === start || (!isBack && page.last >= newest)) return page.finish(true);
-  }
+export async function findLastBreak(connection: Connection): Promise<number> {
+  const [found] = await connection.query<{ readonly last: bigint }>(LAST_BREAK);
+  return Number(found?.last ?? 0);
+}
+
+export function readBlocks(connection: Connection, query: ChangeQuery, start: number) {
+  const statement = query.order === "desc" ? READ_BACK : query.limit === 0 ? PEEK : READ;
+  return connection.query<BlockRow>(statement, [start, partOf(query), ...timesOf(query)]);
 }
 
 /** Numbers every block committed before the call. Resolves to the newest number. */

@@ -1,39 +1,25 @@
-/** Plants by id, pages of plants and pages of tags. */
+/** Rows of plants, tags and the journal, for the reads of src/store/reads.ts. */
 
-import { needsScan } from "../../domain/filter.ts";
 import {
-  createPage,
-  firstIdOf,
-  type Place,
-  type PlantPage,
   type PlantQuery,
-  type Sort,
   type SortName,
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
-  type TagPage,
-  type TagPrefix,
-  type TagQuery,
-  takeTags,
 } from "../../domain/page.ts";
-import { lengthOf, type ListedPlant, type Plant } from "../../domain/plant.ts";
+import { lengthOf, type Plant } from "../../domain/plant.ts";
+import { KEY_CHARACTERS } from "../../domain/sort.ts";
 import {
-  createSortedPage,
-  KEY_CHARACTERS,
-  type SortPiece,
-  sortScan,
-  toScan,
-} from "../../domain/sort.ts";
-import { endOfTick } from "../../tick.ts";
-import {
-  type PlantRow,
+  createTextReader,
+  readLater,
   selectBetween,
+  type SentRow,
+  type Source,
   type TimedRow,
   toKey,
   toPlant,
-  toTimedPlant,
   valuesOf,
-} from "../sql-store.ts";
+} from "../reads.ts";
+import { CHANGES_MS_MAX, findLastBreak, readBlocks } from "./changes.ts";
 import { type Connection, toArray } from "./connection.ts";
 
 /** Pages are read in pieces, to bound memory on both sides. */
@@ -49,62 +35,70 @@ const SEARCH_MS_MAX = 100;
 /** A search yields to other requests after this time. */
 const TICK_MS = 5;
 
-export async function listPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
-  const searches = needsScan(query);
-  const page = createPage(query, searches ? scanRowsMax : query.limit, SEARCH_MS_MAX);
-  const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
-  const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
-  for (let firstId = firstIdOf(query); firstId !== undefined;) {
+/** `newest` is the result of `numberBlocks`, called just before, for a read of changes. */
+export const createSource = (connection: Connection, scanRowsMax: number, newest = 0): Source => ({
+  stepRows: PIECE_ROWS_MAX,
+  searchMsMax: SEARCH_MS_MAX,
+  changesMsMax: CHANGES_MS_MAX,
+  tickMs: TICK_MS,
+  scanRowsMax,
+
+  scan: async (query, firstId, wanted) => {
+    const length = PIECE_LENGTHS.find((known) => known >= wanted) ?? PIECE_ROWS_MAX;
     const columns = query.hasTimes ? `${SHORT_COLUMNS}, changed_at_ms` : SHORT_COLUMNS;
     const rows = await connection.query<SentRow>(
       `SELECT ${columns} ${rowsOf(query, length)}`,
-      query.tag === undefined ? [firstId] : [firstId, query.tag],
+      startOf(query, firstId),
     );
-    const findLong = createLongReader(connection, rows, query.hasTimes);
-    let yieldAtMs = performance.now() + TICK_MS;
-    for (const row of rows) {
-      const plant = row.name === null ? await findLong(row) : toListed(row, query.hasTimes);
-      if (plant === undefined) continue;
-      if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
-      if (!searches || performance.now() < yieldAtMs) continue;
-      await endOfTick();
-      yieldAtMs = performance.now() + TICK_MS;
-    }
-    if (rows.length < length) break;
-    firstId = firstIdOf({ ...query, after: rows.at(-1)?.id });
-  }
-  return { plants: page.plants, next: undefined };
-}
+    const last = rows.length < length ? undefined : rows.at(-1)?.id;
+    return { rows, last, length: rows.length };
+  },
 
-/** A row that is too long to be sent with the others has no text. Most pages have none. */
-export type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
+  findTexts: (ids) => findTexts(connection, ids),
 
-/** The rows of a query that lists times have one more column. */
-const toListed = (row: PlantRow, hasTimes: boolean | undefined): ListedPlant =>
-  hasTimes ? toTimedPlant(row as TimedRow) : toPlant(row);
+  sort: async (query, sort, firstId, bound) => {
+    const type = sort.by === "changed" ? "bigint" : "text";
+    const between = selectBetween(
+      sort,
+      [`$3::${type}`, "$4::bigint"],
+      [`$5::${type}`, "$6::bigint"],
+    );
+    const rows = await connection.query<SortRow>(
+      // The ids are read twice: storing the keys of the piece would cost more.
+      `WITH ends AS (
+      SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, SORT_ROWS)}) AS piece
+    ), best AS (
+      SELECT id, key FROM (SELECT id, ${sortKeys[sort.by]} AS key ${rowsOf(query, SORT_ROWS)}) AS piece
+        ${between} LIMIT $7::int
+    )
+    SELECT id, key, count, last FROM ends
+    LEFT JOIN best ON $2::text IS NULL OR true -- Gives the parameter a type, even without a tag.`,
+      [firstId, query.tag ?? null, ...valuesOf(sort.after), ...valuesOf(bound), query.limit + 1],
+    );
+    // The row of a piece without any has no id.
+    const places = Array.from(rows).flatMap(({ id, key }) =>
+      id === null ? [] : { id, key: toKey(key) },
+    );
+    return { places, next: Number(rows[0]?.count) < SORT_ROWS ? undefined : rows[0]?.last };
+  },
 
-/** Reads the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
-function createLongReader(
-  connection: Connection,
-  rows: readonly (SentRow | undefined)[],
-  hasTimes?: boolean,
-) {
-  let found = new Map<bigint, ListedPlant>();
-  return async (row: SentRow): Promise<ListedPlant | undefined> => {
-    if (!found.has(row.id)) {
-      const rest = Array.from(rows).slice(rows.indexOf(row));
-      const ids = rest.flatMap((other) => (other?.name === null ? other.id : []));
-      const long = await connection.query<TimedRow>(FIND_SOME, [toArray(ids)]);
-      found = new Map(
-        Array.from(long, ({ changed_at_ms, ...plant }) => [
-          plant.id,
-          hasTimes ? toTimedPlant({ ...plant, changed_at_ms }) : toPlant(plant),
-        ]),
-      );
-    }
-    return found.get(row.id);
-  };
-}
+  count: async (query, firstId) => {
+    const [row] = await connection.query<Record<"count" | "last", bigint>>(
+      `SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, COUNT_ROWS)}) AS piece`,
+      startOf(query, firstId),
+    );
+    const count = Number(row?.count);
+    return { count, next: count === COUNT_ROWS ? row?.last : undefined };
+  },
+
+  listHeads: ({ prefix, after, limit }) => connection.query(HEADS, [prefix, after ?? null, limit]),
+  findNewest: () => newest,
+  findLastBreak: () => findLastBreak(connection),
+  readBlocks: (query, start) => readBlocks(connection, query, start),
+});
+
+const startOf = ({ tag }: PlantQuery, firstId: bigint) =>
+  tag === undefined ? [firstId] : [firstId, tag];
 
 /**
  * LIMIT is a literal: with a parameter the server replans every page, which takes as long as reading it. A tag has a
@@ -145,17 +139,20 @@ export async function findPlants(connection: Connection, ids: readonly bigint[])
   // rows.map() would make another of the client's slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
   const ordered = ids.map((id) => sent.get(id));
-  const findLong = createLongReader(connection, ordered);
+  const findText = createTextReader((long) => findTexts(connection, long), ordered);
   const plants: (Plant | undefined)[] = [];
   let characters = 0;
   for (const row of ordered) {
     if (characters > LONG_BYTES_MAX) break;
-    const plant = row?.name === null ? await findLong(row) : row && toPlant(row);
+    const plant = row?.name === null ? await readLater(findText(row)) : row && toPlant(row);
     plants.push(plant as Plant | undefined);
     characters += lengthOf(plant);
   }
   return plants;
 }
+
+const findTexts = (connection: Connection, ids: readonly bigint[]) =>
+  connection.query<TimedRow>(FIND_SOME, [toArray(ids)]);
 
 /** The first row, and further rows until LONG_BYTES_MAX is exceeded. */
 const FIND_SOME = `SELECT id, name, tag, changed_at_ms FROM (
@@ -167,21 +164,6 @@ const FIND_SOME = `SELECT id, name, tag, changed_at_ms FROM (
 
 /** Other statements on the connection wait about 10 ms for it. */
 const COUNT_ROWS = 50_000;
-
-export async function countPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
-  if (needsScan(query)) {
-    const { plants, next } = await listPlants(connection, query, scanRowsMax);
-    return { count: plants.length, next };
-  }
-  const firstId = firstIdOf(query);
-  if (firstId === undefined) return { count: 0, next: undefined };
-  const [row] = await connection.query<{ readonly count: bigint; readonly last: bigint }>(
-    `SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, COUNT_ROWS)}) AS piece`,
-    query.tag === undefined ? [firstId] : [firstId, query.tag],
-  );
-  const count = Number(row?.count);
-  return { count, next: count === COUNT_ROWS ? row?.last : undefined };
-}
 
 /** One step takes the server about 10 ms. Other statements on the connection wait for it. */
 const SORT_ROWS = 20_000;
@@ -197,76 +179,11 @@ const sortKeys: Readonly<Record<SortName, string>> = {
   changed: "changed_at_ms",
 };
 
-/** What to sort, and the place before which a result is wanted. */
-export interface SortRequest {
-  readonly query: PlantQuery;
-  readonly sort: Sort;
-  readonly bound: Place | undefined;
-}
-
 interface SortRow {
   readonly id: bigint | null;
   readonly key: bigint | string | null;
   readonly count: bigint;
   readonly last: bigint;
-}
-
-/** The first places of a piece of the store. The row of a piece without any has no id. */
-export async function sortPlants(
-  connection: Connection,
-  { query, sort, bound }: SortRequest,
-  scanRowsMax: number,
-): Promise<SortPiece> {
-  const limit = query.limit + 1;
-  const firstId = firstIdOf(query);
-  if (firstId === undefined) return { places: [], next: undefined };
-  if (needsScan(query))
-    return sortScan(await listPlants(connection, toScan(query, sort), scanRowsMax), sort, limit);
-  const type = sort.by === "changed" ? "bigint" : "text";
-  const between = selectBetween(sort, [`$3::${type}`, "$4::bigint"], [`$5::${type}`, "$6::bigint"]);
-  const rows = await connection.query<SortRow>(
-    // The ids are read twice: storing the keys of the piece would cost more.
-    `WITH ends AS (
-      SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, SORT_ROWS)}) AS piece
-    ), best AS (
-      SELECT id, key FROM (SELECT id, ${sortKeys[sort.by]} AS key ${rowsOf(query, SORT_ROWS)}) AS piece
-        ${between} LIMIT $7::int
-    )
-    SELECT id, key, count, last FROM ends
-    LEFT JOIN best ON $2::text IS NULL OR true -- Gives the parameter a type, even without a tag.`,
-    [firstId, query.tag ?? null, ...valuesOf(sort.after), ...valuesOf(bound), limit],
-  );
-  const places = Array.from(rows).flatMap(({ id, key }) =>
-    id === null ? [] : { id, key: toKey(key) },
-  );
-  return { places, next: Number(rows[0]?.count) < SORT_ROWS ? undefined : rows[0]?.last };
-}
-
-/** The page of these places. */
-export async function readSorted(
-  connection: Connection,
-  query: PlantQuery,
-  sort: Sort,
-  places: readonly Place[],
-): Promise<PlantPage> {
-  const page = createSortedPage(query, sort, places);
-  for (let at = 0; at < places.length;) {
-    const rest = places.slice(at, at + PIECE_ROWS_MAX);
-    const rows = await connection.query<TimedRow>(FIND_SOME, [toArray(rest.map(({ id }) => id))]);
-    const found = new Map(Array.from(rows, (row) => [row.id, toTimedPlant(row)]));
-    // Those after the last row were not read, unless there was none.
-    const lastRead = rest.findLastIndex(({ id }) => found.has(id));
-    const isAll = rows.length === 0;
-    for (const place of isAll ? rest : rest.slice(0, lastRead + 1))
-      if (!page.add(place, found.get(place.id))) return page.finish();
-    at += isAll ? rest.length : lastRead + 1;
-  }
-  return page.finish();
-}
-
-export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
-  const parameters = [query.prefix, query.after ?? null, query.limit];
-  return takeTags(await connection.query<TagPrefix>(HEADS, parameters), query.limit);
 }
 
 const HEAD = `left(tag, ${TAG_PREFIX_CHARACTERS})`;

@@ -1,29 +1,17 @@
 /** The engine for several instances: PostgreSQL, or a server that speaks its protocol. */
 
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import type { CountPage, Place, PlantPage, PlantQuery, Sort } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { SortPiece } from "../../domain/sort.ts";
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
 import { describeTarget, type Target } from "../../store-url.ts";
 import { Queue } from "../queue.ts";
 import { createWriteQueue } from "../traced-queue.ts";
 import type { RecordTable, RecordUpdate, Statement } from "../records.ts";
-import { formatPage, isSmallPage, READ_MS_MIN, SqlStore } from "../sql-store.ts";
-import { beginJournal, IS_BEGINNING, numberBlocks, readChanges } from "./changes.ts";
-import type { Connection } from "./connection.ts";
+import { perform, readLater, type ReadRequest, type ResultOf } from "../reads.ts";
+import { READ_MS_MIN, SqlStore } from "../sql-store.ts";
+import { beginJournal, IS_BEGINNING, numberBlocks } from "./changes.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { createProbe } from "./probe.ts";
-import {
-  countPlants,
-  FIND_LENGTH_MAX,
-  findPlants,
-  listPlants,
-  listTags,
-  readSorted,
-  sortPlants,
-  type SortRequest,
-} from "./read.ts";
+import { FIND_LENGTH_MAX, findPlants, createSource } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { type Accounts, commitWrites, createQuota, type GroupWrite, idsOf } from "./write.ts";
 
@@ -71,12 +59,9 @@ class PostgresStore extends SqlStore implements Store {
   private readonly numberings: Queue<undefined, number>;
   /** Grouped: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
   private readonly webhookUpdates: Queue<RecordUpdate, boolean>;
-  /** Throttled: many at once would starve other requests of connections and CPU. */
-  private readonly longReads: Queue<PlantQuery, PlantPage>;
-  /** Pieces of sorted lists. Lists take turns. */
-  private readonly sorts: Queue<SortRequest, SortPiece>;
-  /** Pieces of counts, in a queue of their own: a person waits for a search, and counts must not delay it. */
-  private readonly counts: Queue<PlantQuery, CountPage>;
+  private readonly lanes: Readonly<
+    Partial<Record<ReadRequest["kind"], Queue<ReadRequest, unknown>>>
+  >;
 
   constructor(target: Target, description: Store["description"], limits: Limits) {
     const dialect = { prefix: "plantstore_", lock: "FOR UPDATE", insertLock: INSERT_LOCK };
@@ -123,55 +108,40 @@ class PostgresStore extends SqlStore implements Store {
       { commitMsMin },
     );
     this.webhookUpdates = new Queue((updates) => super.updateRecords("webhooks", updates), limits);
-    const readOne = <Query, Page extends object>(
-      read: (connection: Connection, query: Query, scanRowsMax: number) => Promise<Page>,
-      inFlightMax: number,
-    ): Queue<Query, Page> =>
-      new Queue<Query, Page>(
-        async ([query], deadlineMs) => [
-          await this.readers.run<Page>(
-            (connection) => read(connection, query as Query, limits.scanRowsMax),
-            deadlineMs,
-          ),
-        ],
+    const openLane = (inFlightMax: number): Queue<ReadRequest, unknown> =>
+      new Queue<ReadRequest, unknown>(
+        async ([request], deadlineMs) => [await this.read(request as ReadRequest, deadlineMs)],
         { ...limits, commitLengthMax: 1 },
         { inFlightMax, commitMsMin: READ_MS_MIN },
       );
-    this.longReads = readOne<PlantQuery, PlantPage>(listPlants, LONG_READS_MAX);
-    this.sorts = readOne(sortPlants, 1);
-    this.counts = readOne(countPlants, 1);
+    // Throttled: many at once would starve other requests of connections and CPU. Sorted lists take turns. Counts have a
+    // queue of their own: a person waits for a search, and counts must not delay it.
+    this.lanes = { plants: openLane(LONG_READS_MAX), sort: openLane(1), count: openLane(1) };
   }
 
   readonly findPlant: Store["findPlant"] = (id) => this.lookUps.submit(id);
 
-  readonly listPlants: Store["listPlants"] = (query) => {
-    if (query.sort !== undefined) return this.listSorted(query, query.sort, undefined);
-    if (!isSmallPage(query)) return this.longReads.submit(query);
+  protected read<Request extends ReadRequest>(
+    request: Request,
+    deadlineMs?: number,
+    newest?: number,
+  ): Promise<ResultOf<Request>> {
     const { scanRowsMax } = this.limits;
-    return this.readers.run((connection) => listPlants(connection, query, scanRowsMax));
-  };
-
-  private async listSorted(
-    query: PlantQuery,
-    sort: Sort,
-    signal: AbortSignal | undefined,
-  ): Promise<PlantPage> {
-    const places = await this.findPlaces(query, sort, signal);
-    return this.readers.run((connection) => readSorted(connection, query, sort, places));
+    return this.readers.run(
+      (connection) => readLater(perform(createSource(connection, scanRowsMax, newest), request)),
+      deadlineMs,
+    ) as Promise<ResultOf<Request>>;
   }
 
-  protected sortPiece(query: PlantQuery, sort: Sort, bound: Place | undefined): Promise<SortPiece> {
-    return this.sorts.submit({ query, sort, bound });
+  protected async readLong<Request extends ReadRequest>(
+    request: Request,
+  ): Promise<ResultOf<Request>> {
+    if (request.kind === "changes")
+      return this.read(request, undefined, await this.numberings.submit(undefined));
+    const lane = this.lanes[request.kind];
+    if (lane === undefined) return this.read(request);
+    return lane.submit(request) as Promise<ResultOf<Request>>;
   }
-
-  readonly readPlants: Store["readPlants"] = async (query, form, signal) => {
-    const { sort } = query;
-    const page = sort ? this.listSorted(query, sort, signal) : this.listPlants(query);
-    return formatPage(await page, form, query);
-  };
-
-  readonly listTags: Store["listTags"] = (query) =>
-    this.readers.run((connection) => listTags(connection, query));
 
   /** The server stats every file of the database, which may be slow. */
   async measureBytes(): Promise<number> {
@@ -185,19 +155,10 @@ class PostgresStore extends SqlStore implements Store {
 
   override async close(): Promise<void> {
     await super.close();
-    const { writes, lookUps, numberings, webhookUpdates, longReads, sorts, counts } = this;
-    const queues = [writes, lookUps, numberings, webhookUpdates, longReads, sorts, counts];
+    const { writes, lookUps, numberings, webhookUpdates, lanes } = this;
+    const queues = [writes, lookUps, numberings, webhookUpdates, ...Object.values(lanes)];
     await Promise.all(queues.map((queue) => queue.close()));
     for (const pool of [this.writers, this.readers, this.recordWriters]) pool.close();
-  }
-
-  protected countPiece(query: PlantQuery): Promise<CountPage> {
-    return this.counts.submit(query);
-  }
-
-  protected async readJournal(query: ChangeQuery): Promise<ChangePage> {
-    const newest = await this.numberings.submit(undefined);
-    return this.readers.run((connection) => readChanges(connection, query, newest));
   }
 
   /** Numbers the blocks first: there may be no reader that does. */

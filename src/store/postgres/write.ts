@@ -21,7 +21,7 @@ import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import { JournalBlock } from "../journal.ts";
 import type { Value } from "../records.ts";
-import { toPlant } from "../sql-store.ts";
+import { type SentRow, toPlant } from "../reads.ts";
 import {
   asNotStored,
   classify,
@@ -34,7 +34,7 @@ import {
   translate,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { FIND_MANY_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
+import { FIND_MANY_LENGTH_MAX, findPlants, whereShort } from "./read.ts";
 
 export type GroupWrite = PlantWrite | AtomicWrite;
 

@@ -1,7 +1,8 @@
 /** The reader thread: searches, counts, large pages, exports, tags, the journal, tokens, webhooks, file sizes. */
 
+import type { PageText } from "../../domain/page.ts";
 import { watchFile } from "./database.ts";
-import { type ReadRequest, SqliteReader, WATCH_MS } from "./reader.ts";
+import { type ReaderOrder, SqliteReader, WATCH_MS } from "./reader.ts";
 import { MOVED, type ThreadSetup } from "./thread.ts";
 import { onMessage, runThread, toAnswer } from "../../thread.ts";
 
@@ -12,7 +13,7 @@ runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
   const perform = (order: "open" | "close"): unknown => {
     if (order === "close") return reader?.close();
     const opened = (reader = new SqliteReader(path, limits));
-    for (const port of ports) onMessage(port, (read: ReadRequest) => answer(port, opened, read));
+    for (const port of ports) onMessage(port, (read: ReaderOrder) => answer(port, opened, read));
     const assertNotMoved = watchFile(path);
     // For the HTTP threads, which must not touch the disk.
     setInterval(() => {
@@ -27,10 +28,10 @@ runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
 });
 
 /** Page text is sent as bytes, which are transferred, not copied. */
-function answer(port: MessagePort, opened: SqliteReader, order: ReadRequest): void {
+function answer(port: MessagePort, opened: SqliteReader, order: ReaderOrder): void {
   const result = toAnswer(() => opened.perform(order));
   if (order.kind !== "plants" || !("value" in result)) return port.postMessage(result);
-  const page = result.value as ReturnType<SqliteReader["readPlants"]>;
+  const page = result.value as PageText;
   const text = encoder.encode(page.text as string);
   port.postMessage({ value: { ...page, text } }, [text.buffer]);
 }

@@ -1,50 +1,36 @@
 /** A read-only connection. It sees a commit after its sync, never before. Readers do not block the writer. */
 
 import type { Database } from "bun:sqlite";
-import type { ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { findHint, needsScan } from "../../domain/filter.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import {
-  type CountPage,
-  createPage,
-  firstIdOf,
   type Order,
-  type PageForm,
-  type PageText,
   type Place,
-  type PlantPage,
   type PlantQuery,
   type Sort,
   type SortName,
   TAG_PREFIX_CHARACTERS,
   type TagPrefix,
   type TagQuery,
-  takeTags,
 } from "../../domain/page.ts";
-import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import { lengthOf, type ListedPlant, type Plant } from "../../domain/plant.ts";
-import {
-  createSortedPage,
-  FirstPlaces,
-  formatSort,
-  KEY_CHARACTERS,
-  type SortPiece,
-  sortScan,
-  toScan,
-} from "../../domain/sort.ts";
+import { lengthOf, type Plant } from "../../domain/plant.ts";
+import { formatSort, KEY_CHARACTERS } from "../../domain/sort.ts";
 import type { StoreLimits } from "../../domain/store.ts";
-import type { Statement, Value } from "../records.ts";
-import { type BlockRow, createChangePage, partOf, timesOf } from "../journal.ts";
+import { type BlockRow, partOf, timesOf } from "../journal.ts";
 import {
-  formatPage,
+  perform,
   type PlantRow,
+  type ReadRequest,
+  readNow,
   selectBetween,
+  type Source,
   type TimedRow,
   toKey,
   toPlant,
-  toTimedPlant,
   valuesOf,
-} from "../sql-store.ts";
+} from "../reads.ts";
+import type { Statement, Value } from "../records.ts";
 import {
   IS_BEGINNING,
   measureFiles,
@@ -55,27 +41,8 @@ import {
   watchFile,
 } from "./database.ts";
 
-/** A read that may take long, as plain data, so another thread can run it. */
-export type ReadRequest =
-  | ({ readonly kind: "plants"; readonly form: PageForm } & PageRead)
-  | {
-      readonly kind: "sort";
-      readonly query: PlantQuery;
-      readonly sort: Sort;
-      readonly bound: Bound;
-    }
-  | { readonly kind: "count"; readonly query: PlantQuery }
-  | { readonly kind: "tags"; readonly query: TagQuery }
-  | { readonly kind: "changes"; readonly query: ChangeQuery }
-  | { readonly kind: "records"; readonly reads: readonly RecordRead[] };
-
-interface PageRead {
-  readonly query: PlantQuery;
-  /** Of a sorted list, the places of the page. */
-  readonly places?: readonly Place[] | undefined;
-}
-
-type Bound = Place | undefined;
+/** What the reader thread does, as plain data. */
+export type ReaderOrder = ReadRequest | Readonly<{ kind: "records"; reads: readonly RecordRead[] }>;
 
 /** Rows of tokens or webhooks, or the sizes of the files. */
 export type RecordRead = Statement | "files";
@@ -86,8 +53,6 @@ const LOOK_UP_CHARACTERS_MAX = 524_288;
 export const WATCH_MS = 50;
 /** Rows between two clock checks: about 1 ms if none match. */
 const STEP_ROWS = 5_000;
-/** A piece of a sort ends after the first step that exceeds it. */
-const SORT_MS_MAX = 10;
 /** Counting these takes about 10 ms. */
 const COUNT_ROWS = 200_000;
 
@@ -123,7 +88,7 @@ function mayBeOn({ by, isDescending }: Sort): string {
   return `(?5 IS NULL OR ${column} IS NULL OR ${isLater("?5")}) AND (?7 IS NULL OR ${isEarlier("?7")})`;
 }
 
-function connect(db: Database) {
+function prepareAll(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
   const prepareWalk = (order: Order, condition: string, columns = "id, name, tag") => {
     const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
@@ -192,11 +157,16 @@ function connect(db: Database) {
   };
 }
 
-type ReadConnection = ReturnType<typeof connect>;
+type Statements = ReturnType<typeof prepareAll>;
 
-function walkOf({ all, tagged, timed }: ReadConnection, { tag, order, hasTimes }: PlantQuery) {
-  if (hasTimes) return timed(order, tag !== undefined);
-  return (tag === undefined ? all : tagged)[order];
+interface ReadConnection extends Statements {
+  readonly source: Source;
+}
+
+function connect(path: string, limits: StoreLimits): ReadConnection {
+  const statements = prepareAll(openReadOnly(path));
+  const exact = createSource(statements, limits.scanRowsMax);
+  return { ...statements, source: createSource(statements, limits.scanRowsMax, exact) };
 }
 
 /** Each is made on first use: most clients need none. */
@@ -209,23 +179,16 @@ function makeLazily<Item>() {
   };
 }
 
-/** The rows of a query that lists times have one more column. */
-const toListed = ({ hasTimes }: PlantQuery, row: PlantRow<bigint | number>): ListedPlant =>
-  hasTimes ? toTimedPlant(row as TimedRow<bigint | number>) : toPlant(row);
-
 /** Every method throws translated errors. */
 export class SqliteReader {
   private connection: ReadConnection | undefined;
   private readonly path: string;
-  private readonly limits: StoreLimits;
   private readonly assertFileNotMoved: () => void;
-  private lastBreak: number | undefined;
 
   /** `isMoved` tells whether the file was moved, on a thread that must not touch the disk. */
   constructor(path: string, limits: StoreLimits, isMoved?: () => boolean) {
-    this.connection = connect(openReadOnly(path));
+    this.connection = connect(path, limits);
     this.path = path;
-    this.limits = limits;
     this.assertFileNotMoved =
       isMoved === undefined
         ? throttle(watchFile(path))
@@ -258,114 +221,15 @@ export class SqliteReader {
     return ids.length === 1 ? this.read(find) : this.readSnapshot(find);
   }
 
-  /** A sorted list needs the places of the page. */
-  listPlants(query: PlantQuery, places?: readonly Place[]): PlantPage {
-    const { sort } = query;
-    if (sort !== undefined && places !== undefined)
-      return this.readSnapshot((connection) => readSorted(connection, query, sort, places));
-    return needsScan(query)
-      ? this.readSnapshot((connection) => this.searchPlants(connection, query))
-      : this.read((connection) => readPage(connection, query));
-  }
-
-  readPlants(query: PlantQuery, form: PageForm, places?: readonly Place[]): PageText {
-    return formatPage(this.listPlants(query, places), form, query);
-  }
-
-  perform(order: ReadRequest) {
-    if (order.kind === "plants") return this.readPlants(order.query, order.form, order.places);
-    if (order.kind === "sort")
-      return this.readSnapshot((connection) =>
-        this.sortPlants(connection, order.query, order.sort, order.bound),
-      );
-    if (order.kind === "count")
-      return this.readSnapshot((connection) => this.countPlants(connection, order.query));
-    if (order.kind === "changes") return this.readChanges(order.query);
+  perform(order: ReaderOrder): unknown {
     if (order.kind === "records") return order.reads.map((read) => this.readRecord(read));
-    const { query } = order;
-    return this.readSnapshot((connection) => takeTags(walkTags(connection, query), query.limit));
+    const isPage = order.kind === "plants" && !needsScan(order.query) && order.places === undefined;
+    const read = ({ source }: ReadConnection): unknown => readNow(perform(source, order));
+    return isPage ? this.read(read) : this.readSnapshot(read);
   }
 
   private readRecord(read: RecordRead): unknown {
     return read === "files" ? measureFiles(this.path) : this.read(({ db }) => runOn(db, read));
-  }
-
-  private searchPlants(connection: ReadConnection, query: PlantQuery): PlantPage {
-    const { tag = null, tagged = null, order } = query;
-    const { last, candidates } = walkOf(connection, query);
-    const hint = findHint(query);
-    const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
-    const page = createPage(query, this.limits.scanRowsMax);
-    let firstId = firstIdOf(query);
-    while (firstId !== undefined) {
-      const rows = page.rowsLeft(STEP_ROWS);
-      const lastId = last.get(tag, firstId, rows)?.id;
-      const end = lastId ?? (order === "asc" ? INT64_MAX : INT64_MIN);
-      let found = 0;
-      for (const row of candidates.iterate(tag, firstId, end, pattern, tagged)) {
-        if (!page.add(toListed(query, row))) return { plants: page.plants, next: page.lastId };
-        found++;
-      }
-      if (lastId === undefined) break;
-      page.skip(rows - found);
-      firstId = firstIdOf({ ...query, after: lastId });
-    }
-    return { plants: page.plants, next: undefined };
-  }
-
-  private sortPlants(
-    connection: ReadConnection,
-    query: PlantQuery,
-    sort: Sort,
-    bound: Bound,
-  ): SortPiece {
-    const limit = query.limit + 1;
-    if (needsScan(query))
-      return sortScan(this.searchPlants(connection, toScan(query, sort)), sort, limit);
-    const first = new FirstPlaces(sort, limit);
-    const { tag = null } = query;
-    const { last } = walkOf(connection, query);
-    const endsAtMs = performance.now() + SORT_MS_MAX;
-    for (let firstId = firstIdOf(query); firstId !== undefined;) {
-      const lastId = last.get(tag, firstId, STEP_ROWS)?.id;
-      const end = first.bound ?? bound;
-      const rows = connection
-        .sorted(sort, tag !== null)
-        .all(tag, firstId, lastId ?? INT64_MAX, limit, ...valuesOf(sort.after), ...valuesOf(end));
-      first.add(rows.map(({ id, key }) => ({ id, key: toKey(key) })));
-      if (lastId === undefined) break;
-      if (performance.now() > endsAtMs) return { places: first.take(), next: lastId };
-      firstId = firstIdOf({ ...query, after: lastId });
-    }
-    return { places: first.take(), next: undefined };
-  }
-
-  private countPlants(connection: ReadConnection, query: PlantQuery): CountPage {
-    if (needsScan(query)) {
-      const { plants, next } = this.searchPlants(connection, query);
-      return { count: plants.length, next };
-    }
-    const firstId = firstIdOf(query);
-    if (firstId === undefined) return { count: 0, next: undefined };
-    const { tag = null } = query;
-    const { last, count } = walkOf(connection, query);
-    const lastId = last.get(tag, firstId, COUNT_ROWS)?.id;
-    if (lastId !== undefined) return { count: COUNT_ROWS, next: lastId };
-    return { count: Number(count.get(tag, firstId)?.count), next: undefined };
-  }
-
-  private readChanges(query: ChangeQuery) {
-    return this.read(({ lastBreak, newestChange, readChanges, readChangesBack }) => {
-      const isBack = query.order === "desc";
-      // Cached: finding it is a scan, and no break is added while a process keeps a journal.
-      if (query.after === 0 && !isBack) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
-      const page = createChangePage(query, Number(newestChange.get()?.newest));
-      const start = page.last || (this.lastBreak as number);
-      const wanted = [start, partOf(query), ...timesOf(query)];
-      for (const row of (isBack ? readChangesBack : readChanges).iterate(...wanted))
-        if (!page.add(row)) return page.finish();
-      return page.finish(true);
-    });
   }
 
   private readSnapshot<Result>(query: (connection: ReadConnection) => Result): Result {
@@ -401,44 +265,88 @@ function throttle(check: () => void): () => void {
   };
 }
 
-function readPage(connection: ReadConnection, query: PlantQuery): PlantPage {
-  const { tag = null, limit } = query;
-  const firstId = firstIdOf(query);
-  if (firstId === undefined) return { plants: [], next: undefined };
-  const read = (isExact: boolean): PlantPage | undefined => {
-    const page = createPage(query, Number.POSITIVE_INFINITY);
-    const rows = walkOf(connection, query).page.safeIntegers(isExact);
-    // One row more than the page holds tells whether there is a next page.
-    for (const row of rows.iterate(tag, firstId, limit + 1)) {
-      if (!isExact && !Number.isSafeInteger(row.id)) return undefined;
-      if (!page.add(toListed(query, row))) return { plants: page.plants, next: page.lastId };
-    }
-    return { plants: page.plants, next: undefined };
+/** Rows are read one by one: a page may end long before the last. Ids of pages are numbers unless it is exact. */
+function createSource(statements: Statements, scanRowsMax: number, exact?: Source): Source {
+  const walkOf = ({ tag, order, hasTimes }: PlantQuery) => {
+    const { all, tagged, timed } = statements;
+    if (hasTimes) return timed(order, tag !== undefined);
+    return (tag === undefined ? all : tagged)[order];
   };
-  // Ids are read as numbers first, which is faster, and again as bigints if one may have been rounded.
-  return read(false) ?? (read(true) as PlantPage);
-}
+  let lastBreak: number | undefined;
+  return {
+    stepRows: STEP_ROWS,
+    searchMsMax: undefined,
+    changesMsMax: undefined,
+    tickMs: Number.POSITIVE_INFINITY,
+    scanRowsMax,
+    exact,
 
-function readSorted(
-  { findTimed }: ReadConnection,
-  query: PlantQuery,
-  sort: Sort,
-  places: readonly Place[],
-): PlantPage {
-  const page = createSortedPage(query, sort, places);
-  for (const place of places) {
-    const row = findTimed.get(place.id);
-    if (!page.add(place, row === null ? undefined : toTimedPlant(row))) break;
-  }
-  return page.finish();
+    scan: (query, firstId, length) => {
+      const { tag = null, tagged = null, order } = query;
+      const { page, last, candidates } = walkOf(query);
+      if (!needsScan(query)) {
+        const rows = page.safeIntegers(exact === undefined).iterate(tag, firstId, length);
+        return { rows, last: undefined, length };
+      }
+      const hint = findHint(query);
+      const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
+      const lastId = last.get(tag, firstId, length)?.id;
+      const end = lastId ?? (order === "asc" ? INT64_MAX : INT64_MIN);
+      const rows = candidates.iterate(tag, firstId, end, pattern, tagged);
+      return { rows, last: lastId, length };
+    },
+
+    findTexts: (ids) => {
+      const rows: TimedRow[] = [];
+      let characters = 0;
+      for (const id of ids) {
+        if (characters > LOOK_UP_CHARACTERS_MAX) break;
+        const row = statements.findTimed.get(id);
+        if (row === null) continue;
+        characters += lengthOf(toPlant(row));
+        rows.push(row);
+      }
+      return rows;
+    },
+
+    sort: (query, sort, firstId, bound) => {
+      const { tag = null, limit } = query;
+      const next = walkOf(query).last.get(tag, firstId, STEP_ROWS)?.id;
+      const ends = [...valuesOf(sort.after), ...valuesOf(bound)];
+      const rows = statements
+        .sorted(sort, tag !== null)
+        .all(tag, firstId, next ?? INT64_MAX, limit + 1, ...ends);
+      return { places: rows.map(({ id, key }) => ({ id, key: toKey(key) })), next };
+    },
+
+    count: (query, firstId) => {
+      const { tag = null } = query;
+      const { last, count } = walkOf(query);
+      const next = last.get(tag, firstId, COUNT_ROWS)?.id;
+      if (next !== undefined) return { count: COUNT_ROWS, next };
+      return { count: Number(count.get(tag, firstId)?.count), next };
+    },
+
+    listHeads: (query) => walkTags(statements, query),
+    findNewest: () => Number(statements.newestChange.get()?.newest),
+
+    // Cached: finding it is a scan, and no break is added while a process keeps a journal.
+    findLastBreak: () => (lastBreak ??= Number(statements.lastBreak.get()?.last ?? 0)),
+
+    readBlocks: (query, start) => {
+      const { readChanges, readChangesBack } = statements;
+      const read = query.order === "desc" ? readChangesBack : readChanges;
+      return read.iterate(start, partOf(query), ...timesOf(query));
+    },
+  };
 }
 
 /** Distinct tags. Each costs one index seek, however many plants have it. */
-function* walkTags({ nextTag }: ReadConnection, query: TagQuery): Generator<TagPrefix> {
-  for (let after = query.after ?? null; ;) {
-    const row = nextTag.get(query.prefix, after);
-    if (row === null || !row.head.startsWith(query.prefix)) return;
+function* walkTags({ nextTag }: Statements, { prefix, after }: TagQuery): Iterable<TagPrefix> {
+  for (let last = after; ;) {
+    const row = nextTag.get(prefix, last ?? null);
+    if (row === null || !row.head.startsWith(prefix)) return;
     yield row;
-    after = row.head;
+    last = row.head;
   }
 }

@@ -1,18 +1,16 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
-import type { CountPage, PageForm, PageText, Place, PlantQuery, Sort } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { SortPiece } from "../../domain/sort.ts";
 import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
 import { Queue } from "../queue.ts";
+import type { ReadRequest, ResultOf } from "../reads.ts";
 import type { Statement } from "../records.ts";
-import { isSmallPage, READ_MS_MIN, SqlStore } from "../sql-store.ts";
+import { READ_MS_MIN, SqlStore } from "../sql-store.ts";
 import { createWriteQueue, type NotedCommit } from "../traced-queue.ts";
 import { IS_BEGINNING, type measureFiles, START_TIMELINE } from "./database.ts";
-import { type ReadRequest, type RecordRead, SqliteReader } from "./reader.ts";
+import { type ReaderOrder, type RecordRead, SqliteReader } from "./reader.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
 const PROBE_MS_MAX = 1_500;
@@ -22,8 +20,8 @@ const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
 /** Where writes, long reads and records run. Without `read`, reads run on this thread. */
 interface Engine {
   commit: NotedCommit<Write>;
-  readonly read?: (order: ReadRequest) => Promise<unknown>;
-  readonly readRecords?: (order: ReadRequest) => Promise<unknown>;
+  readonly read?: (order: ReaderOrder) => Promise<unknown>;
+  readonly readRecords?: (order: ReaderOrder) => Promise<unknown>;
   readonly isMoved?: () => boolean;
   readonly isDurable: boolean;
   close(): unknown;
@@ -52,7 +50,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
     this.description = { engine: "SQLite", location: path, durability };
     const reader = (this.reader = new SqliteReader(path, limits, engine.isMoved));
-    const readHere = (order: ReadRequest) => reader.perform(order);
+    const readHere = async (order: ReaderOrder) => reader.perform(order);
     const { read = readHere, readRecords = readHere } = engine;
     const commit: Engine["commit"] = (...args) => engine.commit(...args);
     this.writes = createWriteQueue(commit, limits, { onCommit: this.countCommit });
@@ -70,34 +68,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   readonly findPlant: Store["findPlant"] = async (id) =>
     this.whenDurable(() => this.lookUps.submit(id));
-
-  readonly listPlants: Store["listPlants"] = async (query) => {
-    const places = query.sort && (await this.findPlaces(query, query.sort));
-    return this.whenDurable(() => this.reader.listPlants(query, places));
-  };
-
-  readonly readPlants: Store["readPlants"] = (query, form, signal) => {
-    if (query.sort !== undefined) return this.readSorted(query, query.sort, form, signal);
-    if (form !== "json" || !isSmallPage(query))
-      return this.readLong({ kind: "plants", query, form });
-    return this.whenDurable(() => this.reader.readPlants(query, form));
-  };
-
-  private async readSorted(
-    query: PlantQuery,
-    sort: Sort,
-    form: PageForm,
-    signal: AbortSignal | undefined,
-  ): Promise<PageText> {
-    const places = await this.findPlaces(query, sort, signal);
-    return this.readLong({ kind: "plants", query, form, places });
-  }
-
-  protected sortPiece(query: PlantQuery, sort: Sort, bound: Place | undefined): Promise<SortPiece> {
-    return this.readLong({ kind: "sort", query, sort, bound });
-  }
-
-  readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
 
   /** Whether a plant could be created. A hanging disk is reported before a health check times out. */
   async probe(): Promise<void> {
@@ -138,12 +108,14 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.writes.waiting - this.tasksWaiting;
   }
 
-  protected countPiece(query: PlantQuery): Promise<CountPage> {
-    return this.readLong({ kind: "count", query });
+  protected read<Request extends ReadRequest>(request: Request) {
+    return this.whenDurable(() => this.reader.perform(request) as ResultOf<Request>);
   }
 
-  protected readJournal(query: ChangeQuery): Promise<ChangePage> {
-    return this.readLong({ kind: "changes", query });
+  protected async readLong<Request extends ReadRequest>(
+    request: Request,
+  ): Promise<ResultOf<Request>> {
+    return this.whenDurable(() => this.longReads.submit(request) as Promise<ResultOf<Request>>);
   }
 
   protected writeJournal(...statements: Statement[]): Promise<unknown[]> {
@@ -165,10 +137,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     } finally {
       this.tasksWaiting--;
     }
-  }
-
-  private async readLong<Result>(order: ReadRequest): Promise<Result> {
-    return this.whenDurable(() => this.longReads.submit(order) as Promise<Result>);
   }
 
   /** After a crash, reads wait for the first commit, which syncs everything readable. Rejects if that fails. */

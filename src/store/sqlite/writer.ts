@@ -20,7 +20,7 @@ import {
 } from "../../domain/write.ts";
 import { JournalBlock } from "../journal.ts";
 import type { Statement, Value } from "../records.ts";
-import { type PlantRow, toPlant } from "../sql-store.ts";
+import { type PlantRow, toPlant } from "../reads.ts";
 import {
   BREAK_ENTRIES,
   type Durability,
