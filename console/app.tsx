@@ -10,7 +10,6 @@ import { follow, route } from "./state/route.ts";
 import { startSaving, waiting } from "./state/saving.ts";
 import { identity, isManager, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
-import { undo } from "./state/undo.ts";
 import { t } from "./text/text.ts";
 import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
@@ -34,7 +33,6 @@ effect(() => {
   if (identity.value !== undefined || signedOut.value !== "left") return;
   untracked(() => {
     dropWork();
-    undo.value = undefined;
     waiting.value = new Map();
     chooseAnother();
     forgetTrail();

@@ -1,9 +1,10 @@
 /** The current import. It continues while other views are shown. */
 
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { nameBatch } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
-import { gaps } from "../state/feed.ts";
+import { arrived, gaps } from "../state/feed.ts";
+import { keepUnchanged } from "../state/question.ts";
 import { mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
@@ -108,6 +109,15 @@ export function startImport(now: Import, updates: readonly Difference[]): void {
   start({ file, reading, updates, missing: isWhole ? missing : [], isWhole, batch });
   announce(t.imports.hasStarted);
 }
+
+/** A plant that someone changed since the comparison is not deleted, nor counted. */
+effect(() => {
+  const changes = arrived.value;
+  const now = current.peek();
+  if (now?.missing === undefined || now.updates !== undefined) return;
+  const left = keepUnchanged({ plants: now.missing }, changes)?.plants;
+  if (left !== undefined) current.value = { ...now, missing: left, removed: left.length };
+});
 
 /** The client waits 5 seconds for the answer of the request in flight. */
 const CANCEL_MS_MAX = 8_000;

@@ -1,10 +1,9 @@
 /** Undo of an import, a bulk action or a single change: first the preview, then the revert. */
 
-import { signal, useSignal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import type { Content, RevertPreview } from "../../client/client.ts";
-import { call, explain, isAbort, isReason, isStatus } from "../api/service.ts";
+import { call, explain, isStatus } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { askUndo, undo } from "../state/undo.ts";
 import { plural, t } from "../text/text.ts";
@@ -24,66 +23,46 @@ export function UndoImport({ batch }: { readonly batch: string }): JSX.Element {
   );
 }
 
+type Asked = NonNullable<typeof undo.value>;
+
 export const UndoDialog = (): JSX.Element | null =>
-  undo.value === undefined ? null : <OpenDialog key={undo.value.batch} asked={undo.value} />;
+  undo.value === undefined ? null : <OpenDialog key={undo.value.about.batch} asked={undo.value} />;
 
-/** More plants than the service previews. */
-const isTooLarge = (error: unknown): boolean => isReason(error, "range_too_large");
-
-interface OpenDialogProps {
-  readonly asked: NonNullable<typeof undo.value>;
-}
-
-const close = (): void => void (undo.value = undefined);
-
-function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.Element {
-  const preview = useSignal<RevertPreview | "large" | undefined>(undefined);
-  const { isBusy, trouble, run } = useTask();
-  useEffect(() => {
-    const closing = new AbortController();
-    void run(async () => {
-      try {
-        preview.value = await call((client) => client.previewRevert(range, closing));
-      } catch (error) {
-        if (isTooLarge(error)) preview.value = "large";
-        else if (!isAbort(error)) throw error;
-      }
-    });
-    return () => closing.abort();
-  }, []);
+function OpenDialog({ asked }: { readonly asked: Asked }): JSX.Element {
+  const { title, range, batch } = asked.about;
+  const { isBusy, trouble: failure, run } = useTask();
+  const close = (): void => undo.end(asked);
   const revert = async (): Promise<void> => {
-    await run(async () => {
-      const { reverted, changedSince, refused } = await call((client) =>
-        client.revert(range, { batch, respondAsync: true }),
-      );
-      const left = changedSince + refused;
-      const said = [
-        plural(t.imports.undonePlants, reverted),
-        ...(left === 0 ? [] : [plural(t.imports.skippedPlants, left)]),
-      ];
-      const back = { label: t.shared.undo, run: () => askUndo(batch) };
-      toast(said.join(" "), reverted > 0 ? back : undefined);
-      if (left === 0) undone.value = new Set([...undone.value, range.batch]);
-    });
-    if (trouble.value === undefined && undo.value?.batch === batch) close();
+    if (undo.value !== asked) return;
+    await run(() =>
+      asked.answer(async () => {
+        const { reverted, changedSince, refused } = await call((client) =>
+          client.revert(range, { batch, respondAsync: true }),
+        );
+        const left = changedSince + refused;
+        const said = [
+          plural(t.imports.undonePlants, reverted),
+          ...(left === 0 ? [] : [plural(t.imports.skippedPlants, left)]),
+        ];
+        const back = { label: t.shared.undo, run: () => askUndo(batch) };
+        toast(said.join(" "), reverted > 0 ? back : undefined);
+        if (left === 0) undone.value = new Set([...undone.value, range.batch]);
+      }),
+    );
+    if (failure.value === undefined) close();
   };
-  const found = preview.value;
+  const found = asked.found.value;
+  const trouble = failure.value ?? asked.failure.value;
   const count = typeof found === "object" ? found.revertible : undefined;
   return (
     <Dialog title={title} onClose={close}>
       <div class="stack">
-        {found === undefined && trouble.value === undefined && (
-          <p class="faint">{t.shared.loading}</p>
-        )}
+        {found === undefined && trouble === undefined && <p class="faint">{t.shared.loading}</p>}
         {found === "large" && <p>{t.imports.tooManyToPreview}</p>}
         {typeof found === "object" && <Preview preview={found} />}
         {(found === "large" || (count ?? 0) > 0) && <p class="faint">{t.imports.undoHint}</p>}
-        {trouble.value !== undefined && (
-          <Notice
-            kind="fault"
-            title={t.operators.manage.failed}
-            text={explainUndo(trouble.value)}
-          />
+        {trouble !== undefined && (
+          <Notice kind="fault" title={t.operators.manage.failed} text={explainUndo(trouble)} />
         )}
         <div class="form-actions">
           {count !== 0 && (
@@ -92,7 +71,7 @@ function OpenDialog({ asked: { title, range, batch } }: OpenDialogProps): JSX.El
               disabled={isBusy.value || found === undefined}
               onClick={() => void revert()}
             >
-              {isBusy.value && found !== undefined
+              {isBusy.value
                 ? t.imports.undoing
                 : count === undefined
                   ? t.imports.undoAll

@@ -30,6 +30,9 @@ const RETRYING = { delaysMs: [300, 1_000, 3_000], retriesMax: Number.POSITIVE_IN
 let after: number | undefined;
 let beginning: Promise<void> | undefined;
 
+/** The number of the newest change that this page knows of. */
+export const findNewest = (): number | undefined => after;
+
 /** Resolves when the feed has its cursor, or when changes cannot be followed. */
 export const untilFollowing = (): Promise<void> => beginning ?? Promise.resolve();
 

@@ -25,6 +25,7 @@ import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatName } from "./format.ts";
+import type { Selection } from "./question.ts";
 import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast, toastDone, type Verb } from "./toasts.ts";
@@ -33,14 +34,6 @@ const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
 /** The scroll position is restored within this many rows. */
 const PLACE_ROWS_MAX = 20_000;
-
-/** Either these plants, or all that match the filter except these. */
-interface Selection {
-  readonly isAll: boolean;
-  readonly ids: ReadonlySet<bigint>;
-  /** The plant that was selected last, by id because indexes shift. */
-  readonly last?: bigint;
-}
 
 type Compare = (one: TimedPlant, other: TimedPlant) => number;
 

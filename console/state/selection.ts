@@ -10,16 +10,27 @@ import type {
   Upsert,
 } from "../../client/client.ts";
 import { nameBatch } from "../../src/domain/change.ts";
-import { type Filter, filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
+import { filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
-import { type ListFilter, readConflict, type TimedPlant } from "../api/plants.ts";
+import { readConflict, type TimedPlant } from "../api/plants.ts";
 import { call, explain, explainRefusal, isAbort, isReason, isStatus } from "../api/service.ts";
 import { en } from "../text/en.ts";
 import { fill, join, plural, t } from "../text/text.ts";
-import { gaps, hasHistory } from "./feed.ts";
+import { arrived, gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName, quote } from "./format.ts";
 import { list, sortAll } from "./plants.ts";
+import {
+  capture,
+  keepUnchanged,
+  type Matching,
+  OpenQuestion,
+  Question,
+  type Selection,
+  type Subject,
+  withoutTime,
+} from "./question.ts";
+import { route } from "./route.ts";
 import { identity, mayRead, mayWrite, token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
 import { toast } from "./toasts.ts";
@@ -34,8 +45,6 @@ export const picked = computed(() => {
   const { ids } = selection.value;
   return ids.size === 0 ? [] : list.value.plants.filter(({ id }) => ids.has(id));
 });
-/** For files and entity tags, which have no time. */
-const withoutTime = ({ id, name, tag }: Plant): Plant => ({ id, name, tag });
 
 export const hasSelection = computed(() => selection.value.isAll || picked.value.length > 0);
 
@@ -61,17 +70,24 @@ export function select(index: number, isRange: boolean): void {
   list.value.selection.value = { isAll, ids: changed, last: chosen.id };
 }
 
-/** The selected plants, or all that match if none is selected, in the order of the list. */
-export async function* readSelected(
+const everyPlant: Selection = { isAll: true, ids: new Set() };
+
+export const captureSelected = (): Subject => capture(selection.value, list.value);
+/** All that match, if none is selected. */
+export const captureListed = (): Subject =>
+  capture(hasSelection.value ? selection.value : everyPlant, list.value);
+
+/** In the order of the list. */
+export async function* readSubject(
   client: Client,
-  filter: ListFilter,
+  { plants: named, matching }: Subject,
   { signal: signalOff }: { readonly signal: AbortSignal },
 ): AsyncGenerator<readonly Plant[], void> {
-  const { isAll, ids } = selection.value;
-  if (!isAll && picked.value.length > 0) return yield picked.value.map(withoutTime);
-  const { onlyById } = list.value;
-  if (onlyById !== undefined && !ids.has(onlyById.id)) yield [withoutTime(onlyById)];
+  if (named.length > 0) yield named;
+  if (matching === undefined) return;
+  const { filter } = matching;
   const { sort, order } = filter;
+  const except = new Set(matching.except.map(BigInt));
   const query = {
     ...pickFilter(filter),
     order: sort === undefined ? order : undefined,
@@ -79,9 +95,9 @@ export async function* readSelected(
   };
   const plants: TimedPlant[] = [];
   for await (const block of client.exportBlocks(query, { signal: signalOff })) {
-    const selected = isAll ? block.filter(({ id }) => !ids.has(id)) : block;
-    if (sort === undefined) yield selected;
-    else plants.push(...selected);
+    const found = block.filter(({ id }) => !except.has(id));
+    if (sort === undefined) yield found;
+    else plants.push(...found);
   }
   // Sorted here: each sorted page makes the service scan the whole store.
   const sorted = sortAll(filter, plants);
@@ -123,18 +139,52 @@ type Task =
   | { readonly kind: "delete" | "undo" }
   | { readonly kind: "tag"; readonly tag?: string | undefined };
 
-/** A bulk action that waits for an answer. */
-interface Asked {
-  readonly title: string;
-  readonly text: string;
-  readonly label: string;
-  readonly run: () => void;
+/** A bulk action that waits for its count, and then for an answer. */
+class BulkQuestion extends Question<Subject, number> {
+  readonly task: Task;
+
+  constructor(task: Task) {
+    super(captureSelected(), {
+      look: (about, ended) => countPlants(task, about, ended),
+      after: keepUnchanged,
+      onFound: (count, isFirst) => {
+        if (count === 0) asked.end(this);
+        // Asks if it concerns more plants than one page shows, or cannot be undone.
+        else if (isFirst && count <= ASKED_ABOVE && !this.isFinal) startAsked(this);
+      },
+      onFailure: (error) => {
+        asked.end(this);
+        toast(fill(t.plants.nothingDone, { why: explain(error) }));
+      },
+    });
+    this.task = task;
+  }
+
+  /** The store keeps no changes. */
+  get isFinal(): boolean {
+    return !hasHistory.value;
+  }
 }
 
-export const asked = signal<Asked | undefined>(undefined);
+/** What a question about selected plants depends on. */
+export const selectionPlace = () => [route.value, token.value, list.value, selection.value];
+
+export const asked = new OpenQuestion<BulkQuestion>(selectionPlace, arrived);
+
+export const counting = computed((): Work | undefined =>
+  asked.value === undefined || asked.value.found.value !== undefined
+    ? undefined
+    : { text: t.shared.counting, stop: () => asked.end() },
+);
+
+export function askAboutSelected(task: Task): void {
+  const question = new BulkQuestion(task);
+  asked.ask(question);
+  void question.look();
+}
 
 /** What the action is called in questions, and in the journal. */
-function describeTask(task: Task, count: number, { plants }: typeof t): string {
+export function describeTask(task: Task, count: number, { plants } = t): string {
   if (task.kind !== "tag") return plural(plants.deleteMany, count);
   return task.tag === undefined
     ? plural(plants.untagMany, count)
@@ -149,16 +199,10 @@ interface Order {
   readonly total: number | undefined;
   /** The service finds the plants, or gets them at once, and finishes without the page; or the page sends them. */
   readonly by: "filter" | "body" | "page";
-  readonly filter?: Selected | undefined;
+  readonly matching?: Matching | undefined;
 }
 
-/** Plants that match, or all; without some. Ids are texts, because it is kept in the storage of the tab. */
-interface Selected {
-  readonly filter: Filter;
-  readonly except: readonly string[];
-}
-
-const toBulkFilter = ({ filter, except }: Selected): BulkFilter => ({
+const toBulkFilter = ({ filter, except }: Matching): BulkFilter => ({
   ...pickFilter(filter),
   ...(narrows(filter) ? {} : { all: true }),
   except: except.map(BigInt),
@@ -182,13 +226,17 @@ interface Job extends Order {
   readonly kept: bigint[];
 }
 
-const createJob = (order: Order, isFollowed = false, changed = 0): Job => ({
+const createJob = (
+  order: Order,
+  plants: Iterable<Plant> = [],
+  { isFollowed = false, changed = 0, shown = list.value } = {},
+): Job => ({
   ...order,
   isFollowed,
   isStopping: false,
-  shown: list.value,
+  shown,
   stopping: new AbortController(),
-  open: new Map(),
+  open: new Map(Array.from(plants, (plant) => [plant.id, plant])),
   settled: changed,
   changed,
   skipped: 0,
@@ -200,84 +248,52 @@ let current: Job | undefined;
 
 const patchOf = (task: Task) => (task.kind === "tag" ? { tag: task.tag ?? null } : undefined);
 
-/** Asks first if it concerns more plants than one page shows, or cannot be undone. */
-export async function runOnSelected(task: Task): Promise<void> {
-  const { filter: listed, onlyById } = list.value;
-  const filter = pickFilter(listed);
-  const { isAll, ids } = selection.value;
-  const selected = { filter, except: Array.from(ids, String) };
-  const isByFilter = isAll && selected.except.join().length <= EXCEPT_CHARACTERS_MAX;
-  const extra = onlyById === undefined || ids.has(onlyById.id) ? [] : [onlyById];
-  const whose = describeSelected(filter);
-  const stopping = new AbortController();
-  // By id: the action itself would move plants in another order.
-  const blocks = (client: Client, signalOff: AbortSignal) =>
-    readSelected(client, { ...filter, order: "asc" }, { signal: signalOff });
-  const plants = isAll ? undefined : picked.value.map(withoutTime);
-  let total = plants?.length ?? 0;
-  if (plants === undefined) {
-    work.value = { text: t.shared.counting, stop: () => stopping.abort() };
-    try {
-      total = await call((client) =>
-        isByFilter
-          ? countMatching(client, task, selected, stopping.signal)
-          : countOthers(client, filter, ids.size, stopping.signal),
-      );
-      total += isByFilter ? extra.length : onlyById === undefined ? 0 : 1;
-    } catch (error) {
-      if (!isAbort(error)) toast(fill(t.plants.nothingDone, { why: explain(error) }));
-      total = 0;
+const isByFilter = ({ except }: Matching): boolean => except.join().length <= EXCEPT_CHARACTERS_MAX;
+
+/** By id: the action itself would move plants in another order. */
+const orderById = ({ matching, plants }: Subject): Subject => ({
+  plants,
+  matching: matching && { ...matching, filter: { ...pickFilter(matching.filter), order: "asc" } },
+});
+
+function countPlants(task: Task, about: Subject, ended: AbortSignal): Promise<number> | number {
+  const { plants, matching } = about;
+  if (matching === undefined) return plants.length;
+  return call(async (client) => {
+    const options = { signal: ended };
+    let count = 0;
+    if (!isByFilter(matching)) {
+      for await (const block of readSubject(client, about, options)) count += block.length;
+      return count;
     }
-    work.value = undefined;
-  }
-  if (total <= 0) return;
-  const title = describeTask(task, total, t);
-  const isByBody = plants !== undefined && total > ASKED_ABOVE && fitsBody(plants, task);
+    const patch = patchOf(task);
+    const filter = toBulkFilter(matching);
+    const preview = await (patch === undefined
+      ? client.previewRemoval(filter, options)
+      : client.previewPatch(filter, patch, options));
+    return preview.plants + plants.length;
+  });
+}
+
+/** The work is on what was asked about. The selection is not read again. */
+export function startAsked(question: BulkQuestion): void {
+  if (asked.value !== question) return;
+  const { task, about, found } = question;
+  const { plants, matching } = about;
+  const total = found.value ?? 0;
+  asked.end(question);
+  const isByBody = matching === undefined && total > ASKED_ABOVE && fitsBody(plants, task);
   const order: Order = {
     task,
     // In English, so that everyone finds the same name in the journal.
     batch: nameBatch(describeTask(task, total, en)),
     total,
-    by: isByFilter ? "filter" : isByBody ? "body" : "page",
-    filter: isByFilter ? selected : undefined,
+    by: matching && isByFilter(matching) ? "filter" : isByBody ? "body" : "page",
+    matching,
   };
-  const start = (): void => {
-    noteBatch(order.batch);
-    const job = createJob(order);
-    for (const plant of plants ?? (isByFilter ? extra : [])) job.open.set(plant.id, plant);
-    void runJob(job, plants === undefined ? blocks : undefined);
-  };
-  const isFinal = !hasHistory.value;
-  if (total <= ASKED_ABOVE && !isFinal) return start();
-  asked.value = {
-    title: fill(t.plants.ask, { action: title }),
-    text: isFinal ? `${whose} ${t.plants.isFinal}` : whose,
-    label: title,
-    run: start,
-  };
-}
-
-async function countMatching(
-  client: Client,
-  task: Task,
-  selected: Selected,
-  signalOff: AbortSignal,
-): Promise<number> {
-  const options = { signal: signalOff };
-  const patch = patchOf(task);
-  const preview = await (patch === undefined
-    ? client.previewRemoval(toBulkFilter(selected), options)
-    : client.previewPatch(toBulkFilter(selected), patch, options));
-  return preview.plants;
-}
-
-async function countOthers(
-  client: Client,
-  filter: Filter,
-  excepted: number,
-  signalOff: AbortSignal,
-): Promise<number> {
-  return (await client.countPlants(filter, { signal: signalOff })).count - excepted;
+  noteBatch(order.batch);
+  const isRead = matching !== undefined && order.by === "page";
+  void runJob(createJob(order, isRead ? [] : plants), isRead ? about : undefined);
 }
 
 function fitsBody(plants: readonly Plant[], task: Task): boolean {
@@ -286,10 +302,10 @@ function fitsBody(plants: readonly Plant[], task: Task): boolean {
   return size + plants.length * LINE_BYTES_MAX <= BODY_BYTES_MAX;
 }
 
-/** The selection in words, for a question. */
-function describeSelected(filter: Filter): string {
-  const { isAll } = selection.value;
-  if (!isAll) return t.plants.theseSelected;
+/** In words, for a question. */
+export function describeSubject({ matching }: Subject): string {
+  if (matching === undefined) return t.plants.theseSelected;
+  const { filter, excepted } = matching;
   const parts = filterNames.flatMap((name) => {
     const value = filter[name];
     if (value === undefined) return [];
@@ -297,7 +313,6 @@ function describeSelected(filter: Filter): string {
     const text = name === "tag" ? t.plants.thatHaveTag : t.plants.thatMatch;
     return fill(text, { value: quote(value) });
   });
-  const excepted = picked.value.length;
   if (parts.length === 0)
     return excepted === 0 ? t.plants.theseAll : fill(t.plants.theseAllBut, { excepted });
   const what = join(parts);
@@ -306,11 +321,8 @@ function describeSelected(filter: Filter): string {
     : fill(t.plants.theseThatBut, { what, excepted });
 }
 
-/** `blocks` reads the plants, if neither the service finds them nor the job has them. */
-async function runJob(
-  job: Job,
-  blocks?: (client: Client, stopped: AbortSignal) => AsyncIterable<readonly Plant[]>,
-): Promise<void> {
+/** `about` is read by the page, if neither the service finds the plants nor the job has them. */
+async function runJob(job: Job, about?: Subject): Promise<void> {
   current = job;
   const { open, stopping, by } = job;
   report(job);
@@ -318,8 +330,8 @@ async function runJob(
   try {
     await call(async (client) => {
       if (by !== "page") return runByService(client, job);
-      if (blocks === undefined) return writePlants(client, job);
-      for await (const block of blocks(client, stopping.signal)) {
+      if (about === undefined) return writePlants(client, job);
+      for await (const block of readSubject(client, orderById(about), stopping)) {
         for (const plant of block) open.set(plant.id, plant);
         await writePlants(client, job);
       }
@@ -332,11 +344,11 @@ async function runJob(
 }
 
 async function runByService(client: Client, job: Job): Promise<void> {
-  const { task, batch, total, by, filter, isFollowed, stopping, reasons, kept, open } = job;
+  const { task, batch, total, by, matching, isFollowed, stopping, reasons, kept, open } = job;
   if (total !== undefined)
-    keep("sessionStorage", trail.job, { task, batch, total, by, filter, plants: listOpen(job) });
+    keep("sessionStorage", trail.job, { task, batch, total, by, matching, plants: listOpen(job) });
   // The plant that is listed for its id.
-  if (by === "filter" && open.size > 0) await writePlants(client, job);
+  if (matching !== undefined && open.size > 0) await writePlants(client, job);
   const before = { changed: job.changed, settled: job.settled, skipped: job.skipped };
   const note = ({ plants, unchanged, changedSince, refused, ...counts }: AnyCounts): void => {
     const { replaced = 0, removed = 0, reverted = 0 } = counts;
@@ -363,11 +375,10 @@ async function runByService(client: Client, job: Job): Promise<void> {
         );
     },
   };
-  const found = toBulkFilter(filter ?? { filter: {}, except: [] });
   if (isFollowed) note(await client.followJob<Bulk>(batch, options));
-  else if (by === "body") note(await client.upsertByJob(listWrites(job), options));
-  else if (patch === undefined) note(await client.removeMatching(found, options));
-  else note(await client.patchMatching(found, patch, options));
+  else if (matching === undefined) note(await client.upsertByJob(listWrites(job), options));
+  else if (patch === undefined) note(await client.removeMatching(toBulkFilter(matching), options));
+  else note(await client.patchMatching(toBulkFilter(matching), patch, options));
   open.clear();
 }
 
@@ -493,12 +504,9 @@ function finish(job: Job, failure: unknown): void {
 
 /** The service was restarted or refused the rest, or cannot be reached: then it may still be at work. */
 function offerRest(job: Job, failure: unknown): void {
-  const { task, batch, total, by, filter, open } = job;
-  const again = (): void => {
-    const rest = createJob({ task, batch, total, by, filter });
-    for (const plant of open.values()) rest.open.set(plant.id, plant);
-    void runJob(rest);
-  };
+  const { task, batch, total, by, matching, open, shown } = job;
+  const again = (): void =>
+    void runJob(createJob({ task, batch, total, by, matching }, open.values(), { shown }));
   const isLost = isStatus(failure, 0);
   const why = isLost ? t.plants.serviceStopped : explain(failure);
   const done = plural(t.plants.didSoFar[task.kind], job.changed);
@@ -518,7 +526,7 @@ function offerRest(job: Job, failure: unknown): void {
 export function dropWork(): void {
   if (current === undefined || current.by === "page") work.value?.stop();
   else current.stopping.abort();
-  current = work.value = asked.value = undefined;
+  current = work.value = undefined;
 }
 
 /** A job in the storage of the tab: ids are texts. */
@@ -545,11 +553,9 @@ export function resumeWork(): void {
   void runJob(createKept(kept));
 }
 
-function createKept({ plants = [], changed, ...order }: KeptJob, isFollowed = false): Job {
-  const job = createJob(order, isFollowed, changed);
-  for (const [id, name, tag] of plants)
-    job.open.set(BigInt(id), { id: BigInt(id), name, tag: tag ?? undefined });
-  return job;
+function createKept({ plants = [], changed = 0, ...order }: KeptJob, isFollowed = false): Job {
+  const open = plants.map(([id, name, tag]) => ({ id: BigInt(id), name, tag: tag ?? undefined }));
+  return createJob(order, open, { isFollowed, changed });
 }
 
 const kinds = { change: "tag", remove: "delete", revert: "undo", upsert: "tag" } as const;
@@ -576,7 +582,8 @@ async function followService(kept: KeptJob | undefined): Promise<void> {
   const own = jobs.find(({ state, by }) => state === "running" && by === identity.value?.name);
   if (own === undefined) return;
   const task = { kind: kinds[own.kind] };
-  await runJob(createJob({ task, batch: own.batch, total: undefined, by: "body" }, true));
+  const order = { task, batch: own.batch, total: undefined, by: "body" } as const;
+  await runJob(createJob(order, [], { isFollowed: true }));
 }
 
 addEventListener("beforeunload", (event) => {

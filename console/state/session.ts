@@ -73,8 +73,13 @@ export function endSession(why: SignedOut): void {
 window.addEventListener("storage", ({ key }) => {
   if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
   const kept = findKept();
-  if (kept !== undefined) session.value = kept;
-  else if (session.value !== undefined) endSession("left");
+  if (kept === undefined) {
+    if (session.value !== undefined) endSession("left");
+    return;
+  }
+  // The same person may have a new token.
+  if (session.value !== undefined && session.value.identity.name !== kept.identity.name) leave();
+  session.value = kept;
 });
 
 const LINK = /^#token=(.+)$/;

@@ -1,10 +1,14 @@
 /** The change that the user wants to undo. A dialog shows what that would do. */
 
-import { signal } from "@preact/signals";
-import type { RevertRange } from "../../client/client.ts";
+import type { RevertPreview, RevertRange } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
+import { call, isReason } from "../api/service.ts";
 import { fill, plural, t } from "../text/text.ts";
+import { arrived } from "./feed.ts";
 import { quote } from "./format.ts";
+import { OpenQuestion, Question } from "./question.ts";
+import { route } from "./route.ts";
+import { token } from "./session.ts";
 
 interface Undo {
   readonly title: string;
@@ -13,8 +17,30 @@ interface Undo {
   readonly batch: string;
 }
 
-/** Undefined if no dialog is open. */
-export const undo = signal<Undo | undefined>(undefined);
+/** More plants than the service previews. */
+const isTooLarge = (error: unknown): boolean => isReason(error, "range_too_large");
+
+/** What would be undone now. */
+async function preview({ range }: Undo, ended: AbortSignal): Promise<RevertPreview | "large"> {
+  try {
+    return await call((client) => client.previewRevert(range, { signal: ended }));
+  } catch (error) {
+    if (isTooLarge(error)) return "large";
+    throw error;
+  }
+}
+
+export const undo = new OpenQuestion<Question<Undo, RevertPreview | "large">>(
+  () => [route.value, token.value],
+  arrived,
+);
+
+export function askRevert(about: Undo): void {
+  // The range does not say which plants it concerns, so any change may.
+  const question = new Question(about, { look: preview, after: () => about });
+  undo.ask(question);
+  void question.look();
+}
 
 const UNDO = "Undo: ";
 
@@ -42,5 +68,5 @@ function describeName(name: string): string {
 
 export function askUndo(batch: string): void {
   const title = fill(t.changes.askUndo, { what: quote(describeBatch(batch)) });
-  undo.value = { title, range: { batch }, batch: nameUndo(batch) };
+  askRevert({ title, range: { batch }, batch: nameUndo(batch) });
 }

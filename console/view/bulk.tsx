@@ -2,8 +2,16 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { asked, runOnSelected, work } from "../state/selection.ts";
-import { t } from "../text/text.ts";
+import {
+  asked,
+  askAboutSelected,
+  counting,
+  describeSubject,
+  describeTask,
+  startAsked,
+  work,
+} from "../state/selection.ts";
+import { fill, t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
 import { TagInput } from "./form.tsx";
 import { QuestionDialog } from "./manage.tsx";
@@ -15,7 +23,7 @@ export function TagForm(): JSX.Element {
       class="with-button"
       onSubmit={(event) => {
         event.preventDefault();
-        if (tag.value !== "") void runOnSelected({ kind: "tag", tag: tag.value });
+        if (tag.value !== "") askAboutSelected({ kind: "tag", tag: tag.value });
       }}
     >
       <TagInput
@@ -28,38 +36,41 @@ export function TagForm(): JSX.Element {
       <Button type="submit" disabled={tag.value === ""}>
         {t.plants.setTag}
       </Button>
-      <Button kind="plain" onClick={() => void runOnSelected({ kind: "tag" })}>
+      <Button kind="plain" onClick={() => askAboutSelected({ kind: "tag" })}>
         {t.plants.removeTag}
       </Button>
     </form>
   );
 }
 
-/** Undefined while nothing is asked. */
-export function BulkQuestion(): JSX.Element | null {
+/** Before many plants are changed. */
+export function AskedDialog(): JSX.Element | null {
   const question = asked.value;
-  if (question === undefined) return null;
-  const { title, text, label, run } = question;
+  const count = question?.found.value;
+  if (question === undefined || count === undefined) return null;
+  const { task, about, isFinal } = question;
+  const label = describeTask(task, count);
+  const what = describeSubject(about);
   return (
     <QuestionDialog
       question={{
-        title,
+        title: fill(t.plants.ask, { action: label }),
         label,
         kind: "danger",
-        content: <p>{text}</p>,
+        content: <p>{isFinal ? `${what} ${t.plants.isFinal}` : what}</p>,
         run: async () => {
-          run();
+          startAsked(question);
           return undefined;
         },
       }}
-      onClose={() => (asked.value = undefined)}
+      onClose={() => asked.end(question)}
     />
   );
 }
 
-/** An export or a bulk action that is running. */
+/** An export or a bulk action that is running, or is counted first. */
 export function Progress(): JSX.Element | null {
-  const running = work.value;
+  const running = work.value ?? counting.value;
   if (running === undefined) return null;
   const { text, done, note, stop } = running;
   return (

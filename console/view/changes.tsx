@@ -11,12 +11,12 @@ import { nameBatch, nameOfBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/json.ts";
 import { countChanges, readBack } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
-import { arrived, gaps, untilFollowing } from "../state/feed.ts";
+import { arrived, findNewest, gaps, untilFollowing } from "../state/feed.ts";
 import { formatName, formatTime, quote } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
-import { askUndo, describeBatch, nameUndo, undo } from "../state/undo.ts";
+import { askRevert, askUndo, describeBatch, nameUndo } from "../state/undo.ts";
 import { en } from "../text/en.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
@@ -206,11 +206,12 @@ function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element |
   const ask = (): void => {
     if (batch !== undefined && [by, from, to, type].every((part) => part === undefined))
       return askUndo(batch);
-    undo.value = {
+    askRevert({
       title: t.changes.askUndoThese,
-      range: { by, batch, from, to, types },
+      // Changes that come later are not those that are shown.
+      range: { by, batch, from, to: to ?? findNewest(), types },
       batch: nameUndo(nameBatch(describeFilter(filter))),
-    };
+    });
   };
   return (
     <div class="form-actions">
@@ -524,11 +525,11 @@ const UndoButton = ({ what, onClick }: UndoButtonProps): JSX.Element => (
 
 function askUndoOf(change: Change): void {
   const { seq, time } = change;
-  undo.value = {
+  askRevert({
     title: t.changes.askUndoThis,
     range: { from: seq, to: seq },
     batch: nameUndo(`${describe(change, en)} ${time}`),
-  };
+  });
 }
 
 const nameRun = ({ created }: Counts, texts: typeof t): string =>
@@ -537,11 +538,11 @@ const nameRun = ({ created }: Counts, texts: typeof t): string =>
 /** Between the creates of a run, no other change matches this filter. */
 function askUndoOfRun({ change: { seq, by, time }, counts, end }: Line): void {
   if (counts === undefined) return;
-  undo.value = {
+  askRevert({
     title: fill(t.changes.askUndo, { what: quote(nameRun(counts, t)) }),
     range: { from: end, to: seq, by, types: ["created"] },
     batch: nameUndo(`${nameRun(counts, en)} ${time}`),
-  };
+  });
 }
 
 const describe = (change: Change, texts: typeof t): string =>

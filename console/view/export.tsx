@@ -3,11 +3,11 @@
 import type { JSX } from "preact";
 import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
-import type { ListFilter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
+import type { Subject } from "../state/question.ts";
 import { isWhole, route } from "../state/route.ts";
-import { hasSelection, readSelected, work } from "../state/selection.ts";
+import { captureListed, hasSelection, readSubject, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, t } from "../text/text.ts";
@@ -50,7 +50,7 @@ const formats = {
 type Format = keyof typeof formats;
 
 /** An incomplete export saves no file. */
-async function exportPlants(filter: ListFilter, format: Format): Promise<void> {
+async function exportPlants(about: Subject, format: Format): Promise<void> {
   const controller = new AbortController();
   const stop = (): void => controller.abort();
   work.value = { text: t.tools.exporting, stop };
@@ -59,7 +59,7 @@ async function exportPlants(filter: ListFilter, format: Format): Promise<void> {
   let bytes = 0;
   try {
     await call(async (client) => {
-      for await (const written of formats[format](readSelected(client, filter, controller))) {
+      for await (const written of formats[format](readSubject(client, about, controller))) {
         controller.signal.throwIfAborted();
         const piece = new Blob([written]);
         pieces.push(piece);
@@ -78,7 +78,7 @@ async function exportPlants(filter: ListFilter, format: Format): Promise<void> {
       const reason = error instanceof RangeError ? error.message : explain(error);
       toast(fill(t.tools.exportFailed, { reason }), {
         label: t.shared.tryAgain,
-        run: () => void exportPlants(filter, format),
+        run: () => void exportPlants(about, format),
       });
     }
   } finally {
@@ -108,7 +108,7 @@ export function ExportMenu(): JSX.Element {
       disabled={work.value !== undefined}
     >
       {(Object.keys(formats) as Format[]).map((format) => (
-        <button key={format} onClick={() => void exportPlants(filter, format)}>
+        <button key={format} onClick={() => void exportPlants(captureListed(), format)}>
           {fill(t.tools.exportAs[what], { format: t.tools.formats[format] })}{" "}
           <small>{t.tools.formatNotes[format]}</small>
         </button>

@@ -6,8 +6,8 @@ import { useEffect } from "preact/hooks";
 import type { Plant } from "../../src/domain/plant.ts";
 import { baseUrl, call, explain, Explained } from "../api/service.ts";
 import type * as drawing from "../labels.ts";
-import { list } from "../state/plants.ts";
-import { readSelected } from "../state/selection.ts";
+import { OpenQuestion, type Subject } from "../state/question.ts";
+import { readSubject, selectionPlace } from "../state/selection.ts";
 import { keep, recall } from "../state/storage.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field, Form, Notice } from "./controls.tsx";
@@ -107,7 +107,8 @@ interface Job {
 
 /** What the printer gets. */
 const job = signal<Job | undefined>(undefined);
-export const isLabelsOpen = signal(false);
+/** What is printed, while the dialog is open. */
+export const labelled = new OpenQuestion<Subject>(selectionPlace);
 
 const LABELS_MAX = 1_000;
 const KEY = "plantstore.labels";
@@ -126,8 +127,9 @@ export function LabelsDialog(): JSX.Element | null {
   });
   const used = useSignal("0");
   const { isBusy, trouble, run } = useTask();
-  const sample = useSample();
-  if (!isLabelsOpen.value) return null;
+  const about = labelled.value;
+  const sample = useSample(about);
+  if (about === undefined) return null;
   const sheet = sheets[stock.value.sheet] ?? sheets.L7160;
   const onSheet = sheet.columns * sheet.rows;
   const usedCount = onSheet === 1 ? 0 : Number(used.value);
@@ -138,7 +140,7 @@ export function LabelsDialog(): JSX.Element | null {
   };
   const print = (): Promise<void> =>
     run(async () => {
-      const plants = await readPlants();
+      const plants = await readPlants(about);
       const draw = chooseCode(await loadDrawing(), stock.value);
       job.value = { plants, sheet, draw, used: usedCount };
       // The labels are rendered by then.
@@ -146,7 +148,7 @@ export function LabelsDialog(): JSX.Element | null {
       globalThis.print();
     });
   return (
-    <Dialog title={t.tools.printLabels} onClose={() => (isLabelsOpen.value = false)}>
+    <Dialog title={t.tools.printLabels} onClose={() => labelled.end()}>
       <Form onSubmit={() => isRight && void print()}>
         <Choice
           id="label-sheet"
@@ -202,18 +204,18 @@ async function loadDrawing(): Promise<typeof drawing> {
 const chooseCode = (script: typeof drawing, { code }: Stock): Job["draw"] =>
   code === "qr" ? script.drawQr : script.drawCode128;
 
-/** The first selected plant, when the dialog is open. */
-function useSample() {
+/** The first of the plants. */
+function useSample(about: Subject | undefined) {
   type Sample = { readonly plant: Plant; readonly script: typeof drawing };
   const sample = useSignal<Sample | undefined>(undefined);
   useEffect(() => {
     sample.value = undefined;
-    if (!isLabelsOpen.value) return undefined;
+    if (about === undefined) return undefined;
     const closing = new AbortController();
     const read = async (): Promise<void> => {
       const script = await loadDrawing();
       const [plant] = await call(async (client) => {
-        for await (const block of readSelected(client, list.value.filter, closing))
+        for await (const block of readSubject(client, about, closing))
           if (block.length > 0) return block;
         return [];
       });
@@ -222,7 +224,7 @@ function useSample() {
     // Printing says what is wrong.
     read().catch(() => undefined);
     return () => closing.abort();
-  }, [isLabelsOpen.value]);
+  }, [about]);
   return sample;
 }
 
@@ -262,10 +264,10 @@ function LabelPreview({ plant, sheet, draw, used }: LabelPreviewProps): JSX.Elem
   );
 }
 
-async function readPlants(): Promise<Plant[]> {
+async function readPlants(about: Subject): Promise<Plant[]> {
   const plants: Plant[] = [];
   await call(async (client) => {
-    for await (const block of readSelected(client, list.value.filter, new AbortController())) {
+    for await (const block of readSubject(client, about, new AbortController())) {
       plants.push(...block);
       if (plants.length > LABELS_MAX)
         throw new Explained(fill(t.tools.labelsMax, { count: LABELS_MAX }));
@@ -276,7 +278,7 @@ async function readPlants(): Promise<Plant[]> {
 
 /** Shown only in print. */
 export function PrintedLabels(): JSX.Element | null {
-  if (job.value === undefined || !isLabelsOpen.value) return null;
+  if (job.value === undefined || labelled.value === undefined) return null;
   const { plants, sheet, draw, used } = job.value;
   const { columns, rows, width, height, top, left, gap } = sheet;
   const cells = [...Array.from({ length: used }, () => undefined), ...plants];

@@ -1,8 +1,11 @@
 /** What the tokens and webhooks pages share: the list, a secret that is shown once, dialogs with forms. */
 
-import { signal, useSignal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { explain } from "../api/service.ts";
+import { OpenQuestion } from "../state/question.ts";
+import { route } from "../state/route.ts";
+import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, t } from "../text/text.ts";
 import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
@@ -19,11 +22,12 @@ interface Question {
   readonly run: (form: FormData) => Promise<string | undefined>;
 }
 
+const managed = new OpenQuestion<Question>(() => [route.value, token.value]);
+
 /** The list, and the open dialog. */
 export function useManager<Item>(read: () => Promise<readonly Item[]>) {
-  const question = useSignal<Question | undefined>(undefined);
   const { answer: items, failure, poll } = usePolling(read);
-  return { items, failure, reload: poll, question };
+  return { items, failure, reload: poll, question: managed };
 }
 
 export type Manager = ReturnType<typeof useManager>;
@@ -45,7 +49,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
   const { items, failure, reload, question } = props.manager;
   const shown = question.value;
   const create = (
-    <Button kind="main" onClick={() => (question.value = creation)}>
+    <Button kind="main" onClick={() => question.ask(creation)}>
       {creation.title}
     </Button>
   );
@@ -77,10 +81,8 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
         <QuestionDialog
           question={shown}
           onDone={reload}
-          onClose={() => {
-            // A slow answer must not close the dialog that was opened next.
-            if (question.value === shown) question.value = undefined;
-          }}
+          // A slow answer must not close the dialog that was opened next.
+          onClose={() => question.end(shown)}
         />
       )}
     </div>

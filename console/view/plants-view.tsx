@@ -9,9 +9,11 @@ import { formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
+  askAboutSelected,
+  captureSelected,
+  counting,
   hasSelection,
   picked,
-  runOnSelected,
   selectAll,
   selection,
   work,
@@ -19,13 +21,13 @@ import {
 import { mayRead, mayWrite } from "../state/session.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { AddPanel } from "./add-panel.tsx";
-import { BulkQuestion, Progress, TagForm } from "./bulk.tsx";
+import { Progress, TagForm } from "./bulk.tsx";
 import { CameraButton } from "./camera.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { ListStatus, Unknown } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
 import { useLater } from "./form.tsx";
-import { isLabelsOpen } from "./labels.tsx";
+import { labelled } from "./labels.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { forgetCode, openCode } from "./scanner.ts";
@@ -231,7 +233,7 @@ function closeIfEmpty(searched: typeof list.value): void {
 
 /** Below the list: the number of selected plants, and the actions on them. */
 function SelectionBar(): JSX.Element | null {
-  if (work.value !== undefined) return <Progress />;
+  if (work.value !== undefined || counting.value !== undefined) return <Progress />;
   if (!hasSelection.value) return null;
   return (
     <section class="selection" aria-label={t.plants.selection}>
@@ -243,16 +245,15 @@ function SelectionBar(): JSX.Element | null {
         onClick={() => selectAll(false)}
       />
       <strong>{describeSelection()}</strong>
-      <Button icon="print" onClick={() => (isLabelsOpen.value = true)}>
+      <Button icon="print" onClick={() => labelled.ask(captureSelected())}>
         {t.plants.labels}
       </Button>
       {mayWrite.value && (
-        <Button kind="danger" icon="trash" onClick={() => void runOnSelected({ kind: "delete" })}>
+        <Button kind="danger" icon="trash" onClick={() => askAboutSelected({ kind: "delete" })}>
           {t.shared.delete}
         </Button>
       )}
       {mayWrite.value && <TagForm />}
-      <BulkQuestion />
     </section>
   );
 }

@@ -20,7 +20,7 @@ import {
 } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { fill, plural, t } from "../text/text.ts";
-import { Progress } from "./bulk.tsx";
+import { AskedDialog, Progress } from "./bulk.tsx";
 import { CameraDialog } from "./camera.tsx";
 import { ChangesView } from "./changes.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
@@ -85,6 +85,7 @@ function Inside(): JSX.Element {
       <Shortcuts />
       <CameraDialog />
       <LabelsDialog />
+      <AskedDialog />
       <UndoDialog />
       <ShownOnce />
       <div class="visually-hidden" aria-live="polite">

@@ -94,7 +94,7 @@ export function TokensView(): JSX.Element {
   };
   const revoke = (token: TokenSummary): void => {
     const name = quote(token.name);
-    manager.question.value = {
+    manager.question.ask({
       title: fill(t.operators.tokens.revokeTitle, { name }),
       label: t.operators.tokens.revoke,
       kind: "danger",
@@ -108,7 +108,7 @@ export function TokensView(): JSX.Element {
           {isOwn(token) && ` ${t.operators.tokens.revokeOwnHint}`}
         </p>
       ),
-    };
+    });
   };
   return (
     <ManagePage

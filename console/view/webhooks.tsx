@@ -149,7 +149,7 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
       : fill(t.operators.webhooks.skipped, { number: String(skipped) });
   };
   const replay = (): void => {
-    manager.question.value = {
+    manager.question.ask({
       title: fill(t.operators.webhooks.replayTitle, { name: quoted }),
       label: t.operators.webhooks.replayLabel,
       run: async (form) => {
@@ -165,10 +165,10 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
           <Field id="webhook-from" label={t.operators.webhooks.replayFrom} defaultValue="0" />
         </>
       ),
-    };
+    });
   };
   const rotate = (): void => {
-    manager.question.value = {
+    manager.question.ask({
       title: fill(t.operators.webhooks.rotateTitle, { name: quoted }),
       label: t.operators.webhooks.rotateLabel,
       run: async () => {
@@ -177,10 +177,10 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
         return undefined;
       },
       content: <p>{t.operators.webhooks.rotateHint}</p>,
-    };
+    });
   };
   const remove = (): void => {
-    manager.question.value = {
+    manager.question.ask({
       title: fill(t.operators.webhooks.deleteTitle, { name: quoted }),
       label: t.shared.delete,
       kind: "danger",
@@ -189,7 +189,7 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
         return fill(t.operators.webhooks.deleted, { name: quoted });
       },
       content: <p>{t.operators.webhooks.deleteHint}</p>,
-    };
+    });
   };
   return (
     <Menu aria-label={fill(t.operators.webhooks.actionsFor, { name })} text={t.shared.actions}>

@@ -3,6 +3,7 @@
 import { expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page, Route } from "playwright-core";
+import { formatNdjson } from "../../src/domain/plant.ts";
 import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { send, TEST_TOKEN } from "../support/service.ts";
@@ -135,6 +136,7 @@ describeInBrowser("an import", () => {
 
   test("makes the store match the file, after a preview of what it removes, and is undone whole", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
+    await user.holdFeed();
     const before = await service.readPlants();
     for (const [id, name] of [
       [951n, "Same"],
@@ -167,6 +169,23 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(953n)).toMatchObject({ name: "Gone" });
     expect(await service.findPlant(952n)).toMatchObject({ name: "Before" });
     expect(await service.findPlant(955n)).toBeUndefined();
+  });
+
+  test("that makes the store match the file deletes and counts no plant that others change meanwhile", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/import" });
+    const others = await service.readPlants();
+    for (const id of [961, 962, 963]) await service.create(`{"id":${id},"name":"Gone"}`);
+    const plants = others.map(({ id, name, tag }) => ({ id, name, tag: tag ?? undefined }));
+    const file = formatNdjson(plants);
+    await user.chooseFile("whole.ndjson", file, { text: "Make the store match" });
+    await page.getByLabel(/^Make the store match this file/).check();
+    await user.see({ figure: "To delete 3", button: "Start import and delete 3 plants" });
+    await change(service, 962);
+    await change(service, 963, { name: "Theirs" });
+    await user.see({ figure: "To delete 1" });
+    await user.click("Start import and delete 1 plant", { figure: "Deleted 1" });
+    expect(await service.findPlant(961n)).toBeUndefined();
+    expect(await service.findPlant(963n)).toMatchObject({ name: "Theirs" });
   });
 
   test("asks about rows without a name", async (visit) => {
