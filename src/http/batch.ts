@@ -157,12 +157,31 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
   try {
     const chunks = reserveChunks(reader, exchange, coding, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* writeAll(batch, blocks, signal);
+    yield* writeAll(batch, whileConnected(blocks, reader, exchange), signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
     // connection the runtime discards it.
     if (isClosing(exchange)) await discard(reader, service);
   } finally {
     await reader.cancel().catch(() => undefined);
+  }
+}
+
+/**
+ * The runtime does not notice that a client leaves while it holds back the rest of a body, and what has arrived may be the
+ * work of minutes. The address is asked of the system, and a closed connection has none.
+ */
+async function* whileConnected(
+  blocks: AsyncIterable<Line[]>,
+  reader: Reader,
+  { request, service }: Exchange,
+): AsyncGenerator<Line[]> {
+  for await (const block of blocks) {
+    if (service.addressOf(request) === undefined) {
+      // The runtime looks at the connection again when what it has buffered is read, and cancels the answer.
+      for await (const _ of readChunks(reader, () => service.config.readSecondsMax * 1000));
+      throw new Refusal("body_incomplete");
+    }
+    yield block;
   }
 }
 
@@ -248,6 +267,7 @@ async function writeTogether(batch: Batch, blocks: AsyncIterable<Line[]>): Promi
   for await (const block of service.rates.pace(blocks, token, signal)) {
     lines.push(...block);
     await nextTick();
+    signal.throwIfAborted();
   }
   const outcomes = await holdLines(service, lines.length, signal, () => {
     const writes: PlantWrite[] = [];
