@@ -67,12 +67,20 @@ export abstract class RecordReader {
   /** Yields the records that this chunk completes, one at a time: a chunk may have a million of them. */
   private *cut(chunk: Uint8Array): Generator<Line> {
     let start = 0;
-    for (let end = this.findEnd(chunk, 0); end !== -1; end = this.findEnd(chunk, start)) {
+    for (;;) {
+      if (this.keptLength === 0) start = this.skipEmpty(chunk, start);
+      const end = this.findEnd(chunk, start);
+      if (end === -1) break;
       const record = this.take(chunk.subarray(start, end));
       start = end + 1;
       yield record;
     }
     this.keep(chunk.subarray(start));
+  }
+
+  /** The index of the next record. Only saves time: `accept` skips empty records too. */
+  protected skipEmpty(_chunk: Uint8Array, from: number): number {
+    return from;
   }
 
   /** The index of the byte that ends the current record, or -1. Counts the lines up to it. */
@@ -108,10 +116,23 @@ export abstract class RecordReader {
   }
 }
 
-const NEWLINE = 10;
+const [TAB, NEWLINE, RETURN, SPACE] = [9, 10, 13, 32];
 
 /** A last line without a newline counts if the stream ends without an error. */
 export class LineReader extends RecordReader {
+  /** Without a record for each: 200 kB of gzip are 49 million empty lines. */
+  protected override skipEmpty(chunk: Uint8Array, from: number): number {
+    let start = from;
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at];
+      if (byte === NEWLINE) {
+        start = at + 1;
+        this.begunOn = ++this.line;
+      } else if (byte !== SPACE && byte !== TAB && byte !== RETURN) break;
+    }
+    return start;
+  }
+
   protected override findEnd(chunk: Uint8Array, from: number): number {
     const end = chunk.indexOf(NEWLINE, from);
     if (end !== -1) this.line++;
@@ -119,7 +140,7 @@ export class LineReader extends RecordReader {
   }
 }
 
-const [SPACE, QUOTE, COMMA, BACKSLASH] = [32, 34, 44, 92];
+const [QUOTE, COMMA, BACKSLASH] = [34, 44, 92];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
 /**

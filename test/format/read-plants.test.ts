@@ -332,8 +332,22 @@ describe("any format", () => {
         lengths.push(block.length);
       return lengths;
     };
-    expect(await measure(new LineReader(100), `${"\n \n".repeat(10)}1\n\n2`)).toEqual([0, 0, 1, 1]);
+    const unusual = "\n\u00a0\n".repeat(20);
+    expect(await measure(new LineReader(100), `${unusual}1\n\n2`)).toEqual([0, 0, 1, 1]);
     expect(await measure(new ElementReader(100), `[${",".repeat(20)}1]`)).toEqual([0, 0, 1]);
+  });
+
+  test("empty lines cost no record each, and count in the numbers of the others, wherever a piece ends", async () => {
+    const bytes = new TextEncoder().encode(`${"\n \t\r\n".repeat(10)}  1 \n\r\n2\n \n`);
+    for (let cut = 0; cut < bytes.length; cut++) {
+      const pieces = [bytes.subarray(0, cut), bytes.subarray(cut)];
+      const blocks = await Array.fromAsync(new LineReader(100).read(pieces, 2));
+      expect(blocks.length).toBeLessThanOrEqual(2);
+      expect(blocks.flat()).toEqual([
+        { number: 21, text: "  1 " },
+        { number: 23, text: "2" },
+      ]);
+    }
   });
 
   const x18 = "x".repeat(18);
