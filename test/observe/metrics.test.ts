@@ -52,21 +52,34 @@ test("threads that do not have the same paths cannot share counters", () => {
   expect(() => new Metrics(["/plants"], memory)).toThrow(RangeError);
 });
 
+const reporterParts = {
+  store: {
+    description: { engine: "none" },
+    measureBytes: () => Promise.reject(new Error("no file")),
+    countPlants: async () => ({ count: 5, exact: true }),
+    readFigures: () => Promise.resolve({}),
+    countExpiring: async () => 0,
+  },
+  limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
+  checkReady: async () => undefined,
+} as unknown as Parameters<typeof createReporter>[1];
+
+const none = { status: undefined, path: undefined, token: undefined, limit: 1 };
+
+test.each(["PUT", "PATCH", "DELETE"])("the latency of writes includes %s", async (method) => {
+  const metrics = new Metrics(["/plants/{id}"]);
+  const reporter = createReporter([metrics], reporterParts);
+  metrics.counterOf("/plants/{id}", [method])(method, 200, 100);
+  reporter.sample(1_000);
+  const { samples } = await reporter.readActivity(0, none);
+  expect(samples[0]?.writeP99Ms).toBeWithin(95, 105);
+});
+
 test("activity has the last samples alone, oldest first, each with what happened since the one before", async () => {
   const metrics = new Metrics(["/plants"]);
   const count = metrics.counterOf("/plants", ["POST"]);
   metrics.setGauge("writesWaiting", 7);
-  const reporter = createReporter([metrics], {
-    store: {
-      description: { engine: "none" },
-      measureBytes: () => Promise.reject(new Error("no file")),
-      countPlants: async () => ({ count: 5, exact: true }),
-      readFigures: () => Promise.resolve({}),
-      countExpiring: async () => 0,
-    },
-    limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
-    checkReady: async () => undefined,
-  } as unknown as Parameters<typeof createReporter>[1]);
+  const reporter = createReporter([metrics], reporterParts);
   for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
     for (let n = 0; n < at; n++) count("POST", 200, 1);
     if (at % 2 === 0) count("POST", 503, 1);
@@ -74,7 +87,6 @@ test("activity has the last samples alone, oldest first, each with what happened
     if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreates(ms);
     reporter.sample(at * 1_000);
   }
-  const none = { status: undefined, path: undefined, token: undefined, limit: 1 };
   const { samples } = await reporter.readActivity(0, none);
   expect(samples.map(({ atMs }) => atMs)).toEqual(
     Array.from({ length: SAMPLES_MAX }, (_, index) => (index + 6) * 1_000),
