@@ -14,8 +14,16 @@ export function challenge({ reason, message, cause }: Refusal, jwtAudience: stri
 
 export const METADATA_PATH = "/.well-known/oauth-protected-resource";
 
-/** RFC 9728, section 5.1. The URL is known if the audience is the URL of the service. */
-const pointToMetadata = (audience: string): string =>
-  /^https?:/.test(audience)
-    ? `, resource_metadata="${audience.replace(/\/$/, "")}${METADATA_PATH}"`
-    : "";
+/** RFC 9728, section 5.1. */
+function pointToMetadata(audience: string): string {
+  const url = findMetadataUrl(audience);
+  return url === undefined ? "" : `, resource_metadata="${url.href}"`;
+}
+
+/** Known if the audience is the URL of the service. Its path follows the well-known one: RFC 9728, section 3.1. */
+export function findMetadataUrl(audience: string): URL | undefined {
+  const url = /^https?:/.test(audience) ? URL.parse(audience) : null;
+  if (url === null) return undefined;
+  url.pathname = METADATA_PATH + url.pathname.replace(/^\/$/, "");
+  return url;
+}

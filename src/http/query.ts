@@ -384,23 +384,26 @@ const describeFault = (name: string, { expected }: Parameter<unknown>, input?: s
 
 const quote = (input: string): string => JSON.stringify(input.slice(0, 40));
 
+/** What proxies have taken off the path, for paths that the service names. */
+export const prefixOf = ({ request, service }: Exchange): string =>
+  findForwardedPrefix(request.headers, () => service.addressOf(request), service.config);
+
 /** The Link header of the next page (RFC 8288): an absolute path, because not every library resolves relative ones. */
 export function linkNext(
-  { request, service }: Exchange,
+  exchange: Exchange,
   limit: number | undefined,
   after: bigint | number | string | undefined,
   name: "after" | "cursor" = "after",
 ): Readonly<Record<string, string>> {
   if (after === undefined) return {};
-  const { url, headers } = request;
-  const prefix = findForwardedPrefix(headers, () => service.addressOf(request), service.config);
+  const { url } = exchange.request;
   const others = splitPairs(url)
     .filter(([other]) => other !== name && other !== "limit")
     // An unescaped ">" would end the link.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
   const pairs = [`${name}=${encodeURIComponent(String(after))}`, ...others];
   if (limit !== undefined) pairs.splice(1, 0, `limit=${limit}`);
-  return { link: `<${prefix}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
+  return { link: `<${prefixOf(exchange)}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
 }
 
 /** Drops the origin and the query. With an odd Host header the URL has no origin. */

@@ -1,6 +1,7 @@
 /** Listens, and shuts down without losing a request. */
 
 import { readdirSync, statSync } from "node:fs";
+import { findMetadataUrl, METADATA_PATH } from "../auth/challenge.ts";
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
@@ -41,6 +42,13 @@ export const pathsOf = (routes: readonly Route[]): readonly string[] => [
   ...routes.map(({ path }) => path),
   OTHER_PATH,
 ];
+
+/** As the runtime's router takes them. The metadata is also where its URL says, which is outside of the base path. */
+function listPatterns({ path }: Route, { basePath, jwtAudience }: Config): string[] {
+  const own = basePath + path.replace(/\{(\w+)\}/, ":$1");
+  const other = path === METADATA_PATH ? findMetadataUrl(jwtAudience)?.pathname : undefined;
+  return other === undefined || /[:*]/.test(other) ? [own] : [own, other];
+}
 
 const GAUGES_PER_FLUSH = 30;
 /** Share of the drain time for requests in flight. The rest is for closing the store. */
@@ -85,10 +93,10 @@ export function startServer(parts: Parts) {
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
-      routes.map((route) => [
-        config.basePath + route.path.replace(/\{(\w+)\}/, ":$1"),
-        createHandler(service, route),
-      ]),
+      routes.flatMap((route) => {
+        const handle = createHandler(service, route);
+        return listPatterns(route, config).map((pattern) => [pattern, handle]);
+      }),
     ),
     fetch: createHandler(service, undefined),
   };

@@ -6,7 +6,7 @@ import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Exchange, Service } from "./exchange.ts";
 import { answer, type Operation, type Route } from "./handle.ts";
-import { acceptsGzip, isUnmodified } from "./query.ts";
+import { acceptsGzip, isUnmodified, prefixOf } from "./query.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
@@ -18,7 +18,8 @@ export function createFileRoutes(config: Config, consoleFolder: string): readonl
     ...serve(readFiles(consoleFolder, findSignIn(config)), "/", "/console/{file}"),
     ...serve(readFiles(DOCS_FOLDER), "/docs", "/docs/{file}"),
   ];
-  const redirect = () => answer(308, null, { location: `${basePath}/` });
+  const redirect: Operation["handle"] = (exchange) =>
+    answer(308, null, { location: `${prefixOf(exchange)}${basePath}/` });
   // A page's links are relative: they work only if its path ends in a slash.
   if (basePath !== "" && routes.some(({ path }) => path === "/"))
     routes.push({ path: "", operations: { GET: { scope: undefined, handle: redirect } } });

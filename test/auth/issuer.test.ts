@@ -268,3 +268,18 @@ test("the metadata names the issuer, the audience and the scopes, and is in the 
   const description = await (await fetch(`${sharedService.url}/openapi.json`)).json();
   expect(description).toHaveProperty(["paths", "/.well-known/oauth-protected-resource", "get"]);
 });
+
+test("the metadata of an audience with a path is where its URL says, also outside of the base path", async () => {
+  await using shop = await startService({
+    ...sharedIssuer.settings,
+    PLANTSTORE_JWT_AUDIENCE: `${AUDIENCE}/shop`,
+    PLANTSTORE_BASE_PATH: "/shop",
+  });
+  const missing = await fetch(`${shop.url}/plants`);
+  const [, url = ""] =
+    /resource_metadata="([^"]+)"/.exec(missing.headers.get("www-authenticate") ?? "") ?? [];
+  expect(url).toBe(`${AUDIENCE}/.well-known/oauth-protected-resource/shop`);
+  const own = `${shop.url}/.well-known/oauth-protected-resource`;
+  for (const place of [new URL(new URL(url).pathname, shop.url), own])
+    expect(await (await fetch(place)).json()).toMatchObject({ resource: `${AUDIENCE}/shop` });
+});

@@ -218,9 +218,16 @@ describe("without a console", () => {
 });
 
 test("under a base path, the path without its slash leads to the page", async () => {
-  await using shop = await startService({ PLANTSTORE_BASE_PATH: "/shop" }, { consoleFolder });
-  const redirect = await fetch(shop.url, { redirect: "manual" });
-  expect([redirect.status, redirect.headers.get("location")]).toEqual([308, "/shop/"]);
+  const settings = { PLANTSTORE_BASE_PATH: "/shop", PLANTSTORE_TRUSTED_PROXIES: "127.0.0.1" };
+  await using shop = await startService(settings, { consoleFolder });
+  for (const [sent, location] of [
+    ["", "/shop/"],
+    ["/outer", "/outer/shop/"],
+  ] as const) {
+    const headers = { "x-forwarded-prefix": sent };
+    const redirect = await fetch(shop.url, { redirect: "manual", headers });
+    expect([redirect.status, redirect.headers.get("location")]).toEqual([308, location]);
+  }
   expect(await (await fetch(shop.url)).text()).toBe(INDEX);
   expect(await (await fetch(`${shop.url}/console/${SCRIPT}`)).text()).toBe(CODE);
   expect((await fetch(new URL("/", shop.url))).status).toBe(404);
