@@ -61,8 +61,8 @@ export function createHandler(service: Service, route: Route | undefined) {
     const { request, startedAtMs } = exchange;
     const { headers, status } = response;
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
-    if (exchange.isPatient && !exchange.isStreamed)
-      service.limitIdle(request, config.idleSecondsMax);
+    // Also before a stream, which nobody reads in answer to HEAD.
+    if (exchange.isPatient) service.limitIdle(request, config.idleSecondsMax);
     const endedMs = performance.now();
     countRequest(request.method, status, endedMs - startedAtMs);
     if (refusal !== undefined || exchange.sentId !== null)

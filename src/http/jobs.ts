@@ -42,7 +42,6 @@ export async function answerAccepted(exchange: Exchange, work: Work): Promise<Re
   });
   // Its memory is held until it ends.
   exchange.isStreamed = isNew;
-  service.limitIdle(request, service.config.idleSecondsMax);
   return answer(202, formatJob(job), { "preference-applied": "respond-async" });
 }
 

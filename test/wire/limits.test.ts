@@ -196,6 +196,18 @@ describe.concurrent("what takes long:", () => {
     await expectNothingStored(hasty);
   });
 
+  test("a connection is closed after the idle time after a HEAD of what a GET streams, too", async () => {
+    const paths = ["/plants", "/plants?sort=name", "/changes"];
+    const answers = paths.map(async (path) => {
+      const connection = await connectRaw(hasty.url);
+      const lines = [HOST, ...CREDENTIALS, "Accept: application/x-ndjson"];
+      const answer = await connection.ask(head(`HEAD ${path} HTTP/1.1`, ...lines));
+      await connection.closed;
+      return answer?.status;
+    });
+    expect(await Promise.all(answers)).toEqual([200, 200, 200]);
+  });
+
   // The runtime closes an idle connection up to four seconds early or late.
   test("a batch may take longer than the idle time, as long as something comes now and then", async () => {
     await using patient = await startService(
