@@ -395,6 +395,7 @@ export const fixedLimits = {
   spansMax: limit(2_048, "Spans that wait for the collector, for each HTTP thread."),
   spanDelayMs: limit(1_000, "Time that spans wait for others to share a request to the collector."),
   spanRetryMs: limit(1_000, "First backoff of a request to the collector; it doubles each time."),
+  spanRetryMsMax: limit(60_000, "Longest wait for a collector, even if it asks for a longer one."),
   spanFlushMs: limit(1_000, "Time for the last spans when the service stops."),
 };
 

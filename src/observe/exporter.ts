@@ -27,7 +27,6 @@ const toInt = (value: number): object => ({ intValue: String(Math.round(value)) 
 const SPANS_PER_REQUEST = 512;
 const REQUEST_CHARACTERS_MAX = 524_288;
 const ATTEMPTS_MAX = 5;
-const BACKOFF_MS_MAX = 60_000;
 const JITTER = 0.2;
 /** Statuses that the protocol asks to retry. */
 const RETRYABLE = new Set([429, 502, 503, 504]);
@@ -39,7 +38,7 @@ type Collector = Pick<NonNullable<ReturnType<typeof findTracing>>, "url" | "head
 type Sent = Readonly<{ rejected: number; problem?: string; waitMs?: number }>;
 
 export function createExporter(collector: Collector, config: Config, metrics: Metrics, log: Log) {
-  const { spansMax, spanDelayMs, spanRetryMs, spanFlushMs } = config;
+  const { spansMax, spanDelayMs, spanRetryMs, spanRetryMsMax, spanFlushMs } = config;
   const resource = JSON.stringify({ attributes: describeResource(config) });
   const scope = JSON.stringify({ name: "plantstore", version: packageJson.version });
   const format = (spans: readonly string[]): string =>
@@ -48,7 +47,8 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
   let waiting: string[] = [];
   let exported = 0;
   let dropped = 0;
-  let isFailing = false;
+  /** Spans dropped when the collector began to fail; undefined while it does not. */
+  let droppedBefore: number | undefined;
   let working: Promise<void> | undefined;
   /** Ends a pause: a request is full, or the service stops. */
   let wake: (() => void) | undefined;
@@ -62,6 +62,16 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
     metrics.setGauge("spansExported", exported);
     metrics.setGauge("spansDropped", dropped);
   };
+
+  function note(problem: string | undefined): void {
+    if (problem !== undefined) {
+      if (droppedBefore === undefined) log.warn("traces_not_exported", { problem });
+      droppedBefore ??= dropped;
+    } else if (droppedBefore !== undefined) {
+      log.info("traces_exported_again", { dropped: dropped - droppedBefore });
+      droppedBefore = undefined;
+    }
+  }
 
   const pause = (ms: number): Promise<unknown> => {
     const woken = Promise.withResolvers<void>();
@@ -98,12 +108,11 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
         spans.length,
         ending.signal,
       );
-      if (problem !== undefined && !isFailing) log.warn("traces_not_exported", { problem });
-      isFailing = problem !== undefined;
+      note(problem);
       const isLast = waitMs === undefined || attempt === ATTEMPTS_MAX || stopping.signal.aborted;
       if (isLast) return count(spans.length - rejected, rejected);
       const backoffMs = spanRetryMs * 2 ** (attempt - 1) * (1 + JITTER * Math.random());
-      await pause(Math.min(Math.max(backoffMs, waitMs), BACKOFF_MS_MAX));
+      await pause(Math.min(Math.max(backoffMs, waitMs), spanRetryMsMax));
     }
   }
 
@@ -118,7 +127,7 @@ export function createExporter(collector: Collector, config: Config, metrics: Me
     add(span: string): void {
       if (stopping.signal.aborted) return count(0, 1);
       waiting.push(span);
-      if (waiting.length >= SPANS_PER_REQUEST && !isFailing) wake?.();
+      if (waiting.length >= SPANS_PER_REQUEST && droppedBefore === undefined) wake?.();
       working ??= work();
     },
 

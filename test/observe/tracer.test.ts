@@ -110,7 +110,7 @@ describe("a collector that", () => {
     expect((await collector.find(() => true)).spanId).toBe(span?.spanId as string);
     await tracer.close();
     expect(tracer.counted()).toEqual({ exported: 1, dropped: 0 });
-    expect(tracer.logLines).toHaveLength(1);
+    expect(tracer.logLines).toHaveLength(2);
   });
 
   test("asks for the spans again at once gets them after the backoff", async () => {
@@ -130,6 +130,28 @@ describe("a collector that", () => {
     await Promise.all([tracer.close(), quick.close()]);
   });
 
+  test("asks for a wait of years gets the spans after the longest wait, and the log says how many were lost", async () => {
+    using collector = startCollector();
+    const refuse = () =>
+      new Response(null, { status: 503, headers: { "retry-after": "99999999" } });
+    const second = Promise.withResolvers<Response>();
+    collector.answers.push(refuse(), second.promise);
+    const tracer = openTracer(
+      { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url },
+      { spansMax: 2, spanRetryMsMax: 1 },
+    );
+    tracer.request();
+    await collector.untilRequests(2);
+    for (let count = 0; count < 5; count++) tracer.request();
+    second.resolve(refuse());
+    await until("the rest is exported", () => tracer.counted().exported === 3);
+    await tracer.close();
+    expect(tracer.logLines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { event: "traces_not_exported", problem: "It answered 503." },
+      { event: "traces_exported_again", dropped: 3 },
+    ]);
+  });
+
   test.each([400, 401, 404, 413, 500, 302])("answers %d costs the spans, once", async (status) => {
     using collector = startCollector();
     const location = { location: `${collector.url}/elsewhere` };
@@ -142,12 +164,10 @@ describe("a collector that", () => {
     await tracer.close();
     expect(tracer.counted()).toEqual({ exported: 1, dropped: 1 });
     expect(collector.requests.map(({ path }) => path)).toEqual(["/v1/traces", "/v1/traces"]);
-    const [line = "", ...more] = tracer.logLines;
-    expect(more).toEqual([]);
-    expect(JSON.parse(line)).toMatchObject({
-      event: "traces_not_exported",
-      problem: `It answered ${status}.`,
-    });
+    expect(tracer.logLines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { event: "traces_not_exported", problem: `It answered ${status}.` },
+      { event: "traces_exported_again", dropped: 1 },
+    ]);
   });
 
   test("takes a part rejects the rest", async () => {
