@@ -14,6 +14,8 @@ import {
 } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
+export const groups = ["sqlite", "threads", "postgres"];
+
 const service = await startShared();
 
 const ask = (authorization: string): Promise<Response> =>

@@ -10,6 +10,8 @@ import { startReceiver } from "../support/receiver.ts";
 import { getText, readMetric, send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
+export const groups = ["sqlite", "postgres", "serializable"];
+
 const YEAR = 31_557_600;
 const DAY = 86_400;
 

@@ -10,6 +10,8 @@ import { expectError } from "../support/expect.ts";
 import { lines } from "../support/folder.ts";
 import { bearer, removeAll, send, sendLines, startShared, TEST_TOKEN } from "../support/service.ts";
 
+export const groups = ["sqlite", "threads"];
+
 const codings = ["zstd", "gzip"] as const;
 type Coding = (typeof codings)[number];
 

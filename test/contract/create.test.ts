@@ -7,6 +7,8 @@ import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { startService, startShared, TEST_TOKEN } from "../support/service.ts";
 
+export const groups = ["sqlite", "threads", "postgres"];
+
 const service = await startShared(limits({ bodyBytesMax: 4096 }));
 
 const stored = (id: bigint, name = "a", tag: string | null = null) => ({ id, name, tag });

@@ -8,6 +8,8 @@ import { rejectionOf } from "../support/expect.ts";
 import { changesIn } from "../support/plants.ts";
 import { until } from "../support/until.ts";
 
+export const groups = ["sqlite", "postgres", "serializable"];
+
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
 const reasonOf = async (promise: Promise<unknown>): Promise<unknown> =>

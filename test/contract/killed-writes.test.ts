@@ -16,6 +16,8 @@ import { bearer, grantToken, send, type Sent, TEST_TOKEN } from "../support/serv
 import { until } from "../support/until.ts";
 import { findFaults, parseChange } from "../torture/changes.ts";
 
+export const groups = ["sqlite", "postgres", "serializable"];
+
 const PLANTS = 60;
 const ids = Array.from({ length: PLANTS }, (_, index) => BigInt(index + 1));
 /** The slow token can write this many plants, one a commit. Then it would wait for hours. */

@@ -9,6 +9,8 @@ import { isReplay, type StoredPlant } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
 import { startShared } from "../support/service.ts";
 
+export const groups = ["sqlite", "threads", "postgres"];
+
 const service = await startShared({ PLANTSTORE_LOG_LEVEL: "error" });
 
 const toAnswer = ({ name, tag }: StoredPlant): unknown => (tag === null ? { name } : { name, tag });

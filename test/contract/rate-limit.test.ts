@@ -18,6 +18,8 @@ import { lines as makeLines, parseLines } from "../support/folder.ts";
 import { batchHead, chunk, connectRaw, type RawConnection } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
+export const groups = ["sqlite", "threads", "postgres"];
+
 const get = (service: TestService, token = TEST_TOKEN): Promise<Response> =>
   fetch(`${service.url}/token`, { headers: bearer(token) });
 

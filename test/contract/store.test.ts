@@ -11,6 +11,8 @@ import { rejectionOf } from "../support/expect.ts";
 import { makeWebhook } from "../support/receiver.ts";
 import { grantToken } from "../support/service.ts";
 
+export const groups = ["sqlite", "postgres", "serializable"];
+
 /** A store lists tokens by hash. */
 const readInOrder = async (store: Store): Promise<TokenRecord[]> =>
   (await readTokens(store)).toSorted(

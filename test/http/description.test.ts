@@ -14,6 +14,8 @@ import frozen from "../frozen/interface.openapi.json";
 import { limits } from "../support/limits.ts";
 import { send, startService, startShared } from "../support/service.ts";
 
+export const groups = ["sqlite"];
+
 const service = await startShared(limits({ bodyBytesMax: 2048 }));
 
 interface Document extends Description {

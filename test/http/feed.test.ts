@@ -12,6 +12,8 @@ import { bearer, getText, send, startService, type TestService } from "../suppor
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
 
+export const groups = ["sqlite"];
+
 const follow = ({ url }: TestService, query = "", headers = {}): Promise<EventReader> =>
   EventReader.open(url, { ...bearer(), ...headers }, query);
 

@@ -3,6 +3,8 @@
 import { describe, expect, test } from "bun:test";
 import { grantToken, send, startShared, type TestService } from "../support/service.ts";
 
+export const groups = ["sqlite"];
+
 const fill = async (settings: Record<string, string>): Promise<TestService> => {
   const service = await startShared(settings);
   await service.store.createPlants(

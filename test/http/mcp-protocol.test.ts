@@ -16,6 +16,8 @@ import { ask, metaOf, MODERN, post, readRpc } from "../support/mcp.ts";
 import { readRefusal } from "../support/plants.ts";
 import { grantToken, send, startService, startShared, TEST_TOKEN } from "../support/service.ts";
 
+export const groups = ["sqlite"];
+
 const service = await startShared(limits({ bodyBytesMax: 65_536 }));
 
 const PARSE_ERROR = -32_700;

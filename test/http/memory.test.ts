@@ -31,6 +31,8 @@ import {
 } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
+export const groups = ["sqlite", "serializable"];
+
 test("unread downloads of a script share one copy of it", async () => {
   const CLIENTS = 60;
   const BYTES = 8_000_000;

@@ -7,6 +7,8 @@ import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import { send, startShared, TEST_TOKEN } from "../support/service.ts";
 
+export const groups = ["sqlite"];
+
 const service = await startShared(limits({ bodyBytesMax: 64 }));
 
 const worst = {

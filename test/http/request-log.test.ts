@@ -4,6 +4,8 @@ import { expect, test } from "bun:test";
 import { expectError } from "../support/expect.ts";
 import { bearer, startService } from "../support/service.ts";
 
+export const groups = ["sqlite"];
+
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 test("a line names the caller and the operation, but no secret, body or query", async () => {

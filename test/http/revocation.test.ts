@@ -17,6 +17,8 @@ import {
 import { until } from "../support/until.ts";
 import { batchHead, chunk, connectRaw, getHead, sendDeaf } from "../support/wire.ts";
 
+export const groups = ["sqlite"];
+
 const endToken = async ({ store, database }: TestService, token: string, end = "revoked") =>
   end === "expired"
     ? database.run("UPDATE tokens SET expires_at_ms = 1")

@@ -11,6 +11,8 @@ import { getText, startService, startShared } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { exchange, getHead } from "../support/wire.ts";
 
+export const groups = ["sqlite"];
+
 const SCRIPT = "console-0a1b2c3d.js";
 const INDEX = "<!doctype html><title>Plants</title>";
 const CODE = "// a script\n".repeat(100);

@@ -10,6 +10,8 @@ import { bearer, startService, TEST_TOKEN, type TestService } from "../support/s
 import { until } from "../support/until.ts";
 import { batchHead, chunk, getHead, sendDeaf } from "../support/wire.ts";
 
+export const groups = ["sqlite", "serializable"];
+
 const PLANTS = 5_000;
 /** With it the plants are far more text than the service may use memory. */
 const PADDING = "é".repeat(15_000);

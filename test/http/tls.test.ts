@@ -15,6 +15,8 @@ import { runSync } from "../support/processes.ts";
 import { bearer, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
+export const groups = ["sqlite"];
+
 const isLinux = process.platform === "linux";
 
 function makePlace() {

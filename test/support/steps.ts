@@ -18,7 +18,7 @@ let patienceSeconds = Number(
 );
 
 /**
- * How long a step waits for what it needs. A wrong label fails soon while a test is written; `npm run test:browser`
+ * How long a step waits for what it needs. A wrong label fails soon while a test is written; `npm test`
  * is patient, because it has to pass on a slow machine. Each wait in vain halves it: a browser that hangs, or a word
  * that many tests look for, does not cost its patience once per test.
  */
