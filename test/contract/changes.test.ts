@@ -254,3 +254,25 @@ test("GET /changes as events follows the journal after Last-Event-ID", async () 
   await service[Symbol.asyncDispose]();
   expect(await ended).toEqual([undefined, undefined]);
 });
+
+test("a page of the journal takes turns with the pages of exports", async () => {
+  await using service = await startService();
+  await storePlants(service, 2_000);
+  let pages = 0;
+  const ending = new AbortController();
+  const query = { after: undefined, limit: 1_000, order: "asc" } as const;
+  const exporting = Array.from({ length: 20 }, async () => {
+    for (; !ending.signal.aborted; pages++) await service.store.readPlants(query, "ndjson");
+  });
+  const turns: number[] = [];
+  while (turns.length < 31) {
+    const before = pages;
+    const { changes } = await service.store.readChanges({ after: 0, limit: 1 });
+    expect(changes).toHaveLength(1);
+    turns.push(pages - before);
+  }
+  ending.abort();
+  await Promise.all(exporting);
+  // The runtime may hold a message back for some turns.
+  expect(turns.toSorted((one, other) => one - other)[15]).toBeLessThan(4);
+});

@@ -4,7 +4,7 @@ import type { PageText } from "../../domain/page.ts";
 import { watchFile } from "./database.ts";
 import { type ReaderOrder, SqliteReader, WATCH_MS } from "./reader.ts";
 import { MOVED, type ThreadSetup } from "./thread.ts";
-import { onMessage, runThread, toAnswer } from "../../thread.ts";
+import { onMessage, runThread, takeAll, toAnswer } from "../../thread.ts";
 
 const encoder = new TextEncoder();
 
@@ -13,7 +13,13 @@ runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
   const perform = (order: "open" | "close"): unknown => {
     if (order === "close") return reader?.close();
     const opened = (reader = new SqliteReader(path, limits));
-    for (const port of ports) onMessage(port, (read: ReaderOrder) => answer(port, opened, read));
+    for (const port of ports)
+      onMessage(port, (read: ReaderOrder) => {
+        // The runtime may serve one busy port many times before another.
+        for (const other of ports.filter((one) => one !== port))
+          for (const waiting of takeAll(other)) answer(other, opened, waiting as ReaderOrder);
+        answer(port, opened, read);
+      });
     const assertNotMoved = watchFile(path);
     // For the HTTP threads, which must not touch the disk.
     setInterval(() => {

@@ -17,10 +17,11 @@ const PROBE_MS_MAX = 1_500;
 const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
   ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
 
-/** Where writes, long reads and records run. Without `read`, reads run on this thread. */
+/** Where writes, long reads, the journal and records run. Without `read`, reads run on this thread. */
 interface Engine {
   commit: NotedCommit<Write>;
   readonly read?: (order: ReaderOrder) => Promise<unknown>;
+  readonly readJournal?: (order: ReaderOrder) => Promise<unknown>;
   readonly readRecords?: (order: ReaderOrder) => Promise<unknown>;
   readonly isMoved?: () => boolean;
   readonly isDurable: boolean;
@@ -39,6 +40,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private readonly lookUps: Queue<bigint, Plant | undefined>;
   /** One at a time. Each takes a bounded time, so clients take turns. */
   private readonly longReads: Queue<ReadRequest, unknown>;
+  /** Pages of changes, also for feeds and webhooks, which must not wait behind exports. */
+  private readonly journalReads: Queue<ReadRequest, unknown>;
   /** Those of a tick share a message. */
   private readonly recordReads: Queue<RecordRead, unknown>;
   private tasksWaiting = 0;
@@ -51,15 +54,18 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     this.description = { engine: "SQLite", location: path, durability };
     const reader = (this.reader = new SqliteReader(path, limits, engine.isMoved));
     const readHere = async (order: ReaderOrder) => reader.perform(order);
-    const { read = readHere, readRecords = readHere } = engine;
+    const { read = readHere, readJournal = readHere, readRecords = readHere } = engine;
     const commit: Engine["commit"] = (...args) => engine.commit(...args);
     this.writes = createWriteQueue(commit, limits, { onCommit: this.countCommit });
     this.lookUps = new Queue((ids) => reader.findPlants(ids), limits);
-    this.longReads = new Queue(
-      async ([order]) => [await read(order as ReadRequest)],
-      { ...limits, commitLengthMax: 1 },
-      { commitMsMin: READ_MS_MIN },
-    );
+    const createLane = (perform: typeof read): Queue<ReadRequest, unknown> =>
+      new Queue(
+        async ([order]) => [await perform(order as ReadRequest)],
+        { ...limits, commitLengthMax: 1 },
+        { commitMsMin: READ_MS_MIN },
+      );
+    this.longReads = createLane(read);
+    this.journalReads = createLane(readJournal);
     this.recordReads = new Queue(
       async (reads) => (await readRecords({ kind: "records", reads })) as unknown[],
       limits,
@@ -98,7 +104,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   override async close(): Promise<void> {
     await super.close();
-    for (const queue of [this.writes, this.lookUps, this.longReads, this.recordReads])
+    const { writes, lookUps, longReads, journalReads, recordReads } = this;
+    for (const queue of [writes, lookUps, longReads, journalReads, recordReads])
       await queue.close();
     this.reader.close();
     await this.engine.close();
@@ -115,7 +122,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   protected async readLong<Request extends ReadRequest>(
     request: Request,
   ): Promise<ResultOf<Request>> {
-    return this.whenDurable(() => this.longReads.submit(request) as Promise<ResultOf<Request>>);
+    const lane = request.kind === "changes" ? this.journalReads : this.longReads;
+    return this.whenDurable(() => lane.submit(request) as Promise<ResultOf<Request>>);
   }
 
   protected writeJournal(...statements: Statement[]): Promise<unknown[]> {

@@ -28,7 +28,9 @@ export interface StoreLink {
   readonly writes: MessagePort;
   /** Long reads. */
   readonly reads: MessagePort;
-  /** Tokens, webhooks and file sizes, which do not wait in the queue of long reads. */
+  /** The reader serves its ports in turns: this one waits for one long read of each HTTP thread, not for a queue. */
+  readonly journal: MessagePort;
+  /** Tokens, webhooks and file sizes, likewise. */
   readonly records: MessagePort;
   readonly state: StoreState;
 }
@@ -52,9 +54,9 @@ type Caller = ReturnType<typeof createCaller>;
 
 /** `closeThreads` is for the thread that started them. */
 export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
-  const [writes, reads, records] = [link.writes, link.reads, link.records].map((port) =>
-    createCaller(port),
-  ) as [Caller, Caller, Caller];
+  const ports = [link.writes, link.reads, link.journal, link.records];
+  const callers = ports.map((port) => createCaller(port));
+  const [writes, reads, journal, records] = callers as [Caller, Caller, Caller, Caller];
   return {
     async commit(
       group: readonly Write[],
@@ -69,13 +71,14 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
       return fromOutcomes(outcomes);
     },
     read: reads.ask,
+    readJournal: journal.ask,
     readRecords: records.ask,
     isMoved: (): boolean => Atomics.load(link.state, MOVED) === 1,
     get isDurable(): boolean {
       return Atomics.load(link.state, DURABLE) === 1;
     },
     close: () => {
-      for (const caller of [writes, reads, records]) caller.close();
+      for (const caller of callers) caller.close();
       return closeThreads?.();
     },
   };
@@ -213,7 +216,7 @@ export async function startStoreThreads(
   };
   // In parallel: starting a thread is slow.
   const writer = start("store-worker", 1);
-  const reader = start("reader-worker", 2);
+  const reader = start("reader-worker", 3);
   let isClosing = false;
   try {
     await writer.ask("open");
@@ -227,7 +230,8 @@ export async function startStoreThreads(
     links: writer.ports.map((writes, index): StoreLink => ({
       writes,
       reads: reader.ports[index] as MessagePort,
-      records: reader.ports[httpThreads + index] as MessagePort,
+      journal: reader.ports[httpThreads + index] as MessagePort,
+      records: reader.ports[2 * httpThreads + index] as MessagePort,
       state,
     })),
     /** Calls back if a thread ends before it is closed. */
