@@ -21,6 +21,9 @@ export const STEP_VARIABLE = "TEST_STEP";
 /** One more step of the schema, for a command alone: the threads of a service do not have it. */
 export const FURTHER_STEP = { [STEP_VARIABLE]: "CREATE TABLE IF NOT EXISTS shelves (id int)" };
 
+/** A cheat: a service whose commits check neither job nor token. */
+export const LEASELESS = "TEST_LEASELESS";
+
 export const hasLimits = (environment: Environment): boolean =>
   VARIABLE in environment || STEP_VARIABLE in environment;
 

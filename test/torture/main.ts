@@ -13,6 +13,7 @@ import { diskFaults } from "./disk-faults.ts";
 import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { diskLost, diskLostCheat } from "./disk-lost.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
+import { freeze, freezeCheat } from "./freeze.ts";
 import { fuzz } from "./fuzz.ts";
 import { memory } from "./memory.ts";
 import { overload, overloadCheat } from "./overload.ts";
@@ -38,6 +39,8 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,
   "fail-over-cheat": failOverCheat,
+  freeze,
+  "freeze-cheat": freezeCheat,
   cluster,
   "cluster-cheat": clusterCheat,
   overload,

@@ -75,6 +75,8 @@ const shorts: Readonly<Record<string, Short>> = {
       "changes in the feed": 0,
     },
   },
+  freeze: { seconds: 0, atLeast: { "sqlite: freezes": 0, "sqlite: plants compared": 0 } },
+  "freeze-cheat": { seconds: 120, inLongOnly: true },
   cluster: { seconds: 5, atLeast: { "writes acknowledged": 0, "calls of @plantstore/client": 0 } },
   overload: { seconds: 0, atLeast: { "crowd: acknowledged plants": 10_000 }, inLongOnly: true },
   soak: { seconds: 1, atLeast: { requests: 500 } },
