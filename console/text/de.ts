@@ -103,7 +103,7 @@ const plants = {
   found: "{count} von {plants}",
   some: "{count} Pflanzen",
   add: "Pflanze hinzufügen",
-  addShort: "Neu",
+  addShort: "Hinzufügen",
   order: "Reihenfolge",
   orders: {
     "id asc": "Kleinste Id zuerst",

@@ -18,7 +18,8 @@ import { Tag } from "./tag.tsx";
 /** In pixels: users can enlarge the text. */
 const REM = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
 /** Touch needs larger rows; the stylesheet has the same query. In a narrow list a row has two lines. */
-const [HEAD_HEIGHT, ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
+const IS_TOUCH = matchMedia("(pointer: coarse)").matches;
+const [HEAD_HEIGHT, ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = IS_TOUCH
   ? [2.75 * REM + 1, 3 * REM, 4 * REM]
   : [2.1875 * REM + 1, 2.25 * REM, 3.5 * REM];
 /** The stylesheet has the same width. */
@@ -150,7 +151,14 @@ export function PlantGrid(): JSX.Element {
           style={{ height: `${plants.length * rowHeight}px`, "--row-height": `${rowHeight}px` }}
         >
           {plants.slice(start, end).map((plant, at) => (
-            <Row key={plant.id} plant={plant} index={start + at} isActive={start + at === active} />
+            <Row
+              key={plant.id}
+              plant={plant}
+              index={start + at}
+              isActive={start + at === active}
+              // A finger cannot tell it from the name above it. The panel has it too.
+              canPickTag={!(IS_TOUCH && rowHeight === TWO_LINES_ROW_HEIGHT)}
+            />
           ))}
         </div>
       </div>
@@ -211,9 +219,10 @@ interface RowProps {
   readonly plant: TimedPlant;
   readonly index: number;
   readonly isActive: boolean;
+  readonly canPickTag: boolean;
 }
 
-function Row({ plant, index, isActive }: RowProps): JSX.Element {
+function Row({ plant, index, isActive, canPickTag }: RowProps): JSX.Element {
   const { id, name, tag, changed } = plant;
   const draft = findDraft(id);
   const isEdited = draft !== undefined && !isSame({ ...draft, id }, plant);
@@ -254,7 +263,11 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
         {isEdited && <span class="field-note"> {t.plants.unsavedEdit}</span>}
       </span>
       <span role="gridcell" class="row-tag">
-        <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag, tagged: undefined })} />
+        {canPickTag ? (
+          <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag, tagged: undefined })} />
+        ) : (
+          <Tag tag={tag} />
+        )}
       </span>
       <span role="gridcell" class="row-changed">
         {changed !== undefined && formatWhen(changed)}

@@ -118,6 +118,20 @@ describeInBrowser("in the console,", () => {
     );
   });
 
+  test("a finger on a name opens the plant, wherever it touches the name, 320 pixels wide", async (visit) => {
+    const viewport = { width: 320, height: 640 };
+    const { page, user } = await visit.open({ viewport, hasTouch: true, isMobile: true });
+    const [name, tag] = await Promise.all([
+      user.row("Rose").getByRole("link").boundingBox(),
+      user.row("Rose").getByText("shrub").boundingBox(),
+    ]);
+    if (name === null || tag === null) throw new Error("The row is not on the page.");
+    // The lower edge of the name, above the tag.
+    await page.touchscreen.tap(tag.x + 4, name.y + name.height - 2);
+    await user.see({ shown: /^Rose/ });
+    expect(page.url()).not.toContain("tag=");
+  });
+
   test("a menu closes when Tab leaves it", async (visit) => {
     const { page, user } = await visit.open();
     const last = page.getByRole("button", { name: /Print/ });

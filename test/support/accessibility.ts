@@ -14,6 +14,9 @@ const judged = new Set<string>();
 interface Survey {
   /** The parts that this document did not have before. */
   readonly fresh: readonly string[];
+  /** How many elements are visible, and how many of those are parts. Counted apart, so neither misses what the other does. */
+  readonly visible: number;
+  readonly found: number;
   /** How much wider than the window the page is, or its main part, which scrolls by itself. */
   readonly excess: number;
 }
@@ -31,8 +34,12 @@ const survey = `(() => {
     ...Array.from(element.childNodes).filter(({ nodeType, data }) => nodeType === 3 && data.trim() !== "").slice(0, 1).map(() => "text"),
   ].sort().join();
   const fresh = [];
+  const found = new Set();
+  // What is display: contents has no box, and what it contains is visible.
+  const isShown = (element) => element.checkVisibility() || getComputedStyle(element).display === "contents";
   const walk = (element, place) => {
-    if (!element.checkVisibility()) return;
+    if (!isShown(element)) return;
+    found.add(element);
     const part = place + "/" + describe(element);
     if (!parts.has(part)) fresh.push(part);
     parts.set(part, element);
@@ -40,12 +47,16 @@ const survey = `(() => {
   };
   walk(document.body, location.pathname.replace(/.*\\//, "") + looks.map((look) => matchMedia(look).matches));
   const scrollers = [document.documentElement, ...document.querySelectorAll("main")];
-  return { fresh, excess: Math.max(...scrollers.map((each) => each.scrollWidth - each.clientWidth)) };
+  const visible = Array.from(document.body.querySelectorAll("*")).filter((element) => element instanceof HTMLElement && element.checkVisibility());
+  return { fresh, visible: visible.length, found: visible.filter((element) => found.has(element)).length, excess: Math.max(...scrollers.map((each) => each.scrollWidth - each.clientWidth)) };
 })()`;
 
 /** Scans the parts that are named. All others are left out, except those that contain them. */
 const judge = (parts: readonly string[]): string => `(async () => {
-  const fresh = ${JSON.stringify(parts)}.map((part) => window.partsOfPage?.get(part)).filter((element) => element?.isConnected);
+  const parts = ${JSON.stringify(parts)};
+  const lost = parts.filter((part) => window.partsOfPage?.get(part)?.isConnected !== true);
+  for (const part of lost) window.partsOfPage?.delete(part);
+  const fresh = parts.filter((part) => !lost.includes(part)).map((part) => window.partsOfPage.get(part));
   const kept = new Set([document.documentElement]);
   for (const element of fresh)
     for (let each = element; each !== null && !kept.has(each); each = each.parentElement) kept.add(each);
@@ -56,11 +67,23 @@ const judge = (parts: readonly string[]): string => `(async () => {
       else if (child.localName !== "svg") sort(child);
   };
   sort(document.body);
+  // Axe does not know the top layer: it would judge what is open as if the page were above it.
+  const open = Array.from(document.querySelectorAll(":popover-open, dialog:modal"), (element) => [element, element.getAttribute("style")]);
+  for (const [element] of open) element.style.zIndex = "2147483647";
+  // Forced colours are not in the styles that axe reads.
+  const isOwn = !matchMedia("(forced-colors: active)").matches;
   const { violations } = await axe.run(
     { include: [document], exclude },
     // Nothing is preloaded: only a rule that is off by itself needs it.
-    { resultTypes: ["violations"], preload: false, rules: { "target-size": { enabled: true } } },
+    {
+      resultTypes: ["violations"],
+      preload: false,
+      rules: { "target-size": { enabled: true }, "color-contrast": { enabled: isOwn } },
+    },
   );
+  for (const [element, style] of open)
+    if (style === null) element.removeAttribute("style");
+    else element.setAttribute("style", style);
 
   const isTarget = (element) => element.matches("a[href], button, input, select, textarea, summary, [role=option]") &&
     !element.matches(".visually-hidden") &&
@@ -77,21 +100,26 @@ const judge = (parts: readonly string[]): string => `(async () => {
     ? fresh.filter((element) => isTarget(element) && Math.min(...sizeOf(element)) < 44)
       .map((element) => sizeOf(element).join(" x ") + ": " + element.outerHTML.slice(0, 160))
     : [];
-  return { violations, small };
+  return { violations, small, lost };
 })()`;
+
+const JUDGED_SHARE_MIN = 0.8;
 
 /** Whether the page is too wide, and what is wrong with its parts that no page had before. */
 export async function findFaults(page: Page): Promise<string[]> {
-  const { fresh, excess } = await page.evaluate<Survey>(survey);
+  const { fresh, visible, found, excess } = await page.evaluate<Survey>(survey);
   // This depends on the texts, too.
   const wide = excess > 0 ? [`${excess} pixels wider than the window`] : [];
+  if (found < visible * JUDGED_SHARE_MIN)
+    wide.push(`only ${found} of ${visible} visible elements are judged`);
   const parts = fresh.filter((part) => !judged.has(part));
   if (parts.length === 0) return wide;
-  for (const part of parts) judged.add(part);
   if (!(await page.evaluate<boolean>(`"axe" in window`)))
     await page.evaluate(await axeSource.text());
-  type Found = { violations: Result[]; small: string[] };
-  const { violations, small } = await page.evaluate<Found>(judge(parts));
+  type Verdict = { violations: Result[]; small: string[]; lost: string[] };
+  const { violations, small, lost } = await page.evaluate<Verdict>(judge(parts));
+  // A part that was gone before is judged when it is there again.
+  for (const part of parts) if (!lost.includes(part)) judged.add(part);
   return [
     ...wide,
     ...violations.flatMap((violation) => violation.nodes.map((node) => describe(violation, node))),
