@@ -283,7 +283,7 @@ function replayBlock(db: Database, put: Put, block: Block, last: number, file: s
       );
     kept.add(change.id, writerOf(change), change.plant, change.before);
   }
-  insert.run(row.last, first, at, kept.format());
+  insert.run(row.last, first, at, kept.text);
   return kept.count;
 }
 

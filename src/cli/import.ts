@@ -11,10 +11,10 @@ import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
 import { contentOf } from "../domain/bulk.ts";
 import { batchRule, nameBatch } from "../domain/change.ts";
+import { refuseTaken } from "../domain/decide.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import type { Plant } from "../domain/plant.ts";
-import { refuseTaken } from "../domain/write.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
 import {
@@ -270,9 +270,9 @@ async function compare(
   await staging.compare(listPage, removeMissing, ({ effect, id, line, now, after }) => {
     signal.throwIfAborted();
     plants++;
-    // As `judgeCreate` would: without --upsert no stored plant is changed.
+    // Without --upsert no stored plant is changed.
     if (effect === "changed" && !upsert) {
-      const { message } = refuseTaken({ id, name: "" });
+      const { message } = refuseTaken(id);
       if (++preview.refused <= REFUSED_PRINTED_MAX) print(`line ${line}: ${message}`);
       return;
     }

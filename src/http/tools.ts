@@ -17,6 +17,7 @@ import {
 } from "../domain/json.ts";
 import { findCursor, formatCursor, formatSort, type Ordering, toOrder } from "../domain/sort.ts";
 import { findFaults, formatStoredPlant, isStorable, type Plant } from "../domain/plant.ts";
+import { rehearse } from "../domain/decide.ts";
 import { parseRevert } from "../domain/revert.ts";
 import { plantScopes, type Scope } from "../domain/token.ts";
 import {
@@ -26,7 +27,6 @@ import {
   type Patch,
   type PlantWrite,
   refuseLine,
-  rehearse,
 } from "../domain/write.ts";
 import type { Exchange } from "./exchange.ts";
 import {

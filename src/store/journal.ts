@@ -16,6 +16,7 @@ import {
   listChange,
   type Moment,
   type Writer,
+  writerOf,
 } from "../domain/change.ts";
 import { createTally } from "../domain/change-count.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -43,14 +44,28 @@ export function findRecordEntry(entries: readonly unknown[]): RecordEntry | unde
 /** Bounds a block, because a reader loads it whole. */
 const BLOCK_CHARACTERS_MAX = 1_048_576;
 
-type EntryValue = string | number | null;
+export type EntryValue = string | number | null;
 
-export class JournalBlock {
-  count = 0;
-  private readonly values: EntryValue[] = [];
+/** Entries as they are stored. */
+export interface Entries {
+  readonly text: string;
+  /** What the text says. */
+  readonly values: readonly EntryValue[];
+  readonly count: number;
   /** UTF-16 units of the plants, before and after each change. */
+  readonly characters: number;
+}
+
+/** A create has these values: its code, writer, id, name and tag. */
+export const CREATE_LENGTH = 5;
+
+export class JournalBlock implements Entries {
+  count = 0;
+  readonly values: EntryValue[] = [];
   characters = 0;
   private lastName: string | undefined;
+  /** Entries that are all of the block so far. */
+  private adopted: Entries | undefined;
 
   get isFull(): boolean {
     return this.characters >= BLOCK_CHARACTERS_MAX;
@@ -58,6 +73,12 @@ export class JournalBlock {
 
   /** `before` is undefined for a create, `plant` for a removal. */
   add(id: bigint, writer: Writer | undefined, plant?: Plant, before?: Plant): void {
+    const { adopted } = this;
+    if (adopted !== undefined) {
+      this.adopted = undefined;
+      this.count = this.characters = 0;
+      this.addAll(adopted);
+    }
     const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
     const name = packWriter(writer);
     // An empty string repeats the previous name: most blocks have only one.
@@ -68,19 +89,21 @@ export class JournalBlock {
     this.count++;
   }
 
-  /** For `undo`: the entries since then are dropped. */
-  mark() {
-    const { count, characters, lastName } = this;
-    return { count, characters, lastName, length: this.values.length };
+  /** Adds creates that were formatted on another thread: one text serves for the message and the store. */
+  adopt(creates: Entries): void {
+    if (this.count > 0) return this.addAll(creates);
+    this.adopted = creates;
+    this.count = creates.count;
+    this.characters = creates.characters;
   }
 
-  undo({ length, ...state }: ReturnType<JournalBlock["mark"]>): void {
-    this.values.length = length;
-    Object.assign(this, state);
+  get text(): string {
+    return this.adopted?.text ?? JSON.stringify(this.values);
   }
 
-  format(): string {
-    return JSON.stringify(this.values);
+  private addAll(creates: Entries): void {
+    for (const change of parseEntries(creates.text))
+      this.add(change.id, writerOf(change), change.plant);
   }
 
   private push(plant: Plant): void {
@@ -132,6 +155,10 @@ export interface BlockRow {
   /** Whether the journal began with this block, which has no entries. Absent in a page that is read back. */
   readonly is_beginning?: boolean | bigint;
 }
+
+/** The changes of a text of entries, which have no numbers yet. */
+export const parseEntries = (entries: string): Change[] =>
+  parseBlock({ first: 0n, last: 0n, at_ms: 0n, entries });
 
 /** `isBrief`: without ids and plants, for counts. */
 export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = false): Change[] {

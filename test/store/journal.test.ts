@@ -14,7 +14,7 @@ function block(first: number, ...ids: number[]): BlockRow {
   const entries = new JournalBlock();
   for (const id of ids) entries.add(BigInt(id), undefined, plant(BigInt(id)));
   const last = BigInt(first + ids.length - 1);
-  return { first: BigInt(first), last, at_ms: 1n, entries: entries.format() };
+  return { first: BigInt(first), last, at_ms: 1n, entries: entries.text };
 }
 
 /** Before it, changes were made that the journal does not have. */
@@ -28,7 +28,7 @@ test("a block has all entries as one text", () => {
   entries.add(fern.id, undefined, undefined, fern);
   entries.add(-1n, { token: "office" }, plant(-1n));
   expect([entries.count, entries.isFull]).toEqual([4, false]);
-  expect(entries.format()).toBe(
+  expect(entries.text).toBe(
     '["c","till",1,"fern","x","r","","9007199254740992","moss",null,"tree","","d",null,1,"fern","x","c","office",-1,"n",null]',
   );
 });
@@ -129,7 +129,7 @@ test("fold=run has one entry for consecutive creates of one token, with the end 
   entries.add(4n, { ...office, batch: "b" }, plant(4n));
   for (const id of [5n, 6n]) entries.add(id, office, plant(id));
   entries.add(5n, office, undefined, plant(5n));
-  const row = { first: 10n, last: 16n, at_ms: 1n, entries: entries.format() };
+  const row = { first: 10n, last: 16n, at_ms: 1n, entries: entries.text };
   const page = createChangePage({ ...all, limit: 9, order: "desc", fold: "run" }, 16, 1e9);
   page.add(row);
   type Shown = { readonly seq: number; readonly folded?: object; readonly foldedTo?: number };

@@ -32,7 +32,14 @@ import { openAlone } from "../../src/store/sqlite/store.ts";
 import { decodeGroup, encodeGroup, startStoreThreads } from "../../src/store/sqlite/thread.ts";
 import type { Create } from "../../src/domain/write.ts";
 import { createCaller } from "../../src/thread.ts";
-import { CHECK_MS, SqliteWriter, type Write } from "../../src/store/sqlite/writer.ts";
+import {
+  CHECK_MS,
+  isCreates,
+  SqliteWriter,
+  toCreates,
+  toParts,
+  type Write,
+} from "../../src/store/sqlite/writer.ts";
 import { sharedNow } from "../../src/tick.ts";
 import { runCommand } from "../support/command.ts";
 import { reasonOf, rejectionOf } from "../support/expect.ts";
@@ -84,11 +91,9 @@ test("groups whose deadline passes once the lock is held are dropped, each alone
   const path = `${folder.path}/plants.db`;
   const writer = new SqliteWriter(path, config);
   const groups = [50, 200].map((deadlineMs) => ({
-    writes: [
-      { kind: "create", id: BigInt(deadlineMs), plant: { ...plant, id: BigInt(deadlineMs) } },
-    ],
+    parts: toParts([create(BigInt(deadlineMs))]),
     deadlineMs,
-  })) as Parameters<typeof writer.commitAll>[0];
+  }));
   {
     // The file, the WAL and the free space are looked at first, which may take long.
     let looks = 0;
@@ -493,7 +498,7 @@ test("a quota is exact for several processes on one file", async () => {
 const create = (id: bigint): Write => ({
   kind: "create",
   id,
-  writer: undefined,
+  writer: { token: "till" },
   plant: { ...plant, id },
 });
 
@@ -527,8 +532,14 @@ test("a batch arrives as it was sent: every kind of write, any id and text", () 
     plant: { ...plant, id },
   }));
   writes.push(...shared, create(4n), { kind: "atomic", writes: shared });
-  const batch = { deadlineMs: 1_767_225_605_000.25, writes };
-  expect(decodeGroup(encodeGroup(writes, batch.deadlineMs))).toEqual(batch);
+  const sent = { deadlineMs: 1_767_225_605_000.25, isNoted: true };
+  const { parts, ...head } = decodeGroup(encodeGroup(writes, sent.deadlineMs, sent.isNoted));
+  expect(head).toEqual(sent);
+  const arrived = parts.flatMap((part): readonly Write[] =>
+    isCreates(part) ? toCreates(part) : part,
+  );
+  expect(arrived).toEqual(writes);
+  expect(parts.filter(isCreates).map(({ count }) => count)).toEqual([1, 1, 1, 1, 1, 1, 1, 3, 1]);
 });
 
 test("a bigint, which JSON lacks, is no parameter of a statement", () => {

@@ -2,8 +2,7 @@
 
 import { type ChangeQuery, TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { type BlockRow, partOf, timesOf } from "../journal.ts";
-import { type Connection, sqlStateOf } from "./connection.ts";
-import { LSN, NOW_US } from "./write.ts";
+import { type Connection, LSN, NOW_US, sqlStateOf } from "./connection.ts";
 
 const BLOCKS_MAX = 256;
 const BYTES_MAX = 2_097_152;

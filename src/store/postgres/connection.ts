@@ -117,6 +117,10 @@ export const IS_SYNCED = `(SELECT CASE WHEN current_setting('synchronous_commit'
     ELSE set_config('synchronous_commit', CASE current_setting('synchronous_commit', true)
       WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) END) IS NOT NULL`;
 
+export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/** The WAL position: it grows with every record, whatever the clock does. */
+export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
+
 /** How long the server's settings count as checked. A reload may change them under an open connection. */
 const CHECK_MS = 1_000;
 

@@ -1,22 +1,17 @@
-/** A group of writes: one statement per kind, writes to one id in order. Each statement commits by itself. */
+/**
+ * A group of writes. Creates are inserted first, and asked about later. Everything else is looked up, decided, and applied
+ * by one statement, which changes only what is still as it was. Each statement commits by itself.
+ */
 
 import type { Writer } from "../../domain/change.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
 import {
-  type AtomicWrite,
-  type Create,
-  type Done,
-  findWriter,
-  judge,
-  judgeAtomic,
-  judgeCreate,
+  decide,
+  type Decision,
   type NetChange,
-  type PlantWrite,
-  refuseTaken,
   STORED_CHARACTERS_MAX,
-  type Update,
-  type Verdict,
-} from "../../domain/write.ts";
+} from "../../domain/decide.ts";
+import { type AtomicWrite, type Create, findWriter, type PlantWrite } from "../../domain/write.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import { JournalBlock } from "../journal.ts";
@@ -28,6 +23,8 @@ import {
   type Connection,
   IS_SYNCED,
   LostAnswerError,
+  LSN,
+  NOW_US,
   sqlStateOf,
   toArray,
   TransientError,
@@ -39,20 +36,20 @@ import { FIND_MANY_LENGTH_MAX, findPlants, whereShort } from "./read.ts";
 export type GroupWrite = PlantWrite | AtomicWrite;
 
 /** A promise if the outcome is unknown: it rejects once the statement can no longer take effect. */
-type Settled = Done | Verdict | readonly Done[] | Error | Promise<never>;
+type Settled = Decision["outcome"] | Error | Promise<never>;
 
-/** A change that a statement is to make, for a write. */
-type Planned = NetChange & { readonly write: PlantWrite };
+/** `before` is the plant of a single write. */
+type Decided = Readonly<{
+  write: GroupWrite;
+  before: Plant | undefined;
+  decision: Decision | Refusal;
+}>;
 
 /**
  * A statement may reach the server, or get its lock there, long after we gave up on it. It changes nothing after the
  * time in its first parameter: otherwise a plant that was retried and then removed would come back.
  */
 const IS_VALID = `clock_timestamp() < to_timestamp($1::float8) AND ${IS_SYNCED}`;
-
-export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-/** The WAL position: it grows with every record, whatever the clock does. */
-export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
 /** The time of a statement's changes, in its plants and in its journal block. Volatile, so it is evaluated once. */
 const MOMENT = `moment AS (SELECT ${NOW_US} AS at_us)`;
@@ -67,15 +64,14 @@ const insertBlock = (length: string, text: string, kept: string): string =>
 /** Without and with a journal. The text of the block is the last parameter. */
 type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
 
-/** The changed ids as text; null if all ids in $2 were changed. */
-const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
-
-const toStatement = (change: string, text: string): ChangeStatement => ({
-  plain: `WITH ${MOMENT}, done AS (${change} RETURNING id)
-  SELECT ${KEPT} AS kept FROM done HAVING count(*) > 0`,
-  journaled: `WITH ${MOMENT}, done AS (${change} RETURNING id)
-  ${insertBlock("count(*)", text, KEPT)} HAVING count(*) > 0 RETURNING kept`,
-});
+/** `done` has the ids that were changed. The answer has them as text, or null if they are as many as `wanted`. */
+function toStatement(done: string, text: string, wanted: string): ChangeStatement {
+  const kept = `CASE WHEN count(*) < ${wanted} THEN array_agg(id)::text END`;
+  return {
+    plain: `WITH ${MOMENT}, ${done} SELECT ${kept} AS kept FROM done HAVING count(*) > 0`,
+    journaled: `WITH ${MOMENT}, ${done} ${insertBlock("count(*)", text, kept)} HAVING count(*) > 0 RETURNING kept`,
+  };
+}
 
 const insertFrom = (
   source: string,
@@ -84,8 +80,9 @@ const insertFrom = (
   SELECT ${source} WHERE ${IS_VALID} ${condition} ON CONFLICT (id) DO NOTHING`;
 
 const INSERT = toStatement(
-  insertFrom(`*, ${AT_MS} FROM unnest($2::bigint[], $3::text[], $4::text[])`),
+  `done AS (${insertFrom(`*, ${AT_MS} FROM unnest($2::bigint[], $3::text[], $4::text[])`)} RETURNING id)`,
   "$5",
+  "cardinality($2::bigint[])",
 );
 
 /** A single plant is cheaper without arrays and aggregates. */
@@ -147,32 +144,39 @@ const UPDATE = `UPDATE plants SET name = new_name, tag = new_tag, changed_at_ms 
   FROM wanted, locked WHERE ${IS_SEEN}`;
 const DELETE = `DELETE FROM plants USING wanted, locked WHERE ${IS_SEEN}`;
 
-const REPLACE = toStatement(`WITH ${LOCK} ${UPDATE}`, "$7");
-const REMOVE = toStatement(`WITH ${LOCK} ${DELETE}`, "$7");
+const CHANGES_WANTED = "cardinality($2::bigint[]) + cardinality($7::bigint[])";
 
-/**
- * Everything or nothing, in one statement: the division fails it if one plant is no longer what was checked, if an id
- * was taken since, or if the time is over. A removal has no new name. Rows are locked before the first insert.
- */
-const atomically = (end: string): string => `WITH ${MOMENT}, ${LOCK}, replaced AS (
+/** A removal has no new name. Rows are locked before the first insert, so no two statements wait for each other. */
+const applyAll = (condition: string, having: string): ChangeStatement =>
+  toStatement(
+    `${LOCK}, replaced AS (
     ${UPDATE} AND new_name IS NOT NULL RETURNING id
   ), removed AS (
     ${DELETE} AND new_name IS NULL RETURNING id
   ), created AS (
     ${insertFrom(
       `*, ${AT_MS} FROM unnest($7::bigint[], $8::text[], $9::text[])`,
-      "AND (SELECT count(*) FROM locked) = cardinality($2::bigint[])",
+      `AND (SELECT count(*) FROM locked) ${condition}`,
     )} RETURNING id
+  ), changed AS (
+    SELECT id FROM replaced UNION ALL SELECT id FROM removed UNION ALL SELECT id FROM created
   ), done AS (
-    SELECT count(*) AS count FROM (
-      SELECT id FROM replaced UNION ALL SELECT id FROM removed UNION ALL SELECT id FROM created
-    ) AS each HAVING 1 / (count(*) = cardinality($2::bigint[]) + cardinality($7::bigint[]))::int = 1
-  )
-  ${end}`;
-const ATOMIC: ChangeStatement = {
-  plain: atomically("SELECT NULL AS kept FROM done"),
-  journaled: atomically(`${insertBlock("count", "$10", "NULL")} RETURNING kept`),
-};
+    SELECT id FROM changed ${having}
+  )`,
+    "$10",
+    CHANGES_WANTED,
+  );
+
+/** Those that are still what was looked up. */
+const APPLY = applyAll(">= 0", "");
+/**
+ * Everything or nothing: the division fails the statement if one plant is no longer what was looked up, if an id was taken
+ * since, or if the time is over.
+ */
+const APPLY_ATOMIC = applyAll(
+  "= cardinality($2::bigint[])",
+  `WHERE 1 / ((SELECT count(*) FROM changed) = ${CHANGES_WANTED})::int = 1`,
+);
 const DIVISION_BY_ZERO = "22012";
 
 /** The lock makes this a write, so it waits for the synchronous standby, which may lack rows that can be read here. */
@@ -182,16 +186,16 @@ const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
     ON id = wanted_id
   WHERE ${IS_SYNCED} ORDER BY id FOR KEY SHARE OF plants`;
 
-/** A write that changes nothing. A leader that was replaced without knowing it can still read, but not write. */
-const CONFIRM = `SELECT id FROM plantstore_version WHERE id = 1 AND ${IS_SYNCED} FOR KEY SHARE`;
-
 /** A stored row, and whether it is the same. Long plants come without their text. */
 type Compared = SentRow & { readonly same: boolean };
 
-const toColumns = (plants: readonly Plant[]): string[] => [
-  toArray(plants.map(({ id }) => id)),
-  toArray(plants.map(({ name }) => name)),
-  toArray(plants.map(({ tag }) => tag)),
+/** A write that changes nothing. A leader that was replaced without knowing it can still read, but not write. */
+const CONFIRM = `SELECT id FROM plantstore_version WHERE id = 1 AND ${IS_SYNCED} FOR KEY SHARE`;
+
+const toColumns = (changes: readonly NetChange[]): string[] => [
+  toArray(changes.map(({ id }) => id)),
+  toArray(changes.map(({ after }) => after?.name)),
+  toArray(changes.map(({ after }) => after?.tag)),
 ];
 
 export async function commitWrites(
@@ -261,7 +265,7 @@ class Group {
   private readonly hasJournal: boolean;
   private readonly quota: NonNullable<Accounts["quota"]>;
   /** Writes whose plants are no longer what their writers have seen. */
-  private readonly doubted = new Set<PlantWrite>();
+  private readonly doubted = new Set<GroupWrite>();
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
   private attempts = 0;
@@ -294,8 +298,8 @@ class Group {
   }
 
   /**
-   * Writes that are done together: the first open one of each id, sorted by id, and either all creates or none. An
-   * atomic write is alone.
+   * Writes that are done together: the first open one of each id, and either all creates or none. An atomic write is
+   * alone.
    */
   private nextPiece(): GroupWrite[] {
     const piece: PlantWrite[] = [];
@@ -308,33 +312,32 @@ class Group {
         for (const id of own) ids.add(id);
         continue;
       }
-      const { kind, id, plant } = write;
+      const { kind, id } = write;
       if (ids.has(id)) continue;
-      const stored = this.stored.get(id);
-      if (kind === "create" && stored !== undefined) {
-        const verdict = judgeCreate(plant, stored);
-        this.outcomes.set(write, verdict instanceof Refusal ? verdict : verdict.done);
+      if (kind === "create" && this.stored.has(id)) {
+        const decided = decide(write, (known) => this.stored.get(known));
+        this.outcomes.set(write, decided instanceof Refusal ? decided : decided.outcome);
         continue;
       }
       ids.add(id);
       if ((kind === "create") === ((piece[0] ?? write).kind === "create")) piece.push(write);
     }
-    return piece.toSorted((one, other) => (one.id < other.id ? -1 : 1));
+    return piece;
   }
 
   private async perform(connection: Connection, piece: readonly GroupWrite[]): Promise<void> {
     const [first] = piece;
     if (first === undefined) return;
+    const isCreate = first.kind === "create";
     try {
-      if (first.kind === "atomic") await this.writeAtomic(connection, first);
-      else if (first.kind === "create") await this.create(connection, piece as Create[]);
-      else await this.change(connection, piece as Update[]);
+      if (isCreate) await this.create(connection, piece as Create[]);
+      else await this.change(connection, piece);
     } catch (error) {
-      if (error instanceof LostAnswerError) return this.giveUp(piece, error);
+      if (error instanceof LostAnswerError) return;
       const failure = classify(error);
-      // Replays and conflicts use no quota.
-      if (failure === "full" && first.kind === "create")
-        return this.compare(connection, piece as Create[], translate(error) as Refusal);
+      // Replays and conflicts need no room.
+      if (failure === "full" && isCreate)
+        return this.change(connection, piece, translate(error) as Refusal);
       if (failure !== "bad row") throw error;
       if (piece.length === 1) return void this.outcomes.set(first, error as Error);
       // One bad row fails its whole statement, so each is tried alone.
@@ -344,208 +347,195 @@ class Group {
   }
 
   /** Gives up later writes to the same ids too: they must not overtake a statement in flight. */
-  private giveUp(piece: readonly GroupWrite[], error: LostAnswerError): void {
+  private giveUp(writes: readonly GroupWrite[], error: LostAnswerError): void {
     const unknown = Bun.sleep(Math.max(0, error.validUntilMs - performance.now()) + 1).then(() => {
       throw new Refusal("store_unavailable", undefined, error);
     });
     // It may reject before the caller handles it.
     unknown.catch(() => undefined);
-    const open = piece.filter((write) => !this.outcomes.has(write));
-    const ids = new Set(open.flatMap(idsOf));
+    const ids = new Set(writes.flatMap(idsOf));
     for (const write of this.writes)
       if (!this.outcomes.has(write) && idsOf(write).some((id) => ids.has(id)))
         this.outcomes.set(write, unknown);
   }
 
-  private settle(write: PlantWrite, outcome: Settled, stored?: Plant): void {
-    this.outcomes.set(write, outcome);
-    if (stored === undefined) this.stored.delete(write.id);
-    else this.stored.set(write.id, stored);
-  }
-
+  /** Most creates are new, so they are inserted without a look. The others are looked up then. */
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
-    let wanted = creates;
-    let reserved = await this.quota.reserve(wanted.length);
-    if (reserved < wanted.length) {
-      this.quota.settle(reserved, 0);
-      // Replays and conflicts use no quota.
-      await this.compare(connection, wanted, "open");
-      const open = new Set<GroupWrite>(wanted.filter((create) => !this.outcomes.has(create)));
-      reserved = await this.quota.reserve(open.size);
-      // The quota goes to the writes that came first.
-      for (const write of this.writes.filter((one) => open.has(one)).slice(reserved))
-        this.settle(write as Create, new Refusal("store_full"));
-      wanted = wanted.filter((create) => !this.outcomes.has(create));
-      if (wanted.length === 0) return;
+    const reserved = await this.quota.reserve(creates.length);
+    if (reserved < creates.length) this.quota.settle(reserved, 0);
+    else
+      await this.account(reserved, creates, async () => {
+        const planned = creates.map(({ id, writer, plant }): NetChange => ({
+          id,
+          writer,
+          before: undefined,
+          after: plant,
+        }));
+        const [{ plant: only }] = creates as readonly [Create];
+        const created =
+          creates.length === 1
+            ? await this.write(connection, INSERT_ONE, planned, [
+                only.id,
+                only.name,
+                only.tag ?? null,
+              ])
+            : await this.write(connection, INSERT, planned, toColumns(sortById(planned)));
+        const ids = new Set(created.map(({ id }) => id));
+        for (const write of creates)
+          if (ids.has(write.id)) this.settle(write, "created", write.plant);
+        return created.length;
+      });
+    const rest = creates.filter((create) => !this.outcomes.has(create));
+    if (rest.length > 0) await this.change(connection, rest);
+  }
+
+  /** `refuseText` is why no text may be added. */
+  private async change(
+    connection: Connection,
+    piece: readonly GroupWrite[],
+    refuseText?: Refusal,
+  ): Promise<void> {
+    const [first] = piece;
+    const isAtomic = first?.kind === "atomic";
+    const { found, isConfirmed } = isAtomic
+      ? { found: await findAll(connection, first), isConfirmed: false }
+      : first?.kind === "create"
+        ? await this.compare(connection, piece as Create[])
+        : await this.findBefore(connection, piece as PlantWrite[]);
+    const known = isAtomic ? piece : piece.filter((write) => found.has((write as PlantWrite).id));
+    const decideAll = (plantsLeft: number): Decided[] => {
+      let left = plantsLeft;
+      return known.map((write) => {
+        const decision = decide(write, (id) => found.get(id), { plantsLeft: left, refuseText });
+        if (!(decision instanceof Refusal)) left -= Math.max(0, decision.created);
+        const before = write.kind === "atomic" ? undefined : found.get(write.id);
+        return { write, before, decision };
+      });
+    };
+    const free = decideAll(Number.POSITIVE_INFINITY);
+    const wanted = free.reduce((sum, { decision }) => sum + createdBy(decision), 0);
+    const reserved = await this.quota.reserve(wanted);
+    const decided = reserved < wanted ? decideAll(reserved) : free;
+    const changing = decided.filter(({ decision }) => changesOf(decision).length > 0);
+    await this.account(
+      reserved,
+      changing.map(({ write }) => write),
+      () => this.apply(connection, decided, isAtomic, isConfirmed),
+    );
+  }
+
+  /** Resolves to how many more plants there are than before. */
+  private async apply(
+    connection: Connection,
+    decided: readonly Decided[],
+    isAtomic: boolean,
+    isConfirmed: boolean,
+  ): Promise<number> {
+    const changes = decided.flatMap(({ decision }) => changesOf(decision));
+    const done = new Set<NetChange>();
+    if (changes.length > 0) {
+      const sorted = sortById(changes);
+      const changed = sorted.filter(({ before }) => before !== undefined);
+      const created = sorted.filter(({ before }) => before === undefined);
+      const parameters = [...toChangeColumns(changed), ...toColumns(created)];
+      const statement = isAtomic ? APPLY_ATOMIC : APPLY;
+      const made = await this.write(connection, statement, changes, parameters).catch(
+        (error: unknown) => {
+          if (!isAtomic || sqlStateOf(error) !== DIVISION_BY_ZERO) throw error;
+          throw new TransientError("changed by others meanwhile");
+        },
+      );
+      for (const each of made) done.add(each);
     }
-    await this.account(reserved, async () => {
-      const planned = wanted.map((write) => planCreate(write, write.plant));
-      const created = await this.insert(connection, planned);
-      for (const { write, after } of created) this.settle(write, "created", after);
-      return created.length;
-    });
-    const rest = wanted.filter((create) => !this.outcomes.has(create));
-    if (rest.length > 0) await this.compare(connection, rest);
+    // What changes nothing is true only if this server is still the leader, as a write shows.
+    const isIdle = decided.some(({ decision }) => changesOf(decision).length === 0);
+    if (isIdle && done.size === 0 && !isConfirmed) await connection.query(CONFIRM);
+    let [created, isDone] = [0, true];
+    for (const { write, before, decision } of decided) {
+      const own = changesOf(decision);
+      if (own.some((each) => !done.has(each))) {
+        this.doubted.add(write);
+        isDone = false;
+        continue;
+      }
+      created += decision instanceof Refusal ? 0 : decision.created;
+      const outcome = decision instanceof Refusal ? decision : decision.outcome;
+      this.settle(write, outcome, own.length === 0 ? before : own.at(-1)?.after);
+    }
+    if (isDone) return created;
+    // What was done stays so: the next attempt continues with the rest.
+    this.quota.settle(0, created);
+    throw new TransientError("changed by others meanwhile");
   }
 
-  /** Resolves to those that were created. */
-  private insert(connection: Connection, planned: readonly Planned[]) {
-    const plants = planned.map(({ after }) => after as Plant);
-    const [{ id, name, tag }] = plants as [Plant, ...Plant[]];
-    return plants.length === 1
-      ? this.write(connection, INSERT_ONE, planned, [id, name, tag ?? null])
-      : this.write(connection, INSERT, planned, toColumns(plants));
+  private settle(write: GroupWrite, outcome: Settled, stored?: Plant): void {
+    this.outcomes.set(write, outcome);
+    for (const id of idsOf(write)) this.stored.delete(id);
+    if (stored !== undefined && write.kind !== "atomic") this.stored.set(write.id, stored);
   }
 
-  /** Settles a reservation by how many plants `work` has created. If an answer was lost, all may be. */
-  private async account(reserved: number, work: () => Promise<number>): Promise<void> {
+  /** Settles a reservation by how many plants `work` has created. If its answer was lost, all of the writes may be done. */
+  private async account(
+    reserved: number,
+    writes: readonly GroupWrite[],
+    work: () => Promise<number>,
+  ): Promise<void> {
     let created = 0;
     try {
       created = await work();
     } catch (error) {
-      if (error instanceof LostAnswerError) created = reserved;
+      if (error instanceof LostAnswerError) {
+        created = reserved;
+        this.giveUp(writes, error);
+      }
       throw error;
     } finally {
       this.quota.settle(reserved, created);
     }
   }
 
-  /** Tells replays from conflicts. Missing plants settle as `absent`, stay open, or are retried. */
-  private async compare(
-    connection: Connection,
-    creates: readonly Create[],
-    absent?: Refusal | "open",
-  ) {
-    const plants = creates.map(({ plant }) => plant);
-    // Locks the rows: a replay acknowledges what was found.
-    const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
-    const kept = new Map(Array.from(rows, (row) => [row.id, row]));
-    for (const create of creates) {
-      const row = kept.get(create.id);
-      if (row?.same === true) this.settle(create, "replayed", create.plant);
-      else if (row !== undefined) {
-        const stored = row.name === null ? undefined : toPlant(row);
-        this.settle(create, refuseTaken(create.plant), stored);
-      } else if (absent instanceof Refusal) this.settle(create, absent);
-    }
-    // The rest were removed since, or their INSERT came after its deadline.
-    if (kept.size < creates.length && absent === undefined)
-      throw new TransientError("neither created nor found");
-  }
-
-  private async change(connection: Connection, changes: readonly Update[]): Promise<void> {
-    const planned = {
-      created: [] as Planned[],
-      replaced: [] as Planned[],
-      removed: [] as Planned[],
-    };
-    const settled: Parameters<typeof this.settle>[] = [];
-    for (const [write, before] of await this.findBefore(connection, changes)) {
-      const verdict = judge(write, before);
-      if (verdict instanceof Refusal) settled.push([write, verdict, before]);
-      else if (verdict.done === "replayed")
-        settled.push([write, outcomeOf(write, verdict), before]);
-      else {
-        const { id, writer } = write;
-        planned[verdict.done].push({ write, id, writer, before, after: verdict.after });
-      }
-    }
-    const { created, replaced, removed } = planned;
-    const reserved = await this.quota.reserve(created.length);
-    for (const { write } of created.splice(reserved))
-      settled.push([write, new Refusal("store_full")]);
-    let done = 0;
-    const note = (changed: readonly Planned[], outcome: Done): void => {
-      done += changed.length;
-      for (const { write, after } of changed)
-        this.settle(write, outcomeOf(write, { done: outcome, after }), after);
-    };
-    await this.account(reserved, async () => {
-      if (settled.length > 0) await connection.query(CONFIRM);
-      for (const one of settled) this.settle(...one);
-      const inserted = created.length > 0 ? await this.insert(connection, created) : [];
-      note(inserted, "created");
-      return inserted.length;
-    });
-    for (const [name, statement, part] of [
-      ["replaced", REPLACE, replaced],
-      ["removed", REMOVE, removed],
-    ] as const)
-      if (part.length > 0)
-        note(await this.write(connection, statement, part, toChangeColumns(part)), name);
-    this.quota.settle(0, -removed.filter(({ write }) => this.outcomes.has(write)).length);
-    if (done === created.length + replaced.length + removed.length) return;
-    for (const { write } of [...replaced, ...removed]) this.doubted.add(write);
-    throw new TransientError("changed by others meanwhile");
-  }
-
   /**
-   * The plants before these changes; the rest stay open, for the next piece. What a writer has seen needs no look-up:
-   * the statement changes nothing if it is no longer so. Then it is looked up.
+   * The plants before these writes; writes without one stay open, for the next piece. What a writer has seen needs no
+   * look-up: the statement changes nothing if it is no longer so. Then it is looked up.
    */
-  private async findBefore(connection: Connection, changes: readonly Update[]) {
-    const before = new Map<Update, Plant | undefined>();
-    const unknown: Update[] = [];
-    for (const write of changes.slice(0, FIND_MANY_LENGTH_MAX)) {
-      const { id, condition } = write;
-      const seen = condition.seen && { tag: undefined, ...condition.seen, id };
-      const verdict = seen && !this.doubted.has(write) ? judge(write, seen) : undefined;
-      const changesIt = verdict !== undefined && "done" in verdict && verdict.done !== "replayed";
-      if (changesIt) before.set(write, seen);
-      else unknown.push(write);
+  private async findBefore(connection: Connection, writes: readonly PlantWrite[]) {
+    const found = new Map<bigint, Plant | undefined>();
+    const unknown: bigint[] = [];
+    for (const write of writes.slice(0, FIND_MANY_LENGTH_MAX)) {
+      const { id } = write;
+      const seen =
+        write.kind === "create" || this.doubted.has(write) ? undefined : write.condition.seen;
+      const plant = seen && { tag: undefined, ...seen, id };
+      const isChanging = plant && changesOf(decide(write, () => plant)).length > 0;
+      if (isChanging) found.set(id, plant);
+      else unknown.push(id);
     }
-    if (unknown.length === 0) return before;
-    const found = await findPlants(
-      connection,
-      unknown.map(({ id }) => id),
+    const plants = unknown.length === 0 ? [] : await findPlants(connection, unknown);
+    for (const [index, plant] of plants.entries()) found.set(unknown[index] as bigint, plant);
+    return { found, isConfirmed: false };
+  }
+
+  /** The plants that have the ids of these creates: most are the same. The locks confirm what was found. */
+  private async compare(connection: Connection, creates: readonly Create[]) {
+    const wanted = creates.map(({ plant }): NetChange => ({
+      id: plant.id,
+      before: undefined,
+      after: plant,
+    }));
+    const rows = await connection.query<Compared>(COMPARE, toColumns(wanted));
+    const kept = new Map(Array.from(rows, (row) => [row.id, row]));
+    const found = new Map(
+      creates.map(({ plant }): [bigint, Plant | undefined] => {
+        const row = kept.get(plant.id);
+        if (row?.same === true) return [plant.id, plant];
+        // A long plant comes without its text, so any other one stands for it.
+        return [
+          plant.id,
+          row?.name === null ? { ...plant, name: `${plant.name}…` } : row && toPlant(row),
+        ];
+      }),
     );
-    for (const [index, plant] of found.entries()) before.set(unknown[index] as Update, plant);
-    return before;
-  }
-
-  private async writeAtomic(connection: Connection, write: AtomicWrite): Promise<void> {
-    const reserved = await this.quota.reserve(write.writes.length);
-    await this.account(reserved, () => this.changeAll(connection, write, reserved));
-  }
-
-  /** Resolves to how many more plants there are than before. */
-  private async changeAll(
-    connection: Connection,
-    write: AtomicWrite,
-    reserved: number,
-  ): Promise<number> {
-    const stored = await findAll(connection, write);
-    const full = new Refusal("store_full");
-    let judged: ReturnType<typeof judgeAtomic>;
-    try {
-      judged = judgeAtomic(
-        write,
-        (id) => stored.get(id),
-        (done, created) => (done === "created" && created > reserved ? full : undefined),
-      );
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      await connection.query(CONFIRM);
-      this.outcomes.set(write, error);
-      return 0;
-    }
-    const byId = judged.changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));
-    const changed = byId.filter(({ before }) => before !== undefined);
-    const created = byId.filter(({ before }) => before === undefined);
-    if (byId.length === 0) await connection.query(CONFIRM);
-    else {
-      const parameters = [
-        ...toChangeColumns(changed),
-        ...toColumns(created.map(({ after }) => after as Plant)),
-      ];
-      await this.write(connection, ATOMIC, judged.changes, parameters).catch((error: unknown) => {
-        if (sqlStateOf(error) !== DIVISION_BY_ZERO) throw error;
-        throw new TransientError("changed by others meanwhile");
-      });
-    }
-    this.outcomes.set(write, judged.outcomes);
-    for (const id of idsOf(write)) this.stored.delete(id);
-    return judged.created;
+    return { found, isConfirmed: rows.length > 0 };
   }
 
   /** Resolves to the changes that were made. */
@@ -560,7 +550,7 @@ class Group {
     if (hasJournal) {
       const entries = new JournalBlock();
       for (const { id, writer, after, before } of changes) entries.add(id, writer, after, before);
-      values.push(entries.format());
+      values.push(entries.text);
     }
     let statement = hasJournal ? journaled : plain;
     const writers = new Set<Writer>();
@@ -594,24 +584,20 @@ async function findAll(connection: Connection, write: AtomicWrite): Promise<Map<
   return stored;
 }
 
-const planCreate = (write: PlantWrite, after: Plant): Planned => ({
-  write,
-  id: write.id,
-  writer: write.writer,
-  before: undefined,
-  after,
-});
+const changesOf = (decision: Decision | Refusal): readonly NetChange[] =>
+  decision instanceof Refusal ? [] : decision.changes;
 
-/** Only a patch tells what it left. */
-const outcomeOf = ({ kind }: PlantWrite, verdict: Verdict): Done | Verdict =>
-  kind === "patch" ? verdict : verdict.done;
+const createdBy = (decision: Decision | Refusal): number =>
+  decision instanceof Refusal ? 0 : Math.max(0, decision.created);
+
+const sortById = (changes: readonly NetChange[]): NetChange[] =>
+  changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));
 
 const toChangeColumns = (changes: readonly NetChange[]): string[] => [
   toArray(changes.map(({ id }) => id)),
   toArray(changes.map(({ before }) => before?.name)),
   toArray(changes.map(({ before }) => before?.tag)),
-  toArray(changes.map(({ after }) => after?.name)),
-  toArray(changes.map(({ after }) => after?.tag)),
+  ...toColumns(changes).slice(1),
 ];
 
 export const idsOf = (write: GroupWrite): readonly bigint[] =>

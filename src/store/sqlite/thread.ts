@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Writer } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
-import type { Done, PlantWrite } from "../../domain/write.ts";
+import type { Create, Done, PlantWrite } from "../../domain/write.ts";
 import {
   type Answer,
   createCaller,
@@ -22,7 +22,14 @@ import {
 import { fromShared, shareClock, toShared, within } from "../../tick.ts";
 import { toExact } from "../journal.ts";
 import type { CommitNotes } from "../traced-queue.ts";
-import type { SqliteWriter, Write } from "./writer.ts";
+import {
+  type Creates,
+  isCreates,
+  type Part,
+  type SqliteWriter,
+  toParts,
+  type Write,
+} from "./writer.ts";
 
 export interface StoreLink {
   readonly writes: MessagePort;
@@ -102,10 +109,20 @@ const fromOutcomes = (sent: unknown): unknown[] =>
 /** The answer to a group that asks for notes. */
 type Noted = CommitNotes & { readonly outcomes: unknown };
 
-/** One JSON text, which costs a fraction of a list of objects. The deadline is by `sharedNow`. */
+/**
+ * A line of JSON for the head and for each part: a fraction of the cost of objects. A part of creates is the text that
+ * the journal keeps. The deadline is by `sharedNow`.
+ */
 export function encodeGroup(writes: readonly Write[], deadlineMs: number, isNoted = false): string {
-  const toJson = createEncoder();
-  return JSON.stringify({ deadlineMs, writes: writes.map(toJson), isNoted: isNoted || undefined });
+  let text = JSON.stringify([deadlineMs, isNoted]);
+  for (const part of toParts(writes)) {
+    if (!isCreates(part)) text += `\n\n${JSON.stringify(part.map(createEncoder()))}`;
+    else {
+      const { count, characters, leased } = part;
+      text += `\n${JSON.stringify([count, characters, leased])}\n${part.text}`;
+    }
+  }
+  return text;
 }
 
 /** In place of the writer of the write before: those of a batch share one, which may be as long as the plant. */
@@ -132,11 +149,20 @@ type Encoded = ReturnType<ReturnType<typeof createEncoder>>;
 type EncodedPlant = Extract<Encoded, { readonly id: unknown }>;
 
 export function decodeGroup(text: string) {
-  interface Sent extends Readonly<{ deadlineMs: number; isNoted?: true }> {
-    readonly writes: readonly Encoded[];
+  const [head = "", ...lines] = text.split("\n");
+  const [deadlineMs, isNoted] = JSON.parse(head) as [number, boolean];
+  const parts: Part[] = [];
+  for (let at = 0; at < lines.length; at += 2) {
+    const [facts = "", body = ""] = lines.slice(at, at + 2);
+    if (facts === "") {
+      parts.push((JSON.parse(body) as Encoded[]).map(createDecoder()) as Exclude<Write, Create>[]);
+      continue;
+    }
+    const [count, characters, leased] = JSON.parse(facts) as [number, number, Writer | null];
+    const values = JSON.parse(body) as Creates["values"];
+    parts.push({ count, characters, leased: leased ?? undefined, values, text: body });
   }
-  const { deadlineMs, isNoted, writes } = JSON.parse(text) as Sent;
-  return { deadlineMs, writes: writes.map(createDecoder()), ...(isNoted && { isNoted }) };
+  return { deadlineMs, isNoted, parts };
 }
 
 function createDecoder() {
@@ -177,7 +203,7 @@ function commitTogether(
 ): Answer[] {
   const committed = toAnswer(() =>
     writer.commitAll(
-      groups.map(({ writes, deadlineMs }) => ({ writes, deadlineMs: fromShared(deadlineMs) })),
+      groups.map(({ parts, deadlineMs }) => ({ parts, deadlineMs: fromShared(deadlineMs) })),
     ),
   );
   if (!("value" in committed)) return groups.map(() => committed);
@@ -186,7 +212,7 @@ function commitTogether(
   return results.map((outcomes, index) => {
     if (outcomes === undefined) return toFailed(new Refusal("store_busy"));
     const value = toOutcomes(outcomes);
-    if (groups[index]?.isNoted !== true) return { value };
+    if (!groups[index]?.isNoted) return { value };
     return { value: { outcomes: value, writes, syncMs: writer.syncMs } };
   });
 }

@@ -1,24 +1,13 @@
 /** The only write connection. It commits a group in one transaction, with one sync. */
 
 import type { Database } from "bun:sqlite";
-import { TIME_NUMBER_MAX, type Writer } from "../../domain/change.ts";
+import { type Change, TIME_NUMBER_MAX, type Writer, writerOf } from "../../domain/change.ts";
+import { decide, type NetChange, type Room } from "../../domain/decide.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
-import {
-  type AtomicWrite,
-  type Create,
-  type Done,
-  findWriter,
-  judge,
-  judgeAtomic,
-  judgeCreate,
-  type NetChange,
-  type PlantWrite,
-  type Update,
-  type Verdict,
-} from "../../domain/write.ts";
-import { JournalBlock } from "../journal.ts";
+import { type AtomicWrite, type Create, findWriter, type PlantWrite } from "../../domain/write.ts";
+import { CREATE_LENGTH, type Entries, JournalBlock, parseEntries } from "../journal.ts";
 import type { Statement, Value } from "../records.ts";
 import { type PlantRow, toPlant } from "../reads.ts";
 import {
@@ -49,12 +38,47 @@ export interface Task {
 export type Write = PlantWrite | AtomicWrite | Task;
 
 /** Of one HTTP thread. The deadline is by `performance.now()`. */
-interface Group {
-  readonly writes: readonly Write[];
+export interface Group {
+  readonly parts: readonly Part[];
   readonly deadlineMs: number;
 }
 
-const ROWS_TOGETHER = [16, 4] as const;
+/** Creates that follow each other, under one lease, are a block of the journal from the start. Other writes are data. */
+export type Part = Creates | readonly Exclude<Write, Create>[];
+
+export interface Creates extends Entries {
+  /** The writer whose lease all have; undefined without a lease. */
+  readonly leased: Writer | undefined;
+}
+
+export function toParts(writes: readonly Write[]): readonly Part[] {
+  const parts: (Exclude<Write, Create>[] | (JournalBlock & Creates))[] = [];
+  for (const write of writes) {
+    let part = parts.at(-1);
+    if (write.kind !== "create") {
+      if (!Array.isArray(part)) parts.push((part = []));
+      part.push(write);
+      continue;
+    }
+    const { id, plant, writer } = write;
+    if (part === undefined || Array.isArray(part) || part.leased?.lease !== writer?.lease) {
+      const leased = writer?.lease === undefined ? undefined : writer;
+      parts.push((part = Object.assign(new JournalBlock(), { leased })));
+    }
+    part.add(id, writer, plant);
+  }
+  return parts;
+}
+
+export const isCreates = (part: Part): part is Creates => "text" in part;
+
+const concernsPlants = (part: Part): boolean =>
+  isCreates(part) || part.some(({ kind }) => kind !== "run");
+
+const countWrites = ({ parts }: Group): number =>
+  parts.reduce((sum, part) => sum + (isCreates(part) ? part.count : part.length), 0);
+
+const ROWS_TOGETHER = [16, 4, 1] as const;
 
 /** The number of the last of ?1 changes at the time ?2. With a SELECT, SQLite would copy the row to a temporary table. */
 const LAST = `max(min(?2 * 1000, ${TIME_NUMBER_MAX}), (SELECT max(last) FROM changes) + max(?1, 1))`;
@@ -81,11 +105,8 @@ function connect(db: Database) {
     beginAtomic: prepare("SAVEPOINT atomic"),
     endAtomic: prepare("RELEASE atomic"),
     undoAtomic: prepare("ROLLBACK TO atomic"),
-    insertPlant: prepare(
-      "INSERT INTO plants (id, name, tag, changed_at_ms) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-    ),
     // OR FAIL: a taken id ends the statement and keeps the rows before it. To undo those, SQLite would copy every page.
-    insertPlants: { 16: insertRows(16), 4: insertRows(4) },
+    insertPlants: { 16: insertRows(16), 4: insertRows(4), 1: insertRows(1) },
     countChanged: prepare<{ count: bigint }>("SELECT changes() AS count"),
     updatePlant: prepare("UPDATE plants SET name = ?, tag = ?, changed_at_ms = ? WHERE id = ?"),
     deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
@@ -110,18 +131,16 @@ function connect(db: Database) {
 
 type WriteConnection = ReturnType<typeof connect>;
 
-interface Capacity {
+interface Capacity extends Room {
   plantsLeft: number;
   /** The version of the data that the count is of; undefined if plants are not counted. */
   readonly version: bigint | undefined;
-  readonly diskFreeBytes: number;
-  readonly diskFreeBytesMin: number;
 }
 
 interface Transaction extends WriteConnection {
   readonly capacity: Capacity;
-  /** The refusal of a write whose lease is lost. */
-  readonly refuseLease: (write: Write) => Refusal | undefined;
+  /** The refusal of writes whose lease is lost. */
+  readonly refuseLease: (writer: Writer | undefined) => Refusal | undefined;
   /** The time of its journal block, and of every plant that it changes: a restore replays the same. */
   readonly atMs: number;
   /** The changes, for the journal. */
@@ -174,7 +193,7 @@ export class SqliteWriter {
 
   /** `commitAll` of one group. */
   commit(writes: readonly Write[], deadlineMs: number): unknown[] {
-    return this.commitAll([{ writes, deadlineMs }])[0] ?? [];
+    return this.commitAll([{ parts: toParts(writes), deadlineMs }])[0] ?? [];
   }
 
   /**
@@ -214,30 +233,27 @@ export class SqliteWriter {
     begin.run();
     try {
       const inTime = this.admit(groups);
-      const writes = inTime.flatMap((group) => group.writes);
-      const capacity = this.findCapacity(connection, writes);
+      const capacity = this.findCapacity(connection, inTime);
       const refuseLease = createLeaseCheck(connection);
       const atMs = Date.now();
       const transaction = Object.assign(connection, { capacity, refuseLease, entries, atMs });
-      const outcomes = applyAll(transaction, writes);
+      const outcomes = groups.map((group) =>
+        inTime.includes(group) ? applyGroup(transaction, group) : undefined,
+      );
       const isJournaled = this.limits.changesDays > 0;
-      if (entries.count > 0 && isJournaled)
-        insertChanges.run(entries.count, atMs, entries.format());
+      if (entries.count > 0 && isJournaled) insertChanges.run(entries.count, atMs, entries.text);
       // Without a journal the break moves: two states never have the same number, as a backup relies on.
       else if (entries.count > 0 && moveBreak.run(atMs).changes === 0)
         insertChanges.run(0, atMs, BREAK_ENTRIES);
       this.disk.writtenBytes +=
-        (outcomes.length + entries.count) * WRITE_BYTES + entries.characters * CHARACTER_BYTES;
+        (inTime.reduce((sum, group) => sum + countWrites(group), 0) + entries.count) * WRITE_BYTES +
+        entries.characters * CHARACTER_BYTES;
       const syncedAtMs = performance.now();
       commit.run();
       this.syncMs = performance.now() - syncedAtMs;
       if (capacity.version !== undefined)
         this.quota = { plantsLeft: capacity.plantsLeft, version: capacity.version };
-      if (groups.length === 1) return [outcomes];
-      let end = 0;
-      return groups.map((group) =>
-        inTime.includes(group) ? outcomes.slice(end, (end += group.writes.length)) : undefined,
-      );
+      return outcomes;
     } catch (error) {
       // SQLite has already rolled back after a full disk or an I/O error.
       if (db.inTransaction) rollback.run();
@@ -260,9 +276,9 @@ export class SqliteWriter {
   }
 
   /** In the transaction, so no other process can create a plant between the count and the commit. */
-  private findCapacity(connection: WriteConnection, group: readonly Write[]): Capacity {
+  private findCapacity(connection: WriteConnection, groups: readonly Group[]): Capacity {
     const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
-    const isCounted = plantsMax > 0 && group.some(({ kind }) => kind !== "run");
+    const isCounted = plantsMax > 0 && groups.some(({ parts }) => parts.some(concernsPlants));
     const version = isCounted ? connection.dataVersion.get()?.data_version : undefined;
     let plantsLeft = Number.POSITIVE_INFINITY;
     if (version !== undefined)
@@ -272,7 +288,9 @@ export class SqliteWriter {
           : plantsMax - Number(connection.countPlants.get()?.count);
     // On a full disk not even a removal is possible, so what was written since the check counts as used.
     const diskFreeBytes = this.disk.freeBytes - this.disk.writtenBytes;
-    return { plantsLeft, version, diskFreeBytes, diskFreeBytesMin };
+    const refuseText =
+      diskFreeBytes < diskFreeBytesMin ? refuseLowDisk(diskFreeBytes, diskFreeBytesMin) : undefined;
+    return { plantsLeft, version, refuseText };
   }
 
   /**
@@ -324,11 +342,16 @@ export class SqliteWriter {
   }
 }
 
-/** Once for each writer: the writes of a batch share it. Tasks have none. */
+const refuseLowDisk = (bytes: number, bytesMin: number): Refusal =>
+  new Refusal(
+    "disk_low",
+    `Too little disk space is free for a new plant: ${bytes} bytes of at least ${bytesMin} (PLANTSTORE_DISK_FREE_BYTES_MIN); nothing was stored.`,
+  );
+
+/** Once for each writer: the writes of a batch share it. */
 function createLeaseCheck({ findRun, findRevoked }: WriteConnection): Transaction["refuseLease"] {
   const known = new Map<Writer, Refusal | undefined>();
-  return (write) => {
-    const writer = write.kind === "run" ? undefined : findWriter(write);
+  return (writer) => {
     if (writer?.lease === undefined) return undefined;
     if (known.has(writer)) return known.get(writer);
     const { run, token } = writer.lease;
@@ -340,167 +363,113 @@ function createLeaseCheck({ findRun, findRevoked }: WriteConnection): Transactio
   };
 }
 
-/**
- * Creates share INSERTs until an id is taken: a failure costs more than sharing saves. A full block ends the commit.
- */
-function applyAll(transaction: Transaction, group: readonly Write[]): unknown[] {
+/** A full block ends the commit: later writes have no outcome. */
+function applyGroup(transaction: Transaction, { parts }: Group): unknown[] {
+  const { entries } = transaction;
   const outcomes: unknown[] = [];
-  let isTaken = false;
-  while (outcomes.length < group.length && !transaction.entries.isFull) {
-    const lost = transaction.refuseLease(group[outcomes.length] as Write);
-    if (lost !== undefined) {
-      outcomes.push(lost);
+  for (const part of parts) {
+    const creates = isCreates(part) ? part : undefined;
+    if (entries.isFull) break;
+    const created = creates === undefined ? 0 : insertCreates(transaction, creates);
+    for (let count = 0; count < created; count++) outcomes.push("created");
+    if (created === creates?.count) {
+      entries.adopt(creates);
       continue;
     }
-    const creates: readonly Create[] = isTaken
-      ? []
-      : takeCreates(transaction, group, outcomes.length);
-    const created = creates.length === 0 ? 0 : createTogether(transaction, creates);
-    isTaken ||= created < creates.length;
-    for (let count = 0; count < created; count++) outcomes.push("created");
-    if (created > 0) continue;
-    outcomes.push(applyAlone(transaction, group[outcomes.length] as Write));
+    const writes = creates === undefined ? (part as readonly Write[]) : toCreates(creates);
+    for (const [index, write] of writes.entries()) {
+      if (index < created) entries.add(...entryOf(write as Create));
+      else if (entries.isFull) break;
+      else outcomes.push(apply(transaction, write));
+    }
   }
   return outcomes;
 }
 
-/** The next 16 or 4 creates, for one INSERT; none if fewer than 4 come next. */
-function takeCreates(
-  { refuseLease }: Transaction,
-  group: readonly Write[],
-  from: number,
-): readonly Create[] {
-  let end = from;
-  for (; end - from < ROWS_TOGETHER[0]; end++) {
-    const write = group[end];
-    if (write?.kind !== "create" || refuseLease(write) !== undefined) break;
-  }
-  const rows = ROWS_TOGETHER.find((count) => count <= end - from) ?? 0;
-  return group.slice(from, from + rows) as Create[];
-}
+const entryOf = ({ id, writer, plant }: Create) => [id, writer, plant] as const;
 
-/** Returns how many were created: all before the first one whose id is taken. */
-function createTogether(transaction: Transaction, creates: readonly Create[]): number {
-  const { db, insertPlants, countChanged, capacity, atMs, entries } = transaction;
-  if (refuseNew(capacity, creates.length) !== undefined) return 0;
-  const values: Value[] = [atMs];
-  for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
-  let created = creates.length;
+export const toCreates = ({ text, leased }: Creates): Create[] =>
+  parseEntries(text).map((entry) => {
+    const { id, plant } = entry as Change & { readonly plant: Plant };
+    const writer = Object.assign(writerOf(entry), { lease: leased?.lease });
+    return { kind: "create", id, plant, writer };
+  });
+
+/** Creates that share INSERTs. Returns how many: all, or those before the first one that may be refused. */
+function insertCreates(transaction: Transaction, { values, count, leased }: Creates): number {
+  const { db, insertPlants, countChanged, capacity, refuseLease, atMs } = transaction;
+  if (capacity.plantsLeft < count || capacity.refuseText !== undefined) return 0;
+  if (refuseLease(leased) !== undefined) return 0;
+  let created = 0;
   try {
-    insertPlants[creates.length as (typeof ROWS_TOGETHER)[number]].run(...values);
+    while (created < count) {
+      const rows = ROWS_TOGETHER.find((length) => length <= count - created) ?? 1;
+      const row: Value[] = [atMs];
+      for (
+        let at = created * CREATE_LENGTH;
+        at < (created + rows) * CREATE_LENGTH;
+        at += CREATE_LENGTH
+      )
+        row.push(
+          BigInt(values[at + 2] as number | string),
+          values[at + 3] as string,
+          values[at + 4] as Value,
+        );
+      insertPlants[rows].run(...row);
+      created += rows;
+    }
   } catch (error) {
     if (!db.inTransaction) throw error;
     // A taken id, or an operator's trigger. After any other error, changes() may count an earlier statement.
-    created = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(countChanged.get()?.count) : 0;
+    if (hasCode(error, /^SQLITE_CONSTRAINT/)) created += Number(countChanged.get()?.count);
   }
   capacity.plantsLeft -= created;
-  for (const { id, writer, plant } of creates.slice(0, created)) entries.add(id, writer, plant);
   return created;
 }
 
 /** If the transaction is still open after an error, SQLite undid only that statement, so only this write fails. */
-function applyAlone(transaction: Transaction, write: Write): unknown {
-  const { db } = transaction;
+function apply(transaction: Transaction, write: Write): unknown {
+  const { db, refuseLease } = transaction;
   try {
     if (write.kind === "run")
       return write.statements.reduce<unknown[]>((_, statement) => runOn(db, statement), []);
-    if (write.kind === "atomic") return writeAtomic(transaction, write);
-    return write.kind === "create"
-      ? createPlant(transaction, write)
-      : changePlant(transaction, write);
+    return refuseLease(findWriter(write)) ?? applyDecided(transaction, write);
   } catch (error) {
     if (!db.inTransaction) throw error;
     return translate(error);
   }
 }
 
-function createPlant(
-  { insertPlant, findPlant, capacity, atMs, entries }: Transaction,
-  { id, plant, writer }: Create,
-): Done | Refusal {
-  const { name, tag = null } = plant;
-  const refusal = refuseNew(capacity, 1);
-  if (refusal === undefined && insertPlant.run(id, name, tag, atMs).changes === 1) {
-    capacity.plantsLeft--;
-    entries.add(id, writer, plant);
-    return "created";
+/** The savepoint is for what SQLite refuses, as a trigger would. */
+function applyDecided(transaction: Transaction, write: PlantWrite | AtomicWrite): unknown {
+  const { db, findPlant, beginAtomic, endAtomic, undoAtomic, capacity, entries } = transaction;
+  const find = (id: bigint): Plant | undefined => {
+    const row = findPlant.get(id);
+    return row === null ? undefined : toPlant(row);
+  };
+  const decided = decide(write, find, capacity);
+  if (decided instanceof Refusal) return decided;
+  const { outcome, changes, created } = decided;
+  const isMany = changes.length > 1;
+  if (isMany) beginAtomic.run();
+  try {
+    for (const each of changes) change(transaction, each);
+  } catch (error) {
+    if (isMany && db.inTransaction) undoAtomic.run();
+    throw error;
+  } finally {
+    if (isMany && db.inTransaction) endAtomic.run();
   }
-  const row = findPlant.get(id);
-  // No row means that the insert was refused.
-  const verdict = row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
-  return verdict instanceof Refusal ? verdict : verdict.done;
-}
-
-function changePlant(transaction: Transaction, write: Update): Done | Verdict | Refusal {
-  const before = findStored(transaction, write.id);
-  const verdict = judge(write, before);
-  if (verdict instanceof Refusal) return verdict;
-  const { done, after } = verdict;
-  if (done !== "replayed") {
-    const refusal = refuseBeyond(transaction.capacity, done, 1);
-    if (refusal !== undefined) return refusal;
-    change(transaction, { id: write.id, writer: write.writer, before, after });
-  }
-  return write.kind === "patch" ? verdict : done;
-}
-
-function findStored({ findPlant }: Transaction, id: bigint): Plant | undefined {
-  const row = findPlant.get(id);
-  return row === null ? undefined : toPlant(row);
+  capacity.plantsLeft -= created;
+  for (const { id, writer, after, before } of changes) entries.add(id, writer, after, before);
+  return outcome;
 }
 
 function change(
-  { insertPlant, deletePlant, updatePlant, capacity, atMs, entries }: Transaction,
-  { id, writer, before, after }: NetChange,
+  { insertPlants, deletePlant, updatePlant, atMs }: Transaction,
+  { id, before, after }: NetChange,
 ): void {
-  if (after === undefined) {
-    deletePlant.run(id);
-    capacity.plantsLeft++;
-  } else if (before === undefined) {
-    insertPlant.run(id, after.name, after.tag ?? null, atMs);
-    capacity.plantsLeft--;
-  } else updatePlant.run(after.name, after.tag ?? null, atMs, id);
-  entries.add(id, writer, after, before);
+  if (after === undefined) deletePlant.run(id);
+  else if (before === undefined) insertPlants[1].run(atMs, id, after.name, after.tag ?? null);
+  else updatePlant.run(after.name, after.tag ?? null, atMs, id);
 }
-
-/** All lines are judged before the first change. The savepoint is for what SQLite refuses, as a trigger would. */
-function writeAtomic(transaction: Transaction, write: AtomicWrite): readonly Done[] {
-  const { beginAtomic, endAtomic, undoAtomic, capacity, entries, db } = transaction;
-  const { outcomes, changes } = judgeAtomic(
-    write,
-    (id) => findStored(transaction, id),
-    (done, created) => refuseBeyond(capacity, done, created),
-  );
-  const [{ plantsLeft }, mark] = [capacity, entries.mark()];
-  beginAtomic.run();
-  try {
-    for (const each of changes) change(transaction, each);
-    endAtomic.run();
-  } catch (error) {
-    if (db.inTransaction) {
-      undoAtomic.run();
-      endAtomic.run();
-    }
-    capacity.plantsLeft = plantsLeft;
-    entries.undo(mark);
-    throw error;
-  }
-  return outcomes;
-}
-
-function refuseBeyond(capacity: Capacity, done: Done, created: number): Refusal | undefined {
-  if (done === "created") return refuseNew(capacity, created);
-  return done === "replaced" ? refuseText(capacity) : undefined;
-}
-
-const refuseNew = (capacity: Capacity, plants: number): Refusal | undefined =>
-  capacity.plantsLeft < plants ? new Refusal("store_full") : refuseText(capacity);
-
-/** Refuses writes that add text. The remaining disk space is for removals, which are journaled too. */
-const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Capacity): Refusal | undefined =>
-  diskFreeBytes < diskFreeBytesMin
-    ? new Refusal(
-        "disk_low",
-        `Too little disk space is free for a new plant: ${diskFreeBytes} bytes of at least ${diskFreeBytesMin} (PLANTSTORE_DISK_FREE_BYTES_MIN); nothing was stored.`,
-      )
-    : undefined;

@@ -1,0 +1,167 @@
+/**
+ * What a write does to the stored plants, for both engines and for dry runs: the only place that decides about replays,
+ * conflicts, preconditions, upserts, all-or-nothing and room. Pure: it looks plants up, and changes nothing.
+ */
+
+import type { Writer } from "./change.ts";
+import { holds } from "./entity-tag.ts";
+import { Refusal } from "./errors.ts";
+import { isSame, isSameState, lengthOf, type Plant, refusePlant } from "./plant.ts";
+import {
+  applyPatch,
+  type AtomicWrite,
+  type Done,
+  type PlantWrite,
+  refuseLine,
+  type Verdict,
+} from "./write.ts";
+
+/** Looks a stored plant up. */
+export type Find = (id: bigint) => Plant | undefined;
+
+/** What the store has room for. */
+export interface Room {
+  /** Plants that may be created. */
+  readonly plantsLeft: number;
+  /** Why no text may be added, such as a disk that is nearly full. Removals stay possible. */
+  readonly refuseText?: Refusal | undefined;
+}
+
+const BOUNDLESS: Room = { plantsLeft: Number.POSITIVE_INFINITY };
+
+/** A plant that differs afterwards. */
+export interface NetChange {
+  readonly id: bigint;
+  readonly writer?: Writer | undefined;
+  readonly before: Plant | undefined;
+  readonly after: Plant | undefined;
+}
+
+export interface Decision {
+  /** Only a patch tells what it left. An atomic write has an outcome for each line. */
+  readonly outcome: Done | Verdict | readonly Done[];
+  readonly changes: readonly NetChange[];
+  /** How many more plants there are than before. */
+  readonly created: number;
+}
+
+const UNCHANGED: readonly NetChange[] = [];
+
+export function decide(
+  write: PlantWrite | AtomicWrite,
+  find: Find,
+  room: Room = BOUNDLESS,
+): Decision | Refusal {
+  if (write.kind === "atomic") return decideAtomic(write, find, room);
+  const { id, writer } = write;
+  const before = find(id);
+  const verdict = judge(write, before, room);
+  if (verdict instanceof Refusal) return verdict;
+  const { done, after } = verdict;
+  const changes = done === "replayed" ? UNCHANGED : [{ id, writer, before, after }];
+  return { outcome: write.kind === "patch" ? verdict : done, changes, created: growthOf(done) };
+}
+
+const growthOf = (done: Done): number => (done === "created" ? 1 : done === "removed" ? -1 : 0);
+
+/** What each write would do, one after the other. */
+export function rehearse(writes: readonly PlantWrite[], find: Find): (Done | Refusal)[] {
+  const states = new Map<bigint, Plant | undefined>();
+  return writes.map((write) => {
+    const { id } = write;
+    const verdict = judge(write, states.has(id) ? states.get(id) : find(id), BOUNDLESS);
+    if (verdict instanceof Refusal) return verdict;
+    states.set(id, verdict.after);
+    return verdict.done;
+  });
+}
+
+function judge(
+  write: PlantWrite,
+  stored: Plant | undefined,
+  { plantsLeft, refuseText }: Room,
+): Verdict | Refusal {
+  const verdict = judgeContent(write, stored);
+  if (verdict instanceof Refusal) return verdict;
+  const { done } = verdict;
+  if (done === "replayed" || done === "removed") return verdict;
+  if (done === "created" && plantsLeft < 1) return new Refusal("store_full");
+  return refuseText ?? verdict;
+}
+
+function judgeContent(write: PlantWrite, stored: Plant | undefined): Verdict | Refusal {
+  if (write.kind === "create") {
+    if (stored === undefined) return { done: "created", after: write.plant };
+    return isSame(stored, write.plant)
+      ? { done: "replayed", after: stored }
+      : refuseTaken(write.id);
+  }
+  const { condition } = write;
+  if (write.kind === "upsert") {
+    if (stored === undefined)
+      return condition.match === undefined && condition.seen === undefined
+        ? { done: "created", after: write.plant }
+        : new Refusal("precondition_failed");
+    // Before the condition: a batch whose answer was lost is sent again, and its own writes changed the entity tags.
+    if (isSame(stored, write.plant)) return { done: "replayed", after: stored };
+  }
+  if (stored === undefined)
+    return write.kind === "remove" && write.isLenient === true
+      ? { done: "replayed", after: undefined }
+      : new Refusal("plant_not_found");
+  if (!holds(condition, stored)) return new Refusal("precondition_failed");
+  if (write.kind === "remove") return { done: "removed", after: undefined };
+  if (write.kind !== "patch") return { done: "replaced", after: write.plant };
+  const after = applyPatch(stored, write.patch);
+  if (isSame(stored, after)) return { done: "replayed", after: stored };
+  return refusePlant(after) ?? { done: "replaced", after };
+}
+
+export const refuseTaken = (id: bigint): Refusal =>
+  new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
+
+/** Bounds the stored text that one transaction changes: all of it is in one journal block, and in memory. */
+export const STORED_CHARACTERS_MAX = 4_194_304;
+
+/** All lines succeed, or none. The refusal is that of the first line that fails. */
+function decideAtomic(
+  { writes, refusal }: AtomicWrite,
+  find: Find,
+  { plantsLeft, refuseText }: Room,
+): Decision | Refusal {
+  const states = new Map<bigint, { -readonly [Name in keyof NetChange]: NetChange[Name] }>();
+  const outcome: Done[] = [];
+  let [created, characters] = [0, 0];
+  let stale: PlantWrite | undefined;
+  for (const write of writes) {
+    const { id, line, writer } = write;
+    let state = states.get(id);
+    if (state === undefined) {
+      const before = find(id);
+      characters += lengthOf(before);
+      states.set(id, (state = { id, writer, before, after: before }));
+    }
+    const verdict =
+      characters > STORED_CHARACTERS_MAX
+        ? new Refusal("transaction_too_large")
+        : judge(write, state.after, { plantsLeft: plantsLeft - created, refuseText });
+    if (verdict instanceof Refusal) return refuseLine(line, verdict);
+    created += growthOf(verdict.done);
+    if (verdict.done === "replayed" && isStale(write, state)) stale ??= write;
+    state.after = verdict.after;
+    outcome.push(verdict.done);
+  }
+  if (refusal !== undefined) return new Refusal(refusal.reason, refusal.message);
+  const changes = [...states.values()].filter(({ before, after }) => !isSameState(before, after));
+  // If every line was done before, the batch was sent again. Otherwise others have done part of it.
+  if (stale !== undefined && changes.length > 0)
+    return refuseLine(stale.line, new Refusal("precondition_failed"));
+  return { outcome, changes, created };
+}
+
+/** Whether a write finds its own outcome in the store instead of what it expects. Not if an earlier line made it. */
+function isStale(write: PlantWrite, { before, after }: Pick<NetChange, "before" | "after">) {
+  if (write.kind === "create" || !isSameState(before, after)) return false;
+  const { condition } = write;
+  return before === undefined ? condition.match !== undefined : !holds(condition, before);
+}
