@@ -109,16 +109,18 @@ export interface Store extends ServedStore {
   measureBytes(): Promise<number>;
   readFigures(): Promise<StoreFigures>;
   /** What the backups of an embedded store write into it. */
-  readonly backUps?: {
-    /** Starts a timeline, with a higher number, that leaves the one before it after this change, or now. */
-    startTimeline(above: number, after?: number | null): Promise<void>;
-  };
+  readonly backUps?:
+    | {
+        /** Starts a timeline, with a higher number, that leaves the one before it after this change, or now. */
+        startTimeline(above: number, after?: number | null): Promise<void>;
+      }
+    | undefined;
   /** Drains the queue, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;
 }
 
 /** For metrics. The first two are SQLite's, the others PostgreSQL's. */
-export type StoreFigures = Readonly<Partial<Record<Figure, number | undefined>>>;
+type StoreFigures = Readonly<Partial<Record<Figure, number | undefined>>>;
 type Figure =
   "diskFreeBytes" | "logBytes" | "connectionsInUse" | "callersWaiting" | "retries" | "connects";
 

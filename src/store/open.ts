@@ -2,7 +2,7 @@
 
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { parseStoreUrl } from "../store-url.ts";
-import { openAlone, SqliteStore } from "./sqlite/store.ts";
+import { openAlone, openSqliteStore } from "./sqlite/engine.ts";
 import { callThreads, startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
 
 type Limits = StoreLimits & ServerLimits;
@@ -17,10 +17,10 @@ export async function openStore(
   const url = parseStoreUrl(databaseUrl);
   // On demand: users of SQLite do not pay for the PostgreSQL client.
   if (url.engine === "postgres")
-    return (await import("./postgres/store.ts")).openPostgresStore(url.target, limits, onMigrate);
+    return (await import("./postgres/engine.ts")).openPostgresStore(url.target, limits, onMigrate);
   return link === undefined
     ? openAlone(url.path, limits, onMigrate)
-    : new SqliteStore(url.path, limits, callThreads(link));
+    : openSqliteStore(url.path, limits, callThreads(link));
 }
 
 export interface ServedStores {
@@ -46,7 +46,7 @@ export async function openServed(
   const threads = await startStoreThreads(url.path, limits, httpThreads, onMigrate);
   const [link, ...links] = threads.links as [StoreLink, ...StoreLink[]];
   try {
-    const store = new SqliteStore(url.path, limits, callThreads(link, threads.close));
+    const store = openSqliteStore(url.path, limits, callThreads(link, threads.close));
     return { store, links, onEnd: threads.onEnd };
   } catch (error) {
     await threads.close();

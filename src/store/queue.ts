@@ -32,6 +32,8 @@ interface Options<Write> {
   readonly commitMsMin?: number;
   /** Two commits in flight never hold writes with the same key. */
   readonly keysOf?: (write: Write) => readonly unknown[];
+  /** Called for each submission, with the first of its writes and the promise of its outcome, before it starts. */
+  readonly onSubmit?: (write: Write, outcome: Promise<unknown>) => void;
   readonly onCommit?: (
     durationMs: number,
     writes: readonly Write[],
@@ -99,15 +101,16 @@ export class Queue<Write, Outcome> {
 
   /** Settles after the commit that the write was part of. A full queue refuses the write at once. */
   submit(write: Write, characters = 0): Promise<Outcome> {
-    if (this.closed) return Promise.reject(new Refusal("shutting_down"));
-    if (!this.hasRoom(1)) return Promise.reject(new Refusal("overloaded"));
-    const deadlineMs = this.deadline();
-    return new Promise((resolve, reject) => {
-      const settle = (result: Result<Outcome>): void =>
-        result instanceof Error ? reject(result) : resolve(result);
-      this.queue.push({ write, characters, deadlineMs, settle });
+    const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
+    const settle = (result: Result<Outcome>): void =>
+      result instanceof Error ? reject(result) : resolve(result);
+    this.options.onSubmit?.(write, promise);
+    if (this.closed) settle(new Refusal("shutting_down"));
+    else if (this.hasRoom(1)) {
+      this.queue.push({ write, characters, deadlineMs: this.deadline(), settle });
       this.start();
-    });
+    } else settle(new Refusal("overloaded"));
+    return promise;
   }
 
   /**
@@ -121,21 +124,22 @@ export class Queue<Write, Outcome> {
     if (this.closed) return Promise.resolve(writes.map(() => new Refusal("shutting_down")));
     if (writes.length === 0) return Promise.resolve([]);
     const deadlineMs = this.deadline();
-    return new Promise((resolve) => {
-      const outcomes: (Outcome | Refusal)[] = [];
-      let open = writes.length;
-      for (let index = 0; index < writes.length; index++) {
-        const settle = (result: Result<Outcome>): void => {
-          if (result instanceof Promise) return void result.then(settle, settle);
-          if (index in outcomes) return;
-          outcomes[index] = result instanceof Error ? toRefusal(result) : result;
-          if (--open === 0) resolve(outcomes);
-        };
-        const write = writes[index] as Write;
-        this.overflow.push({ write, characters: characters[index] ?? 0, deadlineMs, settle });
-      }
-      this.start();
-    });
+    const { promise, resolve } = Promise.withResolvers<(Outcome | Refusal)[]>();
+    this.options.onSubmit?.(writes[0] as Write, promise);
+    const outcomes: (Outcome | Refusal)[] = [];
+    let open = writes.length;
+    for (let index = 0; index < writes.length; index++) {
+      const settle = (result: Result<Outcome>): void => {
+        if (result instanceof Promise) return void result.then(settle, settle);
+        if (index in outcomes) return;
+        outcomes[index] = result instanceof Error ? toRefusal(result) : result;
+        if (--open === 0) resolve(outcomes);
+      };
+      const write = writes[index] as Write;
+      this.overflow.push({ write, characters: characters[index] ?? 0, deadlineMs, settle });
+    }
+    this.start();
+    return promise;
   }
 
   async close(): Promise<void> {
@@ -300,3 +304,18 @@ export class Queue<Write, Outcome> {
     for (const { settle } of late.concat(lateBlocks)) settle((busy ??= new Refusal("store_busy")));
   }
 }
+
+/** A long read gets at least this long, even if it was queued almost until its deadline. */
+const READ_MS_MIN = 1_000;
+
+/** A queue of long reads. Each takes a bounded time, so clients take turns. */
+export const openLane = <Request, Answer>(
+  read: (request: Request, deadlineMs: number) => Promise<Answer>,
+  limits: QueueLimits,
+  inFlightMax = 1,
+): Queue<Request, Answer> =>
+  new Queue<Request, Answer>(
+    async ([request], deadlineMs) => [await read(request as Request, deadlineMs)],
+    { ...limits, commitLengthMax: 1 },
+    { inFlightMax, commitMsMin: READ_MS_MIN },
+  );

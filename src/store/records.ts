@@ -1,19 +1,20 @@
 /** Tokens, webhooks and jobs: small tables, the same on both engines. */
 
 import { type Job, JOBS_MAX } from "../domain/job.ts";
-import type { TokenStore } from "../domain/store.ts";
+import type { StoreLimits, TokenStore } from "../domain/store.ts";
 import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import { Queue } from "./queue.ts";
 
 export type Value = string | number | bigint | boolean | null;
 /** Without bigints, because JSON has none: one would fail every write of its group. */
 export type Statement = readonly [sql: string, ...values: Exclude<Value, bigint>[]];
 /** Compare-and-set: stores the record and its new version if the stored version is `last`. */
-export type RecordUpdate = readonly [name: string, last: string, version: string, record: string];
+type RecordUpdate = readonly [name: string, last: string, version: string, record: string];
 
 /** Tables of JSON records, and how many each may have. */
 const recordsMax = { webhooks: WEBHOOKS_MAX, jobs: JOBS_MAX };
-export type RecordTable = keyof typeof recordsMax;
+type RecordTable = keyof typeof recordsMax;
 type NamedRecord = Readonly<Record<"name" | "version", string>>;
 type RecordRow = Readonly<Record<"record", string>>;
 
@@ -54,7 +55,7 @@ const toValues = (token: TokenRecord) =>
     return typeof value === "object" ? (value?.join(" ") ?? null) : value;
   });
 
-export interface Dialect {
+interface Dialect {
   readonly prefix: string;
   /** The row-lock clause of a query; empty if the engine needs none. */
   readonly lock: string;
@@ -110,40 +111,56 @@ function recordStatementsOf({ prefix, rows, insertLock }: Dialect, name: RecordT
   };
 }
 
-export abstract class SqlRecords implements TokenStore {
-  private readonly sql: ReturnType<typeof statementsOf>;
-  private readonly records: Readonly<Record<RecordTable, ReturnType<typeof recordStatementsOf>>>;
+/** What the tables need of an engine. */
+export interface RecordEngine {
+  readonly dialect: Dialect;
+  query<Row>(statement: Statement): Promise<readonly Row[]>;
+  /** Resolves to the rows of the last statement. The statements are idempotent: a retry changes nothing. */
+  run<Row>(...statements: Statement[]): Promise<readonly Row[]>;
+}
 
-  constructor(dialect: Dialect) {
-    this.sql = statementsOf(dialect);
+type RecordStatements = ReturnType<typeof recordStatementsOf>;
+
+export class RecordStore<Engine extends RecordEngine> implements TokenStore {
+  protected readonly engine: Engine;
+  private readonly sql: ReturnType<typeof statementsOf>;
+  private readonly records: Readonly<Record<RecordTable, RecordStatements>>;
+  /** Grouped: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
+  private readonly updates: Readonly<Record<RecordTable, Queue<RecordUpdate, boolean>>>;
+
+  constructor(engine: Engine, limits: StoreLimits) {
+    this.engine = engine;
+    this.sql = statementsOf(engine.dialect);
     this.records = {
-      webhooks: recordStatementsOf(dialect, "webhooks"),
-      jobs: recordStatementsOf(dialect, "jobs"),
+      webhooks: recordStatementsOf(engine.dialect, "webhooks"),
+      jobs: recordStatementsOf(engine.dialect, "jobs"),
     };
+    const update = (table: RecordTable): Queue<RecordUpdate, boolean> =>
+      new Queue((updates) => this.updateRecords(table, updates), limits);
+    this.updates = { webhooks: update("webhooks"), jobs: update("jobs") };
   }
 
-  protected abstract readRecords<Row>(statement: Statement): Promise<readonly Row[]>;
-
-  /** Resolves to the rows of the last statement. The statements are idempotent: a retry changes nothing. */
-  protected abstract writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]>;
+  async close(): Promise<void> {
+    await Promise.all([this.updates.webhooks.close(), this.updates.jobs.close()]);
+  }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
-    return (await this.readRecords<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
+    return (await this.engine.query<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
   }
 
   async listTokens({ after, limit }: TokenQuery): Promise<TokenRecord[]> {
-    const rows = await this.readRecords<TokenRow>([this.sql.listTokens, after, limit]);
+    const rows = await this.engine.query<TokenRow>([this.sql.listTokens, after, limit]);
     return rows.map(toTokenRecord);
   }
 
   async countExpiring(fromMs: number, toMs: number): Promise<number> {
     const { countExpiring } = this.sql;
-    const [row] = await this.readRecords<{ count: bigint }>([countExpiring, fromMs, toMs]);
+    const [row] = await this.engine.query<{ count: bigint }>([countExpiring, fromMs, toMs]);
     return Number(row?.count);
   }
 
   async createToken(token: TokenRecord): Promise<boolean> {
-    const found = await this.writeRecords(
+    const found = await this.engine.run(
       [this.sql.insertTokens, JSON.stringify([toValues(token)])],
       [this.sql.findToken, token.hash],
     );
@@ -152,7 +169,7 @@ export abstract class SqlRecords implements TokenStore {
   }
 
   async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
-    const [row] = await this.writeRecords<TokenRow>(
+    const [row] = await this.engine.run<TokenRow>(
       [this.sql.revokeToken, hash, revokedAtMs, unlessLast ?? null],
       [this.sql.findToken, hash],
     );
@@ -163,7 +180,7 @@ export abstract class SqlRecords implements TokenStore {
     const { mergeTokens, insertTokens, findHashes } = this.sql;
     const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
     const values = JSON.stringify(records.map(toValues));
-    const stored = await this.writeRecords<Pick<TokenRow, "hash">>(
+    const stored = await this.engine.run<Pick<TokenRow, "hash">>(
       // Merge first: a revocation frees a name that an inserted token may have.
       [mergeTokens, JSON.stringify(known)],
       [insertTokens, values],
@@ -175,7 +192,7 @@ export abstract class SqlRecords implements TokenStore {
 
   async touchTokens(usedAtMs: ReadonlyMap<string, number>): Promise<void> {
     const known = Array.from(usedAtMs, ([hash, atMs]) => [hash, null, atMs]);
-    await this.writeRecords([this.sql.mergeTokens, JSON.stringify(known)]);
+    await this.engine.run([this.sql.mergeTokens, JSON.stringify(known)]);
   }
 
   listWebhooks(): Promise<Webhook[]> {
@@ -191,7 +208,7 @@ export abstract class SqlRecords implements TokenStore {
   }
 
   async findJob(name: string): Promise<Job | undefined> {
-    const [row] = await this.readRecords<RecordRow>([this.records.jobs.find, name]);
+    const [row] = await this.engine.query<RecordRow>([this.records.jobs.find, name]);
     return row && (JSON.parse(row.record) as Job);
   }
 
@@ -200,7 +217,7 @@ export abstract class SqlRecords implements TokenStore {
   }
 
   private async listRecords<Named>(table: RecordTable): Promise<Named[]> {
-    const rows = await this.readRecords<RecordRow>([this.records[table].list]);
+    const rows = await this.engine.query<RecordRow>([this.records[table].list]);
     return Array.from(rows, ({ record }) => JSON.parse(record) as Named);
   }
 
@@ -212,25 +229,21 @@ export abstract class SqlRecords implements TokenStore {
     const { insert, remove, find } = this.records[table];
     if (next === undefined) {
       const { name = "", version = "" } = last ?? {};
-      const left = await this.writeRecords([remove, name, version], [find, name]);
+      const left = await this.engine.run([remove, name, version], [find, name]);
       return left.length === 0;
     }
     const stored = [next.version, JSON.stringify(next)] as const;
-    if (last !== undefined) return this.updateRecord(table, [last.name, last.version, ...stored]);
-    return (await this.writeRecords([insert, next.name, ...stored])).length === 1;
-  }
-
-  protected async updateRecord(table: RecordTable, update: RecordUpdate): Promise<boolean> {
-    return (await this.updateRecords(table, [update]))[0] === true;
+    if (last !== undefined) return this.updates[table].submit([last.name, last.version, ...stored]);
+    return (await this.engine.run([insert, next.name, ...stored])).length === 1;
   }
 
   /** One statement for all. False for each whose version has changed. */
-  protected async updateRecords(
+  private async updateRecords(
     table: RecordTable,
     updates: readonly RecordUpdate[],
   ): Promise<boolean[]> {
     const update: Statement = [this.records[table].update, JSON.stringify(updates)];
-    const rows = await this.writeRecords<{ readonly version: string }>(update);
+    const rows = await this.engine.run<{ readonly version: string }>(update);
     const stored = new Set(rows.map((row) => row.version));
     return updates.map(([, , version]) => stored.has(version));
   }

@@ -1,4 +1,4 @@
-/** What both engines share about plants: the write queue, pages as text, and the trim of the journal. */
+/** The store, over an engine: rules about writes, lists, counts and the trim of the journal. */
 
 import type { ChangePage, ChangeQuery, Writer } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -28,28 +28,41 @@ import { createCounter } from "./counter.ts";
 import { trimStatements } from "./journal.ts";
 import type { Queue } from "./queue.ts";
 import type { PageRequest, ReadRequest, ResultOf } from "./reads.ts";
-import { type Dialect, SqlRecords, type Statement } from "./records.ts";
+import { type RecordEngine, RecordStore, type Statement } from "./records.ts";
 
 const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && refusePlant(plant);
-
-const isChange = (outcome: unknown): boolean =>
-  !(outcome instanceof Error || outcome instanceof Promise) &&
-  outcome !== "replayed" &&
-  (outcome as Verdict).done !== "replayed";
 
 const TRIM_MORE_MS = 100;
 const MINUTES_PER_DAY = 1_440;
 
 const isSmallPage = (query: PlantQuery): boolean =>
   query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
-/** A long read gets at least this long, even if it was queued almost until its deadline. */
-export const READ_MS_MIN = 1_000;
 
-/** `Task` is what the queue accepts besides writes of plants. */
-export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
-  protected abstract readonly writes: Queue<PlantWrite | AtomicWrite | Task, unknown>;
-  readonly countPlants: ReturnType<typeof createCounter>;
-  protected readonly limits: StoreLimits;
+type Passed = "description" | "findPlant" | "probe" | "measureBytes" | "readFigures" | "backUps";
+
+/** What differs between engines: statements, and where they run. */
+export interface Engine extends RecordEngine, Pick<Store, Passed | "close"> {
+  readonly writes: Pick<Queue<PlantWrite | AtomicWrite, unknown>, "submit" | "submitAll">;
+  readonly countWaiting: () => number;
+  /** At once: a short read. On SQLite it runs on this thread, so its result is no promise. */
+  read<Request extends ReadRequest>(
+    request: Request,
+  ): ResultOf<Request> | Promise<ResultOf<Request>>;
+  /** In a lane, where long reads take turns. */
+  readLong<Request extends ReadRequest>(request: Request): Promise<ResultOf<Request>>;
+  /** Numbers the changes, if that is left to readers: there may be none. */
+  readonly numberChanges?: () => Promise<unknown>;
+}
+
+export class SqlStore extends RecordStore<Engine> implements Store {
+  readonly description: Store["description"];
+  readonly findPlant: Store["findPlant"];
+  readonly probe: Store["probe"];
+  readonly measureBytes: Store["measureBytes"];
+  readonly readFigures: Store["readFigures"];
+  readonly backUps: Store["backUps"];
+  readonly countPlants: Store["countPlants"];
+  private readonly limits: StoreLimits;
   private readonly changeBefore: string;
   private readonly journal: ReturnType<typeof trimStatements>;
   private readonly trimming: Timer;
@@ -57,31 +70,28 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   /** The newest mark of the journal, and when this store first saw it. */
   private mark = { number: -1, sinceMs: 0 };
 
-  constructor(dialect: Dialect, limits: StoreLimits) {
-    super(dialect);
-    const changes = `${dialect.prefix}changes`;
+  constructor(engine: Engine, limits: StoreLimits) {
+    super(engine, limits);
+    this.description = engine.description;
+    this.findPlant = engine.findPlant;
+    this.probe = engine.probe;
+    this.measureBytes = engine.measureBytes;
+    this.readFigures = engine.readFigures;
+    this.backUps = engine.backUps;
+    const { prefix, isBeginning } = engine.dialect;
+    const changes = `${prefix}changes`;
     this.changeBefore = `SELECT coalesce(
       (SELECT max(last) FROM ${changes} WHERE last < CAST($1 AS bigint)),
       (SELECT last FROM ${changes}
-        WHERE last = (SELECT min(last) FROM ${changes}) AND ${dialect.isBeginning})) AS last`;
-    this.journal = trimStatements(dialect.prefix);
+        WHERE last = (SELECT min(last) FROM ${changes}) AND ${isBeginning})) AS last`;
+    this.journal = trimStatements(prefix);
     this.limits = limits;
     this.countPlants = createCounter(
-      (query) => this.readLong({ kind: "count", query }),
+      (query) => this.engine.readLong({ kind: "count", query }),
       limits.countSecondsMax * 1000,
     );
     this.trimming = setInterval(() => void this.trimAll(), limits.trimSeconds * 1000).unref();
   }
-
-  /** At once: a short read. On SQLite it runs on this thread, so its result is no promise. */
-  protected abstract read<Request extends ReadRequest>(
-    request: Request,
-  ): ResultOf<Request> | Promise<ResultOf<Request>>;
-
-  /** In a queue, where long reads take turns. */
-  protected abstract readLong<Request extends ReadRequest>(
-    request: Request,
-  ): Promise<ResultOf<Request>>;
 
   readonly listPlants: Store["listPlants"] = async (query) =>
     (await this.readPage({ kind: "plants", query })) as PlantPage;
@@ -89,17 +99,17 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   readonly readPlants: Store["readPlants"] = (query, form, signal) =>
     this.readPage({ kind: "plants", query, form }, signal) as PageText | Promise<PageText>;
 
-  readonly listTags: Store["listTags"] = (query) => this.readLong({ kind: "tags", query });
+  readonly listTags: Store["listTags"] = (query) => this.engine.readLong({ kind: "tags", query });
 
   private readPage(request: PageRequest, signal?: AbortSignal) {
     const { sort } = request.query;
     if (sort !== undefined) return this.readSorted(request, sort, signal);
-    return isSmallPage(request.query) ? this.read(request) : this.readLong(request);
+    return isSmallPage(request.query) ? this.engine.read(request) : this.engine.readLong(request);
   }
 
   private async readSorted(request: PageRequest, sort: Sort, signal: AbortSignal | undefined) {
     const places = await this.findPlaces(request.query, sort, signal);
-    return this.readLong({ ...request, places });
+    return this.engine.readLong({ ...request, places });
   }
 
   /**
@@ -118,15 +128,12 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
         throw signal.reason instanceof Refusal ? signal.reason : new Refusal("body_incomplete");
       const scanned: PlantQuery = { ...query, order: "asc", after };
       const request = { kind: "sort", query: scanned, sort, bound: first.bound } as const;
-      const piece = await this.readLong(request);
+      const piece = await this.engine.readLong(request);
       first.add(piece.places);
       if (piece.next === undefined) return first.take();
       after = piece.next;
     }
   }
-
-  /** Resolves to the rows of the last statement. */
-  protected abstract writeJournal(...statements: Statement[]): Promise<readonly unknown[]>;
 
   createPlant(plant: Plant, writer?: Writer): Promise<Created> {
     return this.submit({ kind: "create", id: plant.id, plant, writer }) as Promise<Created>;
@@ -155,7 +162,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     const sound = writes.filter((_, index) => outcomes[index] === undefined);
     const signed = sound.map((write) => ({ ...write, writer }));
     const lengths = sound.map(({ plant }) => lengthOf(plant));
-    const stored = (await this.writes.submitAll(signed, lengths)).values();
+    const stored = (await this.engine.writes.submitAll(signed, lengths)).values();
     return outcomes.map((outcome) => outcome ?? (stored.next().value as Done | Refusal));
   }
 
@@ -175,50 +182,43 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
       refusal: reason && { reason, message: message as string },
     };
     const length = sound.reduce((sum, { plant }) => sum + lengthOf(plant), 0);
-    return (await this.writes.submit(write, length)) as readonly Done[];
+    return (await this.engine.writes.submit(write, length)) as readonly Done[];
   }
 
   private submit(write: PlantWrite): Promise<unknown> {
     const refusal = refuseWrite(write);
     if (refusal !== undefined) return Promise.reject(refusal);
-    return this.writes.submit(write, lengthOf(write.plant));
+    return this.engine.writes.submit(write, lengthOf(write.plant));
   }
 
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
-    if (this.limits.changesDays > 0) return this.readLong({ kind: "changes", query });
+    if (this.limits.changesDays > 0) return this.engine.readLong({ kind: "changes", query });
     throw new Refusal(
       "changes_gone",
       "This service keeps no changes: PLANTSTORE_CHANGES_DAYS is 0, or the database cannot order them.",
     );
   }
 
-  get writesWaiting(): number {
-    return this.writes.waiting;
-  }
-
   async findChangeBefore(seq: number): Promise<number | undefined> {
     const statement: Statement = [this.changeBefore, seq];
-    const [row] = await this.readRecords<{ readonly last: bigint | null }>(statement);
+    const [row] = await this.engine.query<{ readonly last: bigint | null }>(statement);
     return typeof row?.last === "bigint" ? Number(row.last) : undefined;
   }
 
-  async close(): Promise<void> {
-    clearInterval(this.trimming);
+  private async writeJournal(...statements: Statement[]): Promise<readonly unknown[]> {
+    await this.engine.numberChanges?.();
+    return this.engine.run(...statements);
   }
 
-  /** Called after each commit. Commits without a plant do not count. */
-  protected readonly countCommit = (
-    durationMs: number,
-    writes: readonly (PlantWrite | AtomicWrite | Task)[],
-    outcomes: readonly unknown[],
-  ): void => {
-    // An atomic write has one outcome for each of its lines.
-    const done = outcomes.flatMap((outcome, index) =>
-      writes[index]?.kind === "run" ? [] : (outcome as Done | Done[]),
-    );
-    const changes = done.filter(isChange).length;
-    if (done.length > 0) this.limits.onCommit?.(durationMs, done.length, changes);
-  };
+  get writesWaiting(): number {
+    return this.engine.countWaiting();
+  }
+
+  override async close(): Promise<void> {
+    clearInterval(this.trimming);
+    await super.close();
+    await this.engine.close();
+  }
 
   private async trimAll(): Promise<void> {
     if (this.isTrimming) return;
@@ -233,7 +233,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     const { readMarks, trimBlocks } = this.journal;
     const kept = Math.ceil(this.limits.changesDays * MINUTES_PER_DAY);
     type Marks = Record<"number" | "change", bigint | null>;
-    const [marks] = await this.readRecords<Marks>([readMarks, kept]);
+    const [marks] = await this.engine.query<Marks>([readMarks, kept]);
     await this.countTime(Number(marks?.number ?? 0), kept);
     if (typeof marks?.change !== "bigint") return;
     const end = Number(marks.change);

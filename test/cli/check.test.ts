@@ -7,7 +7,7 @@ import { resolveConfig } from "../../src/config.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { migrations, openDatabase } from "../../src/store/sqlite/database.ts";
-import { openAlone } from "../../src/store/sqlite/store.ts";
+import { openAlone } from "../../src/store/sqlite/engine.ts";
 import { type Finished, runCommand, runForJson, spawnService } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { FURTHER_STEP } from "../support/limits.ts";

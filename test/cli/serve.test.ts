@@ -9,7 +9,7 @@ import { resolveConfig, type SettingName, settings } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
-import { openAlone } from "../../src/store/sqlite/store.ts";
+import { openAlone } from "../../src/store/sqlite/engine.ts";
 import {
   chmodSync,
   closeSync,

@@ -333,6 +333,9 @@ interface LongReads {
   readonly readLong: (request: { readonly kind: string }) => Promise<unknown>;
 }
 
+const engineOf = (store: object): LongReads =>
+  (store as { readonly engine?: unknown }).engine as LongReads;
+
 test.each(["application/json", "application/x-ndjson"])(
   "a scan as %s may take longer than the idle time, until its client leaves",
   async (accept) => {
@@ -342,7 +345,7 @@ test.each(["application/json", "application/x-ndjson"])(
     });
     using waits = spyOn(Exchange.prototype, "waitLong");
     const begun = Promise.withResolvers<void>();
-    using reads = spyOn(own.store as unknown as LongReads, "readLong");
+    using reads = spyOn(engineOf(own.store), "readLong");
     reads.mockImplementation(async () => {
       begun.resolve();
       await new Promise(setImmediate);
@@ -366,7 +369,7 @@ test.each(["application/json", "application/x-ndjson"])(
 
 test("a short page scans pieces as large as those of a long one", async () => {
   await create(...Array.from({ length: 15 }, (_, id) => ({ id, name: `n${id}` })));
-  const reads = spyOn(service.store as unknown as LongReads, "readLong");
+  const reads = spyOn(engineOf(service.store), "readLong");
   const query = { name: "n", limit: 5, order: "asc", after: undefined, charactersMax: 1 } as const;
   const sort = { by: "name", isDescending: false } as const;
   await service.store.readPlants({ ...query, sort }, "json");

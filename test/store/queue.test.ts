@@ -4,7 +4,7 @@ import { describe, expect, spyOn, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import { Queue } from "../../src/store/queue.ts";
-import { createWriteQueue } from "../../src/store/traced-queue.ts";
+import { createWriteQueue } from "../../src/store/write-queue.ts";
 import { rejectionOf } from "../support/expect.ts";
 
 const limits = {

@@ -28,7 +28,7 @@ import {
   openReadOnly,
   readStore,
 } from "../../src/store/sqlite/database.ts";
-import { openAlone } from "../../src/store/sqlite/store.ts";
+import { openAlone } from "../../src/store/sqlite/engine.ts";
 import { decodeGroup, encodeGroup, startStoreThreads } from "../../src/store/sqlite/thread.ts";
 import type { Create } from "../../src/domain/write.ts";
 import { createCaller } from "../../src/thread.ts";

@@ -21,7 +21,7 @@ import {
 } from "../../thread.ts";
 import { fromShared, shareClock, toShared, within } from "../../tick.ts";
 import { toExact } from "../journal.ts";
-import type { CommitNotes } from "../traced-queue.ts";
+import type { CommitNotes } from "../write-queue.ts";
 import {
   type Creates,
   isCreates,

@@ -30,7 +30,7 @@ import {
 } from "./database.ts";
 
 /** Statements that run in the transaction of the plants. The outcome is the rows of the last one. */
-export interface Task {
+interface Task {
   readonly kind: "run";
   readonly statements: readonly Statement[];
 }

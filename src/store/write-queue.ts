@@ -1,9 +1,15 @@
-/** The write queue of a service that traces requests: it tells how long their writes waited, and about their commits. */
+/** The queue of writes of plants. It counts commits and, if requests are traced, tells how long their writes waited. */
 
 import { catalogue, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
 import type { StoreTracing } from "../domain/trace.ts";
-import { type AtomicWrite, findWriter, type PlantWrite } from "../domain/write.ts";
+import {
+  type AtomicWrite,
+  type Done,
+  findWriter,
+  type PlantWrite,
+  type Verdict,
+} from "../domain/write.ts";
 import { type Commit, Queue, runApart } from "./queue.ts";
 
 /** What an engine knows about a commit besides its duration. It fills this in if one of the writes is traced. */
@@ -19,20 +25,40 @@ export type NotedCommit<Write> = (
 type Options<Write> = ConstructorParameters<typeof Queue<Write, unknown>>[2];
 type AnyWrite = PlantWrite | AtomicWrite | { readonly kind: "run" };
 
-/** Without tracing it is a plain queue, which does nothing for it. */
 export function createWriteQueue<Write extends AnyWrite>(
   commit: NotedCommit<Write>,
   limits: StoreLimits,
-  options: Options<Write>,
+  options?: Options<Write>,
 ): Queue<Write, unknown> {
-  const { tracing } = limits;
-  if (tracing === undefined) return new Queue<Write, unknown>(commit, limits, options);
+  const { tracing, onCommit } = limits;
+  const counted: Options<Write> = { ...options, ...(onCommit && { onCommit: count(onCommit) }) };
+  if (tracing === undefined) return new Queue<Write, unknown>(commit, limits, counted);
+  const waits: Waits = new Map();
   const apart: StoreTracing = {
     noteWait: (...facts) => runApart(() => tracing.noteWait(...facts)),
     noteCommit: (...facts) => runApart(() => tracing.noteCommit(...facts)),
   };
-  return new TracedQueue<Write>(commit, limits, options, apart);
+  return new Queue<Write, unknown>(traceCommits(commit, apart, waits), limits, {
+    ...counted,
+    onSubmit: (write, outcome) => void traceWait(write, outcome, apart, waits),
+  });
 }
+
+/** Commits without a plant do not count. */
+const count =
+  (onCommit: NonNullable<StoreLimits["onCommit"]>) =>
+  (durationMs: number, writes: readonly AnyWrite[], outcomes: readonly unknown[]): void => {
+    // An atomic write has one outcome for each of its lines.
+    const done = outcomes.flatMap((outcome, index) =>
+      writes[index]?.kind === "run" ? [] : (outcome as Done | Done[]),
+    );
+    if (done.length > 0) onCommit(durationMs, done.length, done.filter(isChange).length);
+  };
+
+const isChange = (outcome: unknown): boolean =>
+  !(outcome instanceof Error || outcome instanceof Promise) &&
+  outcome !== "replayed" &&
+  (outcome as Verdict).done !== "replayed";
 
 /** Submissions of one request. */
 interface Wait {
@@ -44,56 +70,29 @@ interface Wait {
 /** By the trace of the writer. */
 type Waits = Map<string, Wait>;
 
-class TracedQueue<Write extends AnyWrite> extends Queue<Write, unknown> {
-  private readonly tracing: StoreTracing;
-  private readonly waits: Waits;
-
-  constructor(
-    commit: NotedCommit<Write>,
-    limits: StoreLimits,
-    options: Options<Write>,
-    tracing: StoreTracing,
-    waits: Waits = new Map(),
-  ) {
-    super(traceCommits(commit, tracing, waits), limits, options);
-    this.tracing = tracing;
-    this.waits = waits;
+/** Follows a submission until it is settled. */
+async function traceWait(
+  write: AnyWrite,
+  outcome: Promise<unknown>,
+  tracing: StoreTracing,
+  waits: Waits,
+): Promise<void> {
+  const trace = traceOf(write);
+  if (trace === undefined) return;
+  const wait = waits.get(trace) ?? { submissions: 0, sinceMs: undefined };
+  waits.set(trace, wait);
+  wait.submissions++;
+  wait.sinceMs ??= performance.now();
+  const failure: unknown = await outcome.then(
+    (result) => (Array.isArray(result) ? result.find(isFailure) : undefined),
+    (error: unknown) => error,
+  );
+  // Refused before a commit had it.
+  if (wait.sinceMs !== undefined && failure !== undefined) {
+    tracing.noteWait(trace, wait.sinceMs, performance.now(), failure);
+    wait.sinceMs = undefined;
   }
-
-  override submit(write: Write, characters?: number): Promise<unknown> {
-    const trace = traceOf(write);
-    const submit = (): Promise<unknown> => super.submit(write, characters);
-    return trace === undefined ? submit() : this.follow(trace, submit);
-  }
-
-  override submitAll(writes: readonly Write[], characters?: readonly number[]) {
-    const trace = writes[0] && traceOf(writes[0]);
-    const submit = () => super.submitAll(writes, characters);
-    return trace === undefined ? submit() : this.follow(trace, submit);
-  }
-
-  private async follow<Result>(trace: string, submit: () => Promise<Result>): Promise<Result> {
-    const wait = this.waits.get(trace) ?? { submissions: 0, sinceMs: undefined };
-    this.waits.set(trace, wait);
-    wait.submissions++;
-    wait.sinceMs ??= performance.now();
-    let failure: unknown;
-    try {
-      const result = await submit();
-      failure = Array.isArray(result) ? result.find(isFailure) : undefined;
-      return result;
-    } catch (error) {
-      failure = error;
-      throw error;
-    } finally {
-      // Refused before a commit had it.
-      if (wait.sinceMs !== undefined && failure !== undefined) {
-        this.tracing.noteWait(trace, wait.sinceMs, performance.now(), failure);
-        wait.sinceMs = undefined;
-      }
-      if (--wait.submissions === 0) this.waits.delete(trace);
-    }
-  }
+  if (--wait.submissions === 0) waits.delete(trace);
 }
 
 const traceCommits =

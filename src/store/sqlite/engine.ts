@@ -1,0 +1,131 @@
+/** The embedded engine: one file, one writer, one sync for every commit. */
+
+import { Refusal } from "../../domain/errors.ts";
+import type { Plant } from "../../domain/plant.ts";
+import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
+import { within } from "../../tick.ts";
+import { openLane, Queue } from "../queue.ts";
+import type { ReadRequest, ResultOf } from "../reads.ts";
+import type { Statement } from "../records.ts";
+import { type Engine, SqlStore } from "../sql-store.ts";
+import { createWriteQueue, type NotedCommit } from "../write-queue.ts";
+import { IS_BEGINNING, type measureFiles, START_TIMELINE } from "./database.ts";
+import { type ReaderOrder, type RecordRead, SqliteReader } from "./reader.ts";
+import { SqliteWriter, type Write } from "./writer.ts";
+
+const PROBE_MS_MAX = 1_500;
+const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
+  ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
+
+const DURABILITY = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
+
+type Ask = (order: ReaderOrder) => Promise<unknown>;
+
+/** Where writes, long reads, the journal and records run. Without `read`, reads run on this thread. */
+interface Threads {
+  commit: NotedCommit<Write>;
+  readonly read?: Ask;
+  readonly readJournal?: Ask;
+  readonly readRecords?: Ask;
+  readonly isMoved?: () => boolean;
+  readonly isDurable: boolean;
+  close(): unknown;
+}
+
+/** For a command: everything runs on this thread. Throws a StoreOpenError. */
+export const openAlone = (path: string, limits: StoreLimits, onMigrate?: OnMigrate): SqlStore =>
+  openSqliteStore(path, limits, new SqliteWriter(path, limits, onMigrate));
+
+export const openSqliteStore = (path: string, limits: StoreLimits, threads: Threads): SqlStore =>
+  new SqlStore(createEngine(path, limits, threads), limits);
+
+function createEngine(path: string, limits: StoreLimits, threads: Threads): Engine {
+  const reader = new SqliteReader(path, limits, threads.isMoved);
+  const readHere: Ask = async (order) => reader.perform(order);
+  const { read = readHere, readJournal = readHere, readRecords = readHere } = threads;
+  const writes = createWriteQueue<Write>((...args) => threads.commit(...args), limits);
+  const lookUps = new Queue<bigint, Plant | undefined>((ids) => reader.findPlants(ids), limits);
+  const reads = openLane<ReadRequest, unknown>(read, limits);
+  /** Pages of changes, also for feeds and webhooks, which must not wait behind exports. */
+  const journalReads = openLane<ReadRequest, unknown>(readJournal, limits);
+  /** Those of a tick share a message. */
+  const records = new Queue<RecordRead, unknown>(
+    async (all) => (await readRecords({ kind: "records", reads: all })) as unknown[],
+    limits,
+  );
+  let tasksWaiting = 0;
+
+  async function run<Row>(...statements: Statement[]): Promise<readonly Row[]> {
+    tasksWaiting++;
+    try {
+      return (await writes.submit({ kind: "run", statements })) as Row[];
+    } finally {
+      tasksWaiting--;
+    }
+  }
+
+  /** After a crash, reads wait for the first commit, which syncs everything readable. Rejects if that fails. */
+  const whenDurable = <Result>(act: () => Result): Result | Promise<Awaited<Result>> =>
+    threads.isDurable ? act() : actOnceDurable(act);
+
+  async function actOnceDurable<Result>(act: () => Result): Promise<Awaited<Result>> {
+    await run().catch((error: unknown) => {
+      if (!threads.isDurable) throw error;
+    });
+    return await act();
+  }
+
+  const measure = async () => (await records.submit("files")) as ReturnType<typeof measureFiles>;
+
+  return {
+    description: { engine: "SQLite", location: path, durability: DURABILITY },
+    dialect: {
+      prefix: "",
+      lock: "",
+      insertLock: "insert_lock AS (SELECT 1)",
+      rows: "json_each($1)",
+      isBeginning: IS_BEGINNING,
+    },
+    writes,
+    countWaiting: () => writes.waiting - tasksWaiting,
+    findPlant: async (id) => whenDurable(() => lookUps.submit(id)),
+    read: <Request extends ReadRequest>(request: Request) =>
+      whenDurable(() => reader.perform(request) as ResultOf<Request>),
+    readLong: async <Request extends ReadRequest>(request: Request) =>
+      whenDurable(() => {
+        const lane = request.kind === "changes" ? journalReads : reads;
+        return lane.submit(request) as Promise<ResultOf<Request>>;
+      }),
+    query: async <Row>(statement: Statement) => (await records.submit(statement)) as Row[],
+    run,
+
+    /** Whether a plant could be created. A hanging disk is reported before a health check times out. */
+    probe: async () => {
+      const written = await within(PROBE_MS_MAX, run([PROBE, Date.now()]));
+      if (written === undefined) throw new Refusal("store_unavailable");
+    },
+
+    readFigures: async () => {
+      const { diskFreeBytes, logBytes } = await measure();
+      return { diskFreeBytes, logBytes };
+    },
+
+    measureBytes: async () => {
+      const { storeBytes, logBytes } = await measure();
+      return storeBytes + logBytes;
+    },
+
+    backUps: {
+      startTimeline: async (above, after = null) => {
+        const id = crypto.getRandomValues(new Uint8Array(8)).toHex();
+        await run([START_TIMELINE, id, above, Date.now(), after]);
+      },
+    },
+
+    close: async () => {
+      for (const queue of [writes, lookUps, reads, journalReads, records]) await queue.close();
+      reader.close();
+      await threads.close();
+    },
+  };
+}
