@@ -268,6 +268,8 @@ class Group {
   private readonly doubted = new Set<GroupWrite>();
   /** Plants that this group has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
+  /** They stand for plants that were found without their text. */
+  private readonly standIns = new Set<Plant>();
   private attempts = 0;
 
   constructor(writes: readonly GroupWrite[], { hasJournal, quota = unlimited }: Accounts) {
@@ -471,7 +473,8 @@ class Group {
   private settle(write: GroupWrite, outcome: Settled, stored?: Plant): void {
     this.outcomes.set(write, outcome);
     for (const id of idsOf(write)) this.stored.delete(id);
-    if (stored !== undefined && write.kind !== "atomic") this.stored.set(write.id, stored);
+    if (stored !== undefined && write.kind !== "atomic" && !this.standIns.has(stored))
+      this.stored.set(write.id, stored);
   }
 
   /** Settles a reservation by how many plants `work` has created. If its answer was lost, all of the writes may be done. */
@@ -528,11 +531,10 @@ class Group {
       creates.map(({ plant }): [bigint, Plant | undefined] => {
         const row = kept.get(plant.id);
         if (row?.same === true) return [plant.id, plant];
-        // A long plant comes without its text, so any other one stands for it.
-        return [
-          plant.id,
-          row?.name === null ? { ...plant, name: `${plant.name}…` } : row && toPlant(row),
-        ];
+        if (row?.name !== null) return [plant.id, row && toPlant(row)];
+        const other = { ...plant, name: `${plant.name}…` };
+        this.standIns.add(other);
+        return [plant.id, other];
       }),
     );
     return { found, isConfirmed: rows.length > 0 };
