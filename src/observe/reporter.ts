@@ -8,7 +8,7 @@ import { findDescriptorsMax } from "../descriptor.ts";
 import { DAY_MS } from "../domain/time.ts";
 import type { Store } from "../domain/store.ts";
 import { within } from "../tick.ts";
-import { Histogram, methodKinds, Metrics } from "./metrics.ts";
+import { Histogram, Metrics } from "./metrics.ts";
 import { mergeRequests, type RecentRequest, type RequestQuery } from "./recent-requests.ts";
 
 const LOOP_CHECK_MS = 250;
@@ -377,8 +377,8 @@ function summarize(blocks: readonly Metrics[]) {
   // Plants and tags only: batches and feeds last as long as their clients want.
   const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
   for (const [{ method, path }, times] of durations)
-    if (methodKinds[method] === "read" && /^\/(plants|tags)/.test(path)) reads.addAll(times);
-    else if (methodKinds[method] === "write" && path === "/plants/{id}") writes.addAll(times);
+    if (/GET|HEAD/.test(method) && /^\/(plants|tags)/.test(path)) reads.addAll(times);
+    else if (/PUT|PATCH|DELETE/.test(method) && path === "/plants/{id}") writes.addAll(times);
   return {
     creates,
     reads,

@@ -8,7 +8,7 @@ import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { type Engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { LEASELESS, limits } from "../support/limits.ts";
-import { describePlant, isSamePlant, type StoredPlant } from "../support/plants.ts";
+import { type StoredPlant, toBody } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { findMissingPostgres } from "./postgres-scene.ts";
@@ -120,16 +120,9 @@ class Freezes extends Findings {
 
   #compare(what: string, before: readonly StoredPlant[], after: readonly StoredPlant[]): void {
     this.count("plants compared", before.length);
-    const left = new Map(after.map((plant) => [plant.id, plant]));
-    for (const plant of before) {
-      const now = left.get(plant.id);
-      left.delete(plant.id);
-      if (now !== undefined && isSamePlant(plant, now)) continue;
-      const found = now === undefined ? "gone" : describePlant(now as never);
-      this.faults.push(`${what}: ${describePlant(plant as never)} is ${found}`);
-    }
-    for (const plant of left.values())
-      this.faults.push(`${what}: ${describePlant(plant as never)} appeared`);
+    const [then, now] = [new Set(before.map(toBody)), new Set(after.map(toBody))];
+    for (const plant of then.difference(now)) this.faults.push(`${what}: ${plant} is gone`);
+    for (const plant of now.difference(then)) this.faults.push(`${what}: ${plant} appeared`);
   }
 
   async #end(end: string, batch: string, tokenId: string): Promise<void> {

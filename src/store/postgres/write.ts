@@ -192,6 +192,13 @@ type Compared = SentRow & { readonly same: boolean };
 /** A write that changes nothing. A leader that was replaced without knowing it can still read, but not write. */
 const CONFIRM = `SELECT id FROM plantstore_version WHERE id = 1 AND ${IS_SYNCED} FOR KEY SHARE`;
 
+const planCreate = ({ id, writer, plant }: Create): NetChange => ({
+  id,
+  writer,
+  before: undefined,
+  after: plant,
+});
+
 const toColumns = (changes: readonly NetChange[]): string[] => [
   toArray(changes.map(({ id }) => id)),
   toArray(changes.map(({ after }) => after?.name)),
@@ -367,12 +374,7 @@ class Group {
     if (reserved < creates.length) this.quota.settle(reserved, 0);
     else
       await this.account(reserved, creates, async () => {
-        const planned = creates.map(({ id, writer, plant }): NetChange => ({
-          id,
-          writer,
-          before: undefined,
-          after: plant,
-        }));
+        const planned = creates.map(planCreate);
         const [{ plant: only }] = creates as readonly [Create];
         const created =
           creates.length === 1
@@ -399,17 +401,19 @@ class Group {
   ): Promise<void> {
     const [first] = piece;
     const isAtomic = first?.kind === "atomic";
-    const { found, isConfirmed } = isAtomic
-      ? { found: await findAll(connection, first), isConfirmed: false }
-      : first?.kind === "create"
+    const isCreate = first?.kind === "create";
+    const found = isAtomic
+      ? await findAll(connection, first)
+      : isCreate
         ? await this.compare(connection, piece as Create[])
         : await this.findBefore(connection, piece as PlantWrite[]);
+    const isConfirmed = isCreate && found.values().some((plant) => plant !== undefined);
     const known = isAtomic ? piece : piece.filter((write) => found.has((write as PlantWrite).id));
     const decideAll = (plantsLeft: number): Decided[] => {
       let left = plantsLeft;
       return known.map((write) => {
         const decision = decide(write, (id) => found.get(id), { plantsLeft: left, refuseText });
-        if (!(decision instanceof Refusal)) left -= Math.max(0, decision.created);
+        left -= createdBy(decision);
         const before = write.kind === "atomic" ? undefined : found.get(write.id);
         return { write, before, decision };
       });
@@ -515,19 +519,15 @@ class Group {
     }
     const plants = unknown.length === 0 ? [] : await findPlants(connection, unknown);
     for (const [index, plant] of plants.entries()) found.set(unknown[index] as bigint, plant);
-    return { found, isConfirmed: false };
+    return found;
   }
 
   /** The plants that have the ids of these creates: most are the same. The locks confirm what was found. */
   private async compare(connection: Connection, creates: readonly Create[]) {
-    const wanted = creates.map(({ plant }): NetChange => ({
-      id: plant.id,
-      before: undefined,
-      after: plant,
-    }));
-    const rows = await connection.query<Compared>(COMPARE, toColumns(wanted));
+    const wanted = toColumns(creates.map(planCreate));
+    const rows = await connection.query<Compared>(COMPARE, wanted);
     const kept = new Map(Array.from(rows, (row) => [row.id, row]));
-    const found = new Map(
+    return new Map(
       creates.map(({ plant }): [bigint, Plant | undefined] => {
         const row = kept.get(plant.id);
         if (row?.same === true) return [plant.id, plant];
@@ -537,7 +537,6 @@ class Group {
         return [plant.id, other];
       }),
     );
-    return { found, isConfirmed: rows.length > 0 };
   }
 
   /** Resolves to the changes that were made. */
