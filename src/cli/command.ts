@@ -310,7 +310,7 @@ export async function withTarget<Result>(
     if (job !== undefined && isActive(job))
       throw new Refusal(
         "job_running",
-        "A job runs under the name of this batch; nothing was changed. If its service was killed, choose another name.",
+        `${catalogue.job_running.meaning} If its service was killed, choose another name.`,
       );
     return use({ store });
   });

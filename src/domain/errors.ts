@@ -56,7 +56,7 @@ const table = {
   webhooks_full: { code: 3011, ...webhooks, meaning: "The webhook limit is reached; remove one first." },
   range_too_large: { code: 3012, status: 409, failures: ["RangeTooLarge"], meaning: "The changes concern too many plants for a dry run." },
   transaction_too_large: { code: 3013, status: 409, failures: ["BatchConflict"], meaning: "The stored plants that an atomic batch changes are too large for one transaction; nothing was changed." },
-  job_running: { code: 3014, ...names, meaning: "Another job runs under the name of this batch; nothing was changed." },
+  job_running: { code: 3014, ...names, meaning: "A job runs under the name of this batch; nothing was changed." },
   jobs_full: { code: 3015, ...jobs, meaning: "The limit of running jobs is reached; wait for one to end, or stop one." },
   job_not_found: { code: 3016, status: 404, failures: ["JobNotFound"], meaning: "There is no job of this batch." },
   job_stopped: { code: 3017, status: 409, failures: [], meaning: "The job was stopped on request; what it had changed stays." },
