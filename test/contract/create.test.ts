@@ -5,7 +5,7 @@ import type { ErrorName } from "../../src/domain/errors.ts";
 import { expectError } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { startService, startShared, TEST_TOKEN } from "../support/service.ts";
+import { send, startService, startShared, TEST_TOKEN } from "../support/service.ts";
 
 export const groups = ["sqlite", "threads", "postgres"];
 
@@ -91,6 +91,18 @@ describe("POST /plants under a taken id", () => {
     expect(first.headers.has("idempotent-replayed")).toBe(false);
     expect(second.headers.get("idempotent-replayed")).toBe("true");
     expect([second.status, await second.text()]).toEqual([first.status, await first.text()]);
+  });
+
+  test("each of a batch is compared with the stored plant, however long that is", async () => {
+    const long = { id: 704, name: "x".repeat(2500) };
+    await create(long);
+    const names = ["y", "y\u2026", "x", long.name];
+    const body = JSON.stringify(names.map((name) => ({ id: 704, name })));
+    const response = await send(service, "POST", "/plants/batch", { body });
+    const results = (await response.json()) as { readonly status: number }[];
+    expect(results.map(({ status }) => status)).toEqual(
+      names.map((name) => (name === long.name ? 200 : 409)),
+    );
   });
 
   test("any other answers 409 and changes nothing", async () => {
