@@ -202,9 +202,17 @@ const rules = {
   },
   backupEvery: {
     default: "15m",
-    meaning: "Backup interval, as in 15m.",
+    meaning: "Interval at which a new backup is considered, as in 15m.",
     parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
+  },
+  backupMomentsDays: {
+    meaning: "Days of which any moment can be restored.",
+    ...integer("7", 0, 3_650),
+  },
+  backupStatesDays: {
+    meaning: "Days before those of which one state each can be restored.",
+    ...integer("30", 0, 3_650),
   },
   writeConnections: {
     meaning: "PostgreSQL: connections for writes, each with one group of writes in flight.",
@@ -366,10 +374,14 @@ export const fixedLimits = {
     4_194_304,
     "Characters in the names and tags of the plants in one such pass.",
   ),
-  backupKeep: limit(48, "Scheduled backups that are kept."),
+  backupCopySeconds: limit(86_400, "A change is in a scheduled copy after at most this time."),
+  backupLogBytesMin: limit(
+    1_048_576,
+    "Size of the changes behind a copy, packed, below which they are no reason for another copy.",
+  ),
+  backupCheckDays: limit(30, "Time within which every piece of the backups is read again."),
   backupFolderSeconds: limit(1, "Interval at which changes are written to a backup folder."),
   backupBucketSeconds: limit(10, "Interval at which changes are written to a bucket."),
-  backupProofRest: limit(20, "Pause after a proof of the backups, as a multiple of its duration."),
   trimSeconds: limit(60, "Interval of journal trims."),
   markSeconds: limit(60, "Unit of the age of changes, counted while a service runs."),
   commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
@@ -445,8 +457,9 @@ export function resolveConfig(
     }
   }
   const config = Object.assign(values as Config, injected);
-  if (config.backupTo === "" && sources["backupEvery"] !== "default")
-    faults.push(`${settings.backupEvery.env}: has no effect without ${settings.backupTo.env}`);
+  for (const name of ["backupEvery", "backupMomentsDays", "backupStatesDays"] as const)
+    if (config.backupTo === "" && sources[name] !== "default")
+      faults.push(`${settings[name].env}: has no effect without ${settings.backupTo.env}`);
   for (const [one, other] of [
     ["tlsCert", "tlsKey"],
     ["tlsKey", "tlsCert"],

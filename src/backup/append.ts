@@ -1,10 +1,11 @@
 /**
- * Appends a store's changes to segments in a place. It never appends to what it has not verified: at its start, and
- * after any failure, it reads how far the place is whole, and continues from there in a new segment.
+ * Appends a store's changes to segments in a place. Where the place ends is in the note of the writer. If the names of
+ * the pieces and the journal agree, nothing is read; otherwise the writer reads how far the place is whole, and
+ * continues from there in a new segment.
  */
 
 import { randomBytes } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
@@ -14,34 +15,35 @@ import type { Source } from "./order.ts";
 import {
   findPiece,
   nameNote,
+  nameOpenSegment,
   nameSegment,
+  type Note,
   type Owner,
+  parseNote,
   type Position,
   prefixOfStaged,
   sealOf,
+  type Shipped,
   type Timeline,
 } from "./piece.ts";
 import { type GrowingFile, openPlace, type Place } from "./place.ts";
-import { NEWEST } from "./plan.ts";
-import {
-  type Cursors,
-  createFormatter,
-  END,
-  formatHeader,
-  findTail,
-  isWhole,
-  type Tail,
-} from "./segment.ts";
+import { choosePlan, isOnHistory, NEWEST, type NewestCopy } from "./plan.ts";
+import { hasEnded, nameProcess } from "./scratch.ts";
+import { createFormatter, END, findTail, formatHeader, hashTail, type Tail } from "./segment.ts";
 import { identityOf, readCursors, readHistory, readPoint, Survey } from "./survey.ts";
 
-export type Appended =
-  /** Every change up to this one is in the place. Without `isCovered`, only together with a new copy. */
-  | {
-      readonly change: number;
-      readonly isCovered: boolean;
-      readonly newest: NewestCopy | undefined;
-    }
-  | Fork;
+export type Appended = Reached | Fork;
+
+/** Every change up to this one is in the place. Without `isCovered`, only together with a new copy. */
+export interface Reached {
+  readonly change: number;
+  readonly isCovered: boolean;
+  /** A copy that is made now builds on this segment. */
+  readonly serial: number;
+  readonly newest: NewestCopy | undefined;
+  /** The packed size of the segments behind the newest copy. */
+  readonly logBytes: number;
+}
 
 /** The place holds a future that this store does not have, so the store needs a new timeline. */
 interface Fork {
@@ -51,19 +53,17 @@ interface Fork {
   readonly after: number | undefined;
 }
 
-/** When the newest copy was made, by the wall clock at that time. */
-export interface NewestCopy {
-  readonly atMs: number;
-  readonly bytes: number;
-}
-
-/** The writer of a place renews its lease this often, and loses it after three times as long. */
+/** A writer that writes renews its lease this often, and loses it after three times as long. */
 const LEASE_MS = 20_000;
 const LEASE_LOST_MS = 3 * LEASE_MS;
-/** A larger segment is closed, and the next one begun. */
-const SEGMENT_BYTES_MAX = 67_108_864;
+/** What was sent to webhooks is noted at this interval, if no change is. */
+const CURSORS_MS = 60_000;
+/** A larger segment is closed, and the next one begun. Damage to a closed segment costs all of it. */
+const SEGMENT_BYTES_MAX = 8_388_608;
 /** The size of one write and sync. */
 const WRITE_CHARACTERS = 4_194_304;
+/** A segment that grows is not packed yet. */
+const PACKING = 4;
 
 interface OpenSegment {
   readonly after: number;
@@ -71,34 +71,38 @@ interface OpenSegment {
   readonly format: (json: string) => string;
   readonly file: GrowingFile;
   bytes: number;
+  last: number;
+  atMs: number;
 }
+
+type Journal = ReturnType<typeof openJournal>;
 
 interface Link {
   readonly place: Place;
   readonly owner: Owner;
-  readonly history: readonly Timeline[];
-  readonly schema: number;
-  readonly readPage: ReturnType<typeof openJournal>["readPage"];
-  readonly readCursors: () => Cursors;
-  readonly close: () => void;
+  readonly journal: Journal;
   /** The last change in the place. */
   cursor: number;
   /** The number of the next segment. */
   serial: number;
+  /** Segments before this one do not matter where they are damaged. */
+  readonly examined: number;
   /** Whether a copy and whole segments lead to the cursor. */
   isCovered: boolean;
-  readonly newest: NewestCopy | undefined;
+  /** Only a copy of this change, or of a later one, leads to the cursor. */
+  coverableFrom: number;
+  newest: NewestCopy | undefined;
+  logBytes: number;
   segment: OpenSegment | undefined;
-  /** The last segment that this connection began. */
-  begun: { readonly after: number; readonly serial: number } | undefined;
-  /** Segments that the new one replaces. */
-  superseded: readonly string[];
+  noted: { readonly shipped: string; readonly cursors: string; readonly sinceMs: number };
 }
 
 export class Appender {
   private readonly source: Source;
   private link: Link | undefined;
   private lease: { text: string; readonly isOwn: boolean; sinceMs: number } | undefined;
+  /** Damage was found: names prove nothing. */
+  private mustSurvey = false;
 
   private readonly open: typeof openPlace;
 
@@ -114,22 +118,26 @@ export class Appender {
       const link = this.link ?? (await this.connect());
       if ("forkAbove" in link) return link;
       this.link = link;
-      await this.holdLease(link.place, link.owner.store, link.readCursors);
+      // A file that was changed by hand is noticed also if there is nothing to write.
+      link.segment?.file.append("");
       for (let hasMore = true; hasMore;) {
-        const page = link.readPage(link.cursor);
+        const page = link.journal.readPage(link.cursor);
         // The journal does not continue what is in the place: it was trimmed, or switched off for a while.
         if (page === undefined) {
-          await this.begin(link, link.readPage(undefined)?.newest ?? link.cursor);
+          this.closeSegment(link);
+          link.cursor = link.coverableFrom = link.journal.readNewest();
           link.isCovered = false;
           continue;
         }
-        await this.write(link, page.lines, page.newest);
-        ({ newest: link.cursor, hasMore } = page);
+        if (page.lines.length > 0) {
+          await this.holdLease(link);
+          await this.write(link, page);
+        }
+        ({ hasMore } = page);
       }
-      for (const name of link.superseded) await link.place.remove(name);
-      link.superseded = [];
-      const { cursor, isCovered, newest } = link;
-      return { change: cursor, isCovered, newest };
+      await this.note(link);
+      const { cursor: change, isCovered, newest, logBytes, segment, serial } = link;
+      return { change, isCovered, serial: segment?.serial ?? serial, newest, logBytes };
     } catch (error) {
       throw this.giveUp(error);
     }
@@ -144,29 +152,24 @@ export class Appender {
     return new StoreOpenError(`${this.source.to} cannot be written: ${why}`);
   }
 
-  /** Begins a segment for a copy to build on: the copy has everything in those before. Resolves to its serial. */
-  async roll(): Promise<number> {
+  /** A copy was made: it and the segments after it lead to every later change. */
+  cover(copy: NewestCopy): void {
     const { link } = this;
-    if (link === undefined) throw new StoreOpenError(`${this.source.to} is not connected.`);
-    try {
-      if (link.begun?.after !== link.cursor) await this.begin(link, link.cursor);
-      return link.begun?.serial ?? link.serial;
-    } catch (error) {
-      throw this.giveUp(error);
-    }
+    if (link === undefined || copy.change < link.coverableFrom) return;
+    Object.assign(link, { isCovered: true, newest: copy, logBytes: 0 });
   }
 
-  /** A copy was made: it and the segments from here on lead to every later change. */
-  cover(): void {
-    if (this.link !== undefined) this.link.isCovered = true;
-  }
-
-  /** Reads from the place again how far it is whole, before the next append. */
   disconnect(): void {
     this.link?.segment?.file.close();
-    this.link?.close();
+    this.link?.journal.close();
     this.link?.place.close();
     this.link = undefined;
+  }
+
+  /** Damage was found: the next append reads how far the place is whole. */
+  recheck(): void {
+    this.mustSurvey = true;
+    this.disconnect();
   }
 
   /** Closes the open segment, and lets another service write at once. */
@@ -174,19 +177,21 @@ export class Appender {
     const { link } = this;
     if (link === undefined) return;
     this.closeSegment(link);
-    const cursors = link.readCursors();
-    await link.place.writeNote(nameNote(link.owner.store), JSON.stringify({ cursors }));
+    // Only if this service has something to give up.
+    if (this.lease?.isOwn === true) await this.writeNote(link, {});
+    this.lease = undefined;
     this.disconnect();
   }
 
   private async connect(): Promise<Link | Fork> {
     const { from, to, label, instance } = this.source;
     const place = await this.open(to, dirname(resolve(from)));
-    const journal = openJournal(from);
+    let journal: Journal | undefined;
     try {
-      const { history, schema, newest } = journal;
+      journal = openJournal(from);
+      const { history } = journal;
       const owner = { label, store: identityOf(history) };
-      await this.holdLease(place, owner.store, journal.readCursors);
+      const { shipped } = (await this.takeLease(place, owner.store)) ?? {};
       const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
       const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
@@ -194,168 +199,253 @@ export class Appender {
         place,
         pieces.filter(({ store }) => store === owner.store),
       );
-      const own = history.at(-1) as Timeline;
-      const isAhead =
-        survey.newestTimeline > own.number ||
-        (await survey.hasTimeline(own.number, own.id)) === false;
-      const plan = isAhead ? undefined : await survey.plan(history, NEWEST);
-      const tail = plan && (await survey.readTail(plan));
-      const standing = tail && journal.locate(tail, plan.reached);
-      const locate = (one: Tail, at?: number) => journal.locate(one, at);
-      const isKnown = (one: Tail): boolean => locate(one) === "known";
-      // Changes that no copy leads to yet count too: the next copy would lead to them.
-      const isDiverged =
-        standing === "unknown" ||
-        (!isAhead && (await survey.hasStray(history, plan?.reached ?? 0, newest, locate)));
-      const common =
-        isDiverged && standing !== "known"
-          ? await survey.findLastKnown(history, plan, isKnown)
-          : plan?.reached;
+      const noted = this.mustSurvey ? undefined : await findNoted(survey, journal, shipped);
+      const found = noted ?? (await findEnd(survey, journal));
       place.release();
-      if (isAhead || isDiverged) {
+      if ("forkAbove" in found) {
         journal.close();
         place.close();
-        return { forkAbove: survey.newestTimeline, after: isAhead ? undefined : common };
+        return found;
       }
+      const { cursor, isCovered } = found;
+      const newest = survey.findNewestCopy(history);
       const link: Link = {
         place,
         owner,
-        history,
-        schema,
-        readPage: journal.readPage,
-        readCursors: journal.readCursors,
-        close: journal.close,
-        cursor: plan !== undefined && standing === "known" ? plan.reached : newest,
+        journal,
+        cursor,
         serial: survey.newestSerial + 1,
-        // Changes of this schema cannot be replayed on a copy of another one.
-        isCovered: plan?.copy.schema === schema && standing === "known",
-        newest: survey.findNewestCopy(history),
+        examined: survey.newestSerial + 1,
+        isCovered,
+        coverableFrom: isCovered ? 0 : cursor,
+        newest,
+        logBytes: survey.measureLog(history, newest?.change ?? 0),
         segment: undefined,
-        begun: undefined,
-        superseded: [],
+        noted: { shipped: "", cursors: "", sinceMs: Number.NEGATIVE_INFINITY },
       };
-      link.superseded = survey.segments
-        .filter(({ timeline, after }) => timeline === own.number && after === newest)
-        .map(({ name }) => ({ name, found: survey.knownSegments.get(name) }))
-        // A damaged segment stays: what it held is unknown, and a restore says so.
-        .filter(({ found }) => found !== undefined && found.runs.length === 0 && isWhole(found))
-        .map(({ name }) => name);
-      // At once, not with the first change: the segment tells a restore that this timeline is the newest.
-      await this.begin(link, link.cursor);
+      // A timeline has a piece from its start: it tells a restore that this timeline is the newest.
+      if (!survey.hasPiece((history.at(-1) as Timeline).number)) await this.begin(link);
+      this.mustSurvey = false;
       return link;
     } catch (error) {
-      journal.close();
+      journal?.close();
       // Removes what was downloaded, which would pile up beside the store.
       place.close();
       throw error;
     }
   }
 
-  /** Begins a segment after `cursor`. A bucket has whole objects only, so there it is an empty one. */
-  private async begin(link: Link, cursor: number): Promise<void> {
-    this.closeSegment(link);
-    link.cursor = cursor;
-    const { place } = link;
-    link.begun = { after: cursor, serial: link.serial };
-    if (place.grow === undefined) return this.put(link, [], cursor);
+  /** Begins a segment after the cursor. A bucket has whole objects only, so there it is an empty one. */
+  private async begin(link: Link): Promise<void> {
+    if (link.place.grow === undefined) await this.put(link, [], link.cursor, Date.now());
+    else this.grow(link, link.place.grow);
+  }
+
+  private grow(link: Link, grow: NonNullable<Place["grow"]>): OpenSegment {
+    const { cursor, owner } = link;
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
-    const file = place.grow(nameSegment(position, cursor, "open"));
     const text = format(this.formatHeader(link));
+    const prefix = `${prefixOfStaged(owner.store)}.${this.source.instance}`;
+    const file = grow(nameOpenSegment(position, cursor), prefix);
+    const { serial } = position;
+    const end = { bytes: text.length, last: cursor, atMs: Date.now() };
+    link.segment = { after: cursor, serial, format, file, ...end };
     file.append(text);
-    link.segment = { after: cursor, serial: position.serial, format, file, bytes: text.length };
+    return link.segment;
   }
 
   private nextPosition(link: Link): Position {
-    const timeline = (link.history.at(-1) as Timeline).number;
+    const timeline = (link.journal.history.at(-1) as Timeline).number;
     return { ...link.owner, timeline, serial: link.serial++ };
   }
 
-  private async write(link: Link, lines: readonly string[], newest: number): Promise<void> {
-    const { segment } = link;
-    if (segment === undefined)
-      return lines.length === 0 ? undefined : this.put(link, lines, newest);
-    const text = lines.map(segment.format).join("");
-    segment.file.append(text);
-    segment.bytes += text.length;
-    if (segment.bytes >= SEGMENT_BYTES_MAX) await this.begin(link, newest);
+  private async write(link: Link, { lines, newest, atMs }: Page): Promise<void> {
+    const { grow } = link.place;
+    if (grow === undefined) link.logBytes += await this.put(link, lines, newest, atMs);
+    else {
+      const segment = link.segment ?? this.grow(link, grow);
+      const text = lines.map(segment.format).join("");
+      segment.file.append(text);
+      Object.assign(segment, { last: newest, atMs, bytes: segment.bytes + text.length });
+      link.logBytes += text.length / PACKING;
+      if (segment.bytes >= SEGMENT_BYTES_MAX) this.closeSegment(link);
+    }
+    link.cursor = newest;
   }
 
-  private async put(link: Link, lines: readonly string[], last: number): Promise<void> {
+  private async put(
+    link: Link,
+    lines: readonly string[],
+    last: number,
+    atMs: number,
+  ): Promise<number> {
     const { place, owner, cursor } = link;
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
     const staged = place.stage(`${prefixOfStaged(owner.store)}.${this.source.instance}`);
     writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
-    await place.keep(staged, nameSegment(position, cursor, last));
+    return place.keep(staged, nameSegment(position, cursor, last, atMs));
   }
 
-  private formatHeader({ owner, schema, history, cursor, readPage }: Link): string {
-    const newest = readPage(undefined)?.newest ?? cursor;
-    return formatHeader({ store: owner.store, schema, timelines: history, after: cursor, newest });
+  private formatHeader({ owner, journal, cursor }: Link): string {
+    const { schema, history } = journal;
+    return formatHeader({ store: owner.store, schema, timelines: history, after: cursor });
   }
 
   private closeSegment(link: Link): void {
-    const { segment, owner, history, cursor } = link;
+    const { segment, owner, journal } = link;
     link.segment = undefined;
     if (segment === undefined) return;
-    const timeline = (history.at(-1) as Timeline).number;
-    segment.file.append(segment.format(END));
-    segment.file.finish(
-      nameSegment({ ...owner, timeline, serial: segment.serial }, segment.after, cursor),
-    );
-    segment.file.close();
+    const { serial, after, last, atMs, file } = segment;
+    const timeline = (journal.history.at(-1) as Timeline).number;
+    try {
+      file.append(segment.format(END));
+      file.finish(nameSegment({ ...owner, timeline, serial }, after, last, atMs));
+    } finally {
+      file.close();
+    }
+  }
+
+  /** Notes what was written, if that differs from the note. */
+  private async note(link: Link): Promise<void> {
+    const { noted } = link;
+    const [shipped, cursors] = [describeShipped(link), JSON.stringify(link.journal.readCursors())];
+    const isOlder = performance.now() - noted.sinceMs >= CURSORS_MS;
+    if (shipped === noted.shipped && (cursors === noted.cursors || !isOlder)) return;
+    await this.holdLease(link);
+    await this.writeNote(link, this.describeHolder());
+    link.noted = { shipped, cursors, sinceMs: performance.now() };
+  }
+
+  private async writeNote(link: Link, holder: Note): Promise<void> {
+    const { place, owner, journal, cursor: change, isCovered, examined: serial } = link;
+    const { history: timelines, schema } = journal;
+    const block = journal.hashAt(change) ?? "";
+    const shipped: Shipped = { timelines, schema, change, block, isCovered, serial };
+    const text = JSON.stringify({ ...holder, shipped, cursors: journal.readCursors() });
+    await place.writeNote(nameNote(owner.store), text);
+    this.lease = { text, isOwn: true, sinceMs: performance.now() };
+  }
+
+  private describeHolder() {
+    const { from } = this.source;
+    const { ino, birthtimeNs } = statSync(from, { bigint: true });
+    return {
+      holder: `${hostname()}:${resolve(from)}`,
+      // The same file may be seen under another name, as by a container that was created again.
+      file: `${ino}-${birthtimeNs}`,
+      instance: this.source.instance,
+      process: nameProcess(),
+      beat: randomBytes(6).toString("hex"),
+    };
+  }
+
+  private async holdLease({ place, owner }: Link): Promise<void> {
+    const isFresh = this.lease?.isOwn === true && performance.now() - this.lease.sinceMs < LEASE_MS;
+    if (!isFresh) await this.takeLease(place, owner.store);
   }
 
   /**
    * One writer for a store and a place. A copied store file has the same identity, so the holder is a file on a machine.
-   * A holder that dies loses the lease after a while without a sign of life, by our clock. A service that starts takes
-   * the lease of an earlier one on the same file at once; if that one still runs, it gives way.
+   * A holder that is silent loses the lease after a while, by our clock, or at once if its process has ended. A service
+   * that starts takes the lease of an earlier one on the same file at once; if that one still runs, it gives way. A
+   * writer without anything to write is silent, and asks again before it writes. Resolves to the note that it found.
    */
-  private async holdLease(place: Place, store: string, findCursors: () => Cursors): Promise<void> {
+  private async takeLease(place: Place, store: string): Promise<Note> {
     const nowMs = performance.now();
     const { lease } = this;
-    if (lease?.isOwn === true && nowMs - lease.sinceMs < LEASE_MS) return;
-    const holder = `${hostname()}:${resolve(this.source.from)}`;
-    const { instance } = this.source;
-    const name = nameNote(store);
-    const text = await place.readNote(name);
-    const other = text === undefined ? undefined : findHolder(text);
-    const isOurs =
-      other?.instance === instance || (lease === undefined && other?.holder === holder);
-    if (text !== undefined && other !== undefined && !isOurs) {
+    const own = this.describeHolder();
+    const text = (await place.readNote(nameNote(store))) ?? "";
+    const note = parseNote(text);
+    const isSameFile = note.holder === own.holder || note.file === own.file;
+    const isFree =
+      note.holder === undefined ||
+      note.instance === own.instance ||
+      (lease === undefined && isSameFile) ||
+      (note.process !== undefined && hasEnded(note.process) === true);
+    if (!isFree) {
       const known = lease?.text === text ? lease : undefined;
       this.lease = known ?? { text, isOwn: false, sinceMs: nowMs };
       if (nowMs - this.lease.sinceMs < LEASE_LOST_MS)
         throw new StoreOpenError(
-          `Another service writes the backups of this store to ${place.url}: ${other.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
+          `Another service writes the backups of this store to ${place.url}: ${note.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
         );
     }
-    const beat = randomBytes(6).toString("hex");
-    const own = JSON.stringify({ holder, instance, beat, cursors: findCursors() });
-    await place.writeNote(name, own);
-    this.lease = { text: own, isOwn: true, sinceMs: nowMs };
+    const taken = JSON.stringify({ ...note, ...own });
+    await place.writeNote(nameNote(store), taken);
+    this.lease = { text: taken, isOwn: true, sinceMs: nowMs };
+    return note;
   }
 }
 
-interface Holder {
-  readonly holder: string;
-  readonly instance?: string;
+/** Without a copy that leads to it, where the writer is does not matter. */
+const describeShipped = ({ cursor, isCovered, examined, journal }: Link): string =>
+  [isCovered ? cursor : "", examined, journal.history.at(-1)?.id].join(" ");
+
+interface End {
+  readonly cursor: number;
+  readonly isCovered: boolean;
 }
 
-function findHolder(text: string): Holder | undefined {
-  try {
-    const found = JSON.parse(text) as Partial<Holder>;
-    return typeof found.holder === "string" ? (found as Holder) : undefined;
-  } catch {
-    // Torn by a crash.
+/** The end that the note tells, if names and journal agree with it. Reads only what was written after the note. */
+async function findNoted(
+  survey: Survey,
+  journal: Journal,
+  shipped: Shipped | undefined,
+): Promise<End | undefined> {
+  const { history, schema, newest } = journal;
+  const own = history.at(-1) as Timeline;
+  if (shipped === undefined || shipped.schema !== schema) return undefined;
+  const { change, isCovered, block, timelines } = shipped;
+  if (timelines.at(-1)?.id !== own.id || survey.newestTimeline > own.number) return undefined;
+  if (journal.hashAt(change) !== block) return undefined;
+  const { copies, segments } = await survey.readUnnamed();
+  // A copy that is newer than the note may be of a state that the store was rolled back from.
+  if (copies.some((copy) => isOnHistory(history, copy) && copy.change > change)) return undefined;
+  if (isCovered && (choosePlan(copies, segments, history, NEWEST)?.reached ?? 0) < change)
     return undefined;
-  }
+  const isDiverged = await survey.hasStray(history, change, newest, journal.locate);
+  return isDiverged ? undefined : { cursor: change, isCovered };
+}
+
+/** Reads how far the place is whole, and whether the store has what is in it. */
+async function findEnd(survey: Survey, journal: Journal): Promise<End | Fork> {
+  const { history, schema, newest, locate } = journal;
+  const own = history.at(-1) as Timeline;
+  const forkAbove = survey.newestTimeline;
+  if (forkAbove > own.number || (await survey.hasTimeline(own.number, own.id)) === false)
+    return { forkAbove, after: undefined };
+  const plan = await survey.plan(history, NEWEST);
+  const tail = plan && (await survey.readTail(plan));
+  const standing = tail && locate(tail, plan.reached);
+  // Changes that no copy leads to yet count too: the next copy would lead to them.
+  const isDiverged =
+    standing === "unknown" || (await survey.hasStray(history, plan?.reached ?? 0, newest, locate));
+  const isKnown = (one: Tail): boolean => locate(one) === "known";
+  if (isDiverged)
+    return {
+      forkAbove,
+      after:
+        standing === "known" ? plan?.reached : await survey.findLastKnown(history, plan, isKnown),
+    };
+  // Changes of this schema cannot be replayed on a copy of another one.
+  return plan !== undefined && standing === "known"
+    ? { cursor: plan.reached, isCovered: plan.copy.schema === schema }
+    : { cursor: newest, isCovered: false };
 }
 
 /** The journal began later, or a break follows, before which it may have had the change. */
 const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes WHERE last > ?1 ORDER BY last LIMIT 1)
   WHERE isBreak OR ?1 < (SELECT min(last) FROM changes)`;
+
+interface Page {
+  readonly lines: readonly string[];
+  readonly newest: number;
+  /** The time of the newest. */
+  readonly atMs: number;
+  readonly hasMore: boolean;
+}
 
 /** Reads the store's journal as lines of a segment. */
 function openJournal(from: string) {
@@ -363,13 +453,13 @@ function openJournal(from: string) {
   const db = openReadOnly(from);
 
   /** Lines after `cursor`, from one snapshot; undefined if the journal does not continue it. */
-  const readPage = db.transaction((cursor: number | undefined) => {
+  const readPage = db.transaction((cursor: number): Page | undefined => {
     assertNotMoved();
     const { change } = readPoint(db);
-    if (cursor === undefined) return { lines: [], newest: change, hasMore: false };
     if (db.query("SELECT 1 FROM changes WHERE last = ?").get(cursor) === null) return undefined;
     const blocks: string[] = [];
     let newest = cursor;
+    let atMs = 0;
     let characters = 0;
     const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
     for (const row of rows.iterate(cursor)) {
@@ -378,10 +468,11 @@ function openJournal(from: string) {
       const json = `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`;
       blocks.push(json);
       newest = Number(row.last);
+      atMs = Number(row.at_ms);
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    return { lines: blocks, newest, hasMore: newest < change };
+    return { lines: blocks, newest, atMs, hasMore: newest < change };
   });
 
   return {
@@ -389,14 +480,19 @@ function openJournal(from: string) {
     schema: getSchemaVersion(db, from),
     newest: readPoint(db).change,
     readPage,
+    readNewest: () => readPoint(db).change,
     readCursors: () => readCursors(db),
+    hashAt: (change: number): string | undefined => {
+      const tail = findTail(db, change);
+      return tail && hashTail(tail);
+    },
     close: (): void => db.close(true),
     /**
      * `known`: the journal continues it. `trimmed`: it is too old, or was made without a journal. `unknown`: this store
      * never had it. A number alone proves nothing: a store that was rolled back assigns it again if the clock was set
      * back too.
      */
-    locate(tail: Tail, change = tail.last): "known" | "trimmed" | "unknown" {
+    locate: (tail: Tail, change = tail.last): "known" | "trimmed" | "unknown" => {
       const own = findTail(db, change);
       if (own !== undefined) {
         const isSame = own.first === tail.first && own.at === tail.at;

@@ -4,7 +4,7 @@ import { setPriority } from "node:os";
 import { onMessage, runThread, toFailed } from "../thread.ts";
 import { Appender } from "./append.ts";
 import { copyBackup, copyStore } from "./copy.ts";
-import { backUp, digestNow, prove, prune } from "./keep.ts";
+import { backUp, check, prove, prune } from "./keep.ts";
 import type { Order } from "./order.ts";
 import { restoreFromPlace } from "./restore.ts";
 import { listPlace, verifyPlace } from "./report.ts";
@@ -29,21 +29,20 @@ async function perform(order: Order): Promise<unknown> {
     case "backUp":
       yieldToClients();
       return backUp(order);
-    case "digest":
-      return digestNow(order.from);
     case "prove":
       yieldToClients();
       return prove(order);
+    case "check":
+      yieldToClients();
+      return check(order);
     case "prune":
       return prune(order);
     case "append":
       return (appender ??= new Appender(order)).append();
-    case "roll":
-      return appender?.roll();
     case "cover":
-      return appender?.cover();
+      return appender?.cover(order.copy);
     case "recheck":
-      return appender?.disconnect();
+      return appender?.recheck();
     case "finish":
       return appender?.finish();
   }

@@ -1,21 +1,9 @@
 /** Backups in a bucket. It has whole objects only; their local files are in a folder of ours. */
 
-import { createHash, randomBytes } from "node:crypto";
-import {
-  closeSync,
-  existsSync,
-  ftruncateSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeSync,
-} from "node:fs";
-import { join } from "node:path";
+import { createHash } from "node:crypto";
+import { closeSync, ftruncateSync, openSync, statSync, writeSync } from "node:fs";
 import { StoreOpenError } from "../domain/errors.ts";
-import { companions } from "../store/sqlite/database.ts";
-import type { FoundFile, Place } from "./place.ts";
+import { type FoundFile, GoneError, type Place } from "./place.ts";
 import {
   type Answer,
   createSender,
@@ -29,6 +17,7 @@ import {
   type Send,
   Transient,
 } from "./s3.ts";
+import { isPacked, openScratch, pack, sweepScratch, unpack } from "./scratch.ts";
 
 interface BucketLimits extends Limits {
   readonly partBytes: number;
@@ -76,12 +65,21 @@ export function openBucket(
 
   function download(name: string): Download {
     const path = local.create("fetched");
-    const done = readObject(send, name, path, `${target.url}/${name}`).catch((error: Error) => {
-      fetched.delete(name);
-      local.remove(path);
-      if (error instanceof StoreOpenError) throw error;
-      throw new StoreOpenError(`${path} cannot be written: ${error.message}`, { cause: error });
-    });
+    const packed = isPacked(name) ? local.create("fetched") : undefined;
+    const read = async (): Promise<void> => {
+      await readObject(send, name, packed ?? path, `${target.url}/${name}`);
+      if (packed !== undefined) await unpack(packed, path);
+    };
+    const done = read()
+      .catch((error: Error) => {
+        fetched.delete(name);
+        local.remove(path);
+        if (error instanceof StoreOpenError) throw error;
+        throw new StoreOpenError(`${path} cannot be written: ${error.message}`, { cause: error });
+      })
+      .finally(() => {
+        if (packed !== undefined) local.remove(packed);
+      });
     fetched.set(name, { path, done });
     return { path, done };
   }
@@ -100,10 +98,14 @@ export function openBucket(
     },
     stage: (prefix) => local.create(prefix),
     async keep(path, name) {
+      const packed = isPacked(name) ? local.create("packed") : path;
       try {
-        await writeObject(send, name, readStaged(path, limits.partBytes), `${target.url}/${name}`);
+        if (packed !== path) await pack(path, packed);
+        const staged = readStaged(packed, limits.partBytes);
+        await writeObject(send, name, staged, `${target.url}/${name}`);
+        return staged.bytes;
       } finally {
-        local.remove(path);
+        for (const one of [path, packed]) local.remove(one);
       }
     },
     sweep: async () => sweepScratch(scratch),
@@ -188,7 +190,7 @@ async function readObject(send: Send, name: string, path: string, shown: string)
     for (let at = 0; at < bytes;) {
       const headers = { ...rangeFrom(at, RANGE_BYTES), ...(tag !== null && { "if-match": tag }) };
       at = await send({ done: "read", name, headers }, async (answer) => {
-        if (answer === undefined) throw new StoreOpenError(`${shown} does not exist.`);
+        if (answer === undefined) throw new GoneError(`${shown} does not exist.`);
         const range = readRange(answer);
         ({ bytes } = range);
         tag = answer.headers.get("etag");
@@ -315,63 +317,5 @@ async function writeParts(
     } as const;
     await send(abort, async () => undefined).catch(() => undefined);
     throw error;
-  }
-}
-
-/** Local files: pieces that are prepared, and pieces that were downloaded. */
-function openScratch(folder: string) {
-  const own = new Set<string>();
-  const remove = (path: string): void => {
-    own.delete(path);
-    for (const suffix of ["", ...companions]) rmSync(path + suffix, { force: true });
-  };
-  sweepScratch(folder);
-  return {
-    create(prefix: string): string {
-      const random = randomBytes(6).toString("hex");
-      const path = join(folder, `${prefix}.${nameProcess(process.pid)}.${random}.bucket.tmp`);
-      closeSync(openSync(path, "wx", 0o600));
-      own.add(path);
-      return path;
-    },
-    remove,
-    close: () => own.forEach(remove),
-  };
-}
-
-const LOCAL_NAME = /\.((\d+)-\d+)\.[0-9a-f]{12}\.bucket\.tmp/;
-
-/** Removes what killed processes left in the folder; with `isOver`, also what the ended threads of this one did. */
-export function sweepScratch(folder: string, isOver = false): void {
-  if (!existsSync(folder)) return;
-  for (const name of readdirSync(folder)) {
-    const [, owner, pid] = LOCAL_NAME.exec(name) ?? [];
-    if (owner === undefined) continue;
-    const isOwn = Number(pid) === process.pid;
-    if (nameProcess(Number(pid)) !== owner || (isOwn && isOver))
-      rmSync(join(folder, name), { force: true });
-  }
-}
-
-/** Its id and start time: in a container every process may have the id 1. Undefined if it does not run. */
-function nameProcess(pid: number): string | undefined {
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ESRCH") return undefined;
-  }
-  return `${pid}-${readStart(pid)}`;
-}
-
-function readStart(pid: number): string {
-  try {
-    // The second field is the command, in parentheses, and may contain anything.
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
-      .replace(/^.*\) /s, "")
-      .split(" ");
-    return fields[19] ?? "0";
-  } catch {
-    // Not on this system.
-    return "0";
   }
 }

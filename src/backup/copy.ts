@@ -31,6 +31,7 @@ import {
   START_TIMELINE,
 } from "../store/sqlite/database.ts";
 import { nameFile } from "./place.ts";
+import { isPacked, nameProcess, openScratch, sweepScratch, unpack } from "./scratch.ts";
 import { readHistory, readPoint } from "./survey.ts";
 import { runOnThread } from "./thread.ts";
 
@@ -50,8 +51,22 @@ export async function backUpStore(from: string, to: string, signal: AbortSignal)
   );
 }
 
-/** Makes a new store of the backup file at `from`. It belongs to the owner of its folder. */
+/** Makes a new store of the backup file at `from`, which may be packed. It belongs to the owner of its folder. */
 export async function restoreFile(from: string, to: string, signal: AbortSignal) {
+  if (!isPacked(from)) return restorePlain(from, to, signal);
+  const folder = dirname(resolve(to));
+  makeDirectoryDurably(folder);
+  const local = openScratch(folder);
+  try {
+    const path = local.create("fetched");
+    await unpack(from, path);
+    return await restorePlain(path, to, signal);
+  } finally {
+    local.close();
+  }
+}
+
+async function restorePlain(from: string, to: string, signal: AbortSignal) {
   requireStore(from);
   return createStore(to, (staged) =>
     runOnThread<StoreFacts>({ kind: "restoreFile", from, to: staged }, signal),
@@ -87,7 +102,9 @@ async function createFile<Facts>(
   isStore: boolean,
   make: (staged: string) => Promise<Facts>,
 ): Promise<Facts & { readonly path: string }> {
-  const staged = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  // What a killed command left of the same file.
+  sweepScratch(dirname(path), false, `${basename(path)}.`);
+  const staged = `${path}.${nameProcess()}.${randomBytes(6).toString("hex")}.tmp`;
   closeSync(openSync(staged, "wx", 0o600));
   try {
     // A store that root restores must still belong to the service.
@@ -186,16 +203,40 @@ export function verifyStore(path: string, calledAs = path) {
   });
 }
 
-/** SHA-256 over every row of every table, or of one table. */
-export const digestStore = (path: string, table?: string): string =>
-  readStore(path, (db) => digestRows(db, table));
+/** SHA-256 over every row of every table. */
+const digestStore = (path: string): string =>
+  readStore(path, (db) => {
+    const tables = db.query<{ name: string }, []>(TABLES).all();
+    return digestRows(
+      db,
+      tables.map(({ name }) => [name, `SELECT * FROM "${name}"`]),
+    );
+  });
 
-export function digestRows(db: Database, table?: string): string {
+/** SHA-256 over what a copy and the segments after it restore exactly: no last use of a token, no delivery. */
+export const digestState = (path: string): string =>
+  readStore(path, (db) =>
+    digestRows(db, [
+      ["plants", "SELECT * FROM plants"],
+      [
+        "tokens",
+        `SELECT hash, prefix, name, scopes, rate, created_at_ms, expires_at_ms, revoked_at_ms FROM tokens`,
+      ],
+      [
+        "webhooks",
+        `SELECT name, json_extract(record, '$.url', '$.types', '$.secret', '$.oldSecret', '$.paused') FROM webhooks`,
+      ],
+    ]),
+  );
+
+function digestRows(
+  db: Database,
+  queries: readonly (readonly [name: string, query: string])[],
+): string {
   const hasher = new Bun.CryptoHasher("sha256");
-  const tables = db.query<{ name: string }, []>(TABLES).all();
   let rows = 0;
-  for (const { name } of tables.filter((one) => table === undefined || one.name === table))
-    for (const row of db.query(`SELECT * FROM "${name}"`).iterate()) {
+  for (const [name, query] of queries)
+    for (const row of db.query(query).iterate()) {
       hasher.update(`${name} ${formatJson(row)}\n`);
       if (++rows % ROWS_PER_COLLECTION === 0) Bun.gc(true);
     }

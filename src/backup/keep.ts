@@ -1,79 +1,80 @@
-/** Makes copies of a running store in a place, proves that they can be restored, and removes those that are not needed. */
+/** Makes copies of a running store in a place, proves that they can be restored, and removes what is not needed. */
 
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { getSchemaVersion, measureFiles, readStore } from "../store/sqlite/database.ts";
-import { copyStore, digestRows } from "./copy.ts";
-import type { BackUpOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
-import {
-  type AnyPiece,
-  type Copy,
-  findPiece,
-  isProof,
-  nameCopy,
-  nameSegment,
-  prefixOfStaged,
-  sealOf,
-  type Timeline,
-} from "./piece.ts";
+import { findDiskFree, measureFiles, readStore } from "../store/sqlite/database.ts";
+import { copyStore, digestState } from "./copy.ts";
+import type { BackUpOrder, CheckOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
+import { findPiece, isProof, nameCopy, nameSegment, prefixOfStaged, sealOf } from "./piece.ts";
 import { digestFile, openPlace, type Place } from "./place.ts";
-import { compareCopies, isOnHistory, type KnownCopy, type KnownSegment } from "./plan.ts";
-import { proveBackups, relisting } from "./restore.ts";
+import { compareCopies, type KnownSegment, listSuperfluous, type NewestCopy } from "./plan.ts";
+import { describePiece, rebuild, relisting } from "./restore.ts";
 import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
-import { readHistory, readIdentity, readPoint, Survey } from "./survey.ts";
+import { type Damage, identityOf, readHistory, readPoint, Survey } from "./survey.ts";
 
-export interface CopyFacts {
+export interface CopyFacts extends NewestCopy, Digest {
   readonly name: string;
-  readonly change: number;
   readonly plants: number;
-  readonly bytes: number;
-  readonly digest: Digest | undefined;
 }
+
+const readIdentity = (path: string): string => readStore(path, (db) => identityOf(readHistory(db)));
+
+const sizeOf = (path: string): number =>
+  readStore(path, (db) => {
+    const [[pages, bytes]] = db
+      .query("SELECT page_count, page_size FROM pragma_page_count, pragma_page_size")
+      .values() as [[bigint, bigint]];
+    return Number(pages * bytes);
+  });
+
+/** The copy beside what it is packed into. */
+const ROOM = 1.5;
 
 /** The copy appears, verified, with a name that tells what it holds and what its bytes are. */
 export async function backUp(order: BackUpOrder, open = openPlace): Promise<CopyFacts> {
-  const { from, to, label, instance, serial, isAlone } = order;
+  const { from, to, label, instance, serial, diskFreeBytesMin } = order;
   const place = await open(to, dirname(resolve(from)));
   const owner = { label, store: readIdentity(from) };
   const staged = place.stage(`${prefixOfStaged(owner.store)}.${instance}`);
   try {
-    const startedAtMs = Date.now();
-    const { plants, bytes } = copyStore(from, staged);
+    const [room, free] = [Math.ceil(ROOM * sizeOf(from)), findDiskFree(staged) ?? Infinity];
+    // A bucket's files are beside the store.
+    if (free < room + (place.grow === undefined ? diskFreeBytesMin : 0))
+      throw new StoreOpenError(
+        `A copy needs ${room} free bytes in ${dirname(staged)}, and ${free} are free.`,
+      );
+    const atMs = Date.now();
+    const { plants } = copyStore(from, staged);
     const { history, change } = readStore(staged, (db) => ({
       history: readHistory(db),
       ...readPoint(db),
     }));
-    const digest = isAlone ? digestNow(staged) : undefined;
-    const timeline = history.at(-1)?.number ?? 0;
-    const position = { ...owner, timeline, serial };
-    const name = nameCopy(
-      position,
-      change,
-      startedAtMs,
-      digestFile(staged, sealOf(position, change)),
-    );
-    await place.keep(staged, name);
-    return { name, change, plants: Number(plants), bytes, digest };
+    const digest = digestState(staged);
+    const position = { ...owner, timeline: history.at(-1)?.number ?? 0, serial };
+    const sum = digestFile(staged, sealOf(position, change));
+    const name = nameCopy(position, change, atMs, sum);
+    const bytes = await place.keep(staged, name);
+    return { name, change, atMs, plants: Number(plants), bytes, digest };
   } finally {
     rmSync(staged, { force: true });
     place.close();
   }
 }
 
-/** The plants at the newest change, from one snapshot. */
-export const digestNow = (from: string): Digest =>
-  readStore(from, (db) => {
-    getSchemaVersion(db, from);
-    return db.transaction(() => ({
-      change: readPoint(db).change,
-      digest: digestRows(db, "plants"),
-    }))();
-  });
+export interface Proof {
+  readonly damage: readonly Damage[];
+  readonly copies: number;
+  /** When the oldest copy was made, by the wall clock at that time. */
+  readonly oldestAtMs: number;
+}
 
-/** Restores what is in the place, and compares. A service that was killed may have left its file. */
-export async function prove(order: ProveOrder) {
-  const { from, to, scratch, diskFreeBytesMin } = order;
+/**
+ * Restores the state of a new copy by the copy before it and the segments in between, and compares. So each copy and
+ * each segment is read once. The first copy is read itself. A service that was killed may have left its file.
+ */
+export async function prove(order: ProveOrder): Promise<Proof> {
+  const { from, scratch, diskFreeBytesMin } = order;
   const folder = dirname(scratch);
   for (const name of readdirSync(folder)) if (isProof(from, name)) rmSync(`${folder}/${name}`);
   const { diskFreeBytes: free = Number.POSITIVE_INFINITY, ...files } = measureFiles(from);
@@ -82,54 +83,116 @@ export async function prove(order: ProveOrder) {
     throw new StoreOpenError(
       `A proof needs ${bytes} free bytes beside the store, and ${free} are free.`,
     );
-  return proveBackups(to, readIdentity(from), order, scratch);
+  return relisting(() => proveOnce(order));
 }
 
-/**
- * Keeps copies of the newest states of the newest history, and the segments after the oldest of them. Older is what
- * comes before by timeline and change. The oldest is whole: everything after it can still be reached, even if a newer
- * copy is damaged. Removes nothing of another store, and no file that it does not know.
- */
-export const prune = (order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> =>
-  relisting(() => pruneOnce(order, open));
-
-async function pruneOnce(order: Omit<PruneOrder, "kind">, open: typeof openPlace): Promise<void> {
-  const { from, to, label, instance, keep } = order;
-  const place = await open(to, dirname(resolve(from)));
+async function proveOnce({ from, to, name, change, digest, scratch }: ProveOrder): Promise<Proof> {
+  const place = await openPlace(to, dirname(resolve(scratch)));
   try {
-    const owner = { label, store: readIdentity(from) };
-    const pieces = (await place.list())
-      .flatMap((file) => findPiece(file) ?? [])
-      .filter((piece) => piece.store === owner.store);
-    const superfluous = new Set(await listSuperfluous(new Survey(place, pieces), keep));
-    for (const { name } of superfluous) await place.remove(name);
-    const kept = new Survey(
+    const history = readStore(from, readHistory);
+    const pieces = await listPieces(place, identityOf(history));
+    const older = new Survey(
       place,
-      pieces.filter((piece) => !superfluous.has(piece)),
+      pieces.filter((piece) => piece.name !== name),
     );
-    // In a folder segments grow, so there are few.
-    if (place.grow === undefined)
-      await compact(place, kept, `${prefixOfStaged(owner.store)}.${instance}`);
+    const isLedTo = (await older.plan(history, change))?.reached === change;
+    const survey = isLedTo ? older : new Survey(place, pieces);
+    const { plan, reached } = await rebuild(place, survey, history, change, scratch);
+    if (reached.change !== change)
+      throw new StoreOpenError(
+        `${place.url} can be restored up to change ${reached.change} only, not to ${change}.`,
+      );
+    if (digestState(scratch) !== digest)
+      throw new StoreOpenError(
+        `${describePiece(place, plan.copy)}, restored to change ${change}, differs from what the store had.`,
+      );
+    const damage = [...older.listDamage(), ...(isLedTo ? [] : survey.listDamage())];
+    const { copies } = new Survey(place, pieces).know();
+    const [oldest] = copies.toSorted(compareCopies);
+    return { damage, copies: copies.length, oldestAtMs: oldest?.atMs ?? plan.copy.atMs };
+  } finally {
+    place.close();
+    rmSync(scratch, { force: true });
+  }
+}
+
+const listPieces = async (place: Place, store: string) =>
+  (await place.list())
+    .flatMap((file) => findPiece(file) ?? [])
+    .filter((piece) => piece.store === store);
+
+export interface Checked {
+  readonly after: string;
+  /** The share that was not used. */
+  readonly share: number;
+  readonly damage: readonly Damage[];
+}
+
+/** Looks for rot: reads closed pieces, in the order of their names, as far as the share goes. */
+export async function check({ from, to, after, share }: CheckOrder): Promise<Checked> {
+  const place = await openPlace(to, dirname(resolve(from)));
+  try {
+    const pieces = (await listPieces(place, readIdentity(from)))
+      .filter((piece) => piece.kind === "copy" || piece.last !== undefined)
+      .toSorted((one, other) => (one.name < other.name ? -1 : 1));
+    const total = pieces.reduce((sum, { bytes }) => sum + bytes, 0);
+    const survey = new Survey(place, pieces);
+    let due = Math.min(1, share) * total;
+    let at = after;
+    for (let count = 0; count < pieces.length; count++) {
+      const next = pieces.find(({ name }) => name > at) ?? pieces[0];
+      if (next === undefined || next.bytes > due) break;
+      if (next.kind === "copy") await survey.readCopy(next);
+      else await survey.readSegment(next);
+      place.release();
+      due -= next.bytes;
+      at = next.name;
+    }
+    return { after: at, share: total === 0 ? 0 : due / total, damage: survey.listDamage() };
   } finally {
     place.close();
   }
 }
 
-/** At least this many segments become one of at most this size. */
-const COMPACT_LENGTH = 64;
-const COMPACT_BYTES_MAX = 8_388_608;
+/** Removes what is too old, by names, and joins small segments. No piece of another store, and no file that it does not know. */
+export const prune = (order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> =>
+  relisting(() => pruneOnce(order, open));
 
-/**
- * Joins small segments, so that the list of a bucket stays short. They are removed after the joined one was read back.
- * Never across the segment with which a copy begins: a restore tells by it which rows of tables are newer than the copy.
- */
+async function pruneOnce(order: Omit<PruneOrder, "kind">, open: typeof openPlace): Promise<void> {
+  const { from, to, instance, retention } = order;
+  const place = await open(to, dirname(resolve(from)));
+  try {
+    const history = readStore(from, readHistory);
+    const store = identityOf(history);
+    const pieces = await listPieces(place, store);
+    const { copies, segments } = await new Survey(place, pieces).readUnnamed();
+    const superfluous = listSuperfluous(copies, segments, history, retention);
+    for (const { name } of superfluous) await place.remove(name);
+    const removed = new Set(superfluous.map(({ name }) => name));
+    const kept = new Survey(
+      place,
+      pieces.filter(({ name }) => !removed.has(name)),
+    );
+    // In a folder segments grow, so there are few.
+    if (place.grow === undefined)
+      await compact(place, kept, `${prefixOfStaged(store)}.${instance}`);
+  } finally {
+    place.close();
+  }
+}
+
+/** At least this many segments become one of at most this size; fewer if they are as large as that. */
+const COMPACT_LENGTH = 64;
+const COMPACT_LENGTH_MIN = 4;
+const COMPACT_BYTES_MAX = 2_097_152;
+
+/** Joins small segments, so that the list of a bucket stays short. They are removed after the joined one was read back. */
 export async function compact(
   place: Place,
   survey: Survey,
   prefix: string,
   lengthMin = COMPACT_LENGTH,
 ): Promise<void> {
-  const starts = new Set(survey.copies.map(({ timeline, serial }) => `${timeline} ${serial}`));
   const closed = survey
     .know()
     .segments.filter(({ last }) => last !== undefined)
@@ -145,10 +208,10 @@ export async function compact(
       // Otherwise it would hide that one between them is lost.
       segment.serial === before.serial + 1 &&
       segment.after === before.end &&
-      bytes <= COMPACT_BYTES_MAX &&
-      !starts.has(`${segment.timeline} ${segment.serial}`);
+      bytes <= COMPACT_BYTES_MAX;
     if (!isNext) {
-      if (group.length >= lengthMin) await join(place, survey, group, prefix);
+      const isFull = bytes > COMPACT_BYTES_MAX && group.length >= COMPACT_LENGTH_MIN;
+      if (isFull || group.length >= lengthMin) await join(place, survey, group, prefix);
       group = [];
     }
     if (segment !== undefined) group.push(segment);
@@ -173,7 +236,7 @@ async function join(
   const parts: { path: string; segment: KnownSegment }[] = [];
   for (const segment of group) parts.push({ path: await place.fetch(segment.name), segment });
   const staged = place.stage(prefix);
-  const name = nameSegment(last, first.after, last.end);
+  const name = nameSegment(last, first.after, last.end, last.atMs ?? 0);
   writeFileSync(staged, joinSegments(header, parts, sealOf(last, first.after)));
   await place.keep(staged, name);
   place.release();
@@ -185,48 +248,3 @@ async function join(
   if (!isWhole(joined) || joined.runs.length > 1) return;
   for (const part of group) await place.remove(part.name);
 }
-
-/** The second is a spare, in case the first turns out to be damaged. */
-const COPIES_PER_STATE = 2;
-
-async function listSuperfluous(survey: Survey, keep: number): Promise<readonly AnyPiece[]> {
-  await survey.readUnnamed();
-  const { history } = await survey.findHistory();
-  const newestFirst = survey.know().copies.toSorted(compareCopies).toReversed();
-  /** Two copies of each state. A store that nobody changes is copied too, and must not push out older states. */
-  const states = new Map<string, KnownCopy[]>();
-  const repeated: KnownCopy[] = [];
-  for (const [index, copy] of newestFirst.entries()) {
-    if (!isOnHistory(history, copy)) continue;
-    const state = `${copy.timeline} ${copy.change}`;
-    const newer = states.get(state) ?? [];
-    let usable = 0;
-    for (const one of newer) if (await isUsable(survey, history, one)) usable++;
-    if (usable >= COPIES_PER_STATE) repeated.push(copy);
-    else states.set(state, [...newer, copy]);
-    if (states.size < keep || !(await isUsable(survey, history, copy))) continue;
-    // The oldest first: whatever is left when it is interrupted, everything after the oldest copy can be reached.
-    const older = newestFirst.slice(index + 1).toReversed();
-    return [...older, ...listSegmentsBefore(survey, copy), ...repeated];
-  }
-  return repeated;
-}
-
-/** Reads the copy: something is removed because of it. */
-async function isUsable(
-  survey: Survey,
-  history: readonly Timeline[],
-  { name }: KnownCopy,
-): Promise<boolean> {
-  await survey.readCopy(survey.copies.find((one) => one.name === name) as Copy);
-  const copy = survey.know().copies.find((one) => one.name === name) as KnownCopy;
-  return copy.fault === undefined && isOnHistory(history, copy);
-}
-
-const listSegmentsBefore = (survey: Survey, oldest: KnownCopy): readonly AnyPiece[] =>
-  survey.know().segments.filter(
-    ({ timeline, end, serial }) =>
-      // From this serial on, a segment may have rows of tables that are newer than the copy, or may be growing.
-      serial < oldest.serial &&
-      (timeline < oldest.timeline || (timeline === oldest.timeline && end <= oldest.change)),
-  );

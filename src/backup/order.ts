@@ -1,5 +1,7 @@
 /** The orders of the backup thread. */
 
+import type { NewestCopy, Retention } from "./plan.ts";
+
 /** A store, and the place of its backups. */
 export interface Source {
   /** The file of the store. */
@@ -23,6 +25,8 @@ export interface RestoreOrder {
   readonly timeline?: number | undefined;
   readonly change?: number | undefined;
   readonly atMs?: number | undefined;
+  /** Goes on although the list of the place ends before what its note says. */
+  readonly isIncomplete?: boolean | undefined;
   readonly to: string;
 }
 
@@ -39,13 +43,12 @@ export interface ListOrder {
 
 export interface BackUpOrder extends Source {
   readonly kind: "backUp";
-  /** The copy has everything in the segments before this one. */
+  /** The segment that the copy builds on. */
   readonly serial: number;
-  /** There is no journal, so the store cannot be compared with the copy later. */
-  readonly isAlone: boolean;
+  readonly diskFreeBytesMin: number;
 }
 
-/** The plants of the store at a change. */
+/** The state of the store at a change. */
 export interface Digest {
   readonly change: number;
   readonly digest: string;
@@ -53,22 +56,39 @@ export interface Digest {
 
 export interface ProveOrder extends Source, Digest {
   readonly kind: "prove";
+  /** The new copy. */
+  readonly name: string;
   /** The file in which it is restored, beside the store: a folder for temporary files may be in memory. */
   readonly scratch: string;
   readonly diskFreeBytesMin: number;
 }
 
+/** Reads some pieces, in turn. */
+export interface CheckOrder extends Source {
+  readonly kind: "check";
+  /** The piece that was read last. */
+  readonly after: string;
+  /** The part of all pieces that is due, which adds up until it is a piece. */
+  readonly share: number;
+}
+
 export interface PruneOrder extends Source {
   readonly kind: "prune";
-  readonly keep: number;
+  readonly retention: Retention;
+}
+
+interface CoverOrder extends Source {
+  readonly kind: "cover";
+  readonly copy: NewestCopy;
 }
 
 export type Order =
   | { readonly kind: "copy" | "restoreFile"; readonly from: string; readonly to: string }
-  | { readonly kind: "digest"; readonly from: string }
-  | (Source & { readonly kind: "append" | "roll" | "cover" | "recheck" | "finish" })
+  | (Source & { readonly kind: "append" | "recheck" | "finish" })
+  | CoverOrder
   | RestoreOrder
   | ListOrder
   | BackUpOrder
   | ProveOrder
+  | CheckOrder
   | PruneOrder;

@@ -41,6 +41,8 @@ export interface Segment extends Piece {
   readonly after: number | undefined;
   /** Its last change; undefined while it is open. */
   readonly last: number | undefined;
+  /** When that was made, by the wall clock at that time. For people. */
+  readonly atMs: number | undefined;
 }
 
 export type AnyPiece = Copy | Segment;
@@ -65,8 +67,10 @@ export function labelOf(path: string): string {
 
 export const DIGEST_DIGITS = 16;
 const PREFIX = String.raw`^(.+)-([0-9a-f]{16})-t(\d{4,9})-s(\d{8,15})-(\d{16})`;
-const COPY = new RegExp(String.raw`${PREFIX}-(\d{8}T\d{6}Z)-([0-9a-f]{16})\.db$`);
-const SEGMENT = new RegExp(String.raw`${PREFIX}-(\d{16}|open)\.changes$`);
+const TIME = String.raw`(\d{8}T\d{6}Z)`;
+const COPY = new RegExp(String.raw`${PREFIX}-${TIME}-([0-9a-f]{16})\.db\.zst$`);
+const SEGMENT = new RegExp(String.raw`${PREFIX}-(\d{16})-${TIME}\.changes\.zst$`);
+const OPEN = new RegExp(String.raw`${PREFIX}-open\.changes$`);
 /** A name of version 1.0: a copy, or the log of the changes after it. */
 const OLD = /^(.+)-(\d{8}T\d{6}Z)\.(db|changes)$/;
 
@@ -81,12 +85,25 @@ const prefixOf = ({ label, store, timeline, serial }: Position, change: number):
   `${label}-${store}-t${pad(timeline, 4)}-s${pad(serial, 8)}-${pad(change, 16)}`;
 
 export function nameCopy(position: Position, change: number, atMs: number, digest: string): string {
-  const time = new Date(atMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
-  return `${prefixOf(position, change)}-${time}-${digest.slice(0, DIGEST_DIGITS)}.db`;
+  return `${prefixOf(position, change)}-${formatTime(atMs)}-${digest.slice(0, DIGEST_DIGITS)}.db.zst`;
 }
 
-export const nameSegment = (position: Position, after: number, last: number | "open"): string =>
-  `${prefixOf(position, after)}-${last === "open" ? last : pad(last, 16)}.changes`;
+export const nameSegment = (
+  position: Position,
+  after: number,
+  last: number,
+  atMs: number,
+): string => `${prefixOf(position, after)}-${pad(last, 16)}-${formatTime(atMs)}.changes.zst`;
+
+/** In a folder the segment that is being written grows. */
+export const nameOpenSegment = (position: Position, after: number): string =>
+  `${prefixOf(position, after)}-open.changes`;
+
+/** The last time with a year of four digits. */
+const TIME_MAX_MS = Date.UTC(10_000, 0) - 1;
+
+const formatTime = (atMs: number): string =>
+  new Date(Math.max(0, Math.min(atMs, TIME_MAX_MS))).toISOString().replaceAll(/[-:]|\.\d+/g, "");
 
 /**
  * What the name of a piece says of its place in the order: store, timeline, serial and first change. Its checksums cover
@@ -104,6 +121,46 @@ export const nameNote = (store: string): string => `plantstore-${store}.writer`;
 /** The start of the names of files that are being prepared. */
 export const prefixOfStaged = (store: string): string => `plantstore-${store}`;
 
+/** The note is one object, replaced as a whole. Each member may be missing: a note may be torn, or of another version. */
+export interface Note {
+  /** The writer; undefined after a clean stop. */
+  readonly holder?: string;
+  readonly file?: string;
+  readonly instance?: string;
+  /** Of the process that holds it, by `nameProcess`. */
+  readonly process?: string;
+  /** Differs in every note. */
+  readonly beat?: string;
+  readonly shipped?: Shipped;
+  readonly cursors?: Cursors;
+}
+
+/** What the place has, as its writer knows it. */
+export interface Shipped {
+  readonly timelines: readonly Timeline[];
+  readonly schema: number;
+  /** Every change up to this one. */
+  readonly change: number;
+  /** The hash of the block that ends with it: a number alone may be given again. */
+  readonly block: string;
+  /** A copy leads to it. */
+  readonly isCovered: boolean;
+  /** The end of each segment before this one was read, or does not matter. */
+  readonly serial: number;
+}
+
+/** The last change that was sent to each webhook. One of the same name may be another webhook: then its time differs. */
+export type Cursors = Readonly<Record<string, readonly [createdAtMs: number, cursor: number]>>;
+
+export function parseNote(text: string | undefined): Note {
+  try {
+    return Object(JSON.parse(text ?? "{}")) as Note;
+  } catch {
+    // Torn by a crash.
+    return {};
+  }
+}
+
 /** Where a proof restores, beside the store. */
 export const nameProof = (from: string, instance: string): string =>
   `${resolve(from)}.${instance}.proof.tmp`;
@@ -114,18 +171,20 @@ export const isProof = (from: string, name: string): boolean =>
 
 /** Undefined for a file that is not a piece. */
 export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
-  const found = COPY.exec(name) ?? SEGMENT.exec(name);
+  const copy = COPY.exec(name);
+  const found = copy ?? SEGMENT.exec(name) ?? OPEN.exec(name);
   if (found !== null) {
-    const [, label = "", store = "", timeline, serial, change, rest = "", digest] = found;
+    const [, label = "", store = "", timeline, serial, change, ...rest] = found;
     const numbers = { timeline: Number(timeline), serial: Number(serial) };
     const piece = { name, bytes, label, store, ...numbers };
-    if (digest === undefined) {
-      const last = rest === "open" ? undefined : Number(rest);
-      return { kind: "segment", ...piece, after: Number(change), last };
+    const [one, other] = rest;
+    const atMs = parseTime((copy === null ? other : one) ?? "");
+    if (copy === null) {
+      const last = one === undefined ? undefined : Number(one);
+      return { kind: "segment", ...piece, after: Number(change), last, atMs };
     }
-    const atMs = parseTime(rest);
     if (atMs === undefined) return undefined;
-    return { kind: "copy", ...piece, change: Number(change), atMs, digest };
+    return { kind: "copy", ...piece, change: Number(change), atMs, digest: other };
   }
   const [, label = "", time = "", ending] = OLD.exec(name) ?? [];
   const atMs = parseTime(time);
@@ -133,7 +192,7 @@ export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
   const old = { name, bytes, label, store: label, timeline: 0, serial: 0 };
   return ending === "db"
     ? { kind: "copy", ...old, change: undefined, atMs, digest: undefined }
-    : { kind: "segment", ...old, after: undefined, last: undefined };
+    : { kind: "segment", ...old, after: undefined, last: undefined, atMs: undefined };
 }
 
 /** Whether version 1.0 made it. */

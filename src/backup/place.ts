@@ -22,6 +22,7 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { isBucketUrl } from "../store-url.ts";
 import { syncFile } from "../descriptor.ts";
 import { companions } from "../store/sqlite/database.ts";
+import { isPacked, openScratch, pack, unpack } from "./scratch.ts";
 
 export interface FoundFile {
   readonly name: string;
@@ -36,14 +37,17 @@ export interface Place {
   /** For people and logs. It contains no secret. */
   readonly url: string;
   list(): Promise<FoundFile[]>;
-  /** A local file with the bytes of a piece. It belongs to the place: do not change it. Rejects if it does not exist. */
+  /** A local file with the unpacked bytes of a piece. It belongs to the place: do not change it. Rejects with a GoneError. */
   fetch(name: string): Promise<string>;
-  /** Forgets what `fetch` downloaded. */
+  /** Forgets what `fetch` downloaded or unpacked. */
   release(): void;
   /** A new local file, empty and mode 0600, in which a piece is prepared. `prefix` tells who left it behind. */
   stage(prefix: string): string;
-  /** Gives a staged file its name, durably. Never replaces a piece. The staged file is gone afterwards. */
-  keep(staged: string, name: string): Promise<void>;
+  /**
+   * Packs a staged file if its name says so, and gives it that name, durably. Never replaces a piece. The staged file is
+   * gone afterwards. Resolves to the size in the place.
+   */
+  keep(staged: string, name: string): Promise<number>;
   remove(name: string): Promise<void>;
   /** Removes staged files whose names begin with `prefix`, but not with `except`: a killed process left them. */
   sweep(prefix: string, except: string): Promise<void>;
@@ -51,7 +55,7 @@ export interface Place {
   readNote(name: string): Promise<string | undefined>;
   writeNote(name: string, text: string): Promise<void>;
   /** Creates a segment that grows. Undefined if the place has whole objects only. */
-  readonly grow?: (name: string) => GrowingFile;
+  readonly grow?: (name: string, prefix: string) => GrowingFile;
   /** Ends what is in flight, and removes what was downloaded or staged. */
   close(): void;
 }
@@ -59,7 +63,7 @@ export interface Place {
 export interface GrowingFile {
   /** Appends and syncs. Throws, even for an empty text, if another program has changed the file. */
   append(text: string): void;
-  /** Gives it its final name. */
+  /** Packs it under its final name. */
   finish(name: string): void;
   close(): void;
 }
@@ -67,11 +71,13 @@ export interface GrowingFile {
 export async function openPlace(url: string, scratch: string): Promise<Place> {
   return isBucketUrl(url)
     ? (await import("./bucket.ts")).openBucket(url, scratch)
-    : openFolder(url);
+    : openFolder(url, scratch);
 }
 
-function openFolder(url: string): Place {
+function openFolder(url: string, scratch: string): Place {
   const folder = resolve(url);
+  const local = openScratch(scratch);
+  const unpacked = new Map<string, string>();
   const pathOf = (name: string): string => join(folder, name);
   // Not created: it may be the mount point of a disk that is not mounted.
   const requireFolder = (): void => {
@@ -93,23 +99,43 @@ function openFolder(url: string): Place {
         });
     },
     async fetch(name) {
-      if (existsSync(pathOf(name))) return pathOf(name);
-      throw new GoneError(`${pathOf(name)} does not exist.`);
+      if (!existsSync(pathOf(name))) throw new GoneError(`${pathOf(name)} does not exist.`);
+      if (!isPacked(name)) return pathOf(name);
+      const known = unpacked.get(name);
+      if (known !== undefined) return known;
+      const path = local.create("fetched");
+      await unpack(pathOf(name), path);
+      unpacked.set(name, path);
+      return path;
     },
-    release: () => undefined,
+    release() {
+      for (const path of unpacked.values()) local.remove(path);
+      unpacked.clear();
+    },
     stage(prefix) {
       requireFolder();
       const path = pathOf(`${prefix}.${randomBytes(6).toString("hex")}.tmp`);
       closeSync(openSync(path, "wx", 0o600));
       return path;
     },
-    async keep(staged, name) {
-      // Two copies of a store that nobody changes may have one name in one second.
-      if (existsSync(pathOf(name)) && digestFile(staged) === digestFile(pathOf(name)))
-        return rmSync(staged);
-      syncFile(staged);
-      nameFile(staged, pathOf(name));
-      syncFile(folder);
+    async keep(path, name) {
+      const staged = isPacked(name) ? path.replace(/\.tmp$/, ".packed.tmp") : path;
+      try {
+        if (staged !== path) {
+          closeSync(openSync(staged, "wx", 0o600));
+          await pack(path, staged);
+        }
+        const { size } = statSync(staged);
+        // Two copies of one state may have one name in one second.
+        if (existsSync(pathOf(name)) && digestFile(staged) === digestFile(pathOf(name)))
+          return size;
+        syncFile(staged);
+        nameFile(staged, pathOf(name));
+        syncFile(folder);
+        return size;
+      } finally {
+        for (const one of [path, staged]) rmSync(one, { force: true });
+      }
     },
     async remove(name) {
       for (const suffix of ["", ...companions]) rmSync(pathOf(name) + suffix, { force: true });
@@ -128,18 +154,28 @@ function openFolder(url: string): Place {
       writeFileSync(staged, text, { flag: "wx", mode: 0o600 });
       renameSync(staged, pathOf(name));
     },
-    grow: (name) => growFile(folder, pathOf, name),
-    close: () => undefined,
+    grow: (name, prefix) => growFile(folder, pathOf, name, prefix),
+    close: () => local.close(),
   };
 }
 
 /** SQLite may have left its own file beside it. */
 const STAGED = /\.tmp(-\w+)?$/;
 
-function growFile(folder: string, pathOf: (name: string) => string, name: string): GrowingFile {
+function growFile(
+  folder: string,
+  pathOf: (name: string) => string,
+  name: string,
+  prefix: string,
+): GrowingFile {
   const path = pathOf(name);
   const descriptor = openSync(path, "wx", 0o600);
-  syncFile(folder);
+  try {
+    syncFile(folder);
+  } catch (error) {
+    closeSync(descriptor);
+    throw error;
+  }
   const { ino, dev } = fstatSync(descriptor);
   let end = 0;
   return {
@@ -156,8 +192,19 @@ function growFile(folder: string, pathOf: (name: string) => string, name: string
       end += bytes.length;
     },
     finish(finalName) {
-      nameFile(path, pathOf(finalName));
+      const staged = pathOf(`${prefix}.${randomBytes(6).toString("hex")}.tmp`);
+      try {
+        writeFileSync(staged, Bun.zstdCompressSync(readFileSync(path)), {
+          flag: "wx",
+          mode: 0o600,
+        });
+        syncFile(staged);
+        nameFile(staged, pathOf(finalName));
+      } finally {
+        rmSync(staged, { force: true });
+      }
       syncFile(folder);
+      rmSync(path);
     },
     close: () => closeSync(descriptor),
   };

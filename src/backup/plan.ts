@@ -46,6 +46,13 @@ export interface Plan {
   readonly reached: number;
 }
 
+export interface NewestCopy {
+  readonly change: number;
+  /** When it was made, by the wall clock at that time. */
+  readonly atMs: number;
+  readonly bytes: number;
+}
+
 /** The newest change that can be restored, whatever it is. */
 export const NEWEST = Number.POSITIVE_INFINITY;
 
@@ -65,32 +72,44 @@ export function isOnHistory(history: readonly Timeline[], copy: KnownCopy): bool
   return index !== -1 && copy.change <= endOf(history, index);
 }
 
-/** The way from a copy to the target, as far as it is whole. */
-function follow(
-  copy: KnownCopy,
+/** The runs of a history, each as far as it belongs to it, by their first change. Shared by the ways of all copies. */
+function listWays(
   segments: readonly KnownSegment[],
   history: readonly Timeline[],
   target: number,
-): Plan {
+): readonly Way[] {
+  const ends = history.map((_, index) => Math.min(endOf(history, index), target));
+  return segments
+    .flatMap((segment) => {
+      const end = ends[indexOf(history, segment)];
+      if (end === undefined) return [];
+      return segment.runs.map(({ after, last }) => ({
+        segment,
+        after,
+        until: Math.min(last, end),
+      }));
+    })
+    .filter(({ after, until }) => after < until)
+    .toSorted((one, other) => one.after - other.after);
+}
+
+interface Way extends Step {
+  readonly after: number;
+}
+
+/** The way from a copy, as far as it is whole: of the runs that continue it, always the one that leads furthest. */
+function follow(copy: KnownCopy, ways: readonly Way[]): Plan {
   const steps: Step[] = [];
-  const placed = segments
-    .filter((segment) => hasSchema(segment, copy))
-    .map((segment) => ({ segment, index: indexOf(history, segment) }));
   let reached = copy.change;
-  while (reached < target) {
-    // A later timeline may hold changes that it shares with an earlier one, never the other way round.
-    const current = history.findLastIndex(({ after }) => after <= reached);
-    let best: Step | undefined;
-    for (const { segment, index } of placed) {
-      if (index === -1 || index < current) continue;
-      const end = Math.min(endOf(history, index), target);
-      for (const { after, last } of segment.runs)
-        if (after <= reached && Math.min(last, end) > Math.max(reached, best?.until ?? 0))
-          best = { segment, until: Math.min(last, end) };
+  let best: Way | undefined;
+  for (const way of [...ways, undefined]) {
+    // The next run begins later, so none is better than the best.
+    if (best !== undefined && best.until > reached && (way?.after ?? NEWEST) > reached) {
+      steps.push(best);
+      reached = best.until;
     }
-    if (best === undefined) break;
-    steps.push(best);
-    reached = best.until;
+    if (way === undefined || way.after > reached) break;
+    if (way.until > Math.max(reached, best?.until ?? 0) && hasSchema(way.segment, copy)) best = way;
   }
   return { copy, steps, reached };
 }
@@ -109,6 +128,7 @@ export function choosePlan(
   history: readonly Timeline[],
   target: number,
 ): Plan | undefined {
+  const ways = listWays(segments, history, target);
   let best: Plan | undefined;
   const isBetter = (plan: Plan): boolean => {
     if (best === undefined || plan.reached !== best.reached)
@@ -118,7 +138,7 @@ export function choosePlan(
   for (const copy of copies) {
     if (copy.fault !== undefined || copy.change > target) continue;
     if (!isOnHistory(history, copy)) continue;
-    const plan = follow(copy, segments, history, target);
+    const plan = follow(copy, ways);
     if (isBetter(plan)) best = plan;
   }
   return best;
@@ -130,12 +150,14 @@ export function findFurthest(
   segments: readonly KnownSegment[],
   history: readonly Timeline[],
 ): number {
-  const ends = segments.map((segment) => {
+  let furthest = 0;
+  for (const segment of segments) {
     const index = indexOf(history, segment);
-    return index === -1 ? 0 : Math.min(segment.end, endOf(history, index));
-  });
-  const changes = copies.filter((copy) => isOnHistory(history, copy)).map(({ change }) => change);
-  return Math.max(0, ...ends, ...changes);
+    if (index !== -1) furthest = Math.max(furthest, Math.min(segment.end, endOf(history, index)));
+  }
+  for (const copy of copies)
+    if (isOnHistory(history, copy)) furthest = Math.max(furthest, copy.change);
+  return furthest;
 }
 
 /** The newest state of this history that is a copy. */
@@ -162,10 +184,11 @@ export function listReachable(
   history: readonly Timeline[],
 ): readonly Run[] {
   const ranges: { after: number; last: number }[] = [];
+  const ways = listWays(segments, history, NEWEST);
   const plans = copies
     .filter(({ fault }) => fault === undefined)
     .filter((copy) => isOnHistory(history, copy))
-    .map((copy) => follow(copy, segments, history, NEWEST))
+    .map((copy) => follow(copy, ways))
     .toSorted((one, other) => one.copy.change - other.copy.change);
   for (const { copy, reached } of plans) {
     const range = ranges.at(-1);
@@ -174,4 +197,59 @@ export function listReachable(
     else ranges.push({ after: copy.change, last: reached });
   }
   return ranges;
+}
+
+/** What is kept, and for how long. */
+export interface Retention {
+  /** Any moment of this time. */
+  readonly momentsMs: number;
+  /** Before that, one state of each day, for so many days in which there is one. */
+  readonly days: number;
+}
+
+const DAY_MS = 86_400_000;
+/** A copy follows the one before within a day, or nothing changed in between. A longer time is a clock that was set. */
+const STEP_MS_MAX = DAY_MS + 3_600_000;
+/** The newest copy is proven by the one before. */
+const COPIES_MIN = 2;
+
+/**
+ * The pieces that are not needed, by their names, in the order in which to remove them: whatever is left when that is
+ * interrupted, everything after the oldest moment that is kept can be reached. Ages are counted from copy to copy: no
+ * clock says how old a piece is, so a clock that jumps cannot make everything old.
+ */
+export function listSuperfluous(
+  copies: readonly KnownCopy[],
+  segments: readonly KnownSegment[],
+  history: readonly Timeline[],
+  { momentsMs, days }: Retention,
+): readonly (KnownCopy | KnownSegment)[] {
+  const newestFirst = copies
+    .filter((copy) => copy.fault === undefined && isOnHistory(history, copy))
+    .toSorted(compareCopies)
+    .toReversed();
+  let ageMs = 0;
+  let oldest: KnownCopy | undefined;
+  const daily = new Map<number, KnownCopy>();
+  for (const [index, copy] of newestFirst.entries()) {
+    const stepMs = (newestFirst[index - 1]?.atMs ?? copy.atMs) - copy.atMs;
+    ageMs += Math.max(0, Math.min(stepMs, STEP_MS_MAX));
+    const day = Math.floor(copy.atMs / DAY_MS);
+    if (oldest !== undefined && !daily.has(day) && daily.size < days) daily.set(day, copy);
+    if (index + 1 >= COPIES_MIN && ageMs >= momentsMs) oldest ??= copy;
+  }
+  if (oldest === undefined) return [];
+  const { timeline, change, serial } = oldest;
+  const kept = new Set(daily.values());
+  const isBefore = (copy: KnownCopy): boolean => compareCopies(copy, oldest) < 0;
+  return [
+    ...copies.filter((copy) => isBefore(copy) && !kept.has(copy)).toSorted(compareCopies),
+    ...segments
+      .filter((segment) => segment.serial < serial)
+      .filter(
+        (segment) =>
+          segment.timeline < timeline || (segment.timeline === timeline && segment.end <= change),
+      )
+      .toSorted((one, other) => one.serial - other.serial),
+  ];
 }

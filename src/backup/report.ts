@@ -7,7 +7,8 @@ import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
 import { verifyStore } from "./copy.ts";
 import type { ListOrder } from "./order.ts";
 import { openPlace, type Place } from "./place.ts";
-import { NEWEST, type Run } from "./plan.ts";
+import { nameNote, parseNote } from "./piece.ts";
+import { choosePlan, NEWEST, type Run } from "./plan.ts";
 import { chooseStore, describeMissing, describePiece, rebuildTwice, relisting } from "./restore.ts";
 import {
   type Damage,
@@ -28,7 +29,7 @@ interface ListedPiece {
   readonly fromMs: number | undefined;
   readonly toMs: number | undefined;
   readonly bytes: number;
-  /** `whole`, `open`, or what is damaged. A copy of a bucket is not downloaded: then `not read`. */
+  /** `whole`, `open`, or what is damaged. Pieces of a bucket are not downloaded: then `not read`. */
   readonly state: string;
 }
 
@@ -53,6 +54,8 @@ async function listOnce(order: ListOrder): Promise<Listed> {
   const place = await openPlace(order.place, order.scratch);
   try {
     const found = await listStores(place);
+    if (order.store !== undefined && !found.some(({ store }) => store === order.store))
+      await chooseStore(place, order);
     const own = order.from === undefined ? order.store : readIdentity(order.from);
     const wanted = found.filter(({ store }) => own === undefined || own === store);
     const stores: ListedStore[] = [];
@@ -65,11 +68,12 @@ async function listOnce(order: ListOrder): Promise<Listed> {
 
 async function listStore(place: Place, { store, label, pieces }: FoundStore): Promise<ListedStore> {
   const survey = new Survey(place, pieces);
-  for (const segment of survey.segments) await survey.readSegment(segment);
-  // Reading a copy of a bucket means downloading it.
-  if (place.grow !== undefined) for (const copy of survey.copies) await survey.readCopy(copy);
-  const { history, unreadable } = await survey.findHistory();
-  const plan = await survey.plan(history, NEWEST);
+  // Reading a piece of a bucket means downloading it, so there names have to do.
+  if (place.grow !== undefined) await survey.readAll();
+  const { copies, segments } = await survey.readUnnamed();
+  const note = parseNote(await place.readNote(nameNote(store)));
+  const { history, unreadable } = await survey.findHistory(note);
+  const plan = choosePlan(copies, segments, history, NEWEST);
   return {
     store,
     label,
@@ -80,7 +84,7 @@ async function listStore(place: Place, { store, label, pieces }: FoundStore): Pr
       ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
       ...(plan === undefined
         ? ["No copy is whole."]
-        : await describeMissing(survey, history, NEWEST, plan)),
+        : await describeMissing(survey, history, NEWEST, plan, note)),
     ],
   };
 }
@@ -101,8 +105,10 @@ function listPieces(survey: Survey): readonly ListedPiece[] {
       bytes,
       state: stateOf(name, survey.knownCopies.has(name) ? "whole" : "not read"),
     })),
-    ...segments.map(({ name, timeline, after, end, last, bytes }): ListedPiece => {
-      const { firstAtMs, lastAtMs } = survey.knownSegments.get(name) ?? {};
+    ...segments.map(({ name, timeline, after, end, last, bytes, atMs }): ListedPiece => {
+      const known = survey.knownSegments.get(name);
+      const { firstAtMs, lastAtMs = atMs } = known ?? {};
+      const usual = last === undefined ? "open" : known === undefined ? "not read" : "whole";
       return {
         name,
         kind: "segment",
@@ -112,7 +118,7 @@ function listPieces(survey: Survey): readonly ListedPiece[] {
         fromMs: firstAtMs,
         toMs: lastAtMs,
         bytes,
-        state: stateOf(name, last === undefined ? "open" : "whole"),
+        state: stateOf(name, usual),
       };
     }),
   ].toSorted(
@@ -149,7 +155,8 @@ async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
     const found = await chooseStore(place, order);
     const survey = new Survey(place, found.pieces);
     await survey.readAll();
-    const { history } = await survey.findHistory();
+    const note = parseNote(await place.readNote(nameNote(found.store)));
+    const { history } = await survey.findHistory(note);
     const to = join(folder, "restored.db");
     const inspect = () => verifyStore(to, "The restored store");
     const built = await rebuildTwice(place, survey, history, NEWEST, to, inspect);
@@ -159,7 +166,7 @@ async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
       reached: built.reached,
       changes: built.changes,
       pieces: found.pieces.length,
-      missing: await describeMissing(survey, history, NEWEST, built.plan),
+      missing: await describeMissing(survey, history, NEWEST, built.plan, note),
       damage: built.damage,
     };
   } finally {

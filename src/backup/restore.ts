@@ -3,19 +3,12 @@
 import { chmodSync, copyFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { changeStore, createStore, digestStore, startTimeline, verifyStore } from "./copy.ts";
-import type { Digest, RestoreOrder } from "./order.ts";
-import { nameNote, type Timeline } from "./piece.ts";
+import { changeStore, createStore, digestState, startTimeline, verifyStore } from "./copy.ts";
+import type { RestoreOrder } from "./order.ts";
+import { nameNote, type Note, parseNote, type Timeline } from "./piece.ts";
 import { GoneError, openPlace, type Place } from "./place.ts";
-import { compareCopies, NEWEST, type Plan, type Step } from "./plan.ts";
-import {
-  type Cursors,
-  moveCursors,
-  readBlocks,
-  ReplayError,
-  replaySegment,
-  withoutTriggers,
-} from "./segment.ts";
+import { endOf, NEWEST, type Plan, type Step } from "./plan.ts";
+import { moveCursors, readBlocks, ReplayError, replaySegment, withoutTriggers } from "./segment.ts";
 import {
   type Damage,
   type FoundStore,
@@ -72,14 +65,17 @@ async function restoreOnce(order: RestoreOrder): Promise<Restored> {
   try {
     const found = await chooseStore(place, order);
     const survey = new Survey(place, found.pieces);
-    const { history, unreadable } = await survey.findHistory(order.timeline);
+    const note = parseNote(await place.readNote(nameNote(found.store)));
+    const { history, unreadable } = await survey.findHistory(note, order.timeline);
     const target = await findTarget(place, survey, history, order);
+    await survey.readUnnamed();
+    if (order.isIncomplete !== true) refuseCutList(place, survey, history, target, note);
     const built = await rebuild(place, survey, history, target, order.to, order.atMs);
     changeStore(order.to, (db) => startTimeline(db, survey.newestTimeline, history));
     const { plan, changes, reached } = built;
     const missing = [
       ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
-      ...(await describeMissing(survey, history, target, plan)),
+      ...(await describeMissing(survey, history, target, plan, note)),
     ];
     return {
       ...verifyStore(order.to, "The restored store"),
@@ -165,20 +161,8 @@ interface Rebuilt {
   readonly reached: Point;
 }
 
-/** Empty if there is no note, or a torn one: then events are sent again. */
-async function findCursors(place: Place, store: string): Promise<Cursors> {
-  try {
-    const note = JSON.parse((await place.readNote(nameNote(store))) ?? "{}") as {
-      readonly cursors?: Cursors;
-    };
-    return note.cursors ?? {};
-  } catch {
-    return {};
-  }
-}
-
 /** Copies and replays. A segment that does not fit is left out, and the next best plan is tried. */
-async function rebuild(
+export async function rebuild(
   place: Place,
   survey: Survey,
   history: readonly Timeline[],
@@ -189,7 +173,7 @@ async function rebuild(
   for (;;) {
     const plan = await survey.plan(history, target);
     if (plan === undefined) throw noneOldEnough(place, survey, history, target);
-    const cursors = await findCursors(place, plan.copy.store);
+    const { cursors = {} } = parseNote(await place.readNote(nameNote(plan.copy.store)));
     copyFileSync(await place.fetch(plan.copy.name), to);
     chmodSync(to, 0o600);
     const files = new Map<string, string>();
@@ -241,75 +225,55 @@ function noneOldEnough(
   return new StoreOpenError(`No copy in ${place.url} is whole.${faults}`);
 }
 
+/** The change that the writer noted as the last one in the place, as far as it belongs to the history. */
+function findNoted(note: Note, history: readonly Timeline[]): number | undefined {
+  const { shipped } = note;
+  const index = history.findIndex(({ id }) => id === shipped?.timelines.at(-1)?.id);
+  if (shipped === undefined || index === -1) return undefined;
+  return Math.min(shipped.change, endOf(history, index));
+}
+
 /** Never silently less than what the place held. */
 export async function describeMissing(
   survey: Survey,
   history: readonly Timeline[],
   target: number,
-  plan: Plan,
+  { reached, copy }: Plan,
+  note: Note,
 ): Promise<string[]> {
-  const { reached, copy } = plan;
-  const missing: string[] = [];
-  const furthest = survey.furthest(history);
+  const noted = findNoted(note, history);
+  const furthest = Math.max(survey.furthest(history), noted ?? 0);
   if (reached < Math.min(target, furthest))
-    missing.push(`Changes ${reached + 1} to ${Math.min(target, furthest)}.`);
-  else if (target !== NEWEST && furthest < target)
-    missing.push(`The backups end at change ${furthest}, before change ${target}.`);
-  else if (target === NEWEST) {
-    const unknown = await survey.findUnknownEnd(history, copy);
-    if (unknown !== undefined) missing.push(`The end of ${unknown.name}, after change ${reached}.`);
-    else if (!survey.isFollowed(copy) && copy.digest !== undefined)
-      missing.push(`Changes after ${reached}, if there were any: no segment follows the copy.`);
-  }
-  return missing;
+    return [`Changes ${reached + 1} to ${Math.min(target, furthest)}.`];
+  if (target !== NEWEST)
+    return furthest < target
+      ? [`The backups end at change ${furthest}, before change ${target}.`]
+      : [];
+  const isCurrent = noted !== undefined && note.shipped?.timelines.length === history.length;
+  const serial = isCurrent ? (note.shipped?.serial ?? 0) : copy.serial;
+  const unknown = await survey.findUnknownEnd(history, serial);
+  if (unknown !== undefined) return [`The end of ${unknown.name}, after change ${reached}.`];
+  // Backups of version 1.0 have no note.
+  return note.shipped !== undefined || copy.digest === undefined
+    ? []
+    : [`Changes after ${reached}, if there were any: the note of the writer does not tell.`];
 }
 
-export interface Proof {
-  readonly damage: readonly Damage[];
-  readonly copies: number;
-  /** When the oldest copy was made, by the wall clock at that time. */
-  readonly oldestAtMs: number;
-}
-
-/** Restores as `restore` would, and compares the plants with the store's at that change. */
-export const proveBackups = (...of: Parameters<typeof proveOnce>): Promise<Proof> =>
-  relisting(() => proveOnce(...of));
-
-async function proveOnce(
-  placeUrl: string,
-  store: string,
-  { change, digest }: Digest,
-  scratch: string,
-): Promise<Proof> {
-  const place = await openPlace(placeUrl, resolve(scratch, ".."));
-  try {
-    const pieces = (await listStores(place)).find((one) => one.store === store)?.pieces ?? [];
-    const survey = new Survey(place, pieces);
-    const { history } = await survey.findHistory();
-    const { plan, damage } = await rebuildTwice(
-      place,
-      survey,
-      history,
-      change,
-      scratch,
-      (built) => {
-        if (built.reached.change !== change)
-          throw new StoreOpenError(
-            `${place.url} can be restored up to change ${built.reached.change} only, not to ${change}.`,
-          );
-        if (built.digest !== digest)
-          throw new StoreOpenError(
-            `${describePiece(place, built.plan.copy)}, restored to change ${change}, has other plants than the store had.`,
-          );
-      },
-    );
-    const { copies } = survey.know();
-    const [oldest] = copies.filter(({ fault }) => fault === undefined).toSorted(compareCopies);
-    return { damage, copies: copies.length, oldestAtMs: oldest?.atMs ?? plan.copy.atMs };
-  } finally {
-    place.close();
-    rmSync(scratch, { force: true });
-  }
+/** A list may end early, as that of an object store that lags. Then an older state would pass for the newest. */
+function refuseCutList(
+  place: Place,
+  survey: Survey,
+  history: readonly Timeline[],
+  target: number,
+  note: Note,
+): void {
+  const noted = findNoted(note, history) ?? 0;
+  const listed = survey.furthest(history);
+  const isCut = note.shipped?.isCovered === true && listed < Math.min(target, noted);
+  if (!isCut || survey.hasUnknownEnd) return;
+  throw new StoreOpenError(
+    `The list of ${place.url} ends at change ${listed}, and its writer noted change ${noted}. Try again later; --incomplete restores what is listed.`,
+  );
 }
 
 /** Restores, and then again without the copy that it began with, if another leads there: the plants must be the same. */
@@ -319,11 +283,11 @@ export async function rebuildTwice<Facts>(
   history: readonly Timeline[],
   target: number,
   scratch: string,
-  inspect: (built: Rebuilt & { readonly digest: string }) => Facts,
+  inspect: () => Facts,
 ) {
   const built = await rebuild(place, survey, history, target, scratch);
-  const digest = digestStore(scratch, "plants");
-  const facts = inspect({ ...built, digest });
+  const digest = digestState(scratch);
+  const facts = inspect();
   // Two copies of a bucket need not be on the disk at once, beside what was restored.
   place.release();
   const { copy } = built.plan;
@@ -334,9 +298,9 @@ export async function rebuildTwice<Facts>(
   const { change } = built.reached;
   if ((await older.plan(history, change))?.reached === change) {
     await rebuild(place, older, history, change, scratch);
-    if (digestStore(scratch, "plants") !== digest)
+    if (digestState(scratch) !== digest)
       throw new StoreOpenError(
-        `${describePiece(place, copy)} has other plants than the copy before it with its changes.`,
+        `${describePiece(place, copy)} differs from the copy before it with its changes.`,
       );
   }
   const damage = [...survey.listDamage(), ...older.listDamage()];

@@ -5,31 +5,34 @@
 
 import { randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Config } from "../config.ts";
 import { StoreOpenError } from "../domain/errors.ts";
-import { findDurationMs } from "../domain/time.ts";
+import { DAY_MS, findDurationMs } from "../domain/time.ts";
 import type { Store } from "../domain/store.ts";
 import { isBucketUrl, parseStoreUrl } from "../store-url.ts";
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { within } from "../tick.ts";
-import type { Appended, NewestCopy } from "./append.ts";
-import type { CopyFacts } from "./keep.ts";
-import type { Digest, Source } from "./order.ts";
-import type { Proof } from "./restore.ts";
+import type { Appended, Reached } from "./append.ts";
+import type { Checked, CopyFacts, Proof } from "./keep.ts";
+import type { Source } from "./order.ts";
 import { labelOf, nameProof } from "./piece.ts";
+import type { NewestCopy } from "./plan.ts";
 import { locateBucket } from "./s3.ts";
+import { sweepScratch } from "./scratch.ts";
 import { createThread } from "./thread.ts";
 
 /** A slower append is logged. */
 const APPEND_MS_MAX = 10_000;
-/** A failed copy is retried after this time, or after the interval if that is shorter. */
-const RETRY_MS_MAX = 300_000;
+/** What failed is tried again after twice as long each time, up to this. */
+const RETRY_MS_MIN = 1_000;
+const APPEND_RETRY_MS_MAX = 60_000;
+const COPY_RETRY_MS_MIN = 10_000;
+const COPY_RETRY_MS_MAX = 3_600_000;
 /** The deadline of each step of a shutdown: what is under way, the last append, giving up the lease. */
 export const STOP_MS_MAX = 2_000;
-/** Proofs are repeated after the interval of copies or this time. */
-const PROOF_MS_MAX = 3_600_000;
 
 export function scheduleBackups(config: Config, log: Log, explain: (error: unknown) => string) {
   const { databaseUrl, backupTo: to } = config;
@@ -46,6 +49,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     made: 0,
     failed: 0,
     last: undefined,
+    currentSinceMs: undefined,
+    provenSinceMs: 0,
     loggedAtMs: undefined,
     loggedSinceMs: undefined,
     countChanges: () => 0,
@@ -61,7 +66,9 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const stopping = new AbortController();
   const { signal } = stopping;
   const thread = createThread();
-  const ask: Ask = (kind) => thread.ask({ ...source, kind });
+  const ask = <Answer>(kind: "append" | "recheck" | "finish"): Promise<Answer> =>
+    thread.ask({ ...source, kind });
+  const cover = (copy: NewestCopy): Promise<void> => thread.ask({ ...source, kind: "cover", copy });
   let store: Store | undefined;
   /** A mistyped place never works. */
   let hasAppended = false;
@@ -106,18 +113,21 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     }
   };
 
-  const parts = { config, source, scratch, state, log, explain, append, ask };
+  const recheck = (): Promise<void> => ask("recheck");
+  const parts = { config, source, scratch, state, log, explain, append, cover, recheck };
   const maintainer = createMaintainer(parts, signal);
 
   /** Appends continue while a copy is made, which may take minutes. */
   const work = async (): Promise<void> => {
-    while (!signal.aborted) {
+    const usualMs =
+      1_000 * (isBucketUrl(to) ? config.backupBucketSeconds : config.backupFolderSeconds);
+    for (let retryMs = RETRY_MS_MIN; !signal.aborted;) {
       const done = await append();
       if (done !== undefined && "change" in done) maintainer.startDue(done);
-      // A failed append is retried soon.
-      const isSparing = done !== undefined && isBucketUrl(to);
-      const pauseSeconds = isSparing ? config.backupBucketSeconds : config.backupFolderSeconds;
-      await sleep(1_000 * pauseSeconds, undefined, { signal }).catch(() => undefined);
+      const pauseMs =
+        done === undefined ? Math.min(retryMs, Math.max(usualMs, APPEND_RETRY_MS_MAX)) : usualMs;
+      retryMs = done === undefined ? 2 * pauseMs : RETRY_MS_MIN;
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
   };
 
@@ -141,14 +151,12 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       }
       isEnded = true;
       thread.end();
-      // A thread that is ended cannot remove it itself.
+      // Threads that are ended cannot remove them.
       rmSync(scratch, { force: true });
+      sweepScratch(dirname(resolve(url.path)), true);
     },
   };
 }
-
-/** Orders for the thread that appends. */
-type Ask = <Answer>(kind: "append" | "roll" | "cover" | "recheck" | "finish") => Promise<Answer>;
 
 interface Maintained {
   readonly config: Config;
@@ -158,112 +166,163 @@ interface Maintained {
   readonly log: Log;
   readonly explain: (error: unknown) => string;
   readonly append: () => Promise<Appended | undefined>;
-  readonly ask: Ask;
+  readonly cover: (copy: NewestCopy) => Promise<void>;
+  readonly recheck: () => Promise<void>;
 }
 
-/** The thread that makes copies, proves and prunes. */
+/** The thread that makes copies, proves, looks for rot and prunes. */
 function createMaintainer(
-  { config, source, scratch, state, log, explain, append, ask }: Maintained,
+  { config, source, scratch, state, log, explain, append, cover, recheck }: Maintained,
   signal: AbortSignal,
 ) {
   const { to } = source;
   const { everyMs } = state;
   const hasJournal = config.changesDays > 0;
   const thread = createThread();
+  const retention = {
+    momentsMs: config.backupMomentsDays * DAY_MS,
+    days: config.backupStatesDays,
+  };
   let working: Promise<void> | undefined;
   let failure: string | undefined;
-  /** By the monotonic clock; undefined until the place is read. */
-  let dueMs: number | undefined;
-  let proofDueMs = 0;
-  /** The plants of the newest copy, without a journal: later states are not in the place. */
-  let copyDigest: Digest | undefined;
-  /** Whether the last proof succeeded. */
-  let isProven = false;
+  /** By the monotonic clock. */
+  let dueMs = Number.NEGATIVE_INFINITY;
+  let consideredMs: number | undefined;
+  let retryMs = COPY_RETRY_MS_MIN;
+  let checked = { after: "", share: 0 };
+  let isProven = true;
   /** Pieces that are known to be damaged, so each is logged once. */
   const damaged = new Set<string>();
 
-  /** When the next copy is due. A restart alone makes no copy. A time that cannot be right counts as long ago. */
-  const noteNewest = (newest: NewestCopy | undefined, nowMs: number): number => {
-    if (newest === undefined) return nowMs;
-    const ageMs = Date.now() - newest.atMs;
-    const isLikely = ageMs >= 0 && ageMs < everyMs;
-    state.last = { ...newest, sinceMs: nowMs - (isLikely ? ageMs : everyMs) };
-    return state.last.sinceMs + everyMs;
+  /** Whether the log behind the newest copy has outgrown it, or a day has passed and something has changed. */
+  const isCopyDue = ({ change, isCovered, newest, logBytes }: Reached): boolean => {
+    // Without a journal every copy stands alone.
+    if (newest === undefined || (!isCovered && hasJournal)) return true;
+    if (change === newest.change) return false;
+    const ageMs = performance.now() - (state.last?.sinceMs ?? 0);
+    return (
+      !hasJournal ||
+      ageMs >= 1_000 * config.backupCopySeconds ||
+      logBytes >= Math.max(newest.bytes, config.backupLogBytesMin)
+    );
   };
 
-  const makeCopy = async (): Promise<void> => {
-    const startedAtMs = performance.now();
+  /** A copy of an earlier run. A time that cannot be right counts as long ago. */
+  const noteNewest = ({ atMs, bytes }: NewestCopy): void => {
+    if (state.last !== undefined) return;
+    const ageMs = Date.now() - atMs;
+    const copyMs = 1_000 * config.backupCopySeconds;
+    const isLikely = ageMs >= 0 && ageMs < copyMs;
+    const sinceMs = performance.now() - (isLikely ? ageMs : copyMs);
+    state.last = { atMs, bytes, sinceMs };
+  };
+
+  /** No copy is needed now, and nothing has to be proven: neither is late. */
+  const noteCurrent = (): void => {
+    state.currentSinceMs = performance.now();
+    if (isProven) state.provenSinceMs = state.currentSinceMs;
+  };
+
+  const fail = (event: string, error: unknown): string | undefined => {
+    if (signal.aborted) return undefined;
+    const reason = explain(error);
+    log.error(event, { to, reason });
+    return reason;
+  };
+
+  const makeCopy = async (serial: number): Promise<CopyFacts | undefined> => {
+    const sinceMs = performance.now();
     try {
-      const atMs = Date.now();
-      const serial = await ask<number>("roll");
-      const order = { ...source, kind: "backUp", serial, isAlone: !hasJournal } as const;
-      const { name, plants, bytes, digest } = await thread.ask<CopyFacts>(order);
-      const durationMs = Math.round(performance.now() - startedAtMs);
-      copyDigest = digest;
+      const { diskFreeBytesMin } = config;
+      const order = { ...source, kind: "backUp", serial, diskFreeBytesMin } as const;
+      const copy = await thread.ask<CopyFacts>(order);
+      const { name, plants, bytes, atMs } = copy;
+      const durationMs = Math.round(performance.now() - sinceMs);
       log.info("backed_up", { to, name, plants, bytes, durationMs });
       state.made++;
-      state.last = { atMs, bytes, sinceMs: startedAtMs };
-      dueMs = startedAtMs + everyMs;
-      failure = undefined;
-      await ask("cover");
+      state.last = { atMs, bytes, sinceMs };
+      state.currentSinceMs = sinceMs;
+      [failure, retryMs] = [undefined, COPY_RETRY_MS_MIN];
+      await cover(copy);
+      return copy;
     } catch (error) {
-      if (signal.aborted) return;
-      failure = explain(error);
-      log.error("backup_failed", { to, reason: failure });
+      failure = fail("backup_failed", error);
+      if (failure === undefined) return undefined;
       state.failed++;
-      dueMs = performance.now() + Math.min(everyMs, RETRY_MS_MAX);
+      // A copy that cannot be finished fills the disk again and again.
+      dueMs = performance.now() + retryMs;
+      retryMs = Math.min(2 * retryMs, COPY_RETRY_MS_MAX);
+      return undefined;
     }
   };
 
-  /** Restores from the place what was written there, and compares. */
-  const prove = async (): Promise<void> => {
-    const startedAtMs = performance.now();
+  const noteDamage = async (damage: Proof["damage"]): Promise<void> => {
+    const found = damage.filter(({ name }) => !damaged.has(name));
+    for (const { name, faults } of found) {
+      damaged.add(name);
+      log.error("backup_damaged", { to, name, reason: faults.join("; ") });
+    }
+    // It continues where the place is whole.
+    if (found.length > 0) await recheck();
+  };
+
+  /** Restores the state of the copy without it, and compares. Then older pieces are not needed. */
+  const prove = async ({ name, change, digest }: CopyFacts): Promise<void> => {
     try {
-      const digest =
-        copyDigest ?? (await thread.ask<Digest>({ kind: "digest", from: source.from }));
-      if (hasJournal && !reaches(await append(), digest.change)) return;
+      if (hasJournal && !reaches(await append(), change)) return;
       const { diskFreeBytesMin } = config;
-      const order = { ...source, ...digest, kind: "prove", scratch, diskFreeBytesMin } as const;
+      const order = {
+        ...source,
+        name,
+        change,
+        digest,
+        kind: "prove",
+        scratch,
+        diskFreeBytesMin,
+      } as const;
       const { damage, copies, oldestAtMs } = await thread.ask<Proof>(order);
       state.proofs++;
+      state.proven = { atMs: Date.now(), change, copies, oldestAtMs };
+      state.provenSinceMs = performance.now();
       isProven = true;
-      const { change } = digest;
-      const [atMs, sinceMs] = [Date.now(), performance.now()];
-      state.proven = { atMs, sinceMs, change, copies, oldestAtMs };
       log.info("backup_proven", { to, change });
-      const found = damage.filter(({ name }) => !damaged.has(name));
-      for (const { name, faults } of found) {
-        damaged.add(name);
-        log.error("backup_damaged", { to, name, reason: faults.join("; ") });
-      }
-      // It continues where the place is whole.
-      if (found.length > 0) await ask("recheck");
+      await noteDamage(damage);
     } catch (error) {
-      if (signal.aborted) return;
+      if (fail("backup_proof_failed", error) === undefined) return;
       state.proofsFailed++;
       isProven = false;
-      log.error("backup_proof_failed", { to, reason: explain(error) });
-      await ask("recheck").catch(() => undefined);
+      await recheck().catch(() => undefined);
+      return;
     }
-    const tookMs = performance.now() - startedAtMs;
-    // A proof downloads copies from a bucket.
-    const restMs = isBucketUrl(to) ? PROOF_MS_MAX : Math.min(everyMs, PROOF_MS_MAX);
-    proofDueMs = performance.now() + Math.max(config.backupProofRest * tookMs, restMs);
+    await thread
+      .ask({ ...source, kind: "prune", retention })
+      .catch((error: unknown) => fail("backup_prune_failed", error));
   };
 
-  /** Older pieces are removed as long as the newer ones were proven. */
-  const prune = async (): Promise<void> => {
+  /** Reads every piece in turn, within a number of days. */
+  const check = async (elapsedMs: number): Promise<void> => {
+    const share = checked.share + elapsedMs / (config.backupCheckDays * DAY_MS);
     try {
-      await thread.ask({ ...source, kind: "prune", keep: config.backupKeep });
+      const { damage, ...done } = await thread.ask<Checked>({
+        ...source,
+        kind: "check",
+        ...checked,
+        share,
+      });
+      checked = done;
+      await noteDamage(damage);
     } catch (error) {
-      if (!signal.aborted) log.error("backup_prune_failed", { to, reason: explain(error) });
+      checked = { ...checked, share };
+      fail("backup_check_failed", error);
     }
   };
 
-  const maintain = async (isCopyDue: boolean): Promise<void> => {
-    if (isCopyDue) await makeCopy();
-    if (performance.now() >= proofDueMs && failure === undefined) await prove();
-    if (isProven && failure === undefined) await prune();
+  const maintain = async (done: Reached, elapsedMs: number): Promise<void> => {
+    if (isCopyDue(done)) {
+      const copy = await makeCopy(done.serial);
+      if (copy !== undefined && !signal.aborted) await prove(copy);
+    } else noteCurrent();
+    if (failure === undefined && !signal.aborted) await check(elapsedMs);
     // It takes memory, and is needed only now and then.
     thread.end();
   };
@@ -274,16 +333,15 @@ function createMaintainer(
     settle: () => working,
 
     /** Call it after an append. It has no effect while a copy or a proof is made. */
-    startDue({ newest, isCovered }: Exclude<Appended, { forkAbove: number }>): void {
+    startDue(done: Reached): void {
       const nowMs = performance.now();
-      dueMs ??= noteNewest(newest, nowMs);
-      if (working !== undefined) return;
-      // Without a journal every copy stands alone.
-      if (!isCovered && hasJournal) dueMs = nowMs;
-      const isCopyDue = nowMs >= dueMs;
-      const isProofDue = hasJournal && nowMs >= proofDueMs;
-      if (isCopyDue || isProofDue)
-        working = maintain(isCopyDue).finally(() => (working = undefined));
+      if (done.newest !== undefined) noteNewest(done.newest);
+      const mustCopy = failure === undefined && hasJournal && !done.isCovered;
+      if (working !== undefined || (nowMs < dueMs && !mustCopy)) return;
+      const elapsedMs = nowMs - (consideredMs ?? nowMs);
+      consideredMs = nowMs;
+      dueMs = nowMs + everyMs;
+      working = maintain(done, elapsedMs).finally(() => (working = undefined));
     },
   };
 }

@@ -12,7 +12,7 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState, type Plant } from "../domain/plant.ts";
 import { findRecordEntry, JournalBlock, parseBlock, type RecordEntry } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/reads.ts";
-import { sealOf, type Segment, type Timeline } from "./piece.ts";
+import { type Cursors, sealOf, type Segment, type Timeline } from "./piece.ts";
 import type { Run, Step } from "./plan.ts";
 
 export interface Header {
@@ -22,8 +22,6 @@ export interface Header {
   /** From the first to the one that the changes belong to. */
   readonly timelines: readonly Timeline[];
   readonly after: number;
-  /** The newest change of the store when the segment was begun. */
-  readonly newest: number;
 }
 
 const FORMAT = 2;
@@ -180,6 +178,12 @@ export interface Tail {
   readonly text: string;
 }
 
+export const hashTail = ({ first, last, at, text }: Tail): string =>
+  new Bun.CryptoHasher("sha256")
+    .update(`${first} ${last} ${at} ${text}`)
+    .digest("hex")
+    .slice(0, 32);
+
 export const toTail = ({ first, last, at, entries }: Block): Tail => ({
   first,
   last,
@@ -309,9 +313,6 @@ function applyChange(db: Database, put: Put, { id, plant, before, atMs }: Change
   else put(plant, atMs);
   return true;
 }
-
-/** The last change that was sent to each webhook. One of the same name may be another webhook: then its time differs. */
-export type Cursors = Readonly<Record<string, readonly [createdAtMs: number, cursor: number]>>;
 
 /**
  * What was sent to webhooks is not in the journal, but noted from time to time. After changes that are lost, no webhook

@@ -6,9 +6,11 @@ import { findDamage, getSchemaVersion, readStore } from "../store/sqlite/databas
 import {
   type AnyPiece,
   type Copy,
+  type Cursors,
   DIGEST_DIGITS,
   findPiece,
   isOld,
+  type Note,
   sealOf,
   type Segment,
   type Timeline,
@@ -22,11 +24,11 @@ import {
   type KnownCopy,
   type KnownSegment,
   listReachable,
+  NEWEST,
   type Plan,
   type Run,
 } from "./plan.ts";
 import {
-  type Cursors,
   findTail,
   type InspectedSegment,
   inspectSegment,
@@ -56,7 +58,9 @@ export function readCursors(db: Database): Cursors {
     .safeIntegers(false)
     .all() as Row[];
   return Object.fromEntries(
-    rows.map(({ name, createdAtMs, cursor }) => [name, [createdAtMs ?? 0, cursor ?? 0]]),
+    rows.flatMap(({ name, createdAtMs, cursor }) =>
+      cursor === null ? [] : [[name, [createdAtMs ?? 0, cursor]]],
+    ),
   );
 }
 
@@ -116,6 +120,18 @@ const assumeSegment = (segment: Segment): KnownSegment => {
   return { ...segment, after, runs: last > after ? [{ after, last }] : [], end: last };
 };
 
+/** Segments that are downloaded at once. */
+const TOGETHER = 8;
+
+interface Known {
+  readonly copies: readonly KnownCopy[];
+  readonly segments: readonly KnownSegment[];
+}
+
+/** There may be more pieces than a call can have arguments. */
+const highest = <Item>(items: readonly Item[], numberOf: (item: Item) => number): number =>
+  items.reduce((max, item) => Math.max(max, numberOf(item)), 0);
+
 export interface Damage {
   readonly name: string;
   readonly faults: readonly string[];
@@ -137,11 +153,26 @@ export class Survey {
 
   /** The highest timeline number among the pieces. */
   get newestTimeline(): number {
-    return Math.max(0, ...[...this.copies, ...this.segments].map(({ timeline }) => timeline));
+    return highest(this.list(), ({ timeline }) => timeline);
   }
 
   get newestSerial(): number {
-    return Math.max(0, ...[...this.copies, ...this.segments].map(({ serial }) => serial));
+    return highest(this.list(), ({ serial }) => serial);
+  }
+
+  private list(): readonly AnyPiece[] {
+    return [...this.copies, ...this.segments];
+  }
+
+  hasPiece(number: number): boolean {
+    return this.list().some(({ timeline }) => timeline === number);
+  }
+
+  /** The size of the segments behind a change, by their names. */
+  measureLog(history: readonly Timeline[], change: number): number {
+    return this.listOnHistory(history)
+      .filter(({ segment: { last = NEWEST } }) => last > change)
+      .reduce((sum, { segment }) => sum + segment.bytes, 0);
   }
 
   /** Whether the pieces of this number belong to this timeline; undefined if none tells. */
@@ -171,26 +202,33 @@ export class Survey {
   }
 
   /** Reads the pieces whose names do not say what they hold: open segments, and backups of version 1.0. */
-  async readUnnamed(): Promise<void> {
+  async readUnnamed(): Promise<Known> {
     for (const copy of this.copies) if (copy.change === undefined) await this.readCopy(copy);
     for (const segment of this.segments)
       if (segment.last === undefined) await this.readSegment(segment);
+    return this.know();
   }
 
   /**
-   * The history of the wanted timeline, or of the newest readable one, and the numbers of unreadable timelines. Tries
-   * segments first, because a segment is cheaper to read than a copy.
+   * The history of the wanted timeline, or of the newest readable one, and the numbers of unreadable timelines. The note
+   * has that of its writer. Then it tries segments, because a segment is cheaper to read than a copy.
    */
   async findHistory(
+    { shipped }: Note,
     wanted?: number,
   ): Promise<{ history: readonly Timeline[]; unreadable: readonly number[] }> {
     const unreadable: number[] = [];
-    const numbers = new Set([...this.segments, ...this.copies].map(({ timeline }) => timeline));
+    const noted = shipped?.timelines ?? [];
+    const numbers = new Set([
+      ...this.list().map(({ timeline }) => timeline),
+      ...noted.slice(-1).map(({ number }) => number),
+    ]);
     if (wanted !== undefined && !numbers.has(wanted))
       throw new StoreOpenError(`${this.place.url} holds no timeline ${wanted} of this store.`);
     const chosen = wanted === undefined ? [...numbers] : [wanted];
     for (const number of chosen.toSorted((one, other) => other - one)) {
       if (number === 0) return { history: OLD_HISTORY, unreadable };
+      if (noted.at(-1)?.number === number) return { history: noted, unreadable };
       const isOfIt = (piece: AnyPiece): boolean => piece.timeline === number;
       for (const segment of this.segments.filter(isOfIt)) {
         const { header } = await this.readSegment(segment);
@@ -212,7 +250,7 @@ export class Survey {
   }
 
   /** What is known now: what was read, and else what the names say. */
-  know(): { copies: KnownCopy[]; segments: KnownSegment[] } {
+  know(): Known {
     return {
       copies: this.copies.map((copy) => {
         const found = this.knownCopies.get(copy.name);
@@ -240,10 +278,14 @@ export class Survey {
       const { copies, segments } = this.know();
       const plan = choosePlan(copies, segments, history, target);
       if (plan === undefined) return undefined;
-      const unread = plan.steps.find(({ segment }) => !this.knownSegments.has(segment.name));
-      if (unread !== undefined) await this.readSegment(unread.segment);
-      else if (!this.knownCopies.has(plan.copy.name)) await this.readCopy(plan.copy);
-      else return plan;
+      const unread = plan.steps.filter(({ segment }) => !this.knownSegments.has(segment.name));
+      const isCopyRead = this.knownCopies.has(plan.copy.name);
+      if (unread.length === 0 && isCopyRead) return plan;
+      if (!isCopyRead) await this.readCopy(plan.copy);
+      for (let at = 0; at < unread.length; at += TOGETHER)
+        await Promise.all(
+          unread.slice(at, at + TOGETHER).map(({ segment }) => this.readSegment(segment)),
+        );
     }
   }
 
@@ -277,6 +319,7 @@ export class Survey {
     after: number,
   ): AsyncGenerator<{ readonly tail: Tail; readonly change: number }> {
     for (const { segment, until } of this.listOnHistory(history)) {
+      if ((segment.last ?? NEWEST) <= after) continue;
       const { header, end } = await this.readSegment(segment);
       const id = header?.timelines.at(-1)?.id;
       const isOther = id !== undefined && !history.some((one) => one.id === id);
@@ -324,28 +367,28 @@ export class Survey {
 
   /**
    * The segment that was written last, if it ends in damage: what its end held is unknown. If a later segment has any
-   * record, the lost ones were written again. A copy has everything in the segments before its own.
+   * record, the lost ones were written again. Those before `serial` do not matter.
    */
-  async findUnknownEnd(
-    history: readonly Timeline[],
-    { serial }: Copy,
-  ): Promise<Segment | undefined> {
+  async findUnknownEnd(history: readonly Timeline[], serial: number): Promise<Segment | undefined> {
     const timeline = history.at(-1)?.number;
     const newestFirst = this.segments
       .filter((segment) => segment.timeline === timeline && segment.serial >= serial)
       .toSorted((one, other) => other.serial - one.serial);
     for (const segment of newestFirst) {
-      const { isEndUnknown, runs, header } = await this.readSegment(segment);
-      if (isEndUnknown) return segment;
-      if (runs.length > 0 || (header !== undefined && header.newest === header.after))
-        return undefined;
+      const { last, after = 0 } = segment;
+      // The name of a closed one tells its end.
+      const found = last === undefined ? await this.readSegment(segment) : undefined;
+      if (found?.isEndUnknown === true) return segment;
+      if ((last ?? 0) > after || (found?.runs.length ?? 0) > 0) return undefined;
     }
     return undefined;
   }
 
-  /** Whether the segment is there that was begun before the copy was made, or a later one. */
-  isFollowed({ timeline, serial }: Copy): boolean {
-    return this.segments.some((one) => one.timeline >= timeline && one.serial >= serial);
+  /** Whether what was read has an end that cannot be read: then more may have been listed than is known. */
+  get hasUnknownEnd(): boolean {
+    return [...this.knownSegments.values()].some(
+      ({ isEndUnknown, faults }) => isEndUnknown || faults.length > 0,
+    );
   }
 
   /** By timeline and change. */
@@ -385,9 +428,16 @@ export class Survey {
     return damage;
   }
 
+  /** One after the other: they need not be on the disk at once. */
   async readAll(): Promise<void> {
-    for (const segment of this.segments) await this.readSegment(segment);
-    for (const copy of this.copies) await this.readCopy(copy);
+    for (const segment of this.segments) {
+      await this.readSegment(segment);
+      this.place.release();
+    }
+    for (const copy of this.copies) {
+      await this.readCopy(copy);
+      this.place.release();
+    }
   }
 }
 

@@ -3,9 +3,9 @@
 import { dirname, join, resolve } from "node:path";
 import { countFreeDescriptors } from "../descriptor.ts";
 import { StoreOpenError } from "../domain/errors.ts";
-import { isBucketUrl } from "../store-url.ts";
 import { startThread } from "../thread.ts";
 import type { Order } from "./order.ts";
+import { sweepScratch } from "./scratch.ts";
 
 /** The runtime aborts the process if a new thread gets no descriptors for its event loop. */
 const DESCRIPTORS_NEEDED = 32;
@@ -42,15 +42,14 @@ export async function runOnThread<Answer>(order: Order, signal: AbortSignal): Pr
   } finally {
     signal.removeEventListener("abort", thread.end);
     thread.end();
-    await removeDownloads(order);
+    removeDownloads(order);
   }
 }
 
 /** A thread that is ended cannot remove them itself. */
-async function removeDownloads(order: Order): Promise<void> {
-  if (!("place" in order) || !isBucketUrl(order.place)) return;
-  const { sweepScratch } = await import("./bucket.ts");
-  sweepScratch("scratch" in order ? order.scratch : dirname(resolve(order.to)), true);
+function removeDownloads(order: Order): void {
+  if ("place" in order)
+    sweepScratch("scratch" in order ? order.scratch : dirname(resolve(order.to)), true);
 }
 
 /** Started at the first order, and again at the first order after its end. */

@@ -58,7 +58,7 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
   }
   if (Object.values(until).some((value) => value !== undefined))
     throw new UsageError(
-      "--at, --at-change, --store and --timeline need a folder or bucket of plantstore serve --backup-to",
+      "--at, --at-change, --store, --timeline and --incomplete need a folder or bucket of plantstore serve --backup-to",
     );
   await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
     from === "-"
@@ -78,9 +78,9 @@ const isPlace = (path: string): boolean =>
   isBucketUrl(path) ||
   (path !== "-" && statSync(path, { throwIfNoEntry: false })?.isDirectory() === true);
 
-type Until = Pick<RestoreOrder, "change" | "atMs" | "store" | "timeline">;
+type Until = Pick<RestoreOrder, "change" | "atMs" | "store" | "timeline" | "isIncomplete">;
 
-function parseUntil({ at, atChange, store, timeline }: Flags): Until {
+function parseUntil({ at, atChange, store, timeline, incomplete }: Flags): Until {
   if (at !== undefined && atChange !== undefined)
     throw new UsageError("--at and --at-change: give one of them");
   const atMs = at === undefined ? undefined : findTimeMs(at);
@@ -95,10 +95,19 @@ function parseUntil({ at, atChange, store, timeline }: Flags): Until {
   return {
     atMs,
     store,
+    isIncomplete: incomplete,
     change: atChange === undefined ? undefined : parseChangeNumber("--at-change", atChange),
     timeline: timeline === undefined ? undefined : Number(timeline),
   };
 }
+
+/** Anybody who can write to a bucket chooses names, and a terminal obeys control characters. */
+const escape = (text: string): string =>
+  text.replaceAll(/\p{Cc}/gu, (one) =>
+    JSON.stringify(one)
+      .slice(1, -1)
+      .replace(/^[^\\]$/, "?"),
+  );
 
 const formatMoment = (atMs: number): string => new Date(atMs).toISOString();
 
@@ -150,7 +159,7 @@ const toJson = ({ place, stores }: Listed) => ({
 
 function printStore({ store, label, timeline, pieces, reachable, missing }: ListedStore): void {
   const identity = store === label ? "of version 1.0" : store;
-  process.stdout.write(`Store ${label} (${identity}), timeline ${timeline}\n\n`);
+  process.stdout.write(`Store ${escape(label)} (${escape(identity)}), timeline ${timeline}\n\n`);
   printTable(
     ["TIMELINE", "PIECE", "CHANGES", "TIME", "SIZE", "STATE", "NAME"],
     pieces.map((piece) => [
@@ -159,13 +168,13 @@ function printStore({ store, label, timeline, pieces, reachable, missing }: List
       piece.first === piece.last ? String(piece.last) : `${piece.first} to ${piece.last}`,
       piece.toMs === undefined ? "" : formatMoment(piece.toMs),
       formatBytes(piece.bytes),
-      piece.state,
-      piece.name,
+      escape(piece.state),
+      escape(piece.name),
     ]),
   );
   const ranges = reachable.map(({ after, last }) => `${after} to ${last}`);
   process.stdout.write(`\nChanges that can be restored: ${ranges.join(", ") || "none"}\n`);
-  for (const sentence of missing) process.stdout.write(`Missing: ${sentence}\n`);
+  for (const sentence of missing) process.stdout.write(`Missing: ${escape(sentence)}\n`);
 }
 
 /** SQLite needs a seekable file, which a pipe is not. */
@@ -234,7 +243,7 @@ async function transfer(
   const last = reached && { change: reached.change, at: formatMoment(reached.atMs) };
   const moment = json ? last : last && `${last.at}, change ${last.change}`;
   const facts = {
-    from: copy ?? source,
+    from: escape(copy ?? source),
     to: path,
     plants,
     tokens,
@@ -257,8 +266,9 @@ async function transfer(
       : sentence;
   printReport(summary, facts, { isJson: json ?? false, more: { event, missing, damage }, output });
   if (!json) {
-    for (const what of missing) printError(`missing: ${what}`);
-    for (const { name, faults } of damage) printError(`damaged: ${name}: ${faults.join("; ")}`);
+    for (const what of missing) printError(escape(`missing: ${what}`));
+    for (const { name, faults } of damage)
+      printError(escape(`damaged: ${name}: ${faults.join("; ")}`));
   }
   if (isLess || isDamaged) process.exitCode = EXIT_DIFFERENT;
 }

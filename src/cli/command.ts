@@ -273,6 +273,7 @@ export interface Flags extends Readonly<
   readonly follow?: boolean;
   readonly force?: boolean;
   readonly format?: FileFormat["kind"];
+  readonly incomplete?: boolean;
   readonly sort?: string;
   readonly json?: boolean;
   readonly removeMissing?: boolean;

@@ -377,6 +377,7 @@ function addStoreCommands(program: Command): void {
     .option("--at-change <number>", "from a place: as it was after this change")
     .option("--store <id>", "from a place: which store, if there are several")
     .option("--timeline <number>", "from a place: a timeline that an earlier restore abandoned")
+    .option("--incomplete", "from a place: although its list lacks what was written last")
     .option("--json", "as JSON")
     .action(load(async () => (await import("./backup.ts")).restore));
   addStore(program.command("check"))

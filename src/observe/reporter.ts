@@ -48,7 +48,7 @@ interface Observed extends ServiceFacts {
 }
 
 interface ProvenBackups extends Readonly<
-  Record<"atMs" | "sinceMs" | "change" | "copies" | "oldestAtMs", number>
+  Record<"atMs" | "change" | "copies" | "oldestAtMs", number>
 > {}
 
 /** What is reported. Times of this process are monotonic; `atMs` is for people. */
@@ -58,6 +58,10 @@ export interface BackupState {
   made: number;
   failed: number;
   last: { readonly atMs: number; readonly bytes: number; readonly sinceMs: number } | undefined;
+  /** When a copy was made last, or none was needed. */
+  currentSinceMs: number | undefined;
+  /** When a proof succeeded last, or none was needed; the start of the process until then. */
+  provenSinceMs: number;
   /** Everything committed before this time is in the place; undefined without a journal. */
   loggedAtMs: number | undefined;
   loggedSinceMs: number | undefined;
@@ -145,14 +149,13 @@ const secondsSince = (sinceMs: number | undefined): number | undefined =>
 
 /** Without what only this process understands. */
 function describeState(state: BackupState) {
-  const { loggedSinceMs: _, countChanges, loggedChanges, last, proven, ...shown } = state;
+  const { loggedSinceMs: _, currentSinceMs: _current, provenSinceMs: _proven, ...told } = state;
+  const { countChanges, loggedChanges, last, ...shown } = told;
   const { sinceMs: _copied, ...copy } = last ?? {};
-  const { sinceMs: _proven, ...proof } = proven ?? {};
   return {
     ...shown,
     lagChanges: shown.loggedAtMs === undefined ? undefined : countChanges() - loggedChanges,
     last: last && copy,
-    proven: proven && proof,
   };
 }
 
@@ -271,12 +274,15 @@ function listBackupGauges(backups: BackupState | undefined, changes: number): Fa
   const newest = backups?.last;
   const lag = secondsSince(backups?.loggedSinceMs);
   return {
-    backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
+    backup_interval_seconds: [
+      "Time after which a new backup is considered.",
+      backups && backups.everyMs / 1000,
+    ],
     backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
     backup_bytes: ["Size of the newest backup.", newest?.bytes],
     backup_age_seconds: [
-      "Time since the newest backup began, by a monotonic clock.",
-      secondsSince(newest?.sinceMs),
+      "Time since a backup was made, or found not to be needed, by a monotonic clock.",
+      secondsSince(backups?.currentSinceMs),
     ],
     backup_lag_seconds: ["Age of the oldest change that may not be in the backups.", lag],
     backup_lag_changes: [
@@ -284,8 +290,8 @@ function listBackupGauges(backups: BackupState | undefined, changes: number): Fa
       lag === undefined ? undefined : changes - (backups?.loggedChanges ?? 0),
     ],
     backup_unproven_seconds: [
-      "Time since the backups were last restored and compared with the store, or since the start.",
-      backups && secondsSince(backups.proven?.sinceMs ?? 0),
+      "Time since a new backup was restored and compared with the store, or nothing was new, or since the start.",
+      secondsSince(backups?.provenSinceMs),
     ],
   };
 }

@@ -23,7 +23,7 @@ const untilCaughtUp = (service: ServiceProcess): Promise<void> =>
   );
 
 const listLocal = (folder: string): string[] =>
-  readdirSync(folder).filter((name) => name.includes(".bucket.tmp"));
+  readdirSync(folder).filter((name) => name.includes(".piece.tmp"));
 
 test("a service whose bucket fails serves as ever, catches up, and is restored without a gap", async () => {
   await using bucket = await startBucket();
@@ -94,7 +94,7 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
   expect(listLocal(at.path)).toEqual([]);
 
   // An interrupted restore leaves nothing behind either.
-  bucket.fault = ({ path }) => (path.endsWith(".db") ? "hang" : undefined);
+  bucket.fault = ({ path }) => (path.endsWith(".db.zst") ? "hang" : undefined);
   const again = { ...restored, DATABASE_URL: `sqlite:${at.file("again.db")}` };
   const command = startCommand(["restore", bucket.url], again);
   await until("a download has begun", () => listLocal(at.path).length > 0);

@@ -9,10 +9,18 @@ import {
   test,
 } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { openBucket } from "../../src/backup/bucket.ts";
 import { locateBucket } from "../../src/backup/s3.ts";
+import { nameProcess } from "../../src/backup/scratch.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import { BUCKET, type Fault, type Seen, startBucket } from "../support/bucket.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
@@ -130,14 +138,17 @@ describe("a bucket", () => {
   });
 
   test("stages files that only the owner can read, and removes what dead processes left there", async () => {
-    const nameOf = (owner: string) => `copy.${owner}.000000000000.bucket.tmp`;
-    const stat = `/proc/${process.ppid}/stat`;
-    const fields = existsSync(stat) ? readFileSync(stat, "utf8").split(") ").at(-1) : undefined;
-    const started = fields?.split(" ")[19] ?? "0";
-    const dead = nameOf(`${2 ** 30}-1`);
+    const nameOf = (owner: string) => `copy.${owner}.000000000000.piece.tmp`;
+    const [namespace] = nameProcess().split("-");
+    const dead = nameOf(`${namespace}-${2 ** 30}-1`);
     // From an earlier process with the same number.
-    const earlier = nameOf(`${process.pid}-1`);
-    const alive = nameOf(`${process.ppid}-${started}`);
+    const earlier = nameOf(`${namespace}-${process.pid}-1`);
+    const alive = nameOf(nameProcess(process.ppid));
+    // Of another container, which cannot be seen. After a day it counts as left behind.
+    const [foreign, old] = [nameOf("1-1-1"), nameOf("1-1-2")];
+    writeFileSync(join(folder.path, old), "");
+    utimesSync(join(folder.path, old), 1, 1);
+    writeFileSync(join(folder.path, foreign), "");
     for (const name of [dead, `${dead}-wal`, earlier, alive, "copy.tmp"])
       writeFileSync(join(folder.path, name), "");
     const place = open();
@@ -145,7 +156,7 @@ describe("a bucket", () => {
     expect(statSync(staged)).toMatchObject({ size: 0, mode: 0o100600 });
     open();
     expect(listFolder().toSorted()).toEqual(
-      [alive, staged.slice(folder.path.length + 1), "copy.tmp"].toSorted(),
+      [alive, foreign, staged.slice(folder.path.length + 1), "copy.tmp"].toSorted(),
     );
   });
 

@@ -43,6 +43,7 @@ const segment = ({ runs, ...facts }: SegmentFacts): KnownSegment => {
     timeline: 1,
     serial: 1,
     last: end,
+    atMs: 0,
     ...facts,
     after,
     runs,

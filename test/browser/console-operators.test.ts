@@ -11,13 +11,15 @@ import type { Seen } from "../support/steps.ts";
 const backups = {
   place: "/mnt/backups",
   loggedSinceMs: 0,
+  currentSinceMs: 0,
+  provenSinceMs: 0,
   loggedChanges: 0,
   countChanges: () => 0,
   proofs: 1,
   proofsFailed: 0,
   problem: "The folder /mnt/backups does not exist.",
   get proven() {
-    return { atMs: Date.now() - 240_000, change: 1, sinceMs: 0, copies: 48, oldestAtMs: 0 };
+    return { atMs: Date.now() - 240_000, change: 1, copies: 48, oldestAtMs: 0 };
   },
   everyMs: 900_000,
   made: 1,

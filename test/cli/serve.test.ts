@@ -65,6 +65,8 @@ describe("plantstore serve", () => {
       connectionsMax: "100",
       backupTo: at.path,
       backupEvery: "1h",
+      backupMomentsDays: "14",
+      backupStatesDays: "90",
       writeConnections: "3",
       plantsMax: "1000",
       diskFreeBytesMin: "1",

@@ -77,6 +77,9 @@ export async function startBucket() {
     fault: (() => undefined) as (seen: Seen) => Fault | undefined,
     /** Connections that a client gave up. */
     abortedCount: 0,
+    /** Bytes of bodies, of requests and of answers. */
+    bytesUp: 0,
+    bytesDown: 0,
   };
   const proxy = createServer((request, response) => {
     const found = {
@@ -87,7 +90,10 @@ export async function startBucket() {
     response.on("close", () => {
       if (!response.writableEnded) bucket.abortedCount++;
     });
-    pass(request, response, server.port, bucket.fault(found)).catch(() => request.socket.destroy());
+    pass(request, response, server.port, bucket.fault(found), (up, down) => {
+      bucket.bytesUp += up;
+      bucket.bytesDown += down;
+    }).catch(() => request.socket.destroy());
   });
   await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
   started.defer(() => {
@@ -113,6 +119,7 @@ async function pass(
   response: ServerResponse,
   port: number,
   fault: Fault | undefined,
+  count: (up: number, down: number) => void,
 ): Promise<void> {
   const cut = (): void => void request.socket.destroy();
   if (fault === "reset") return cut();
@@ -124,6 +131,7 @@ async function pass(
   if (createHash("sha256").update(body).digest("hex") !== request.headers["x-amz-content-sha256"])
     return answer(response, { status: 400, code: "XAmzContentSHA256Mismatch" });
   const { status, headers, content } = await forward(request, body, port);
+  count(body.length, content.length);
   if (fault === "lose-answer") return cut();
   // Some proxies compress what they may.
   if (request.headers["accept-encoding"]?.includes("gzip"))

@@ -167,7 +167,7 @@ async function load(data: string, backups: string, history: History, random: Ran
 }
 
 const listCopies = (folder: string): string[] =>
-  readdirSync(folder).filter((name) => name.endsWith(".db"));
+  readdirSync(folder).filter((name) => name.endsWith(".db.zst"));
 
 async function run({ seconds, random }: Budget, spoil?: (log: string) => void): Promise<Finding> {
   const losses = new DiskLosses();

@@ -1,6 +1,6 @@
 /** A folder of backups that is full, hangs, or sees the end of the service, at any operation. */
 
-import { appendFileSync, existsSync, linkSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type GrowingFile, openPlace, type Place } from "../../src/backup/place.ts";
 import type { Random } from "../support/random.ts";
@@ -85,9 +85,10 @@ export class Trouble {
       },
       keep: (staged, name) =>
         asked("keep", true, async () => {
-          await place.keep(staged, name);
+          const bytes = await place.keep(staged, name);
           // A killed service may leave it beside the piece.
           if (!this.isDead || this.isBucket || this.random.chance(50)) this.staged.length = 0;
+          return bytes;
         }).catch((error: unknown) => {
           // A bucket's own file is not left behind, unless its process is killed.
           if (this.isBucket) rmSync(staged, { force: true });
@@ -103,7 +104,7 @@ export class Trouble {
         }),
       ...(grow !== undefined &&
         !this.isBucket && {
-          grow: (name: string) => this.growIn(url, name, () => grow(name)),
+          grow: (name: string, prefix: string) => this.growIn(url, name, () => grow(name, prefix)),
         }),
     };
   };
@@ -173,10 +174,10 @@ export class Trouble {
       },
       finish: (finalName) => {
         const moment = this.strikeNow("finish");
-        // It has two names for a moment.
-        if (moment === "during" && this.isDead)
-          linkSync(join(folder, name), join(folder, finalName));
-        if (moment === undefined || moment === "after") file.finish(finalName);
+        const text = readFileSync(join(folder, name));
+        if (moment !== "before" && (moment !== "during" || this.isDead)) file.finish(finalName);
+        // It is there twice for a moment.
+        if (moment === "during" && this.isDead) writeFileSync(join(folder, name), text);
         if (moment !== undefined) throw this.failure();
       },
       close: () => file.close(),

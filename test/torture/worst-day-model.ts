@@ -55,7 +55,7 @@ interface Evidence {
   readonly readable: ReadonlySet<number>;
 }
 
-const NAME = /^plants-([0-9a-f]{16})-t(\d+)-s(\d+)-(\d{16})-(.+)\.(db|changes)$/;
+const NAME = /^plants-([0-9a-f]{16})-t(\d+)-s(\d+)-(\d{16})-(.+)\.(db|changes)(\.zst)?$/;
 const HASHED_AT = 9;
 
 export const nameParts = (name: string) => {
@@ -96,13 +96,27 @@ export class Timelines {
   private readonly headers = new Map<string, Piece>();
   private readonly sizes = new Map<string, number>();
 
+  /** Where the last append ended. */
+  noted: { readonly timeline: string; readonly moment: Moment } | undefined;
+
   constructor(place: string) {
     this.place = place;
   }
 
   /** A segment keeps its key when it is closed. */
   private keyOf(name: string): string {
-    return name.endsWith(".changes") ? name.replace(/-[^-]*$/, "") : name;
+    const key = /^.*-s\d+-\d{16}(?=-.*\.changes(\.zst)?$)/.exec(name)?.[0];
+    return key ?? name;
+  }
+
+  /** Unpacked; nothing if that fails. */
+  private readText(name: string): string {
+    const bytes = readFileSync(join(this.place, name));
+    try {
+      return Buffer.from(name.endsWith(".zst") ? Bun.zstdDecompressSync(bytes) : bytes).toString();
+    } catch {
+      return "";
+    }
   }
 
   findPiece(name: string): Piece | undefined {
@@ -135,12 +149,12 @@ export class Timelines {
   noteSegments(history: readonly Timeline[], tip: Moment): void {
     const timeline = history.at(-1)?.id ?? "";
     for (const name of readdirSync(this.place)) {
-      if (!name.endsWith(".changes") || nameParts(name)?.store !== this.store) continue;
+      if (!/\.changes(\.zst)?$/.test(name) || nameParts(name)?.store !== this.store) continue;
       const bytes = readFileSync(join(this.place, name));
       if (this.sizes.get(name) === bytes.length) continue;
       this.sizes.set(name, bytes.length);
       const key = this.keyOf(name);
-      const lines = bytes.toString("utf8").split("\n");
+      const lines = this.readText(name).split("\n");
       // Segments that are joined may be of an older timeline. The name of a lost one may be given again.
       const owner = this.findOwner(lines, name);
       const known = this.pieces.get(key);
@@ -206,7 +220,7 @@ export class Timelines {
         copies.push(piece);
         continue;
       }
-      const lines = bytes.toString("utf8").split("\n");
+      const lines = this.readText(name).split("\n");
       const found = lines
         .map((line) => this.links.get(`${piece.timeline} ${line}`))
         .flatMap((link) => (link?.piece === piece ? [link] : []));
@@ -268,26 +282,19 @@ export class Timelines {
     return chain.filter((moment) => proven.has(moment));
   }
 
-  /** The last change up to `target` that a piece in the folder is known to have held; infinity if it is lost. */
-  findEvidenced(timeline: string, { present, copies }: Evidence, target: number): number {
+  /** The last change up to `target` that a piece in the folder is known to have held, or that the writer noted. */
+  findEvidenced(timeline: string, { present }: Evidence, target: number): number {
     const history = this.histories.get(timeline) ?? [];
     const onChain = new Set(this.chainOf(timeline));
     let furthest = 0;
+    const note = (moment: Moment, end: number): void => {
+      if (onChain.has(moment) && moment.change <= end) furthest = Math.max(furthest, moment.change);
+    };
     for (const { piece, held } of present) {
       const end = Math.min(target, this.findEnd(history, piece));
-      for (const moment of held)
-        if (onChain.has(moment) && moment.change <= end)
-          furthest = Math.max(furthest, moment.change);
+      for (const moment of held) note(moment, end);
     }
-    const newest = copies.filter((piece) => piece.timeline === timeline);
-    const serial = Math.max(0, ...newest.map((piece) => piece.serial));
-    const isFollowed = present.some(
-      ({ piece }) =>
-        piece.hash === undefined && piece.timeline === timeline && piece.serial >= serial,
-    );
-    // A copy follows the start of a segment.
-    return newest.length > 0 && !isFollowed && target === Infinity
-      ? Number.POSITIVE_INFINITY
-      : furthest;
+    if (this.noted?.timeline === timeline) note(this.noted.moment, target);
+    return furthest;
   }
 }

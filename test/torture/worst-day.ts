@@ -23,10 +23,11 @@ import { basename, join } from "node:path";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender } from "../../src/backup/append.ts";
 import { restoreFile } from "../../src/backup/copy.ts";
-import { backUp, compact, digestNow, prune } from "../../src/backup/keep.ts";
+import { backUp, type CopyFacts, compact, prove, prune } from "../../src/backup/keep.ts";
 import type { RestoreOrder } from "../../src/backup/order.ts";
 import { findPiece } from "../../src/backup/piece.ts";
-import { proveBackups, type Restored, restoreFromPlace } from "../../src/backup/restore.ts";
+import type { Retention } from "../../src/backup/plan.ts";
+import { type Restored, restoreFromPlace } from "../../src/backup/restore.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
@@ -50,6 +51,8 @@ const IDS = [-(2n ** 63n), 1n, 2n, 3n, 9_007_199_254_740_993n];
 const STEPS_MIN = 4;
 const STEPS = 18;
 const DAY_MS = 86_400_000;
+/** The unit of the times in names. */
+const SECOND_MS = 1_000;
 /** After the beginning of the journal, which has the time of the machine. */
 const START_MS = Date.UTC(2035, 0, 1);
 const FAULTS_MAX = 20;
@@ -106,6 +109,10 @@ class Day {
   /** The place has whole objects only. */
   private readonly isBucket: boolean;
   private isCovered = false;
+  /** The segment that the next copy builds on. */
+  private serial = 0;
+  /** How often the clock was set. */
+  private jumps = 0;
   private files = 0;
   private names = 0;
 
@@ -301,6 +308,7 @@ class Day {
       START_MS - 4_000 * DAY_MS,
       Math.min(START_MS + 9_000 * DAY_MS, this.nowMs + byMs),
     );
+    this.jumps++;
     this.say(`the clock is set by ${byMs} ms`);
   }
 
@@ -379,12 +387,17 @@ class Day {
           continue;
         }
         this.isCovered = done.isCovered;
+        this.serial = done.serial;
         this.timelines.noteSegments(this.history, this.moment);
         // A change that is made while it hangs may be in it or not.
         const reached = ancestors(this.moment).find(({ change }) => change === done.change);
         if (reached === undefined || reached.change < begun.change)
           this.fault(`an append reached ${done.change}, and began at ${begun.change}`);
-        else reached.isAppended = true;
+        else {
+          reached.isAppended = true;
+          const timeline = this.history.at(-1)?.id ?? "";
+          this.timelines.noted = done.isCovered ? { timeline, moment: reached } : undefined;
+        }
         return done.change;
       }
       this.fault("an append starts one timeline after the other");
@@ -412,30 +425,31 @@ class Day {
   }
 
   /** As the service does it: appends continue while a copy is made. */
-  private async copy(): Promise<boolean> {
+  private async copy(): Promise<CopyFacts | undefined> {
     try {
-      const serial = await this.current.appender.roll();
-      this.timelines.noteSegments(this.history, this.moment);
+      const { serial } = this;
       if (this.random.chance(30)) await this.write();
       if (this.random.chance(30)) await this.append();
       if (this.random.chance(20)) await this.changeToken();
       const begun = this.moment;
-      const order = { ...this.source, kind: "backUp", serial, isAlone: false } as const;
+      const order = { ...this.source, kind: "backUp", serial, diskFreeBytesMin: 0 } as const;
       const made = await backUp(order, this.current.copying.open);
       this.say(`made ${made.name}`);
       const moment = ancestors(this.moment).find(({ change }) => change === made.change);
-      if (moment === undefined || moment.change < begun.change)
-        return this.fault(`the copy has change ${made.change}`);
+      if (moment === undefined || moment.change < begun.change) {
+        this.fault(`the copy has change ${made.change}`);
+        return undefined;
+      }
       this.noteCopy(made.name, moment);
-      this.current.appender.cover();
+      this.current.appender.cover(made);
       this.findings.count("copies made");
-      return true;
+      return made;
     } catch (error) {
       this.expectSentence(error, this.current.copying);
       this.say(`the copy failed: ${(error as Error).message}`);
       // Also after a kill it may have its name.
       this.noteUnknownCopies();
-      return false;
+      return undefined;
     }
   }
 
@@ -451,68 +465,59 @@ class Day {
     }
   }
 
-  /** A copy if one is due, a proof, and only then the retention. */
+  /** A copy if one is due, its proof, and only then the retention. */
   private async maintain(isCopyDue: boolean): Promise<boolean> {
     if ((await this.append()) === undefined) return false;
-    if ((isCopyDue || !this.isCovered) && !(await this.copy())) return false;
+    if (!isCopyDue && this.isCovered) return true;
+    const made = await this.copy();
+    if (made === undefined) return false;
     try {
-      const digest = digestNow(this.from);
       if ((await this.append()) === undefined) return false;
       const scratch = join(this.folder, "proof.db");
-      const { damage } = await proveBackups(this.place, this.timelines.store, digest, scratch);
+      const order = {
+        ...this.source,
+        ...made,
+        kind: "prove",
+        scratch,
+        diskFreeBytesMin: 0,
+      } as const;
+      const { damage } = await prove(order);
       this.findings.count("proofs");
       await this.prune();
-      if (damage.length > 0) this.current.appender.disconnect();
+      if (damage.length > 0) this.current.appender.recheck();
       return true;
     } catch (error) {
       this.expectSentence(error);
       this.say(`the proof failed: ${(error as Error).message}`);
-      this.current.appender.disconnect();
+      this.current.appender.recheck();
       return false;
     }
   }
 
   private async prune(): Promise<void> {
-    const keep = 1 + this.random.below(4);
+    const momentsMs = this.random.pick([0, 1_000, 3_600_000, 2 * DAY_MS]);
+    const days = this.random.below(4);
     const timeline = this.history.at(-1)?.id ?? "";
     const before = this.timelines.findProvable(timeline, this.timelines.examine());
-    const states = this.countStates();
-    const isWhole = await this.pruneTo(keep);
-    this.say(`pruned to ${keep}`);
+    await this.pruneTo({ momentsMs, days });
+    this.say(`pruned to ${momentsMs} ms and ${days} days`);
     const after = new Set(this.timelines.findProvable(timeline, this.timelines.examine()));
     const newest = before.at(-1);
     if (newest !== undefined && !after.has(newest))
       this.fault(`prune made the newest change unreachable, ${newest.change}`);
-    // The oldest that is kept, and all after it; a copy of an abandoned timeline may be kept alone.
-    const oldest = before.find((moment) => after.has(moment));
-    for (const moment of before)
-      if (moment.change > (oldest?.change ?? 0) && !after.has(moment))
-        this.fault(`prune made change ${moment.change} unreachable, and kept ${oldest?.change}`);
-    if (!isWhole) return;
-    const left = this.countStates();
-    if (left < Math.min(keep, states))
-      this.fault(`prune kept ${left} states of ${states}, and not ${keep}`);
-  }
-
-  /** By the names of copies: a damaged one is read only if something is to be removed because of it. */
-  private countStates(): number {
-    const { history } = this;
-    const names = this.listPieces().flatMap((name) => nameParts(name) ?? []);
-    const states = names
-      .filter(({ ending }) => ending === "db")
-      .filter(({ number, change }) => {
-        const index = history.findIndex((one) => one.number === number);
-        return index !== -1 && history.slice(index + 1).every(({ after }) => change <= after);
-      })
-      .map(({ number, change }) => `${number} ${change}`);
-    return new Set(states).size;
+    // No clock was set, so each moment has its time.
+    const isDue = ({ atMs }: Moment): boolean => this.nowMs - atMs < momentsMs - SECOND_MS;
+    if (this.jumps === 0)
+      for (const moment of before)
+        if (isDue(moment) && !after.has(moment))
+          this.fault(`prune made change ${moment.change} unreachable, which is young`);
   }
 
   /** False if it failed on the way. */
-  private async pruneTo(keep: number): Promise<boolean> {
+  private async pruneTo(retention: Retention): Promise<boolean> {
     const { copying } = this.current;
     try {
-      await prune({ ...this.source, keep }, copying.open);
+      await prune({ ...this.source, retention }, copying.open);
       if (!this.isBucket || this.random.chance(50)) return true;
       const place = await copying.open(this.place, this.folder);
       const pieces = (await place.list())
@@ -737,6 +742,7 @@ class Day {
         label: "plants",
         store,
         to,
+        isIncomplete: true,
         ...wanted,
       });
       using db = new Database(to, { readonly: true, safeIntegers: true });
@@ -872,12 +878,12 @@ class Day {
   /** Whatever happened: after a new connection, an append, and a copy if one is asked for, nothing is missing. */
   private async heal(): Promise<unknown> {
     await this.endTrouble();
-    this.current.appender.disconnect();
+    this.current.appender.recheck();
     this.say("heal");
     if ((await this.append()) === undefined) return this.fault("an append to what is left fails");
     // A change that is made meanwhile may need another copy.
     for (let tries = 0; !this.isCovered && tries < 3; tries++) {
-      if (!(await this.copy())) return this.fault("no copy can be made");
+      if ((await this.copy()) === undefined) return this.fault("no copy can be made");
       if ((await this.append()) === undefined) return this.fault("an append after a copy fails");
     }
     if (!this.isCovered) this.fault("copies are made, and do not count");
@@ -888,7 +894,7 @@ class Day {
     if (restored?.webhooks !== this.readWebhooks())
       this.fault("healed, and other webhooks are restored");
     if (missing.length > 0) this.fault(`healed, and yet missing: ${missing.join(" ")}`);
-    if (this.faults.length === 0 && !(await this.maintain(false)))
+    if (this.faults.length === 0 && !(await this.maintain(true)))
       this.fault("healed, and the proof fails");
     if (this.faults.length === 0) await this.judge({});
     const left = readdirSync(this.place).filter(

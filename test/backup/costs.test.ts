@@ -1,0 +1,158 @@
+/** What backups in a bucket cost: bytes and requests, with a real S3 server. */
+
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { Database } from "bun:sqlite";
+import { statSync } from "node:fs";
+import { createDemoPlants } from "../../scripts/demo-plants.ts";
+import { Appender, type Reached } from "../../src/backup/append.ts";
+import { backUp, prune } from "../../src/backup/keep.ts";
+import { labelOf } from "../../src/backup/piece.ts";
+import { startBucket } from "../support/bucket.ts";
+import { runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import { openStoreAt } from "../support/database.ts";
+import { makeWorkplace } from "../support/folder.ts";
+import { limits } from "../support/limits.ts";
+import { readMetric, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { makeStore } from "../support/stores.ts";
+import { until } from "../support/until.ts";
+
+const EVERY_MS = 1_000;
+let bucket: Awaited<ReturnType<typeof startBucket>>;
+beforeAll(async () => {
+  bucket = await startBucket();
+  Object.assign(process.env, bucket.env);
+});
+afterAll(async () => {
+  for (const name of Object.keys(bucket.env)) delete process.env[name];
+  await bucket[Symbol.asyncDispose]();
+});
+
+const count = ({ started }: ServiceProcess, metric: string): Promise<number> =>
+  readMetric(started, `plantstore_${metric}`);
+
+/** In sizes of the store, what was sent and received meanwhile. */
+async function measure(storeBytes: number, meanwhile: () => Promise<unknown>) {
+  const { bytesUp, bytesDown } = bucket;
+  bucket.seen.length = 0;
+  await meanwhile();
+  const up = (bucket.bytesUp - bytesUp) / storeBytes;
+  const down = (bucket.bytesDown - bytesDown) / storeBytes;
+  const puts = bucket.seen.filter(({ method }) => method === "PUT").length;
+  return { up, down, puts };
+}
+
+test("an idle store sends nothing for six intervals, and a restart reads no piece", async () => {
+  using at = makeWorkplace();
+  makeStore(at.store, 20_000, "a plant with a name of some length");
+  const storeBytes = statSync(at.store).size;
+  const env = {
+    ...at.env,
+    ...bucket.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: `${bucket.url}/idle`,
+    PLANTSTORE_BACKUP_EVERY: `${EVERY_MS / 1_000}s`,
+    ...limits({ backupBucketSeconds: 0.1 }),
+  };
+  const start = async () => {
+    const service = await spawnService(env);
+    await until("nothing is due", async () => (await count(service, "backup_age_seconds")) >= 0);
+    return service;
+  };
+  {
+    await using service = await start();
+    expect((await sendPlant(service.started.url, { id: -1n, name: "n", tag: null })).status).toBe(
+      200,
+    );
+    await until(
+      "it is proven",
+      async () => (await count(service, 'backup_proofs_total{result="proven"}')) > 0,
+    );
+    await until(
+      "it is in the bucket",
+      async () => (await count(service, "backup_lag_changes")) === 0,
+    );
+    const idle = await measure(storeBytes, () => Bun.sleep(6 * EVERY_MS));
+    expect([idle.up, idle.puts]).toEqual([0, 0]);
+    expect(idle.down).toBeLessThan(0.1);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  }
+  const restart = await measure(storeBytes, async () => {
+    await using service = await start();
+    expect((await sendPlant(service.started.url, { id: -2n, name: "n", tag: null })).status).toBe(
+      200,
+    );
+    await until(
+      "it is in the bucket",
+      async () => (await count(service, "backup_lag_changes")) === 0,
+    );
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  });
+  expect(restart.up).toBeLessThan(0.1);
+  expect(restart.down).toBeLessThan(0.1);
+});
+
+async function openBacked(store: string, to: string) {
+  const opened = await openStoreAt(`sqlite:${store}`);
+  const source = { from: store, to, label: labelOf(store), instance: "0123456789ab" };
+  const appender = new Appender(source);
+  const append = async () => (await appender.append()) as Reached;
+  const copy = async () => {
+    const { serial } = await append();
+    const made = await backUp({ ...source, kind: "backUp", serial, diskFreeBytesMin: 0 });
+    appender.cover(made);
+    return made;
+  };
+  const close = async () => {
+    appender.disconnect();
+    await opened.close();
+  };
+  return { store: opened, source, append, copy, [Symbol.asyncDispose]: close };
+}
+
+const retention = { momentsMs: 86_400_000, days: 1 };
+
+test("a copy of the demo data is packed to less than 0.4 of the store", async () => {
+  using at = makeWorkplace();
+  await using backed = await openBacked(at.store, `${bucket.url}/packed`);
+  await backed.store.createPlants(createDemoPlants(5_000));
+  const { bytes } = await backed.copy();
+  using db = new Database(at.store, { readonly: true });
+  const [[pages]] = db.query("PRAGMA page_count").values() as [[number]];
+  expect(bytes).toBeLessThan(0.4 * pages * 4_096);
+});
+
+/** An hour of appends every 10 seconds. Each has 20 changes, as one with 10,000 has as many requests. */
+test("an hour of creates costs two writes for each append, and few objects after compaction", async () => {
+  using at = makeWorkplace();
+  const to = `${bucket.url}/hour`;
+  await using backed = await openBacked(at.store, to);
+  await backed.append();
+  await backed.copy();
+  const APPENDS = 360;
+  const { puts } = await measure(1, async () => {
+    for (let nth = 0; nth < APPENDS; nth++) {
+      const plants = Array.from({ length: 20 }, (_, index) => ({
+        id: BigInt(nth * 20 + index),
+        name: `plant ${index}`,
+        tag: undefined,
+      }));
+      await backed.store.createPlants(plants);
+      await backed.append();
+    }
+  });
+  expect(puts).toBeLessThanOrEqual(2 * APPENDS + 1);
+  await prune({ ...backed.source, retention });
+  bucket.seen.length = 0;
+  type Listed = { stores: [{ pieces: unknown[]; missing: unknown[] }] };
+  const listed: unknown = await runForJson(["backup", "list", to], bucket.env);
+  const [{ pieces, missing }] = (listed as Listed).stores;
+  expect(missing).toEqual([]);
+  expect(pieces.length).toBeLessThanOrEqual((3 * 20 * APPENDS) / 1_000);
+  // The list of a bucket is one listing and the note.
+  const read = bucket.seen.filter(({ path }) => !path.includes("list-type"));
+  expect(read.map(({ path }) => path.replace(/.*\//, ""))).toEqual([
+    expect.stringMatching(/\.writer$/),
+  ]);
+});
