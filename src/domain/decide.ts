@@ -16,7 +16,6 @@ import {
   type Verdict,
 } from "./write.ts";
 
-/** Looks a stored plant up. */
 export type Find = (id: bigint) => Plant | undefined;
 
 /** What the store has room for. */

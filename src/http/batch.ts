@@ -168,7 +168,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
 
 /**
  * The runtime does not notice that a client leaves while it holds back the rest of a body, and what has arrived may be the
- * work of minutes. The address is asked of the system, and a closed connection has none.
+ * work of minutes. The kernel knows: a closed connection has no address.
  */
 async function* whileConnected(
   blocks: AsyncIterable<Line[]>,

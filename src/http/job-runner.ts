@@ -56,7 +56,7 @@ export type ListedJob = Omit<Job, "state"> & { readonly state: Job["state"] | "l
 const runOf = ({ version }: Pick<Job, "version">): string => version.split("/")[0] as string;
 const nextVersionOf = (job: Pick<Job, "version">): string => `${runOf(job)}/${crypto.randomUUID()}`;
 
-/** From then on no commit stores anything of it: the service that ran it may only have stood still. */
+/** No later commit stores anything of it: its service may only have been paused. */
 const endLost = (job: ListedJob): Job => ({
   ...job,
   state: "ended",

@@ -384,7 +384,7 @@ const describeFault = (name: string, { expected }: Parameter<unknown>, input?: s
 
 const quote = (input: string): string => JSON.stringify(input.slice(0, 40));
 
-/** What proxies have taken off the path, for paths that the service names. */
+/** The prefix that trusted proxies strip, for links and redirects. */
 export const prefixOf = ({ request, service }: Exchange): string =>
   findForwardedPrefix(request.headers, () => service.addressOf(request), service.config);
 

@@ -43,7 +43,7 @@ export const pathsOf = (routes: readonly Route[]): readonly string[] => [
   OTHER_PATH,
 ];
 
-/** As the runtime's router takes them. The metadata is also where its URL says, which is outside of the base path. */
+/** Patterns of the runtime's router. The metadata is also at its own URL, outside of the base path. */
 function listPatterns({ path }: Route, { basePath, jwtAudience }: Config): string[] {
   const own = basePath + path.replace(/\{(\w+)\}/, ":$1");
   const other = path === METADATA_PATH ? findMetadataUrl(jwtAudience)?.pathname : undefined;

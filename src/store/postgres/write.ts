@@ -1,6 +1,6 @@
 /**
- * A group of writes. Creates are inserted first, and asked about later. Everything else is looked up, decided, and applied
- * by one statement, which changes only what is still as it was. Each statement commits by itself.
+ * A group of writes. Creates are inserted first; those whose id exists are looked up. Everything else is looked up,
+ * decided, and applied by one statement, which changes only what is still as it was. Each statement commits by itself.
  */
 
 import type { Writer } from "../../domain/change.ts";
@@ -94,7 +94,8 @@ const INSERT_ONE: ChangeStatement = {
 
 /**
  * For statements of writers with leases. The rows of the jobs are locked, so nobody ends or replaces a job between the
- * check and the commit. A token may be revoked meanwhile, because a statement is far shorter than that takes effect.
+ * check and the commit. A token may be revoked meanwhile: a revocation may take seconds, and a
+ * statement is far shorter.
  */
 const holdRuns = (at: number): string => `(SELECT count(*) FROM (
       SELECT FROM plantstore_jobs JOIN unnest($${at}::text[], $${at + 1}::text[]) AS l (job, run) ON name = job
