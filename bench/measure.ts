@@ -40,7 +40,7 @@ import { copyFilledStore, countRows, makePath, makeStore } from "./stores.ts";
 export const OURS = "plantstore";
 export const BARE = "bare runtime, storing nothing";
 export const ONE_THREAD = "bare runtime, group commit on one thread";
-const STORE_THREAD = "bare runtime, group commit on two threads";
+export const STORE_THREAD = "bare runtime, group commit on two threads";
 
 export interface Run {
   /** Stops the scenario's servers when it ends. */
