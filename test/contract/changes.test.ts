@@ -273,6 +273,6 @@ test("a page of the journal takes turns with the pages of exports", async () => 
   }
   ending.abort();
   await Promise.all(exporting);
-  // The runtime may hold a message back for some turns.
-  expect(turns.toSorted((one, other) => one - other)[15]).toBeLessThan(4);
+  // The runtime may hold a message back for some turns, more on a busy machine. In one queue it would be 100 each time.
+  expect(turns.toSorted((one, other) => one - other)[15]).toBeLessThan(40);
 });

@@ -17,7 +17,7 @@ import { sendPlant } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 const INSERT = "INSERT INTO plants ";
-const CHANGE = "wanted AS (";
+const CHANGE = "locked AS (";
 
 /** Until then a lost statement may still be executed, so its write is not answered before. */
 const STATEMENT_MS = 600;

@@ -129,21 +129,17 @@ export const insertOne = (hasJournal: boolean, values: readonly (string | null)[
     return value === null ? "NULL" : `'${value}'`;
   });
 
-/** Rows are locked in id order: two instances never deadlock. */
-const LOCK = `wanted AS (
-    SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[])
-      AS w (wanted_id, seen_name, seen_tag, new_name, new_tag)
-  ), locked AS (
-    SELECT p.id AS locked_id FROM plants p JOIN wanted ON p.id = wanted_id
+/** Rows are locked in id order: two instances never deadlock. Only plants that are still what was looked up. */
+const LOCK = `locked AS (
+    SELECT w.* FROM plants p JOIN unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[])
+      AS w (locked_id, seen_name, seen_tag, new_name, new_tag) ON p.id = locked_id
     WHERE p.name = seen_name AND p.tag IS NOT DISTINCT FROM seen_tag
     ORDER BY p.id FOR UPDATE OF p
   )`;
-/** Only plants that are still what was checked. */
-const IS_SEEN = `id = wanted_id AND id = locked_id
-    AND name = seen_name AND tag IS NOT DISTINCT FROM seen_tag AND ${IS_VALID}`;
+const IS_SEEN = `id = locked_id AND name = seen_name AND tag IS NOT DISTINCT FROM seen_tag AND ${IS_VALID}`;
 const UPDATE = `UPDATE plants SET name = new_name, tag = new_tag, changed_at_ms = ${AT_MS}
-  FROM wanted, locked WHERE ${IS_SEEN}`;
-const DELETE = `DELETE FROM plants USING wanted, locked WHERE ${IS_SEEN}`;
+  FROM locked WHERE ${IS_SEEN}`;
+const DELETE = `DELETE FROM plants USING locked WHERE ${IS_SEEN}`;
 
 const CHANGES_WANTED = "cardinality($2::bigint[]) + cardinality($7::bigint[])";
 
