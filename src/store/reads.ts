@@ -80,11 +80,11 @@ type Answer<Value> = Value | Promise<Value>;
 export interface Source {
   /** Rows that a search reads at a time, and how long it may take. */
   readonly stepRows: number;
-  readonly searchMsMax: number | undefined;
+  readonly searchMsMax?: number;
   readonly scanRowsMax: number;
   /** A read gives way to other requests of its thread after this time. */
   readonly tickMs: number;
-  readonly changesMsMax: number | undefined;
+  readonly changesMsMax?: number;
   /** The same with bigints for ids: numbers are faster, and may be rounded. */
   readonly exact?: Source | undefined;
   /** The next rows by key, at least `length` if there are so many. Those that a search cannot match may be left out. */
@@ -124,34 +124,23 @@ export async function readLater<Result>(read: Read<Result>): Promise<Result> {
 }
 
 export function perform(source: Source, request: ReadRequest): Read<ResultOf<ReadRequest>> {
-  switch (request.kind) {
-    case "plants":
-      return readPage(source, request);
-    case "sort":
-      return readSortPiece(source, request);
-    case "count":
-      return countPiece(source, request.query);
-    case "tags":
-      return listTags(source, request.query);
-    case "changes":
-      return readChanges(source, request.query);
-  }
+  if (request.kind === "plants") return readPage(source, request);
+  if (request.kind === "sort") return readSortPiece(source, request);
+  if (request.kind === "count") return countPiece(source, request.query);
+  if (request.kind === "changes") return readChanges(source, request.query);
+  return listTags(source, request.query);
 }
 
 /** Rows are selected by column, so one with a tag is a plant. Copying it would slow pages down. */
 export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
   row.tag === null ? { ...row, tag: undefined } : (row as Plant<Id>);
 
-const toTimedPlant = ({
-  id,
-  name,
-  tag,
-  changed_at_ms: atMs,
-}: TimedRow<bigint | number>): ListedPlant => ({
-  id,
-  name,
-  tag: tag ?? undefined,
-  changed: atMs === null ? undefined : new Date(Number(atMs)).toISOString(),
+const toTimedPlant = (row: TimedRow<bigint | number>): ListedPlant => ({
+  id: row.id,
+  name: row.name,
+  tag: row.tag ?? undefined,
+  changed:
+    row.changed_at_ms === null ? undefined : new Date(Number(row.changed_at_ms)).toISOString(),
 });
 
 /** The rows of a query that lists times have one more column. */
@@ -201,28 +190,24 @@ export function* scan(source: Source, query: PlantQuery): Read<PlantPage> {
   return { plants: page.plants, next: undefined };
 }
 
-/** For any rows of plants. Reads the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
+/** Reads the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
 export function createTextReader(
   findTexts: Source["findTexts"],
   rows: Iterable<SentRow<bigint | number> | undefined>,
   hasTimes?: boolean,
 ) {
-  let found = new Map<bigint, ListedPlant>();
+  let found = new Map<bigint, TimedRow>();
   return function* (row: SentRow): Read<ListedPlant | undefined> {
     if (!found.has(row.id)) {
       const rest = Array.from(rows);
-      const ids = rest
-        .slice(rest.indexOf(row))
-        .flatMap((other) => (other?.name === null ? other.id : []));
-      const texts = yield* wait(findTexts(ids));
-      found = new Map(
-        Array.from(texts, ({ changed_at_ms, ...plant }) => [
-          plant.id,
-          hasTimes ? toTimedPlant({ ...plant, changed_at_ms }) : toPlant(plant),
-        ]),
-      );
+      const long = rest.slice(rest.indexOf(row)).filter((other) => other?.name === null);
+      const texts = yield* wait(findTexts(long.map((other) => other.id)));
+      found = new Map(Array.from(texts, (text) => [text.id, text]));
     }
-    return found.get(row.id);
+    const text = found.get(row.id);
+    if (text === undefined) return undefined;
+    const { id, name, tag } = text;
+    return hasTimes ? toTimedPlant(text) : toPlant({ id, name, tag });
   };
 }
 

@@ -275,8 +275,6 @@ function createSource(statements: Statements, scanRowsMax: number, exact?: Sourc
   let lastBreak: number | undefined;
   return {
     stepRows: STEP_ROWS,
-    searchMsMax: undefined,
-    changesMsMax: undefined,
     tickMs: Number.POSITIVE_INFINITY,
     scanRowsMax,
     exact,
