@@ -7,14 +7,14 @@ import { dropWork, resumeWork } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route } from "./state/route.ts";
-import { startSaving, waiting } from "./state/saving.ts";
-import { identity, isManager, signedOut } from "./state/session.ts";
+import { startSaving, unsaved, waiting } from "./state/saving.ts";
+import { followDevice, identity, isManager, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { t } from "./text/text.ts";
 import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
 import { listenForScans } from "./view/scanner.ts";
-import { keepFocus, listenForKeys } from "./view/shortcuts.tsx";
+import { isShortcutsOpen, keepFocus, listenForKeys } from "./view/shortcuts.tsx";
 
 effect(() => {
   const view = identity.value === undefined ? t.shell.signIn : t.shell.views[route.value.view];
@@ -39,8 +39,10 @@ effect(() => {
     // Drops the previous user's filter.
     follow(location.hash, false);
     toasts.value = [];
+    isShortcutsOpen.value = false;
   });
 });
+followDevice(() => unsaved.peek() > 0);
 startFeed();
 startLists();
 startSaving();

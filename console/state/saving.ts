@@ -1,13 +1,14 @@
 /** Saves whose connection was lost: each is sent once more when it is back. */
 
-import { effect, signal, untracked } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import type { Plant } from "../../src/domain/plant.ts";
+import { etagOf } from "../api/etag.ts";
 import { explain, recoveries } from "../api/service.ts";
 import { fill, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
 import { openPlant } from "./route.ts";
 import { token } from "./session.ts";
-import { findDraft } from "./storage.ts";
+import { findDraft, listDrafts } from "./storage.ts";
 import { toast } from "./toasts.ts";
 
 interface LateSave {
@@ -18,6 +19,14 @@ interface LateSave {
 
 /** By the id of the plant, or "new". Its draft is kept meanwhile. */
 export const waiting = signal<ReadonlyMap<bigint | "new", LateSave>>(new Map());
+
+/** How many edits signing out would lose. A form in which nothing was typed is none. */
+export const unsaved = computed(() => {
+  const edited = listDrafts().filter(([of, { name, tag, etag }]) =>
+    of === "new" ? name.trim() !== "" : etagOf({ id: BigInt(of), name, tag }) !== etag,
+  );
+  return new Set([...edited.map(([of]) => of), ...Array.from(waiting.value.keys(), String)]).size;
+});
 
 /** Undefined gives it up. */
 export function saveLater(of: bigint | "new", save: LateSave | undefined): void {

@@ -5,7 +5,7 @@ import type { TokenFacts } from "../../client/client.ts";
 import type { Scope } from "../../src/domain/token.ts";
 import { keep, KEPT_SESSION, recall } from "./storage.ts";
 
-export type SignedOut = "never" | "left" | "expired" | "refused";
+export type SignedOut = "never" | "left" | "elsewhere" | "expired" | "refused";
 
 const KEY = "plantstore.session";
 
@@ -18,9 +18,19 @@ const findOwn = (): Session | undefined => recall("sessionStorage", KEY) as Sess
 const findKept = (): Session | undefined =>
   recall("localStorage", KEPT_SESSION) as Session | undefined;
 
-const session = signal(findOwn() ?? findKept());
+/** Who left edits in this tab when another tab signed out. No one else continues here without signing in. */
+const LEFT_BY = "plantstore.left-by";
+const findLeaver = () => recall("sessionStorage", LEFT_BY) as string | undefined;
+
+function findAdopted(): Session | undefined {
+  const kept = findKept();
+  const leaver = findLeaver();
+  return leaver === undefined || leaver === kept?.identity.name ? kept : undefined;
+}
+
+const session = signal(findOwn() ?? findAdopted());
 /** Why no token is in use. */
-export const signedOut = signal<SignedOut>("never");
+export const signedOut = signal<SignedOut>(findLeaver() === undefined ? "never" : "elsewhere");
 /** Counts sign-outs. */
 export const departures = signal(0);
 
@@ -38,6 +48,8 @@ export const may = (scope: Scope): boolean =>
   session.value?.identity.scopes.includes(scope) ?? false;
 
 export function beginSession(begun: Session, isKept: boolean): void {
+  if (![undefined, begun.identity.name].includes(findLeaver())) leave();
+  keep("sessionStorage", LEFT_BY, undefined);
   keep(isKept ? "localStorage" : "sessionStorage", isKept ? KEPT_SESSION : KEY, begun);
   session.value = begun;
 }
@@ -69,18 +81,27 @@ export function endSession(why: SignedOut): void {
   session.value = undefined;
 }
 
-// Another tab signed in or out for the device. A tab with its own token keeps it.
-window.addEventListener("storage", ({ key }) => {
-  if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
-  const kept = findKept();
-  if (kept === undefined) {
-    if (session.value !== undefined) endSession("left");
-    return;
-  }
-  // The same person may have a new token.
-  if (session.value !== undefined && session.value.identity.name !== kept.identity.name) leave();
-  session.value = kept;
-});
+/** Another tab signed in or out for the device. A tab with its own token keeps it. */
+export function followDevice(hasEdits: () => boolean): void {
+  window.addEventListener("storage", ({ key }) => {
+    if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
+    const kept = findKept();
+    const now = session.value;
+    const isLeft = now !== undefined && now.identity.name !== kept?.identity.name;
+    if (isLeft && !hasEdits()) leave();
+    // Somebody else uses the device. The person of this tab continues in it.
+    else if (isLeft && kept !== undefined) return keep("sessionStorage", KEY, now);
+    else if (isLeft) {
+      keep("sessionStorage", LEFT_BY, now.identity.name);
+      return endSession("elsewhere");
+    }
+    const adopted = findAdopted();
+    if (adopted === undefined) return;
+    keep("sessionStorage", LEFT_BY, undefined);
+    // The same person may have a new token.
+    session.value = adopted;
+  });
+}
 
 const LINK = /^#token=(.+)$/;
 

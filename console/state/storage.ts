@@ -59,8 +59,8 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   keep("sessionStorage", DRAFTS, drafts.value);
 }
 
-export const listDrafts = (): Draft[] =>
-  Object.values(drafts.value).filter((draft) => draft !== undefined);
+export const listDrafts = (): (readonly [of: string, draft: Draft])[] =>
+  Object.entries(drafts.value).flatMap(([of, draft]) => (draft ? [[of, draft]] : []));
 
 export const peekDrafts = (): Drafts => drafts.peek();
 

@@ -71,6 +71,12 @@ const shell = {
   health: "Zustand des Bestands",
   reference: "API-Referenz",
   signOut: "Abmelden",
+  askSignOut: "Abmelden?",
+  signOutAnyway: "Ohne Speichern abmelden",
+  losesEdits: {
+    one: "{count} Bearbeitung ist nicht gespeichert. Sie geht verloren.",
+    other: "{count} Bearbeitungen sind nicht gespeichert. Sie gehen verloren.",
+  },
   shortcuts: "Tastenkürzel",
   useShortcuts: "Kürzel mit einer Taste verwenden",
   keys: {
@@ -740,6 +746,7 @@ const tools = {
 const operators = {
   signIn: {
     reasons: {
+      elsewhere: "Die Abmeldung geschah in einem anderen Tab.",
       expired: "Das Token ist abgelaufen. Mit einem neuen anmelden, um fortzufahren.",
       refused:
         "Das Token wird nicht mehr angenommen, vielleicht wurde es widerrufen. Mit einem anderen anmelden.",

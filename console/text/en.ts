@@ -76,6 +76,12 @@ const shell = {
   health: "Health of the store",
   reference: "API reference",
   signOut: "Sign out",
+  askSignOut: "Sign out?",
+  signOutAnyway: "Sign out without saving",
+  losesEdits: {
+    one: "{count} edit is not saved. It will be lost.",
+    other: "{count} edits are not saved. They will be lost.",
+  },
   shortcuts: "Keyboard shortcuts",
   useShortcuts: "Use single-key shortcuts",
   /** What each key does. */
@@ -746,6 +752,7 @@ const operators = {
   signIn: {
     /** Why the session ended. */
     reasons: {
+      elsewhere: "You signed out in another tab.",
       expired: "Your token has expired. Sign in with a new one to continue.",
       refused:
         "Your token is no longer accepted. It may have been revoked. Sign in with another one.",

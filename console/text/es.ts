@@ -70,6 +70,12 @@ const shell = {
   health: "Estado del servicio",
   reference: "Referencia de la API",
   signOut: "Cerrar sesión",
+  askSignOut: "¿Cerrar sesión?",
+  signOutAnyway: "Cerrar sesión sin guardar",
+  losesEdits: {
+    one: "{count} edición está sin guardar. Se perderá.",
+    other: "{count} ediciones están sin guardar. Se perderán.",
+  },
   shortcuts: "Atajos de teclado",
   useShortcuts: "Usar atajos de una sola tecla",
   keys: {
@@ -721,6 +727,7 @@ const tools = {
 const operators = {
   signIn: {
     reasons: {
+      elsewhere: "La sesión se cerró en otra pestaña.",
       expired: "El token ha caducado. Iniciar sesión con uno nuevo para continuar.",
       refused: "El token ya no se acepta. Puede que se haya revocado. Iniciar sesión con otro.",
     },

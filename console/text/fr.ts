@@ -70,6 +70,12 @@ const shell = {
   health: "État du service",
   reference: "Référence de l’API",
   signOut: "Se déconnecter",
+  askSignOut: "Se déconnecter ?",
+  signOutAnyway: "Se déconnecter sans enregistrer",
+  losesEdits: {
+    one: "{count} saisie n’est pas enregistrée. Elle sera perdue.",
+    other: "{count} saisies ne sont pas enregistrées. Elles seront perdues.",
+  },
   shortcuts: "Raccourcis clavier",
   useShortcuts: "Utiliser les raccourcis à une touche",
   keys: {
@@ -727,6 +733,7 @@ const tools = {
 const operators = {
   signIn: {
     reasons: {
+      elsewhere: "La déconnexion a eu lieu dans un autre onglet.",
       expired: "Le jeton a expiré. Se connecter avec un nouveau jeton pour continuer.",
       refused:
         "Le jeton n’est plus accepté. Il a peut-être été révoqué. Se connecter avec un autre jeton.",

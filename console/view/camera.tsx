@@ -1,29 +1,25 @@
 /** The camera as a scanner, for phones and tablets. Browsers have one only on a secure origin. */
 
-import { signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type * as decoding from "../camera.ts";
 import { baseUrl, Explained, explain } from "../api/service.ts";
+import { OpenQuestion } from "../state/question.ts";
+import { route } from "../state/route.ts";
 import { isScan } from "../state/scan.ts";
+import { token } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Notice } from "./controls.tsx";
 import { Dialog } from "./manage.tsx";
 import { openCode } from "./scanner.ts";
 
-const isCameraOpen = signal(false);
+const camera = new OpenQuestion<object>(() => [route.value, token.value]);
 
 /** Null without a camera, or where the browser hides it. */
 export function CameraButton(): JSX.Element | null {
   if (!isSecureContext || !("mediaDevices" in navigator)) return null;
-  return (
-    <Button
-      kind="plain"
-      icon="camera"
-      label={t.tools.scan}
-      onClick={() => (isCameraOpen.value = true)}
-    />
-  );
+  return <Button kind="plain" icon="camera" label={t.tools.scan} onClick={() => camera.ask({})} />;
 }
 
 /** The text of a code in the video; undefined if there is none. */
@@ -90,10 +86,10 @@ async function watch(
   stopped: AbortSignal,
   onOther: (text: string) => void,
 ): Promise<string | undefined> {
-  const [stream, decode] = await Promise.all([
-    openCamera(),
-    openDetector().then((native) => native ?? openLibrary()),
-  ]);
+  // First: if it fails, the camera stays off.
+  const decode = (await openDetector()) ?? (await openLibrary());
+  if (stopped.aborted) return undefined;
+  const stream = await openCamera();
   const stop = (): void => stream.getTracks().forEach((track) => track.stop());
   stopped.addEventListener("abort", stop);
   if (stopped.aborted) stop();
@@ -109,10 +105,10 @@ async function watch(
 }
 
 export function CameraDialog(): JSX.Element | null {
-  return isCameraOpen.value ? <Viewfinder /> : null;
+  return camera.value === undefined ? null : <Viewfinder />;
 }
 
-const close = (): void => void (isCameraOpen.value = false);
+const close = (): void => camera.end();
 
 function Viewfinder(): JSX.Element {
   const video = useRef<HTMLVideoElement>(null);

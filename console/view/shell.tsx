@@ -8,7 +8,8 @@ import { UndoDialog } from "../import/undo.tsx";
 import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route } from "../state/route.ts";
-import { waiting } from "../state/saving.ts";
+import { OpenQuestion } from "../state/question.ts";
+import { unsaved, waiting } from "../state/saving.ts";
 import {
   endSession,
   identity,
@@ -17,6 +18,7 @@ import {
   mayRead,
   mayWrite,
   offered,
+  token,
 } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -31,7 +33,7 @@ import { LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PrintedList } from "./printed-list.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
-import { ShownOnce } from "./manage.tsx";
+import { QuestionDialog, ShownOnce } from "./manage.tsx";
 import { Offer, SignIn } from "./sign-in.tsx";
 import { describeScopes, TokensView } from "./tokens.tsx";
 import { WebhooksView } from "./webhooks.tsx";
@@ -88,6 +90,7 @@ function Inside(): JSX.Element {
       <AskedDialog />
       <UndoDialog />
       <ShownOnce />
+      <DepartureDialog />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>
@@ -186,8 +189,40 @@ function Account(): JSX.Element {
       </button>
       {mayRead.value && <a href="#/health">{t.shell.health}</a>}
       <a href="docs">{t.shell.reference}</a>
-      <button onClick={() => endSession("left")}>{t.shell.signOut}</button>
+      <button onClick={signOut}>{t.shell.signOut}</button>
     </Menu>
+  );
+}
+
+/** What signing out would lose. */
+const departure = new OpenQuestion<{ readonly edits: number }>(() => [
+  route.value,
+  token.value,
+  unsaved.value,
+]);
+
+function signOut(): void {
+  if (unsaved.value === 0) endSession("left");
+  else departure.ask({ edits: unsaved.value });
+}
+
+function DepartureDialog(): JSX.Element | null {
+  const asked = departure.value;
+  if (asked === undefined) return null;
+  return (
+    <QuestionDialog
+      question={{
+        title: t.shell.askSignOut,
+        label: t.shell.signOutAnyway,
+        kind: "danger",
+        content: <p>{plural(t.shell.losesEdits, asked.edits)}</p>,
+        run: async () => {
+          endSession("left");
+          return undefined;
+        },
+      }}
+      onClose={() => departure.end(asked)}
+    />
   );
 }
 

@@ -15,6 +15,7 @@ import {
   switchSession,
 } from "../state/session.ts";
 import { clipName, quote } from "../state/format.ts";
+import { unsaved } from "../state/saving.ts";
 import { listDrafts } from "../state/storage.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
@@ -123,7 +124,7 @@ export function SignIn(): JSX.Element {
 function describeDrafts(): string | undefined {
   const [first, ...others] = listDrafts();
   if (first === undefined) return undefined;
-  const { name } = first;
+  const [, { name }] = first;
   return others.length > 0 || name.trim() === ""
     ? plural(t.operators.signIn.drafts, others.length + 1)
     : fill(t.operators.signIn.namedDraft, { name: quote(clipName(name)) });
@@ -168,6 +169,9 @@ export function Offer({ token }: { readonly token: string }): JSX.Element {
     <Card title={who === undefined ? t.operators.signIn.welcome : t.operators.signIn.whoContinues}>
       {who !== undefined && (
         <p>{fill(t.operators.signIn.linkForOther, { name: quote(who.name) })}</p>
+      )}
+      {who !== undefined && unsaved.value > 0 && (
+        <Notice kind="warning" title={plural(t.shell.losesEdits, unsaved.value)} />
       )}
       {trouble.value !== undefined && (
         <Notice

@@ -3,7 +3,7 @@
 import { expect } from "bun:test";
 import { describeInBrowser, startJourneys } from "../support/browser.ts";
 import { type CodeKind, holdBeforeCamera } from "../support/camera.ts";
-import { sendPlant } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const CODE = "4006381333931";
 
@@ -48,6 +48,40 @@ describeInBrowser("the camera", () => {
     await user.press("Escape");
     await page.locator("dialog").waitFor({ state: "detached" });
     await user.untilSo(`window.track.readyState === "ended"`);
+  });
+
+  test("is off after its person signs out, also for the next one", async (visit) => {
+    await holdBeforeCamera("QR code", "https://example.com/");
+    const { page, user } = await visit.open({ token: null });
+    await page.getByLabel("Stay signed in").check();
+    await user.signIn(TEST_TOKEN);
+    await user.goTo("#/plants", { row: "Rose" });
+    await user.click("Scan with the camera", { text: "This code is not an id" });
+    const other = await user.openTab(`${visit.service.url}/#/plants`, { row: "Rose" });
+    await other.signOut();
+    await user.see({ heading: "Sign in" });
+    await user.signIn(TEST_TOKEN);
+    await user.goTo("#/plants", { row: "Rose" });
+    expect(await page.locator("dialog, video").count()).toBe(0);
+  });
+
+  test("stays off where the library cannot be loaded", async (visit) => {
+    const prelude = `{
+      const media = navigator.mediaDevices;
+      const open = media.getUserMedia.bind(media);
+      window.streams = [];
+      media.getUserMedia = async (wanted) => {
+        const stream = await open(wanted);
+        streams.push(stream);
+        return stream;
+      };
+    }`;
+    const { page, user, announceFailure } = await visit.open({ prelude });
+    announceFailure("/camera", "failed");
+    await page.route("**/camera*.js", (route) => route.abort());
+    await user.click("Scan with the camera", { text: "No picture" });
+    const live = "streams.filter((each) => each.active).length";
+    expect(await page.evaluate<number>(live)).toBe(0);
   });
 
   test("is read by the browser itself where it can, and no library is loaded", async (visit) => {

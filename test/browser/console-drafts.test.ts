@@ -1,7 +1,13 @@
 /** What someone typed and did not save: it is still there after Esc, another row, a reload and a lost token. */
 
 import { expect } from "bun:test";
-import { change, describeInBrowser, startJourneys, type TestPage } from "../support/browser.ts";
+import {
+  change,
+  describeInBrowser,
+  startJourneys,
+  type TestPage,
+  type Visit,
+} from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const { it, test } = await startJourneys({}, async ({ url }) => {
@@ -57,7 +63,14 @@ describeInBrowser("an edit that is not saved", () => {
     expect(await user.field("Name").inputValue()).toBe("Yew");
     await user.field("Name").fill("Taxus");
     await user.uncover();
-    await user.signOut();
+    await user.click([/Signed in as/, "Sign out"], { text: "1 edit is not saved" });
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+    await user.openRow("Yew", { element: "#edit-name" });
+    expect(await user.field("Name").inputValue()).toBe("Taxus");
+    await user.uncover();
+    await user.click([/Signed in as/, "Sign out", "Sign out without saving"], {
+      heading: "Sign in",
+    });
     await user.signIn(TEST_TOKEN);
     await user.openRow("Yew", { shown: "Yew" });
     expect(await page.getByText("isn't saved yet").count()).toBe(0);
@@ -94,6 +107,58 @@ describeInBrowser("an edit that is not saved", () => {
     await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
     expect(await page.getByRole("button", { name: "Save" }).count()).toBe(0);
     expect(await user.field("Name").inputValue()).toBe("Buxus");
+  });
+});
+
+/** At an edit of plant 3, signed in for the device. */
+async function editAsStaff(visit: Visit) {
+  const { page, user } = await visit.open({ at: "#/plants/3", token: null });
+  await page.getByLabel("Stay signed in").check();
+  await user.signIn(TEST_TOKEN);
+  await user.edit("Taxus");
+  return user;
+}
+
+describeInBrowser("an edit that is not saved, on a device of several people,", () => {
+  it("stays with its person, when somebody else signs in in another tab", async (visit) => {
+    const next = await visit.createToken({ name: "Bernd" });
+    const user = await editAsStaff(visit);
+    const other = await user.openTab(`${visit.service.url}/#token=${next}`);
+    await other.field("Stay signed in on this device").check();
+    await other.click(/^Continue as/, { button: "Signed in as Bernd" });
+    await user.reload({ element: "#edit-name" });
+    expect(await user.field("Name").inputValue()).toBe("Taxus");
+    await user.click("Save", { toast: "Changed “Taxus”" });
+    await change(visit.service, 3, { name: "Yew" });
+  });
+
+  it("is kept when its person signs out in another tab, and for no one else", async (visit) => {
+    const next = await visit.createToken({ name: "Clara" });
+    const user = await editAsStaff(visit);
+    const other = await user.openTab(`${visit.service.url}/#/plants`, { row: "Yew" });
+    await other.signOut();
+    const kept = { text: ["You signed out in another tab", "Your edit “Taxus” is kept"] };
+    await user.see(kept);
+    // Somebody else may use the device, but not this tab.
+    await other.field("Stay signed in on this device").check();
+    await other.signIn(next, { button: "Signed in as Clara" });
+    await user.reload(kept);
+    await user.signIn(TEST_TOKEN);
+    expect(await user.field("Name").inputValue()).toBe("Taxus");
+    await other.signOut();
+    await user.click([/Signed in as/, "Sign out", "Sign out without saving"], {
+      heading: "Sign in",
+    });
+  });
+
+  it("is gone for somebody else who signs in in its tab", async (visit) => {
+    const next = await visit.createToken({ name: "Doris" });
+    const user = await editAsStaff(visit);
+    const other = await user.openTab(`${visit.service.url}/#/plants`, { row: "Yew" });
+    await other.signOut();
+    await user.see({ text: "Your edit “Taxus” is kept" });
+    await user.signIn(next, { button: "Signed in as Doris" });
+    await user.goTo("#/plants/3", { shown: "Yew" });
   });
 });
 
