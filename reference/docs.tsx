@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { type JSX, render } from "preact";
 import { useEffect } from "preact/hooks";
-import { KEPT_SESSION, recall } from "../console/state/storage.ts";
+import { recall } from "../console/state/storage.ts";
 import { Table, Terms } from "../console/view/controls.tsx";
 import { listSettings } from "../scripts/settings.ts" with { type: "macro" };
 import { addressOf, type Description, guides, listOperations } from "./description.ts";
@@ -42,7 +42,7 @@ let kept = "";
 
 /** Uses the token of the console's session on this device, until the user signs out. */
 function followSession(): void {
-  const session = recall("localStorage", KEPT_SESSION) as { readonly token?: string } | undefined;
+  const session = recall("localStorage", "session") as { readonly token?: string } | undefined;
   if (field.value === kept) field.value = session?.token ?? "";
   kept = session?.token ?? "";
   useToken();

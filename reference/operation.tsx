@@ -29,14 +29,16 @@ import { Contents, HeaderNames } from "./schema.tsx";
 /** Kept in memory only. */
 export const token = signal("");
 
-const LANGUAGE = "plantstore.language";
-const kept = recall("localStorage", LANGUAGE) as Language | undefined;
+/** Version 1.0 kept it where the console keeps its own language. */
+const SAMPLES = "samples";
+const kept = (recall("localStorage", SAMPLES) ?? recall("localStorage", "language")) as
+  Language | undefined;
 /** Shared by all operations, and kept for the next visit. */
 const language = signal<Language>(kept !== undefined && kept in languages ? kept : "curl");
 
 effect(() => {
-  if (language.value !== (recall("localStorage", LANGUAGE) ?? "curl"))
-    keep("localStorage", LANGUAGE, language.value);
+  if (language.value !== (recall("localStorage", SAMPLES) ?? "curl"))
+    keep("localStorage", SAMPLES, language.value);
 });
 
 const EVENTS = "text/event-stream";

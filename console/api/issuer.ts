@@ -12,7 +12,7 @@ const { issuer = "", audience = "", clientId = "" } = document.documentElement.d
 /** Undefined if staff sign in with tokens only. */
 export const issuerHost = issuer === "" ? undefined : new URL(issuer).host;
 
-const KEY = "plantstore.sign-in";
+const KEY = "sign-in";
 
 /** What this tab remembers while the user is at the issuer. */
 interface Departure {

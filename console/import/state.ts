@@ -132,7 +132,7 @@ export function cancelImport(): void {
   }, CANCEL_MS_MAX);
 }
 
-const MAPPINGS = "plantstore.mappings";
+const MAPPINGS = "mappings";
 const MAPPINGS_MAX = 20;
 
 /** The columns of earlier imports, the newest first. They stay on the device: a corrected file may come days later. */

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { hasHistory } from "../state/feed.ts";
 import { route } from "../state/route.ts";
 import { identity } from "../state/session.ts";
-import { KEPT_SESSION } from "../state/storage.ts";
+import { keyOf } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
 import { askUndo } from "../state/undo.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -29,7 +29,7 @@ const SILENT_MS = 60_000;
 let silence: ReturnType<typeof setTimeout> | undefined;
 
 /** The path is in the name, because all services of a host share channels. */
-const channel = new BroadcastChannel(KEPT_SESSION);
+const channel = new BroadcastChannel(keyOf("session"));
 
 channel.addEventListener("message", ({ data }: MessageEvent<Status>) => {
   if (data.by !== identity.value?.name) return;

@@ -3,11 +3,11 @@
 import { computed, signal } from "@preact/signals";
 import type { TokenFacts } from "../../client/client.ts";
 import type { Scope } from "../../src/domain/token.ts";
-import { keep, KEPT_SESSION, recall } from "./storage.ts";
+import { keep, keyOf, recall } from "./storage.ts";
 
 export type SignedOut = "never" | "left" | "elsewhere" | "expired" | "refused";
 
-const KEY = "plantstore.session";
+const KEY = "session";
 
 interface Session {
   readonly token: string;
@@ -15,11 +15,10 @@ interface Session {
 }
 
 const findOwn = (): Session | undefined => recall("sessionStorage", KEY) as Session | undefined;
-const findKept = (): Session | undefined =>
-  recall("localStorage", KEPT_SESSION) as Session | undefined;
+const findKept = (): Session | undefined => recall("localStorage", KEY) as Session | undefined;
 
 /** Who left edits in this tab when another tab signed out. No one else continues here without signing in. */
-const LEFT_BY = "plantstore.left-by";
+const LEFT_BY = "left-by";
 const findLeaver = () => recall("sessionStorage", LEFT_BY) as string | undefined;
 
 function findAdopted(): Session | undefined {
@@ -50,7 +49,7 @@ export const may = (scope: Scope): boolean =>
 export function beginSession(begun: Session, isKept: boolean): void {
   if (![undefined, begun.identity.name].includes(findLeaver())) leave();
   keep("sessionStorage", LEFT_BY, undefined);
-  keep(isKept ? "localStorage" : "sessionStorage", isKept ? KEPT_SESSION : KEY, begun);
+  keep(isKept ? "localStorage" : "sessionStorage", KEY, begun);
   session.value = begun;
 }
 
@@ -73,7 +72,7 @@ function leave(): void {
 /** An expired or revoked token stays on the device: each tab notices on its own, and keeps its drafts. */
 export function endSession(why: SignedOut): void {
   if (why === "left") {
-    keep("localStorage", KEPT_SESSION, undefined);
+    keep("localStorage", KEY, undefined);
     return leave();
   }
   keep("sessionStorage", KEY, undefined);
@@ -84,7 +83,7 @@ export function endSession(why: SignedOut): void {
 /** Another tab signed in or out for the device. A tab with its own token keeps it. */
 export function followDevice(hasEdits: () => boolean): void {
   window.addEventListener("storage", ({ key }) => {
-    if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
+    if ((key !== keyOf(KEY) && key !== null) || findOwn() !== undefined) return;
     const kept = findKept();
     const now = session.value;
     const isLeft = now !== undefined && now.identity.name !== kept?.identity.name;

@@ -1,38 +1,61 @@
-/** Browser storage: drafts and scroll positions of this tab, and whether single-key shortcuts are on. */
+/** Browser storage: of this tab, such as drafts and scroll positions, or of the device, such as its settings. */
 
 import { signal } from "@preact/signals";
 
 type Area = "sessionStorage" | "localStorage";
 
+/** All services of a host share one storage, so the key has the path. */
+const SUFFIX = ` ${new URL(".", document.baseURI).pathname}`;
+export const keyOf = (name: string): string => `plantstore.${name}${SUFFIX}`;
+
+/** As of version 1.0, without a path. */
+const OLD_KEY = /^plantstore\.([^ ]+)$/;
+
 /** Undefined removes the value. If the browser forbids storage, the value is lost with the page. */
-export function keep(area: Area, key: string, value: unknown): void {
+export function keep(area: Area, name: string, value: unknown): void {
   try {
-    if (value === undefined) globalThis[area].removeItem(key);
-    else globalThis[area].setItem(key, JSON.stringify(value));
+    if (value === undefined) globalThis[area].removeItem(keyOf(name));
+    else globalThis[area].setItem(keyOf(name), JSON.stringify(value));
   } catch {
     // Storage is optional.
   }
 }
 
-export function recall(area: Area, key: string): unknown {
+export function recall(area: Area, name: string): unknown {
+  const find = (key: string): string | null => globalThis[area].getItem(key);
   try {
-    return JSON.parse(globalThis[area].getItem(key) ?? "null") ?? undefined;
+    // Each service of the host takes the device's old settings over.
+    const old = area === "localStorage" ? find(`plantstore.${name}`) : null;
+    return JSON.parse(find(keyOf(name)) ?? old ?? "null") ?? undefined;
   } catch {
     return undefined;
   }
 }
 
-/** All services of a host share one storage, so the key contains the path. The reference reads it too. */
-export const KEPT_SESSION = `plantstore.session ${new URL(".", document.baseURI).pathname}`;
+/** What the tab has under old keys is moved once. */
+function moveOld(): void {
+  try {
+    for (const [key, value] of Object.entries(sessionStorage)) {
+      const [, name] = OLD_KEY.exec(key) ?? [];
+      if (name === undefined) continue;
+      sessionStorage.removeItem(key);
+      sessionStorage.setItem(keyOf(name), String(value));
+    }
+  } catch {
+    // Storage is optional.
+  }
+}
 
-const SHORTCUTS = "plantstore.shortcuts";
+moveOld();
+
+const SHORTCUTS = "shortcuts";
 
 /** Single-key shortcuts get in the way of speech input, so they can be turned off (WCAG 2.1.4). */
 export const hasShortcuts = signal(recall("localStorage", SHORTCUTS) !== "off");
 
 export function setShortcuts(isOn: boolean): void {
   hasShortcuts.value = isOn;
-  keep("localStorage", SHORTCUTS, isOn ? undefined : "off");
+  keep("localStorage", SHORTCUTS, isOn ? "on" : "off");
 }
 
 export interface Draft {
@@ -46,7 +69,7 @@ export interface Draft {
 
 type Drafts = Readonly<Record<string, Draft | undefined>>;
 
-const DRAFTS = "plantstore.drafts";
+const DRAFTS = "drafts";
 
 /** By the id of the plant, or "new". Drafts survive a reload and the expiry of the token. */
 const drafts = signal((recall("sessionStorage", DRAFTS) ?? {}) as Drafts);
@@ -71,18 +94,19 @@ export function restoreDrafts(earlier: Drafts): void {
   keep("sessionStorage", DRAFTS, earlier);
 }
 
-/** Storage keys: the filter of the list, the scroll position in each list, the last added plant, the bulk action. */
+/** Names in the storage of the tab: the filter of the list, the scroll position in each list, the last added plant, the bulk action. */
 export const trail = {
-  filter: "plantstore.filter",
-  place: "plantstore.place ",
-  added: "plantstore.added",
-  job: "plantstore.job",
+  filter: "filter",
+  place: "place ",
+  added: "added",
+  job: "job",
 } as const;
 
 export function forgetTrail(): void {
   drafts.value = {};
   try {
-    sessionStorage.clear();
+    for (const key of Object.keys(sessionStorage))
+      if (key.endsWith(SUFFIX)) sessionStorage.removeItem(key);
   } catch {
     // The browser forbids storage, so there is nothing to clear.
   }

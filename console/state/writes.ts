@@ -4,9 +4,9 @@ import type { Change } from "../../client/client.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
 import { identity } from "./session.ts";
-import { keep, KEPT_SESSION, recall } from "./storage.ts";
+import { keep, recall } from "./storage.ts";
 
-const KEY = KEPT_SESSION.replace("session", "writes");
+const KEY = "writes";
 const WRITES_MAX = 100;
 
 const tab = Math.random().toString(36).slice(2);

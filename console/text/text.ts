@@ -27,7 +27,7 @@ export const languages = {
 
 const offered = Object.keys(languages) as Language[];
 
-const KEY = "plantstore.language";
+const KEY = "language";
 
 const isOf = (tag: string, language: string): boolean =>
   tag === language || tag.startsWith(`${language}-`);

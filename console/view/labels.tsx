@@ -111,7 +111,7 @@ const job = signal<Job | undefined>(undefined);
 export const labelled = new OpenQuestion<Subject>(selectionPlace);
 
 const LABELS_MAX = 1_000;
-const KEY = "plantstore.labels";
+const KEY = "labels";
 
 /** The label stock of this device. */
 interface Stock {

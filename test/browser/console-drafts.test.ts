@@ -219,10 +219,10 @@ describeInBrowser("a plant that was changed in another tab", () => {
   test("was changed by the same person, and the page says so", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/plants/3" });
     await user.edit("Taxus");
-    const session = await page.evaluate<string>(`sessionStorage.getItem("plantstore.session")`);
+    const session = await page.evaluate<string>(`sessionStorage.getItem("plantstore.session /")`);
     const tab = await user.openTab(service.url);
     await tab.page.evaluate(
-      `sessionStorage.setItem("plantstore.session", ${JSON.stringify(session)})`,
+      `sessionStorage.setItem("plantstore.session /", ${JSON.stringify(session)})`,
     );
     await tab.goTo("#/plants/3");
     await tab.reload({ shown: "Yew" });

@@ -21,7 +21,7 @@ const open = (at = "") => openConsole(service, { token: null, at, otherOrigins }
 /** The issuer sends the browser back with this, to a tab that asked for it. */
 async function answer(user: User, query: string, seen: Seen): Promise<void> {
   const begun = `'{"state":"STATE","verifier":"v","view":""}'`;
-  await user.page.evaluate(`sessionStorage.setItem("plantstore.sign-in", ${begun})`);
+  await user.page.evaluate(`sessionStorage.setItem("plantstore.sign-in /", ${begun})`);
   await user.page.goto(`${service.url}/?${query}`);
   await user.see(seen);
 }
@@ -32,7 +32,7 @@ describeInBrowser("signing in at the issuer", () => {
     await user.click(`Sign in with ${host}`, { row: "Rose" });
     await user.untilAt(`${service.url}/#/plants?tag=shrub`);
     expect(await page.evaluate<number>("localStorage.length")).toBe(0);
-    const stored = `JSON.parse(sessionStorage.getItem("plantstore.session")).token`;
+    const stored = `JSON.parse(sessionStorage.getItem("plantstore.session /")).token`;
     const token = await page.evaluate<string>(stored);
     const headers = { authorization: `Bearer ${token}` };
     const response = await send(service, "GET", "/token", { headers });

@@ -197,6 +197,17 @@ describeInBrowser("the API reference", () => {
       expect(await page.evaluate<number>(kept)).toBe(0);
     });
 
+  test("keeps the language of its samples, and leaves the console's alone", async () => {
+    const { page, user } = await openDocs();
+    await page.evaluate(`localStorage.setItem("plantstore.language /", '"de"')`);
+    const operation = findOperation(page, "listPlants");
+    await operation.getByRole("button", { name: "Python", exact: true }).click();
+    await user.goTo(page.url());
+    await operation.getByText("import requests").waitFor();
+    const kept = `localStorage.getItem("plantstore.language /")`;
+    expect(await page.evaluate<string>(kept)).toBe('"de"');
+  });
+
   test("shows enums, defaults, limits, headers and examples, samples of a stream, and answers in sight", async () => {
     const { page, user } = await openDocs();
     const list = findOperation(page, "listPlants");
