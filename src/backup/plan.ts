@@ -208,6 +208,7 @@ export interface Retention {
 }
 
 const DAY_MS = 86_400_000;
+const dayOf = ({ atMs }: KnownCopy): number => Math.floor(atMs / DAY_MS);
 /** A copy follows the one before within a day, or nothing changed in between. A longer time is a clock that was set. */
 const STEP_MS_MAX = DAY_MS + 3_600_000;
 /** The newest copy is proven by the one before. */
@@ -234,8 +235,9 @@ export function listSuperfluous(
   for (const [index, copy] of newestFirst.entries()) {
     const stepMs = (newestFirst[index - 1]?.atMs ?? copy.atMs) - copy.atMs;
     ageMs += Math.max(0, Math.min(stepMs, STEP_MS_MAX));
-    const day = Math.floor(copy.atMs / DAY_MS);
-    if (oldest !== undefined && !daily.has(day) && daily.size < days) daily.set(day, copy);
+    const day = dayOf(copy);
+    const isOfOwnDay = oldest !== undefined && day !== dayOf(oldest) && !daily.has(day);
+    if (isOfOwnDay && daily.size < days) daily.set(day, copy);
     if (index + 1 >= COPIES_MIN && ageMs >= momentsMs) oldest ??= copy;
   }
   if (oldest === undefined) return [];

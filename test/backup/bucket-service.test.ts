@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
+import { openBucket } from "../../src/backup/bucket.ts";
 import { type Fault, startBucket } from "../support/bucket.ts";
 import {
   runCommand,
@@ -12,7 +13,7 @@ import {
 } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { readMetric, sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { readMetric, send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
@@ -119,4 +120,49 @@ test.each([
   const { exitCode, stderr } = await runCommand(command, { ...at.env, ...given });
   expect(stderr).toContain(sentence);
   expect(exitCode).toBe(code);
+});
+
+test("a copy without room is tried again later, and a stop in the middle of one gives up the lease", async () => {
+  await using bucket = await startBucket();
+  using at = makeWorkplace();
+  const env = {
+    ...at.env,
+    ...bucket.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: bucket.url,
+    PLANTSTORE_BACKUP_EVERY: "1s",
+    ...limits({ backupBucketSeconds: 0.1 }),
+  };
+  {
+    await using service = await spawnService({
+      ...env,
+      PLANTSTORE_DISK_FREE_BYTES_MIN: "100000000000000",
+    });
+    const countFailed = () =>
+      readMetric(service.started, 'plantstore_backups_total{result="failed"}');
+    await until("a copy has failed", async () => (await countFailed()) > 0);
+    // Some thirty appends, each of which asks for a copy, and two intervals.
+    await Bun.sleep(3_000);
+    expect(await countFailed()).toBe(1);
+    const activity: unknown = await (await send(service.started, "GET", "/activity")).json();
+    const problem = expect.stringMatching(/^A copy needs \d+ free bytes in /);
+    expect(activity).toMatchObject({ backups: { problem } });
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  }
+  bucket.fault = ({ method, path }) =>
+    method !== "GET" && path.includes(".db.zst") ? "hang" : undefined;
+  await using service = await spawnService(env);
+  await until("a copy is sent", () =>
+    bucket.seen.some(({ method, path }) => method !== "GET" && path.includes(".db.zst")),
+  );
+  service.kill("SIGTERM");
+  expect(await service.exited).toBe(0);
+  expect(await service.stderr).not.toMatch(/backup_failed|backup_proof_failed/);
+  const place = openBucket(bucket.url, at.path, bucket.env);
+  const note = (await place.list()).find(({ name }) => name.endsWith(".writer"))?.name ?? "";
+  const text: unknown = JSON.parse((await place.readNote(note)) ?? "");
+  place.close();
+  expect(text).toMatchObject({ shipped: { isCovered: false } });
+  expect(text).not.toHaveProperty("holder");
 });

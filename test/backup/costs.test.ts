@@ -1,12 +1,14 @@
 /** What backups in a bucket cost: bytes and requests, with a real S3 server. */
 
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { Database } from "bun:sqlite";
-import { statSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { createDemoPlants } from "../../scripts/demo-plants.ts";
 import { Appender, type Reached } from "../../src/backup/append.ts";
 import { backUp, prune } from "../../src/backup/keep.ts";
 import { labelOf } from "../../src/backup/piece.ts";
+import { verifyPlace } from "../../src/backup/report.ts";
+import { Survey } from "../../src/backup/survey.ts";
 import { startBucket } from "../support/bucket.ts";
 import { runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
 import { openStoreAt } from "../support/database.ts";
@@ -91,6 +93,52 @@ test("an idle store sends nothing for six intervals, and a restart reads no piec
   });
   expect(restart.up).toBeLessThan(0.1);
   expect(restart.down).toBeLessThan(0.1);
+});
+
+test("an object that is lost between listing and reading is not looked for again and again", async () => {
+  using at = makeWorkplace();
+  const to = `${bucket.url}/lost`;
+  await using backed = await openBacked(at.store, to);
+  await backed.copy();
+  await backed.store.createPlant({ id: 1n, name: "n", tag: undefined });
+  await backed.append();
+  let lost = 0;
+  bucket.fault = ({ method, path }) =>
+    method === "GET" && path.includes(".changes.zst") && lost++ === 0
+      ? { status: 404, code: "NoSuchKey" }
+      : undefined;
+  const env = { ...bucket.env, DATABASE_URL: `sqlite:${at.file("restored.db")}` };
+  expect(await runForJson(["restore", to], env)).toMatchObject({ plants: 1, missing: [] });
+  expect(lost).toBeGreaterThan(1);
+  bucket.fault = () => undefined;
+});
+
+test("backup verify has one copy at a time in its temporary folder", async () => {
+  using at = makeWorkplace();
+  const to = `${bucket.url}/verified`;
+  await using backed = await openBacked(at.store, to);
+  for (const id of [1n, 2n, 3n]) {
+    await backed.store.createPlant({ id, name: "n", tag: undefined });
+    await backed.copy();
+  }
+  await backed.append();
+  const scratch = at.path;
+  const local: number[] = [];
+  bucket.fault = ({ path }) => {
+    if (path.includes(".db.zst"))
+      local.push(readdirSync(scratch).filter((name) => name.endsWith(".piece.tmp")).length);
+    return undefined;
+  };
+  // While every piece is read; the restore after that keeps what it needs.
+  using planned = spyOn(Survey.prototype, "findHistory");
+  planned.mockImplementationOnce(function (this: Survey, ...of) {
+    bucket.fault = () => undefined;
+    return this.findHistory(...of);
+  });
+  const order = { kind: "verify", place: to, label: "plants", store: undefined, scratch } as const;
+  expect(await verifyPlace(order)).toMatchObject({ plants: 3n, missing: [], damage: [] });
+  // The packed one, and what it is unpacked to.
+  expect([local.length, Math.max(...local)]).toEqual([3, 2]);
 });
 
 async function openBacked(store: string, to: string) {

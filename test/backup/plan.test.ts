@@ -9,6 +9,7 @@ import {
   type KnownCopy,
   type KnownSegment,
   listReachable,
+  listSuperfluous,
   NEWEST,
   type Plan,
   type Run,
@@ -221,6 +222,74 @@ describe("a plan:", () => {
   test("of two copies of one change has the one with the higher serial", () => {
     const copies = [copy({ change: 10, serial: 4 }), copy({ change: 10, serial: 2 })];
     expect(choosePlan(copies, [], [first], NEWEST)?.copy.serial).toBe(4);
+  });
+});
+
+test("100,000 pieces are planned in one sweep", () => {
+  const PIECES = 100_000;
+  const segments = Array.from({ length: PIECES }, (_, nth) =>
+    whole(nth, nth + 1, { serial: nth + 1, name: `segment ${nth}` }),
+  );
+  const copies = Array.from({ length: 40 }, (_, nth) => copy({ change: nth * 2_000, serial: nth }));
+  const plan = choosePlan(copies, segments, [first], NEWEST);
+  expect([plan?.copy.change, plan?.reached]).toEqual([78_000, PIECES]);
+  expect(listReachable(copies, segments, [first])).toEqual([run(0, PIECES)]);
+  expect(findFurthest(copies, segments, [first])).toBe(PIECES);
+});
+
+describe("retention", () => {
+  const DAY_MS = 86_400_000;
+  const START_MS = Date.UTC(2026, 0, 1);
+  /** At noon of each day, or `shiftMs` later. */
+  const dayCopy = (day: number, shiftMs = 0, change = 10 * day) =>
+    copy({ change, serial: day, atMs: START_MS + (day + 0.5) * DAY_MS + shiftMs });
+  const days = (count: number, shiftOf: (day: number) => number = () => 0) =>
+    Array.from({ length: count }, (_, nth) => dayCopy(nth + 1, shiftOf(nth + 1)));
+  const logOf = (count: number) =>
+    Array.from({ length: count }, (_, nth) =>
+      whole(10 * nth, 10 * nth + 10, { serial: nth + 1, name: `segment ${nth}` }),
+    );
+  const keep = (copies: readonly KnownCopy[], momentsMs: number, count: number) => {
+    const removed = listSuperfluous(copies, logOf(20), [first], { momentsMs, days: count });
+    const left = copies.filter((one) => !removed.includes(one)).map(({ change }) => change);
+    const oldest = logOf(20).find(({ name }) => removed.every((one) => one.name !== name));
+    return { copies: left, from: oldest?.after };
+  };
+
+  test("keeps any moment of a time, and one state of each day before it", () => {
+    expect(keep(days(20), 3 * DAY_MS, 2)).toEqual({
+      copies: [150, 160, 170, 180, 190, 200],
+      from: 160,
+    });
+    // Several copies of a day: the last one stays.
+    const often = days(6).flatMap((one) => [dayCopy(one.serial, -3_600_000, one.change - 5), one]);
+    expect(keep(often, DAY_MS, 2).copies).toEqual([30, 40, 50, 55, 60]);
+  });
+
+  test("keeps two copies, whatever it is told, and everything if nothing is old enough", () => {
+    expect(keep(days(3), 0, 0).copies).toEqual([20, 30]);
+    expect(keep(days(1), 0, 0)).toEqual({ copies: [10], from: 0 });
+    expect(keep(days(5), 9 * DAY_MS, 0)).toEqual({ copies: [10, 20, 30, 40, 50], from: 0 });
+  });
+
+  test("a clock that jumps by years makes copies older by a day at most", () => {
+    const jump = 10 * 365 * DAY_MS;
+    const ahead = days(8, (day) => (day > 4 ? jump : 0));
+    expect(keep(ahead, 7 * DAY_MS, 0).copies).toHaveLength(8);
+    const back = days(8, (day) => (day > 4 ? -jump : 0));
+    expect(keep(back, 6 * DAY_MS, 0).copies).toHaveLength(8);
+  });
+
+  test("removes the oldest first, copies before segments, and nothing of the future", () => {
+    const removed = listSuperfluous(days(5), logOf(8), [first], { momentsMs: DAY_MS, days: 0 });
+    expect(removed.map(({ name }) => name)).toEqual([
+      "copy 1 10 1",
+      "copy 1 20 2",
+      "copy 1 30 3",
+      "segment 0",
+      "segment 1",
+      "segment 2",
+    ]);
   });
 });
 

@@ -20,12 +20,13 @@ import {
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender, type Reached } from "../../src/backup/append.ts";
 import { digestState, restoreFile } from "../../src/backup/copy.ts";
-import { backUp, compact, prove, prune } from "../../src/backup/keep.ts";
+import { backUp, check, compact, prove, prune } from "../../src/backup/keep.ts";
 import type { RestoreOrder } from "../../src/backup/order.ts";
 import { findPiece, labelOf } from "../../src/backup/piece.ts";
 import { openPlace } from "../../src/backup/place.ts";
 import { listPlace, verifyPlace } from "../../src/backup/report.ts";
 import { restoreFromPlace, restoreStore } from "../../src/backup/restore.ts";
+import { nameProcess } from "../../src/backup/scratch.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { scopes } from "../../src/domain/token.ts";
@@ -1036,6 +1037,86 @@ describe("the appender", () => {
     expect(await scene.append()).toMatchObject({ isCovered: true });
   });
 
+  test.each([
+    ["of another file", { process: nameProcess().replace(/-\d+-\d+$/, "-1073741824-1") }, true],
+    ["of another container", { process: "1-1-1" }, false],
+    ["of the same file in another container", { process: "1-1-1", file: "own" }, true],
+  ])(
+    "the lease of a process %s that has ended is taken at once: %j, %p",
+    async (_, left, isTaken) => {
+      const scene = await makeScene();
+      await scene.appender.finish();
+      const [note = ""] = scene.list(".writer");
+      const { ino, birthtimeNs } = statSync(scene.from, { bigint: true });
+      const file = "file" in left ? `${ino}-${birthtimeNs}` : "other";
+      const holder = { holder: "elsewhere:/plants.db", instance: "x", beat: "x", ...left, file };
+      const { shipped } = JSON.parse(readFileSync(note, "utf8")) as { shipped: object };
+      writeFileSync(note, JSON.stringify({ ...holder, shipped }));
+      const again = new Appender({ ...scene.source, instance: "ba9876543210" });
+      cleanUps.push(() => again.disconnect());
+      if (isTaken) expect(await again.append()).toMatchObject({ isCovered: true });
+      else expect(again.append()).rejects.toThrow("Another service writes the backups");
+    },
+  );
+
+  test("a start reads no piece, and one after a crash only what came after the note", async () => {
+    const scene = await makeScene(openBucket);
+    await scene.create(2n);
+    await scene.append();
+    using read = spyOn(Survey.prototype, "readSegment");
+    using readCopy = spyOn(Survey.prototype, "readCopy");
+    scene.appender.disconnect();
+    expect(await scene.append()).toMatchObject({ isCovered: true });
+    expect([read, readCopy].map(({ mock }) => mock.calls.length)).toEqual([0, 0]);
+    const [note = ""] = scene.list(".writer");
+    const before = readFileSync(note);
+    await scene.create(3n);
+    await scene.append();
+    writeFileSync(note, before);
+    scene.appender.disconnect();
+    expect(await scene.append()).toMatchObject({ isCovered: true });
+    expect([read, readCopy].map(({ mock }) => mock.calls.length)).toEqual([1, 0]);
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n, 3n], missing: [] });
+  });
+
+  test("without a journal adds no piece", async () => {
+    const at = makePlace();
+    const scene = await openBacked(at, "plants.db", { changesDays: 0 }, openBucket);
+    await scene.create(1n);
+    await scene.append();
+    await scene.copy();
+    const before = at.list(".changes");
+    for (let id = 2n; id < 9n; id++) {
+      await scene.create(id);
+      await scene.append();
+    }
+    expect(at.list(".changes")).toEqual(before);
+    await scene.copy();
+    expect(await at.restore()).toMatchObject({ missing: [], plants: 8n });
+  });
+
+  test("rot is found by reading every piece in turn, as far as a share goes", async () => {
+    const { source, create, append, copy, appender, list } = await makeScene();
+    await create(2n);
+    await append();
+    await copy();
+    await appender.finish();
+    const pieces = [...list(".db"), ...list(".changes")].toSorted();
+    expect(pieces).toHaveLength(3);
+    const order = { ...source, kind: "check" } as const;
+    const none = await check({ ...order, after: "", share: 0.01 });
+    expect(none).toMatchObject({ after: "", damage: [] });
+    expect(none.share).toBeCloseTo(0.01);
+    flip(pieces[1] ?? "", "");
+    const found = await check({ ...order, after: "", share: 1 });
+    expect(found.damage).toEqual([
+      { name: pieces[1]?.replace(/.*\//, "") ?? "", faults: expect.any(Array) },
+    ]);
+    expect(found.share).toBeCloseTo(0);
+    const rest = await check({ ...order, after: found.after, share: 0.99 });
+    expect(rest.after).not.toBe(found.after);
+  });
+
   test("a failure has the same reason at every attempt, so it is logged once", async () => {
     const scene = await makeScene();
     await scene.create(2n);
@@ -1291,6 +1372,46 @@ describe("restore by command", () => {
     });
   });
 
+  test("a list that lacks what was written last is refused, unless it is accepted", async () => {
+    const scene = await makeScene();
+    await scene.create(2n);
+    await scene.append();
+    await scene.appender.finish();
+    for (const file of scene.list(".changes")) rmSync(file);
+    const to = { DATABASE_URL: `sqlite:${scene.from}.restored` };
+    const says = "Try again later; --incomplete restores what is listed.";
+    expect(await runCommand(["restore", scene.place], to)).toEqual(failure(1, says));
+    const accepted = await runCommand(["restore", "--incomplete", scene.place], to);
+    expect(accepted).toMatchObject({
+      exitCode: 3,
+      stderr: expect.stringMatching(/missing: Changes/),
+    });
+  });
+
+  test("what a killed one left beside the file is removed", async () => {
+    const scene = await makeScene();
+    const to = `${scene.folder}/again.db`;
+    const [namespace] = nameProcess().split("-");
+    const [dead, alive] = [`${namespace}-1073741824-1`, nameProcess(process.ppid)].map(
+      (owner) => `${to}.${owner}.0123456789ab.tmp`,
+    );
+    for (const file of [dead, alive]) writeFileSync(file ?? "", "");
+    await restoreStore({ place: scene.place, label: "plants" }, to, signal);
+    expect([dead, alive].map((file) => existsSync(file ?? ""))).toEqual([false, true]);
+  });
+
+  test("a store that a place does not hold is an error of the list, and no name controls a terminal", async () => {
+    const { list, place } = await makeScene();
+    expect(await runCommand(["backup", "list", "--store", "0123456789abcdef", place])).toEqual(
+      failure(1, "holds no backup of store 0123456789abcdef"),
+    );
+    const [copy = ""] = list(".db");
+    copyFileSync(copy, copy.replace("/plants-", "/pl\u001b[31mants-"));
+    const { stdout } = await runCommand(["backup", "list", place]);
+    expect(stdout).toContain("pl\\u001b[31mants-");
+    expect(stdout).not.toContain("\u001b");
+  });
+
   test("a moment that is none, or older than every copy, is refused", async () => {
     const { place, from, list } = await makeScene();
     const to = { DATABASE_URL: `sqlite:${from}.restored` };
@@ -1314,6 +1435,20 @@ describe("restore by command", () => {
 });
 
 describe("backups of version 1.0", () => {
+  test("stay as they are beside those of this version", async () => {
+    const scene = await makeScene();
+    const old = ["plants-20260101T000000Z.db", "plants-20260101T000000Z.changes"];
+    for (const name of old) writeFileSync(`${scene.place}/${name}`, "of version 1.0");
+    await scene.create(2n);
+    scene.appender.disconnect();
+    await scene.append();
+    await scene.copy();
+    await prune({ ...scene.source, retention: newest });
+    for (const name of old)
+      expect(readFileSync(`${scene.place}/${name}`, "utf8")).toBe("of version 1.0");
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n], missing: [] });
+  });
+
   const line = (record: unknown): string => {
     const json = JSON.stringify(record);
     return `${Bun.hash.crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
