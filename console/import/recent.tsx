@@ -10,18 +10,12 @@ import { arrived, gaps } from "../state/feed.ts";
 import { formatTime } from "../state/format.ts";
 import { linkToChanges } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
-import { askUndo, nameUndo } from "../state/undo.ts";
+import { askUndo, isImport, nameUndo } from "../state/undo.ts";
 import { t } from "../text/text.ts";
 import { Button, Table } from "../view/controls.tsx";
 import { describeCounts } from "../view/history.tsx";
 
 const SHOWN_MAX = 10;
-
-/** Bulk actions of the console and of the API are batches too. */
-const isImport = (batch: string): boolean =>
-  !/^(Undo: |(Delete|Tag) [\d.,\s]+ plants? ?|Remove the tag of |(change|remove|revert) \d{4}-)/.test(
-    batch,
-  );
 
 export function RecentImports(): JSX.Element | null {
   const counts = useSignal<readonly ChangeCount[]>([]);

@@ -16,7 +16,7 @@ import { etagOf } from "../api/etag.ts";
 import { readConflict, type TimedPlant } from "../api/plants.ts";
 import { call, explain, explainRefusal, isAbort, isReason, isStatus } from "../api/service.ts";
 import { en } from "../text/en.ts";
-import { fill, join, plural, t } from "../text/text.ts";
+import { fill, join, plural, pluralInEnglish, t } from "../text/text.ts";
 import { arrived, gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName, quote } from "./format.ts";
 import { list, sortAll } from "./plants.ts";
@@ -184,11 +184,11 @@ export function askAboutSelected(task: Task): void {
 }
 
 /** What the action is called in questions, and in the journal. */
-export function describeTask(task: Task, count: number, { plants } = t): string {
-  if (task.kind !== "tag") return plural(plants.deleteMany, count);
+export function describeTask(task: Task, count: number, { plants } = t, say = plural): string {
+  if (task.kind !== "tag") return say(plants.deleteMany, count);
   return task.tag === undefined
-    ? plural(plants.untagMany, count)
-    : plural(plants.tagMany, count, { tag: task.tag });
+    ? say(plants.untagMany, count)
+    : say(plants.tagMany, count, { tag: task.tag });
 }
 
 /** What every attempt at a bulk action has in common, even after a reload. */
@@ -286,7 +286,7 @@ export function startAsked(question: BulkQuestion): void {
   const order: Order = {
     task,
     // In English, so that everyone finds the same name in the journal.
-    batch: nameBatch(describeTask(task, total, en)),
+    batch: nameBatch(describeTask(task, total, en, pluralInEnglish)),
     total,
     by: matching && isByFilter(matching) ? "filter" : isByBody ? "body" : "page",
     matching,

@@ -5,9 +5,9 @@ import { nameOfBatch } from "../../src/domain/change.ts";
 import { call, isReason } from "../api/service.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { arrived } from "./feed.ts";
-import { quote } from "./format.ts";
+import { formatTime, quote } from "./format.ts";
 import { OpenQuestion, Question } from "./question.ts";
-import { route } from "./route.ts";
+import { type ChangeFilter, route } from "./route.ts";
 import { token } from "./session.ts";
 
 interface Undo {
@@ -47,11 +47,45 @@ const UNDO = "Undo: ";
 /** The batch of a revert. The same for every attempt, so a repeated one continues. */
 export const nameUndo = (batch: string): string => (UNDO + batch).slice(0, 100).toWellFormed();
 
+/** Earlier versions wrote the number as the language of the writer does: 1,234 or 1.234 or 1’234. */
 const bulkActions = [
-  [/^Delete ([\d.,\s]+) plants?$/, t.plants.deleteMany],
-  [/^Remove the tag of ([\d.,\s]+) plants?$/, t.plants.untagMany],
-  [/^Tag ([\d.,\s]+) plants? as (.*)$/s, t.plants.tagMany],
+  [/^Delete ([\d.,’'\s]+) plants?$/, t.plants.deleteMany],
+  [/^Remove the tag of ([\d.,’'\s]+) plants?$/, t.plants.untagMany],
+  [/^Tag ([\d.,’'\s]+) plants? as (.*)$/s, t.plants.tagMany],
+  [/^Added ([\d.,’'\s]+) plants?$/, t.changes.addedMany],
 ] as const;
+
+const kinds = { added: "created", changed: "replaced", deleted: "removed" } as const;
+
+/** A single change, with the name in the quotation marks of any language. */
+const CHANGE = /^(Added|Changed|Deleted) [“„«"]\s?(.*?)\s?[”“»"]$/s;
+/** What a filter shows. */
+const SHOWN =
+  /^(changes|added|changed|deleted)(?: by (.+?))?(?: in (.+?))?(?: from (\S+Z))?(?: to (\S+Z))?$/s;
+
+type Kind = keyof typeof kinds;
+
+/** What a filter shows is called this in the journal. */
+export function nameShown({ by, batch, type, from, to }: ChangeFilter): string {
+  const [kind = "changes"] = Object.entries(kinds).find(([, each]) => each === type) ?? [];
+  return [
+    kind,
+    ...(by === undefined ? [] : [`by ${by}`]),
+    ...(batch === undefined ? [] : [`in ${nameOfBatch(batch)}`]),
+    ...(from === undefined ? [] : [`from ${from}`]),
+    ...(to === undefined ? [] : [`to ${to}`]),
+  ].join(" ");
+}
+
+/** A bulk action, of the console or of the API. Any other batch is an import. */
+export const isImport = (batch: string): boolean => {
+  const name = nameOfBatch(batch);
+  return (
+    !name.startsWith(UNDO) &&
+    !/^(change|remove|revert) \d{4}-/.test(batch) &&
+    !bulkActions.some(([pattern]) => pattern.test(name))
+  );
+};
 
 /** The journal has names in English, the same for everyone. Those that the console gave are shown in the language. */
 export const describeBatch = (batch: string): string => describeName(nameOfBatch(batch));
@@ -63,7 +97,20 @@ function describeName(name: string): string {
     const [, digits, tag = ""] = pattern.exec(name) ?? [];
     if (digits !== undefined) return plural(forms, Number(digits.replaceAll(/\D/g, "")), { tag });
   }
-  return name;
+  const [, verb = "", plant] = CHANGE.exec(name) ?? [];
+  if (plant !== undefined)
+    return fill(t.changes.what[kinds[verb.toLowerCase() as Kind]], { plant: quote(plant) });
+  const [, kind, by, batch, from, to] = SHOWN.exec(name) ?? [];
+  if (kind === undefined) return name;
+  return [
+    kind === "changes" ? t.shell.views.changes : t.changes.verbs[kinds[kind as Kind]],
+    by,
+    batch && describeName(batch),
+    from && `${t.changes.ends.from} ${formatTime(from)}`,
+    to && `${t.changes.ends.to} ${formatTime(to)}`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 export function askUndo(batch: string): void {

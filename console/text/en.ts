@@ -358,7 +358,7 @@ const changes = {
   askUndo: "Undo {what}?",
   askUndoThese: "Undo these changes?",
   askUndoThis: "Undo this change?",
-  undoThese: "Undo these {count}",
+  undoThese: { one: "Undo this one", other: "Undo these {count}" },
   previewFirst: "A preview comes first.",
   only: "Only {what}",
   pickTime: "Pick a time in the chart",

@@ -113,6 +113,13 @@ export const join = (parts: readonly string[]): string => and.format(parts);
 
 const rules = new Intl.PluralRules(locale);
 
+/** For the journal, the same for everyone. */
+export const pluralInEnglish: typeof plural = (forms, count, ...[values]) =>
+  fill(count === 1 ? forms.one : forms.other, {
+    count: count.toLocaleString("en"),
+    ...(values as object),
+  } as never);
+
 export function plural<Forms extends Plural>(
   forms: Forms,
   count: number,

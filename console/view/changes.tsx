@@ -7,7 +7,7 @@ import { type Signal, signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change } from "../../client/client.ts";
-import { nameBatch, nameOfBatch } from "../../src/domain/change.ts";
+import { nameBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/json.ts";
 import { countChanges, readBack } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
@@ -16,9 +16,9 @@ import { formatName, formatTime, quote } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
-import { askRevert, askUndo, describeBatch, nameUndo } from "../state/undo.ts";
+import { askRevert, askUndo, describeBatch, nameShown, nameUndo } from "../state/undo.ts";
 import { en } from "../text/en.ts";
-import { fill, locale, plural, t } from "../text/text.ts";
+import { fill, locale, plural, pluralInEnglish, t } from "../text/text.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
 import { describeCounts, explainHistory, toPlant, Version } from "./history.tsx";
 import { later } from "./later.tsx";
@@ -210,28 +210,15 @@ function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element |
       title: t.changes.askUndoThese,
       // Changes that come later are not those that are shown.
       range: { by, batch, from, to: to ?? findNewest(), types },
-      batch: nameUndo(nameBatch(describeFilter(filter))),
+      batch: nameUndo(nameBatch(nameShown(filter))),
     });
   };
   return (
     <div class="form-actions">
-      <Button onClick={ask}>{fill(t.changes.undoThese, { count: count.value })}</Button>
+      <Button onClick={ask}>{plural(t.changes.undoThese, count.value)}</Button>
       <span class="faint">{t.changes.previewFirst}</span>
     </div>
   );
-}
-
-/** For the journal, in English, the same for everyone. */
-function describeFilter({ by, batch, type, from, to }: ChangeFilter): string {
-  const kind = type === undefined ? "changes" : en.changes.verbs[type].toLowerCase();
-  const parts = [
-    kind,
-    ...(by === undefined ? [] : [`by ${by}`]),
-    ...(batch === undefined ? [] : [`in ${nameOfBatch(batch)}`]),
-    ...(from === undefined ? [] : [`from ${formatTime(from)}`]),
-    ...(to === undefined ? [] : [`to ${formatTime(to)}`]),
-  ];
-  return parts.join(" ");
 }
 
 const narrow = (filter: ChangeFilter, change: ChangeFilter): void =>
@@ -485,7 +472,7 @@ function toRows(lines: readonly Line[]): TableRow[] {
     if (counts === undefined || (isRun(line) && !isLong)) seen.add(id);
     const undoing =
       isLong && counts !== undefined ? (
-        <UndoButton what={nameRun(counts, t)} onClick={() => askUndoOfRun(line)} />
+        <UndoButton what={nameRun(counts)} onClick={() => askUndoOfRun(line)} />
       ) : counts === undefined || batch === undefined ? (
         isLast && <UndoButton what={describe(change, t)} onClick={() => askUndoOf(change)} />
       ) : isUndone(batch) ? (
@@ -495,7 +482,7 @@ function toRows(lines: readonly Line[]): TableRow[] {
       );
     return [
       isLong && counts !== undefined ? (
-        <strong>{nameRun(counts, t)}</strong>
+        <strong>{nameRun(counts)}</strong>
       ) : counts !== undefined && batch !== undefined ? (
         <BatchName batch={batch} counts={counts} />
       ) : (
@@ -532,16 +519,15 @@ function askUndoOf(change: Change): void {
   });
 }
 
-const nameRun = ({ created }: Counts, texts: typeof t): string =>
-  plural(texts.changes.addedMany, created);
+const nameRun = ({ created }: Counts): string => plural(t.changes.addedMany, created);
 
 /** Between the creates of a run, no other change matches this filter. */
 function askUndoOfRun({ change: { seq, by, time }, counts, end }: Line): void {
   if (counts === undefined) return;
   askRevert({
-    title: fill(t.changes.askUndo, { what: quote(nameRun(counts, t)) }),
+    title: fill(t.changes.askUndo, { what: quote(nameRun(counts)) }),
     range: { from: end, to: seq, by, types: ["created"] },
-    batch: nameUndo(`${nameRun(counts, en)} ${time}`),
+    batch: nameUndo(`${pluralInEnglish(en.changes.addedMany, counts.created)} ${time}`),
   });
 }
 

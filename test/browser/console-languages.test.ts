@@ -11,6 +11,11 @@ const { test } = await startJourneys({}, async ({ url, store }) => {
     await sendPlant(url, { id, name: `Rosa ${id}`, tag: "Strauch" });
   const writer = { token: "Anna Müller", batch: nameBatch("Delete 1 plant") };
   await store.removePlant(1n, {}, writer);
+  // As a Swiss browser wrote it.
+  const many = { token: "Anna Müller", batch: nameBatch("Delete 1’234 plants") };
+  await store.createPlant({ id: 7n, name: "Efeu", tag: undefined }, many);
+  const undo = { token: "Bernd", batch: nameBatch("Undo: changes by Anna Müller") };
+  await store.removePlant(7n, {}, undo);
 });
 
 describeInBrowser("in another language,", () => {
@@ -42,6 +47,9 @@ describeInBrowser("in another language,", () => {
     await user.search("keine davon", { heading: "Keine Treffer" });
     await user.see({ text: "Keine Pflanze hat „keine davon“ im Namen oder Schlagwort." });
     await user.goTo("#/changes", { link: "1 Pflanze löschen" });
+    await user.see({ link: /^1\s234 Pflanzen löschen/ });
+    await user.see({ link: "Rückgängig: Änderungen · Anna Müller" });
+    await user.goTo("#/changes?by=Bernd", { button: "Diese eine rückgängig machen" });
 
     await user.goTo("#/import", { heading: "Datei hier ablegen" });
     await user.chooseFile("pflanzen.csv", "id,name\n7,Hedera\nx,Falsch\n", { cell: "Hedera" });
