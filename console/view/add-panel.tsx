@@ -11,7 +11,7 @@ import { clipName, formatName, quote } from "../state/format.ts";
 import { addWithUndo, list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
 import { saveLater, waiting } from "../state/saving.ts";
-import { token } from "../state/session.ts";
+import { mayRead, token } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { fill, rich, t } from "../text/text.ts";
@@ -94,7 +94,9 @@ async function addPlant(plant: Plant, onAdded: () => void): Promise<void> {
     // The user may have started the next plant or a search meanwhile.
     if (findDraft("new") !== sent) return;
     keepDraft("new", undefined);
-    if (!document.activeElement?.closest(".plants-list")) focusField("add-id");
+    if (!document.activeElement?.closest(".plants-list"))
+      // The id is proposed, if the plants may be read.
+      focusField(mayRead.value ? "add-name" : "add-id");
   };
   try {
     await send(false);

@@ -1,6 +1,6 @@
 /** What the tokens and webhooks pages share: the list, a secret that is shown once, dialogs with forms. */
 
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { explain } from "../api/service.ts";
 import { OpenQuestion } from "../state/question.ts";
@@ -90,21 +90,26 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
 }
 
 /** A secret that the service does not show again. It stays until the user is done with it. */
-export const shownOnce = signal<{ readonly title: string; readonly secret: string } | undefined>(
-  undefined,
-);
+export const shownOnce = signal<SecretProps | undefined>(undefined);
 
 addEventListener("beforeunload", (event) => {
   if (shownOnce.value !== undefined) event.preventDefault();
 });
 
-export function ShownOnce(): JSX.Element | null {
-  const shown = shownOnce.value;
-  if (shown === undefined) return null;
-  const { title, secret } = shown;
+export const ShownOnce = (): JSX.Element | null =>
+  shownOnce.value === undefined ? null : <Secret {...shownOnce.value} />;
+
+interface SecretProps {
+  readonly title: string;
+  readonly secret: string;
+}
+
+function Secret({ title, secret }: SecretProps): JSX.Element {
+  // A toast would be behind the dialog.
+  const isCopied = useSignal(false);
   const copy = async (): Promise<void> => {
     await navigator.clipboard.writeText(secret);
-    toast(t.operators.manage.copied);
+    isCopied.value = true;
   };
   return (
     <Dialog title={t.operators.manage.copyNow}>
@@ -127,6 +132,7 @@ export function ShownOnce(): JSX.Element | null {
           )}
         </div>
         <div class="form-actions">
+          <span role="status">{isCopied.value && t.operators.manage.copied}</span>
           <Button onClick={() => (shownOnce.value = undefined)}>{t.operators.manage.done}</Button>
         </div>
       </div>

@@ -9,7 +9,15 @@ import type { ListFilter, TimedPlant } from "../api/plants.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
 import { findPlace, keepPlace, linkTo, openPlant, refine, route } from "../state/route.ts";
-import { hasSelection, isSelected, select, selectAll, selection } from "../state/selection.ts";
+import {
+  askAboutSelected,
+  hasSelection,
+  isSelected,
+  select,
+  selectAll,
+  selection,
+} from "../state/selection.ts";
+import { mayWrite } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { Icon } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
@@ -103,7 +111,17 @@ export function PlantGrid(): JSX.Element {
     if (typeof route.value.open === "bigint" && target !== undefined) openPlant(target.id, false);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
+    if (event.altKey || plants.length === 0) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (event.key.toLowerCase() !== "a") return;
+      selectAll(true);
+      return event.preventDefault();
+    }
+    if (event.key === "Delete" && hasSelection.value && mayWrite.value) {
+      // An open plant has this key too.
+      event.stopPropagation();
+      return askAboutSelected({ kind: "delete" });
+    }
     // The heading of a column sorts by it.
     const isPress = event.key === "Enter" || event.key === " ";
     if (isPress && event.target instanceof HTMLButtonElement) return;

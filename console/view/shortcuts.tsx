@@ -100,6 +100,7 @@ const shortcuts: readonly (readonly [keys: string, does: string])[] = [
   ["Home End", t.shell.keys.ends],
   ["Enter", t.shell.keys.enter],
   ["Space", t.shell.keys.space],
+  ["Ctrl A", t.shell.keys.all],
   ["n", t.shell.keys.add],
   ["e", t.shell.keys.edit],
   ["Delete", t.shell.keys.delete],

@@ -56,7 +56,9 @@ describeInBrowser("tokens in the console", () => {
     await user.click("Create token");
     const field = page.getByLabel("The new token");
     const made = await field.inputValue();
-    await user.click("Copy", { toast: "Copied" });
+    await user.click("Copy");
+    // A toast would be behind the dialog, and dimmed.
+    await page.getByRole("dialog").getByText("Copied.").waitFor();
     expect(await page.evaluate<string>("navigator.clipboard.readText()")).toBe(made);
     const sent = { headers: { authorization: `Bearer ${made}` } };
     const identity: unknown = await (await send(service, "GET", "/token", sent)).json();

@@ -311,6 +311,7 @@ describeInBrowser("the form for a new plant", () => {
     await id.fill("8000");
     await page.getByLabel("Tag (optional)").fill("series");
     await user.click("Add plant", { toast: "Added “Plant 7”" });
+    await page.locator("#add-name:focus").waitFor();
     await user.untilSo("document.querySelector('#add-id').value === '8002'");
     // The proposal comes back to a field that was emptied.
     await id.fill("");

@@ -60,6 +60,23 @@ async function closeInTheMiddle(user: User, service: TestService, name: string):
   closed.resolve();
 }
 
+describeInBrowser("the list by keyboard alone", () => {
+  test("selects all by Ctrl+A, and deletes what is selected, not the plant that is open", async (visit) => {
+    const { page, user } = await visit.open();
+    await page.getByRole("grid").focus();
+    await user.press("ControlOrMeta+a", { text: /^All [\d,]+ selected$/ });
+    await user.press("Delete", { dialog: /^Delete [\d,]+ plants\?$/ });
+    await user.press("Escape Escape");
+    await user.press("Home Enter", { button: "Edit" });
+    await page.getByRole("grid").focus();
+    await user.press("ArrowDown Space ArrowUp", { text: "1 selected" });
+    await user.press("Delete", { toast: "Deleted 1 plant." });
+    await user.see({ button: "Edit" });
+    await user.click("Undo");
+    await user.click("Undo 1 plant", { toast: "Undone: 1 plant." });
+  });
+});
+
 describeInBrowser("a list of many plants", () => {
   test("is sorted as a whole, and its selection is exported", async (visit) => {
     const { user } = await visit.open({ at: "#/plants?tag=many&sort=name&order=desc" });
