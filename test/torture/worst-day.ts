@@ -999,9 +999,9 @@ async function restoreByTime(order: RestoreOrder): Promise<Restored> {
   const restored = await restoreFromPlace(order);
   const timeOf = (name: string): string => /\d{8}T\d{6}Z/.exec(name)?.[0] ?? "";
   const names = readdirSync(order.place).filter((name) => nameParts(name)?.store === order.store);
-  const copies = names.filter((name) => name.endsWith(".db"));
+  const copies = names.filter((name) => name.endsWith(".db.zst"));
   const [newest = ""] = copies.toSorted((one, other) => (timeOf(one) < timeOf(other) ? 1 : -1));
-  copyFileSync(join(order.place, newest), order.to);
+  writeFileSync(order.to, Bun.zstdDecompressSync(readFileSync(join(order.place, newest))));
   return restored;
 }
 
