@@ -176,11 +176,15 @@ export class Appender {
   async finish(): Promise<void> {
     const { link } = this;
     if (link === undefined) return;
-    this.closeSegment(link);
-    // Only if this service has something to give up.
-    if (this.lease?.isOwn === true) await this.writeNote(link, {});
-    this.lease = undefined;
-    this.disconnect();
+    try {
+      this.closeSegment(link);
+      // Another service may have taken the lease while there was nothing to write.
+      await this.holdLease(link);
+      await this.writeNote(link, {});
+    } finally {
+      this.lease = undefined;
+      this.disconnect();
+    }
   }
 
   private async connect(): Promise<Link | Fork> {

@@ -1059,6 +1059,19 @@ describe("the appender", () => {
     },
   );
 
+  test("a service that another one took over from while it was idle leaves the note alone", async () => {
+    const scene = await makeScene();
+    const other = new Appender({ ...scene.source, instance: "ba9876543210" });
+    cleanUps.push(() => other.disconnect());
+    await other.append();
+    const [note = ""] = scene.list(".writer");
+    const clockMs = performance.now() + 21_000;
+    using now = spyOn(performance, "now");
+    now.mockImplementation(() => clockMs);
+    expect(scene.appender.finish()).rejects.toThrow("Another service writes the backups");
+    expect(JSON.parse(readFileSync(note, "utf8"))).toMatchObject({ instance: "ba9876543210" });
+  });
+
   test("a start reads no piece, and one after a crash only what came after the note", async () => {
     const scene = await makeScene(openBucket);
     await scene.create(2n);
