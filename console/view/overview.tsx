@@ -114,7 +114,8 @@ async function readFacts(): Promise<Facts> {
 
 function Care(): JSX.Element {
   const { answer, failure } = usePolling(readFacts);
-  if (answer === undefined)
+  // What was read before may be true no longer.
+  if (answer === undefined || failure !== undefined)
     return failure === undefined ? (
       <p class="faint late">{t.shared.loading}</p>
     ) : (

@@ -49,6 +49,19 @@ describeInBrowser("in the console,", () => {
     await page.getByRole("img", { name: `${counted + 1} changes, last 24 hours` }).waitFor();
   });
 
+  test("what needs care is unknown while the connection is lost, and shown again after it", async (visit) => {
+    const { page, user, allowFailure } = await visit.open({ at: "#/overview" });
+    const care = page.getByRole("list", { name: "State of the store" });
+    await care.waitFor();
+    for (const polled of ["/activity", "/webhooks", "/livez", "/changes"])
+      allowFailure(polled, "failed");
+    await page.route(/\/(activity|webhooks|livez)/, (route) => route.abort());
+    await user.see({ text: "The state of the store is unknown" });
+    expect(await care.count()).toBe(0);
+    await page.unrouteAll();
+    await care.waitFor();
+  });
+
   it("plants by tag are bars that lead to the list", async (visit) => {
     const { page, user } = await visit.open({ at: "#/overview" });
     await page.getByRole("link", { name: /in all/ }).waitFor();
