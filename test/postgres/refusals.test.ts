@@ -1,8 +1,9 @@
 /** What is refused, and what is not, when PostgreSQL itself refuses something. */
 
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { SQL } from "bun";
 import { translate } from "../../src/store/postgres/connection.ts";
+import { createQuota } from "../../src/store/postgres/write.ts";
 import { expectError, expectRefusal } from "../support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
@@ -180,3 +181,32 @@ test("a queue that fills while the server is away refuses further writes at once
   for (const response of await Promise.all(waiting)) expect(response.status).toBe(200);
   expect((await Promise.all(answers)).filter((answer) => answer === 200)).toHaveLength(10);
 });
+
+test.each([
+  ["others have created some", 0, 90, 10],
+  ["others have removed some", 0, 60, 40],
+  ["one alone has created some that the count missed", 4, 80, 16],
+  ["one alone has created some that the count has", 4, 84, 16],
+  ["one alone has removed some that the count missed", -4, 80, 24],
+  ["one alone has removed some that the count has", -4, 76, 24],
+])(
+  "a count of plants that ends after %s leaves the room that there is",
+  async (_, own, counted, left) => {
+    let nowMs = 0;
+    using clock = spyOn(performance, "now").mockImplementation(() => nowMs);
+    const second = Promise.withResolvers<number>();
+    const counts = [Promise.resolve(80), second.promise].values();
+    const quota = createQuota(100, async () => ({
+      count: await (counts.next().value as Promise<number>),
+      exact: true,
+    }));
+    quota.settle(await quota.reserve(1), 0);
+    nowMs += 60_000;
+    quota.settle(await quota.reserve(1), 0);
+    quota.settle(await quota.reserve(Math.max(0, own)), own);
+    second.resolve(counted);
+    await Bun.sleep(0);
+    expect(await quota.reserve(1_000)).toBe(left);
+    expect(clock).toHaveBeenCalled();
+  },
+);

@@ -234,9 +234,16 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
   let left: number | undefined;
   let inFlight = 0;
   let dueMs = 0;
+  /** Plants that this instance has ever created and removed. */
+  const done = { created: 0, removed: 0 };
   const count = async (): Promise<void> => {
     dueMs = performance.now() + QUOTA_CHECK_MS;
-    left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
+    const { created, removed } = done;
+    const counted = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
+    // The count takes a while, and may have missed any of this instance's writes since it began.
+    const least = counted - (done.created - created);
+    const most = counted + (done.removed - removed) + inFlight;
+    left = Math.min(Math.max(left ?? counted, least), most);
   };
   return {
     /** Resolves to how many of the plants may be created. Every reservation ends with `settle`. */
@@ -252,6 +259,8 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
     /** `created` is less than 0 if the write removed plants. */
     settle(reserved: number, created: number): void {
       inFlight -= reserved;
+      done.created += Math.max(0, created);
+      done.removed += Math.max(0, -created);
       if (left !== undefined) left -= created;
     },
   };
