@@ -7,9 +7,10 @@ import type { ChangeCount } from "../../client/client.ts";
 import { countChanges } from "../api/changes.ts";
 import { isAbort } from "../api/service.ts";
 import type { ChangeFilter } from "../state/route.ts";
+import { INTERVAL, startOf } from "../state/spans.ts";
 import { t } from "../text/text.ts";
 import { explainHistory } from "./history.tsx";
-import { INTERVAL, Picture, type Range, startOf } from "./picture.tsx";
+import { Picture, type Range } from "./picture.tsx";
 
 interface ChangesPictureProps {
   readonly filter: ChangeFilter;

@@ -12,11 +12,12 @@ import { arrived, gaps } from "../state/feed.ts";
 import { formatCount, formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
 import { may } from "../state/session.ts";
+import { INTERVAL, type Span, startOf } from "../state/spans.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Icon, Notice } from "./controls.tsx";
 import { NoPlants } from "./empty-states.tsx";
 import { usePolling } from "./form.tsx";
-import { INTERVAL, Picture, type Range, type Span, startOf, sumOf } from "./picture.tsx";
+import { Picture, type Range, sumOf } from "./picture.tsx";
 
 export function OverviewView(): JSX.Element {
   return (

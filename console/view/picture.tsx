@@ -9,20 +9,10 @@ import { useId, useRef } from "preact/hooks";
 import type { ChangeCount } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { formatCount, formatTime } from "../state/format.ts";
+import { edgesOf, type Span, startOf } from "../state/spans.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
 import { Table } from "./controls.tsx";
 import { Key, Patterns } from "./patterns.tsx";
-
-const HOUR_MS = 3_600_000;
-
-const spans = {
-  day: { bars: 24, barHours: 1 },
-  week: { bars: 28, barHours: 6 },
-} as const;
-export type Span = keyof typeof spans;
-
-/** Zones have offsets of whole, half and quarter hours. */
-export const INTERVAL = new Date().getTimezoneOffset() % 60 === 0 ? "1h" : "15m";
 
 /** Lengths are percentages: in a scaled drawing the patterns would be distorted. */
 const HEIGHT = 100;
@@ -58,14 +48,6 @@ export const sumOf = (count: Record<ChangeType, number>, type?: ChangeType): num
 
 const COMMAND_LINE = t.shared.commandLine;
 
-/** Bars begin at full hours, or at quarters of a day, of this place. */
-export function startOf(span: Span): number {
-  const { bars, barHours } = spans[span];
-  const lastBar = new Date();
-  lastBar.setHours(Math.floor(lastBar.getHours() / barHours) * barHours, 0, 0, 0);
-  return lastBar.getTime() - (bars - 1) * barHours * HOUR_MS;
-}
-
 /** Those with the most changes, and the others together. */
 function rank(counts: readonly ChangeCount[], type: ChangeType | undefined): string[] {
   const totals = new Map<string, number>();
@@ -81,16 +63,14 @@ function rank(counts: readonly ChangeCount[], type: ChangeType | undefined): str
 }
 
 function divide({ counts, span, type }: PictureProps, people: readonly string[]): Bar[] {
-  const { bars: length, barHours } = spans[span];
-  const firstMs = startOf(span);
-  const barMs = barHours * HOUR_MS;
-  const bars = Array.from({ length }, (_, at): Bar => {
-    const startMs = firstMs + at * barMs;
+  const edges = edgesOf(span);
+  const bars = edges.slice(1).map((endMs, at): Bar => {
     const kinds = { created: 0, replaced: 0, removed: 0 };
-    return { startMs, endMs: startMs + barMs - 1, values: people.map(() => 0), kinds };
+    return { startMs: edges[at] ?? 0, endMs: endMs - 1, values: people.map(() => 0), kinds };
   });
   for (const count of counts) {
-    const bar = bars[Math.floor((Date.parse(count.start ?? "") - firstMs) / barMs)];
+    const startMs = Date.parse(count.start ?? "");
+    const bar = bars.find((each) => each.startMs <= startMs && startMs <= each.endMs);
     if (bar === undefined) continue;
     const at = people.indexOf(count.by ?? COMMAND_LINE);
     const place = at === -1 ? people.length - 1 : at;
