@@ -180,7 +180,9 @@ describeInBrowser("in the console,", () => {
     await user.click([/Signed in as/, "Keyboard shortcuts"]);
     await page.getByLabel("Use single-key shortcuts").check();
     await user.press("Escape n", { heading: "Add a plant" });
-    expect(await page.evaluate<number>("localStorage.length")).toBe(0);
+    expect(await page.evaluate<string>(`localStorage.getItem("plantstore.shortcuts /")`)).toBe(
+      '"on"',
+    );
   });
 
   test("forced colours keep the marks of the current view, the open plant and what is selected", async (visit) => {

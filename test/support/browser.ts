@@ -289,7 +289,7 @@ async function toSession(url: string, token: string): Promise<string> {
   // Once for a tab, so signing out lasts.
   return `if (window.name === "") {
     window.name = "signed in";
-    sessionStorage.setItem("plantstore.session /", ${JSON.stringify(session)});
+    sessionStorage.setItem("plantstore.session ${new URL(`${url}/`).pathname}", ${JSON.stringify(session)});
   }`;
 }
 
