@@ -207,11 +207,11 @@ const rules = {
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
   },
   backupMomentsDays: {
-    meaning: "Days of which any moment can be restored.",
+    meaning: "Any moment of these last days can be restored.",
     ...integer("7", 0, 3_650),
   },
   backupStatesDays: {
-    meaning: "Days before those of which one state each can be restored.",
+    meaning: "Before that, one state a day can be restored for this number of days.",
     ...integer("30", 0, 3_650),
   },
   writeConnections: {

@@ -29,7 +29,7 @@ export interface Subject {
 export interface Matching {
   readonly filter: ListFilter;
   readonly except: readonly string[];
-  /** How many of those were in the list. */
+  /** The number of these that were in the list. */
   readonly excepted: number;
 }
 

@@ -25,7 +25,7 @@ export interface RestoreOrder {
   readonly timeline?: number | undefined;
   readonly change?: number | undefined;
   readonly atMs?: number | undefined;
-  /** Goes on although the list of the place ends before what its note says. */
+  /** Continues although the list of the place ends before the change in its note. */
   readonly isIncomplete?: boolean | undefined;
   readonly to: string;
 }

@@ -203,7 +203,7 @@ export function listReachable(
 export interface Retention {
   /** Any moment of this time. */
   readonly momentsMs: number;
-  /** Before that, one state of each day, for so many days in which there is one. */
+  /** Before that, one state of each day. Days without a state do not count. */
   readonly days: number;
 }
 

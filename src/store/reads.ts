@@ -87,7 +87,7 @@ export interface Source {
   readonly changesMsMax?: number;
   /** The same with bigints for ids: numbers are faster, and may be rounded. */
   readonly exact?: Source | undefined;
-  /** The next rows by key, at least `length` if there are so many. Those that a search cannot match may be left out. */
+  /** The next rows by key, at least `length` unless the store ends. Rows that a search cannot match may be left out. */
   scan(query: PlantQuery, firstId: bigint, length: number): Answer<Scan>;
   /** The first of these plants, in order: as many as fit in memory. Those that are gone are left out. */
   findTexts(ids: readonly bigint[]): Answer<readonly TimedRow[]>;

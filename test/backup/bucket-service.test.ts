@@ -141,7 +141,7 @@ test("a copy without room is tried again later, and a stop in the middle of one 
     const countFailed = () =>
       readMetric(service.started, 'plantstore_backups_total{result="failed"}');
     await until("a copy has failed", async () => (await countFailed()) > 0);
-    // Some thirty appends, each of which asks for a copy, and two intervals.
+    // About thirty appends that ask for a copy, and two intervals.
     await Bun.sleep(3_000);
     expect(await countFailed()).toBe(1);
     const activity: unknown = await (await send(service.started, "GET", "/activity")).json();

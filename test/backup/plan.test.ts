@@ -266,7 +266,7 @@ describe("retention", () => {
     expect(keep(often, DAY_MS, 2).copies).toEqual([30, 40, 50, 55, 60]);
   });
 
-  test("keeps two copies, whatever it is told, and everything if nothing is old enough", () => {
+  test("keeps two copies under any setting, and everything if nothing is old enough", () => {
     expect(keep(days(3), 0, 0).copies).toEqual([20, 30]);
     expect(keep(days(1), 0, 0)).toEqual({ copies: [10], from: 0 });
     expect(keep(days(5), 9 * DAY_MS, 0)).toEqual({ copies: [10, 20, 30, 40, 50], from: 0 });

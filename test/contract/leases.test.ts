@@ -15,7 +15,7 @@ import { until } from "../support/until.ts";
 
 const plant = (id: bigint, name: string) => ({ id, name, tag: undefined });
 
-/** Every kind, each of which would change something. */
+/** One write of every kind. Each would change something. */
 const writes: readonly PlantWrite[] = [
   { kind: "create", id: 1n, plant: plant(1n, "job") },
   { kind: "upsert", id: 2n, plant: plant(2n, "job"), condition: {} },

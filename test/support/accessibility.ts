@@ -14,7 +14,7 @@ const judged = new Set<string>();
 interface Survey {
   /** The parts that this document did not have before. */
   readonly fresh: readonly string[];
-  /** How many elements are visible, and how many of those are parts. Counted apart, so neither misses what the other does. */
+  /** How many elements are visible, and the number that are parts. Two counts, so neither misses what the other does. */
   readonly visible: number;
   readonly found: number;
   /** How much wider than the window the page is, or its main part, which scrolls by itself. */
