@@ -148,7 +148,9 @@ export class Receiver extends Reader implements AsyncDisposable {
   async subscribe(serviceUrl: string, name = "torture"): Promise<void> {
     const body = JSON.stringify({ url: `http://127.0.0.1:${this.server.port}/`, name });
     const headers = { "content-type": "application/json" };
-    const answer = await ask(`${serviceUrl}/webhooks`, { method: "POST", headers, body });
+    // On a connection of its own: the service may close an idle one just then, and a POST is not sent again.
+    const sent = { method: "POST", headers, body, keepalive: false };
+    const answer = await ask(`${serviceUrl}/webhooks`, sent);
     if (answer.status !== 201) throw new Error(`no webhook was added: ${answer.text}`);
     ({ secret: this.secret } = JSON.parse(answer.text) as { secret: string });
   }
