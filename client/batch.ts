@@ -1,13 +1,18 @@
 /** Batches of writes: the body of one request, and its results. */
 
-import { type ErrorName, findJson, isTransient, nameOf } from "./errors.ts";
-import { formatId, formatPlant, type NewPlant, type Plant } from "./plants.ts";
-import type { RetryOptions } from "./retry.ts";
-
-export interface WriteOptions extends RetryOptions {
-  /** Names the writes that belong together, in the journal: 1 to 100 characters. */
-  readonly batch?: string | undefined;
-}
+import { formatPairs, JSON_BODY, NDJSON_TYPE, type WriteOptions } from "./connection.ts";
+import {
+  type ErrorName,
+  type FailureFacts,
+  findJson,
+  findWaitMs,
+  isTransient,
+  nameOf,
+  ServiceError,
+} from "./errors.ts";
+import { type Created, formatId, formatPlant, type NewPlant, type Plant } from "./plants.ts";
+import { Backoff } from "./retry.ts";
+import { TagClient } from "./tags.ts";
 
 /** Why a plant was not stored. */
 export interface Refused {
@@ -16,8 +21,6 @@ export interface Refused {
   readonly message: string;
 }
 
-/** "replayed" means that the same plant was stored already. Nothing was changed. */
-export type Created = "created" | "replayed";
 export type Outcome<Success = Created> = Success | Refused;
 
 /** A plant to create or to replace; or, with `removed`, to remove. */
@@ -56,28 +59,32 @@ export const formatUpsert = (write: Upsert): string =>
 const PACKED_CHARACTERS_MIN = 1_400;
 
 /** In gzip, which all browsers and runtimes can make. */
-export async function packBody(text: string) {
+async function packBody(text: string) {
   if (text.length < PACKED_CHARACTERS_MIN) return { body: text };
   const packed = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
   const body = await new Response(packed).arrayBuffer();
   return { body, encoding: { "content-encoding": "gzip" } };
 }
 
-export interface Entry<Item> {
+interface Entry<Item> {
   readonly index: number;
   readonly plant: Item;
   /** NDJSON, with its newline. */
   readonly line: string;
 }
 
+export const UPSERT = { upsert: true };
+
 const BLOCK_LENGTH_MAX = 2_000;
 /** Caps the size of a block of plants with long names. */
 const BLOCK_CHARACTERS_MAX = 1_000_000;
+/** After an abort, the batch in flight gets this long to report what it stored. */
+const ABORTED_BATCH_MS_MAX = 5_000;
 /** A block is sent at most this long after its first plant. */
 const BLOCK_MS_MAX = 50;
 
 /** Groups the caller's plants into blocks. */
-export class Upload<Item> {
+class Upload<Item> {
   private readonly iterator: Iterator<Item> | AsyncIterator<Item>;
   private readonly isAsync: boolean;
   /** The pending `next()`. It outlives a block that is sent before it resolves. */
@@ -143,7 +150,7 @@ export class Upload<Item> {
   }
 }
 
-export interface Result {
+interface Result {
   readonly line: number;
   readonly status: number;
   readonly replaced?: boolean;
@@ -154,7 +161,7 @@ export interface Result {
 }
 
 /** Undefined if the text is not a result of the service. */
-export function findResult(text: string): Result | undefined {
+function findResult(text: string): Result | undefined {
   const found = findJson(text);
   if (typeof found !== "object" || found === null) return undefined;
   const { line, status, replayed, replaced, removed, error, message } = found as Record<
@@ -171,15 +178,163 @@ export function findResult(text: string): Result | undefined {
 }
 
 /** The last line for a client that did not read for a while. Plants that were stored meanwhile have no result. */
-export const isSummary = (text: string): boolean =>
+const isSummary = (text: string): boolean =>
   typeof (findJson(text) as { complete?: unknown } | null)?.complete === "boolean";
 
 const did = ["replayed", "replaced", "removed"] as const;
 
 /** Undefined if a retry may store the plant. */
-export function findOutcome(result: Result): Outcome<Upserted> | undefined {
+function findOutcome(result: Result): Outcome<Upserted> | undefined {
   const { status, error = 0, message = "" } = result;
   if (status === 200) return did.find((name) => result[name] === true) ?? "created";
   if (status >= 500 || isTransient(status, error)) return undefined;
   return { code: error, reason: nameOf(error), message };
+}
+
+export class BatchClient extends TagClient {
+  /**
+   * Stores the plants, and settles each as soon as its outcome is known. Rejects if some plants stay unsettled: they
+   * may be stored, and sending them again settles it. An abort ends the retries at once, and the request in flight
+   * after 5 seconds.
+   */
+  async createBatch(
+    plants: readonly NewPlant[],
+    settle: Settle,
+    options: WriteOptions = {},
+  ): Promise<void> {
+    for await (const block of this.deliver<NewPlant, Created>(plants, formatPlant, {}, options))
+      for (const { index, outcome } of block) settle(index, outcome);
+  }
+
+  /**
+   * Stores any number of plants, and yields the outcome of each. A refused plant does not affect the others. Rejects
+   * and aborts as `createBatch` does.
+   */
+  async *createAll<Item extends NewPlant>(
+    plants: Iterable<Item> | AsyncIterable<Item>,
+    options: WriteOptions = {},
+  ): AsyncGenerator<Settled<Item>, void> {
+    for await (const block of this.deliver<Item, Created>(plants, formatPlant, {}, options))
+      yield* block;
+  }
+
+  /**
+   * Creates plants, replaces those whose id is taken, and removes those with `removed: true`; the last write of an id
+   * wins. What is in the wanted state already is "replayed". Settles, rejects and aborts as `createBatch` does.
+   */
+  async upsertBatch(
+    writes: readonly Upsert[],
+    settle: Settle<Upserted>,
+    options: WriteOptions = {},
+  ): Promise<void> {
+    for await (const block of this.deliver<Upsert, Upserted>(writes, formatUpsert, UPSERT, options))
+      for (const { index, outcome } of block) settle(index, outcome);
+  }
+
+  /** Like `upsertBatch`, for any number of writes. Yields the outcome of each. */
+  async *upsertAll<Item extends Upsert>(
+    writes: Iterable<Item> | AsyncIterable<Item>,
+    options: WriteOptions = {},
+  ): AsyncGenerator<Settled<Item, Upserted>, void> {
+    for await (const block of this.deliver<Item, Upserted>(writes, formatUpsert, UPSERT, options))
+      yield* block;
+  }
+
+  /**
+   * One transaction of at most 1 MiB: all of them, or none. Rejects with the error of the first one that failed; its
+   * `detail` begins with `line` and its number, from 1. Without `upsert`, a taken id is refused with `id_taken`.
+   */
+  async writeAtomic(
+    writes: readonly Upsert[],
+    { batch, upsert, ...options }: WriteOptions & { readonly upsert?: boolean | undefined } = {},
+  ): Promise<readonly Upserted[]> {
+    const path = `/plants/batch${formatPairs({ atomic: true, upsert, batch })}`;
+    const body = `[${writes.map(formatUpsert).join(",")}]`;
+    const { text } = await this.ask(path, { method: "POST", headers: JSON_BODY, body }, options);
+    const results = findJson(text);
+    const outcomes = (Array.isArray(results) ? results : []).map((result: unknown) =>
+      findOutcome(findResult(JSON.stringify(result)) ?? { line: 0, status: 0 }),
+    );
+    const isDone = outcomes.every((outcome) => typeof outcome === "string");
+    if (!isDone || outcomes.length !== writes.length) throw this.notAPlantStore();
+    return outcomes;
+  }
+
+  private async *deliver<Item extends Pick<Plant, "id">, Success>(
+    plants: Iterable<Item> | AsyncIterable<Item>,
+    format: (item: Item) => string,
+    query: Readonly<Record<string, unknown>>,
+    { batch, ...options }: WriteOptions,
+  ): AsyncGenerator<Settled<Item, Success>[], void> {
+    const path = `/plants/batch${formatPairs({ ...query, batch })}`;
+    const settings = { ...this.options, ...options };
+    const upload = new Upload(plants, format);
+    const backoff = new Backoff(settings, findWaitMs);
+    try {
+      for (;;) {
+        let left = await upload.takeBlock(settings.signal);
+        if (left.length === 0) return;
+        while (left.length > 0) {
+          const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
+          try {
+            for await (const block of this.sendBatch<Item, Success>(
+              path,
+              unsettled,
+              settings.signal,
+            )) {
+              if (block.length > 0) backoff.reset();
+              yield block;
+            }
+          } catch (error) {
+            // An older service, which has read nothing of it.
+            const isRefused = (error as ServiceError).reason === "unsupported_encoding";
+            if (isRefused && this.isCompressing) this.isCompressing = false;
+            else await backoff.wait(error);
+          }
+          left = [...unsettled.values()];
+        }
+      }
+    } finally {
+      upload.close();
+    }
+  }
+
+  /** Sends one request, and removes the settled plants from `unsettled`. */
+  private async *sendBatch<Item extends Pick<Plant, "id">, Success>(
+    path: string,
+    unsettled: Map<number, Entry<Item>>,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Settled<Item, Success>[], void> {
+    const text = Array.from(unsettled.values(), ({ line }) => line).join("");
+    const { body, encoding } = this.isCompressing ? await packBody(text) : { body: text };
+    const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE, ...encoding };
+    const init = { method: "POST", headers, body };
+    let failure: FailureFacts = { message: `${this.url} did not answer for every plant.` };
+    // Later writes to the same plant come after it again: the last one wins.
+    const openIds = new Set<bigint>();
+    const answers = this.readLines(path, init, signal, ABORTED_BATCH_MS_MAX);
+    for await (const lines of answers) {
+      const block: Settled<Item, Success>[] = [];
+      for (const line of lines) {
+        const result = findResult(line);
+        if (result === undefined && isSummary(line)) continue;
+        if (result === undefined) throw this.notAPlantStore();
+        const outcome = findOutcome(result) as Outcome<Success> | undefined;
+        const entry = unsettled.get(result.line);
+        if (outcome === undefined) {
+          failure = {
+            message: `${this.url}: ${result.message ?? `status ${result.status}`}`,
+            status: result.status,
+            code: result.error ?? 0,
+          };
+          if (entry !== undefined) openIds.add(entry.plant.id);
+        } else if (entry !== undefined && !openIds.has(entry.plant.id)) {
+          unsettled.delete(result.line);
+          block.push({ index: entry.index, plant: entry.plant, outcome });
+        }
+      }
+      yield block;
+    }
+    if (unsettled.size > 0) throw new ServiceError({ ...failure, isTransient: true });
+  }
 }

@@ -1,8 +1,10 @@
 /** The journal of changes. */
 
-import type { Refused, WriteOptions } from "./batch.ts";
-import { findJson, nameOf } from "./errors.ts";
-import { type Content, formatId, formatPairs } from "./plants.ts";
+import { BulkClient } from "./bulk.ts";
+import { findNext, formatPairs, PAGE_LENGTH, quoteIds } from "./connection.ts";
+import { findJson, findWaitMs } from "./errors.ts";
+import { type Content, formatId } from "./plants.ts";
+import { Backoff, type RetryOptions } from "./retry.ts";
 
 interface ChangeFacts {
   readonly seq: number;
@@ -38,7 +40,7 @@ export type Change =
     });
 
 /** The number of a change, or a time in ISO 8601 with its zone. */
-type Moment = number | string;
+export type Moment = number | string;
 
 export interface ChangeQuery {
   /** The cursor: the number of the last change seen. 0 or undefined starts at the oldest change, or at the newest. */
@@ -93,170 +95,13 @@ export interface ChangeCountPage {
 }
 
 /** Undefined if the text is not an array of counts. */
-export function findChangeCounts(json: string): readonly ChangeCount[] | undefined {
+function findChangeCounts(json: string): readonly ChangeCount[] | undefined {
   const found = findJson(json);
   const isCount = (value: unknown): boolean => {
     const { created, replaced, removed, first } = (value ?? {}) as Partial<ChangeCount>;
     return [created, replaced, removed, first].every((each) => typeof each === "number");
   };
   return Array.isArray(found) && found.every(isCount) ? (found as ChangeCount[]) : undefined;
-}
-
-/** Which changes to undo: those that match everything given. Both ends belong to the range. */
-export interface RevertRange {
-  readonly from?: Moment | undefined;
-  readonly to?: Moment | undefined;
-  /** The name of a token. */
-  readonly by?: string | undefined;
-  readonly batch?: string | undefined;
-  readonly types?: readonly Change["type"][] | undefined;
-}
-
-/** What undoing the changes would do. */
-export interface RevertPreview {
-  /** The number of plants that the changes concern. */
-  readonly plants: number;
-  readonly revertible: number;
-  /** Plants that are in their earlier state already. */
-  readonly unchanged: number;
-  /** Plants changed since, which would be left alone. */
-  readonly changedSince: number;
-  /** A sample of the plants that would be undone: their state now, and after the undo. */
-  readonly sample: readonly {
-    readonly id: bigint;
-    readonly now?: Content | undefined;
-    readonly before?: Content | undefined;
-  }[];
-}
-
-export interface Reverted {
-  readonly plants: number;
-  readonly reverted: number;
-  readonly unchanged: number;
-  readonly changedSince: number;
-  readonly refused: number;
-  /** The batch of these writes in the journal. */
-  readonly batch: string;
-}
-
-/** A plant that was left alone: `precondition_failed` if it was changed since. */
-export interface RevertLeft extends Refused {
-  readonly id: bigint;
-}
-
-/** What a change of all plants that match would do. */
-export interface BulkPreview {
-  /** The number of plants that match. */
-  readonly plants: number;
-  /** False if more may match. */
-  readonly exact: boolean;
-  /** Some plants that would be changed: as they are, and as they would be; undefined if removed. */
-  readonly sample: readonly {
-    readonly id: bigint;
-    readonly now: Content;
-    readonly after?: Content | undefined;
-  }[];
-}
-
-/** What was done to all plants that match. */
-export interface Bulk {
-  readonly plants: number;
-  readonly replaced: number;
-  readonly removed: number;
-  /** Plants that were in that state already. */
-  readonly unchanged: number;
-  /** Plants that others changed meanwhile. They were left alone. */
-  readonly changedSince: number;
-  readonly refused: number;
-  /** The name of the work in the journal. */
-  readonly batch: string;
-}
-
-/** The counts of a batch that was a job. */
-export interface UpsertedByJob extends Bulk {
-  readonly created: number;
-}
-
-export interface BulkOptions<Counts> extends WriteOptions {
-  /** Called for each plant that was left alone. */
-  readonly onLeft?: ((plant: RevertLeft) => void) | undefined;
-  /** Called about once a second with the counts so far. */
-  readonly onProgress?: ((counts: Counts) => void) | undefined;
-  /**
-   * The service finishes the work, even without this client: an abort ends only the wait for it, and `stopJob` the work.
-   * `onLeft` is called at the end, for at most 100 plants.
-   */
-  readonly respondAsync?: boolean | undefined;
-}
-
-/** Work that the service finishes without its client. */
-export interface Job {
-  /** The name of the work in the journal. */
-  readonly batch: string;
-  readonly kind: "change" | "remove" | "revert" | "upsert";
-  /** The name of the token. */
-  readonly by: string;
-  /** `lost`: the service that ran it was killed, or writes no progress. Send the request again to continue. */
-  readonly state: "running" | "stopping" | "ended" | "lost";
-  /** ISO 8601. */
-  readonly started: string;
-  /** Counts as in `Bulk` or `Reverted`. If it ended early, `complete` is false, and there is an error. */
-  readonly report: Partial<Omit<UpsertedByJob & Reverted, "plants" | "batch">> & {
-    readonly plants: number;
-    readonly complete: boolean;
-    readonly status?: number;
-    readonly error?: number;
-    readonly message?: string;
-  };
-  /** The first 100 plants that were left alone. */
-  readonly left: readonly RevertLeft[];
-}
-
-interface BulkLine {
-  readonly id?: string;
-  readonly complete?: boolean;
-  readonly status?: number;
-  readonly error?: number;
-  readonly message?: string;
-}
-
-/** Undefined if the text is not a line of a report. */
-export function findBulkLine(text: string): BulkLine | undefined {
-  const line = findJson(quoteIds(text));
-  return typeof line === "object" && line !== null ? line : undefined;
-}
-
-/** Undefined if the text is not an array of jobs. */
-export function findJobs(json: string): Job[] | undefined {
-  const found = findJson(quoteIds(json)) as
-    (Omit<Job, "left"> & { left: BulkLine[] })[] | undefined;
-  const isJob = (value: unknown): boolean => {
-    const { batch, state, report, left } = (value ?? {}) as Partial<Record<keyof Job, unknown>>;
-    return (
-      typeof batch === "string" &&
-      typeof state === "string" &&
-      typeof (report as Job["report"] | undefined)?.plants === "number" &&
-      Array.isArray(left)
-    );
-  };
-  if (!Array.isArray(found) || !found.every(isJob)) return undefined;
-  return found.map((job) => Object.assign({}, job, { left: job.left.map(toLeft) }));
-}
-
-/** From a line with an id. */
-export const toLeft = ({ id = "", error: code = 0, message = "" }: BulkLine): RevertLeft => ({
-  id: BigInt(id),
-  code,
-  reason: nameOf(code),
-  message,
-});
-
-/** Undefined if the text is not a preview. */
-export function findPreview(json: string): RevertPreview | BulkPreview | undefined {
-  const found = findJson(quoteIds(json)) as RevertPreview | BulkPreview | undefined;
-  if (!Array.isArray(found?.sample) || typeof found.plants !== "number") return undefined;
-  for (const plant of found.sample) Object.assign(plant, { id: BigInt(plant.id) });
-  return found;
 }
 
 export interface ChangePage {
@@ -268,8 +113,89 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-/** Keeps ids exact. Matches members only, because a quote inside a JSON string is escaped. */
-export const quoteIds = (json: string): string => json.replaceAll(/"id":(-?\d+)/g, '"id":"$1"');
+const EVENTS_TYPE = "text/event-stream";
+
+export class ChangeClient extends BulkClient {
+  /** A page of the journal. Rejects with `changes_gone` if the cursor is no longer in the journal. */
+  async listChangePage(query: ChangeQuery = {}, options?: RetryOptions): Promise<ChangePage> {
+    const path = `/changes${formatChangeQuery(query)}&limit=${query.limit ?? PAGE_LENGTH}`;
+    const { headers, text } = await this.ask(path, {}, options);
+    const changes = findChanges(text);
+    const next = findNext(headers);
+    const newest = findNewest(headers);
+    if (changes === undefined || next === null || newest === undefined) throw this.notAPlantStore();
+    const last = next === undefined ? (changes.at(-1)?.seq ?? query.after ?? 0) : Number(next);
+    return { changes, last, hasMore: next !== undefined, newest };
+  }
+
+  /** Counts the changes from the newest back, without reading them. A page takes about a second at most. */
+  async countChangePage(
+    query: ChangeCountQuery = {},
+    options?: RetryOptions,
+  ): Promise<ChangeCountPage> {
+    const path = `/changes/counts${formatChangeCountQuery({ limit: PAGE_LENGTH, ...query })}`;
+    const { headers, text } = await this.ask(path, {}, options);
+    const counts = findChangeCounts(text);
+    const next = findNext(headers);
+    if (counts === undefined || next === null) throw this.notAPlantStore();
+    return { counts, next: next === undefined ? undefined : Number(next) };
+  }
+
+  /** The number of the newest change. Read it before an export: the export may miss the changes after it. */
+  async findNewestChange(options?: RetryOptions): Promise<number> {
+    const newest = findNewest((await this.ask("/changes", { method: "HEAD" }, options)).headers);
+    if (newest === undefined) throw this.notAPlantStore();
+    return newest;
+  }
+
+  /** Yields the changes up to now. With `follow`, continues with new changes until it is aborted. */
+  async *changes(
+    { follow = false, ...query }: ChangeQuery & { readonly follow?: boolean } = {},
+    options: RetryOptions = {},
+  ): AsyncGenerator<Change, void> {
+    if (follow) return yield* this.followChanges(query, { ...this.options, ...options });
+    let { after } = query;
+    for (;;) {
+      const page = await this.listChangePage({ ...query, after }, options);
+      yield* page.changes;
+      if (!page.hasMore) return;
+      after = page.last;
+    }
+  }
+
+  /** Reconnects at its cursor, so it misses and repeats nothing. */
+  private async *followChanges(
+    query: ChangeQuery,
+    options: RetryOptions,
+  ): AsyncGenerator<Change, void> {
+    const backoff = new Backoff(options, findWaitMs);
+    let { after = 0 } = query;
+    for (;;) {
+      try {
+        const path = `/changes${formatChangeQuery({ ...query, after })}`;
+        const init = { headers: { accept: EVENTS_TYPE } };
+        for await (const lines of this.readLines(path, init, options.signal)) {
+          const data = lines.filter((line) => line.startsWith("data:"));
+          const changes = findChanges(`[${data.map((line) => line.slice(5)).join(",")}]`);
+          if (changes === undefined) throw this.notAPlantStore();
+          for (const change of changes) {
+            backoff.reset();
+            yield change;
+            after = change.seq;
+          }
+          // A comment proves that the service is alive. Its `id:` moves the cursor past changes outside the filter.
+          if (lines.some((line) => line.startsWith(":"))) backoff.reset();
+          const end = lines.lastIndexOf("");
+          const ids = lines.filter((line, at) => at < end && line.startsWith("id:"));
+          after = Math.max(after, Number(ids.at(-1)?.slice(3)) || 0);
+        }
+        throw this.explainLoss(new Error("the stream ended"), options.signal);
+      } catch (error) {
+        await backoff.wait(error);
+      }
+    }
+  }
+}
 
 /** Undefined if the text is not an array of changes. */
 export function findChanges(json: string): Change[] | undefined {
@@ -296,7 +222,7 @@ const hasName = (value: unknown): boolean =>
   typeof (value as Partial<Content> | null | undefined)?.name === "string";
 
 /** Parses the header `Last-Change`; undefined without one. */
-export function findNewest(headers: Headers): number | undefined {
+function findNewest(headers: Headers): number | undefined {
   const newest = headers.get("last-change");
   return newest !== null && /^\d{1,16}$/.test(newest) ? Number(newest) : undefined;
 }
@@ -313,7 +239,7 @@ const pairsOf = ({ after = 0, id, types, ...query }: ChangeQuery) => ({
   fold: query.fold,
 });
 
-export const formatChangeQuery = (query: ChangeQuery): string => formatPairs(pairsOf(query));
+const formatChangeQuery = (query: ChangeQuery): string => formatPairs(pairsOf(query));
 
-export const formatChangeCountQuery = ({ group, every, limit, ...query }: ChangeCountQuery) =>
+const formatChangeCountQuery = ({ group, every, limit, ...query }: ChangeCountQuery) =>
   formatPairs({ ...pairsOf(query), limit, group: group?.join(","), every });

@@ -11,6 +11,10 @@ import {
 import { isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
 
 export const NDJSON_TYPE = "application/x-ndjson";
+export const JSON_BODY = { "content-type": "application/json" };
+
+/** The limit of pages that are read one after another. */
+export const PAGE_LENGTH = 1_000;
 
 /** No user, query or fragment: fetch would reject or drop them. */
 const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
@@ -39,6 +43,11 @@ export interface ClientOptions extends RetryOptions {
   readonly compress?: boolean | undefined;
   /** Sent with every request, for example for a proxy. They cannot override the token. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface WriteOptions extends RetryOptions {
+  /** Names the writes that belong together, in the journal: 1 to 100 characters. */
+  readonly batch?: string | undefined;
 }
 
 export class Connection {
@@ -188,3 +197,23 @@ export class Connection {
     return failure;
   }
 }
+
+/** Starts with a question mark, or is empty. */
+export function formatPairs(values: Readonly<Record<string, unknown>>): string {
+  const present = Object.entries(values).filter(([, value]) => value !== undefined);
+  const pairs = present.map(([name, value]): [string, string] => [name, String(value)]);
+  return present.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
+}
+
+/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if the link has no `after`. */
+export function findNext(
+  headers: Headers,
+  name: "after" | "cursor" = "after",
+): string | undefined | null {
+  const link = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "")?.[1];
+  if (link === undefined) return undefined;
+  return new URLSearchParams(link.replace(/^[^?]*/, "")).get(name);
+}
+
+/** Keeps ids exact. Matches members only, because a quote inside a JSON string is escaped. */
+export const quoteIds = (json: string): string => json.replaceAll(/"id":(-?\d+)/g, '"id":"$1"');

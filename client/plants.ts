@@ -1,6 +1,17 @@
-/** Plants on the wire. An id is a bigint, never a number, so no digit is lost. */
+/** Plants on the wire, one by one and in lists. An id is a bigint, never a number, so no digit is lost. */
 
-import { findJson } from "./errors.ts";
+import {
+  Connection,
+  findNext,
+  formatPairs,
+  JSON_BODY,
+  NDJSON_TYPE,
+  PAGE_LENGTH,
+  quoteIds,
+  type WriteOptions,
+} from "./connection.ts";
+import { findJson, findWaitMs, ServiceError } from "./errors.ts";
+import { Backoff, type RetryOptions } from "./retry.ts";
 
 /** A plant without its id. */
 export interface Content {
@@ -8,6 +19,9 @@ export interface Content {
   /** Undefined if the plant has none. */
   readonly tag?: string | undefined;
 }
+
+/** "replayed" means that the same plant was stored already. Nothing was changed. */
+export type Created = "created" | "replayed";
 
 export interface Plant extends Content {
   /** Any int64. */
@@ -83,19 +97,6 @@ export interface Page {
   readonly next: bigint | undefined;
 }
 
-export interface TagQuery {
-  readonly prefix?: string | undefined;
-  /** The last tag seen; the page begins after it. */
-  readonly after?: string | undefined;
-  readonly limit?: number | undefined;
-}
-
-export interface TagPage {
-  readonly tags: readonly string[];
-  /** The `after` of the next page; undefined on the last one. */
-  readonly next: string | undefined;
-}
-
 export interface Count {
   readonly count: number;
   /** False if there may be more. */
@@ -107,32 +108,205 @@ export interface PlantCount extends Count {
   readonly next?: bigint;
 }
 
-export interface TagCount extends Count {
-  readonly tag: string;
-}
-
-export interface TagCountPage {
-  readonly tags: readonly TagCount[];
-  /** The `after` of the next page; undefined on the last one. */
-  readonly next: string | undefined;
-}
-
 export function isCount(value: unknown): value is Count {
   const { count, exact } = (value ?? {}) as Partial<Count>;
   return typeof count === "number" && typeof exact === "boolean";
 }
 
-export const isTagCount = (value: unknown): value is TagCount =>
-  isCount(value) && typeof (value as Partial<TagCount>).tag === "string";
+interface ChangeOptions extends WriteOptions {
+  readonly ifMatch?: string | undefined;
+}
 
-/** The token that was sent, as the service knows it. */
-export interface TokenFacts {
-  readonly name: string;
-  /** The first characters of the token; a token from the service's environment has none. */
-  readonly prefix?: string;
-  readonly scopes: readonly string[];
-  /** ISO 8601; undefined if it does not expire. */
-  readonly expires?: string;
+export class PlantClient extends Connection {
+  /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
+  async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
+    const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
+    const { headers, text } = await this.ask(`/plants${formatPairs({ batch })}`, init, options);
+    if (findContent(text) === undefined) throw this.notAPlantStore();
+    return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
+  }
+
+  /** Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined if the plant still has that etag. */
+  get(
+    id: bigint,
+    options?: RetryOptions & { readonly ifNoneMatch?: undefined },
+  ): Promise<Versioned>;
+  get(
+    id: bigint,
+    options: RetryOptions & { readonly ifNoneMatch: string },
+  ): Promise<Versioned | undefined>;
+  async get(
+    id: bigint,
+    { ifNoneMatch, ...options }: RetryOptions & { readonly ifNoneMatch?: string | undefined } = {},
+  ): Promise<Versioned | undefined> {
+    const headers = ifNoneMatch === undefined ? {} : { "if-none-match": ifNoneMatch };
+    try {
+      const answer = await this.ask(`/plants/${formatId(id)}`, { headers }, options);
+      const [plant] = findPlants(`[${answer.text}]`) ?? [];
+      const etag = findEtag(answer.headers);
+      if (plant === undefined || etag === undefined) throw this.notAPlantStore();
+      return { plant, etag };
+    } catch (error) {
+      const isUnchanged = error instanceof ServiceError && error.status === 304;
+      if (isUnchanged && ifNoneMatch !== undefined) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` if the
+   * plant no longer has that etag; without it, the last writer wins.
+   */
+  async replace({ id, name, tag }: NewPlant, options: ChangeOptions = {}): Promise<Versioned> {
+    return this.change("PUT", id, { name, tag }, options, { name, tag });
+  }
+
+  /**
+   * Changes the members of the patch, and leaves the others; `{ tag: null }` removes the tag. `ifMatch` as for
+   * `replace`.
+   */
+  async patch(id: bigint, patch: PlantPatch, options: ChangeOptions = {}): Promise<Versioned> {
+    return this.change("PATCH", id, patch, options);
+  }
+
+  /** `wanted` is the plant that a replacement leaves; what a patch leaves follows from the plant that was there. */
+  private async change(
+    method: string,
+    id: bigint,
+    patch: PlantPatch,
+    { ifMatch, batch, ...options }: ChangeOptions,
+    wanted?: Content,
+  ): Promise<Versioned> {
+    const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
+    const init = { method, headers, body: JSON.stringify(patch) };
+    try {
+      const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
+      const answer = await this.ask(path, init, options);
+      const [content, etag] = [findContent(answer.text), findEtag(answer.headers)];
+      if (content === undefined || etag === undefined) throw this.notAPlantStore();
+      return { plant: { id, ...(wanted ?? content) }, etag };
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status !== 412) throw error;
+      const current = await this.get(id, options).catch(() => undefined);
+      // A retry after a lost answer finds its own change.
+      const now = current?.plant;
+      const { name, tag } = patch;
+      const isDone =
+        wanted === undefined
+          ? (name === undefined || name === now?.name) &&
+            (tag === undefined || (tag ?? undefined) === now?.tag)
+          : wanted.name === now?.name && wanted.tag === now.tag;
+      if (current !== undefined && isDone) return current;
+      throw error;
+    }
+  }
+
+  /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
+  async remove(id: bigint, { ifMatch, batch, ...options }: ChangeOptions = {}): Promise<void> {
+    const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
+    const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
+    await this.removeAt(path, "plant_not_found", headers, options);
+  }
+
+  async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
+    const init = { headers: { accept: "application/json" } };
+    const { headers, text } = await this.ask(`/plants${formatQuery(query)}`, init, options);
+    const plants = findPlants(text);
+    const after = findNext(headers);
+    const isPage = after === undefined || /^-?\d+$/.test(after ?? "");
+    if (plants === undefined || !isPage) throw this.notAPlantStore();
+    return { plants, next: after === undefined ? undefined : BigInt(after as string) };
+  }
+
+  /**
+   * A page in the order of `sort`. The service scans all plants for each page. A plant that changes between two pages
+   * may be on both, or on none.
+   */
+  async listSortedPage(query: SortedQuery, options?: RetryOptions): Promise<SortedPage> {
+    const init = { headers: { accept: "application/json" } };
+    const { headers, text } = await this.ask(`/plants${formatQuery(query)}`, init, options);
+    const plants = findPlants(text);
+    const cursor = findNext(headers, "cursor");
+    if (plants === undefined || cursor === null) throw this.notAPlantStore();
+    return { plants, cursor };
+  }
+
+  /** Iterates over all matching plants, page by page. Concurrent changes may or may not show. */
+  async *list(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    let { after } = query;
+    do {
+      const page: Page = await this.listPage({ ...query, after, limit: PAGE_LENGTH }, options);
+      yield* page.plants;
+      after = page.next;
+    } while (after !== undefined);
+  }
+
+  /** Streams all matching plants. It ends without an error only if it is complete. */
+  async *export(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    for await (const plants of this.exportBlocks(query, options)) yield* plants;
+  }
+
+  /**
+   * Like `export`, in blocks. It resumes after a lost connection. Behind an HTTP/1.0 proxy a truncated stream looks
+   * complete, so after the stream it reads pages from the last plant until one has no next link.
+   */
+  async *exportBlocks(
+    filter: ListQuery = {},
+    options: RetryOptions = {},
+  ): AsyncGenerator<readonly Plant[], void> {
+    const settings = { ...this.options, ...options };
+    const { signal } = settings;
+    const backoff = new Backoff(settings, findWaitMs);
+    let { after } = filter;
+    let isStreamed = false;
+    for (;;) {
+      try {
+        if (!isStreamed)
+          for await (const plants of this.streamPlants({ ...filter, after }, signal)) {
+            backoff.reset();
+            yield plants;
+            after = plants.at(-1)?.id ?? after;
+          }
+        isStreamed = true;
+        const query = { ...filter, after, limit: PAGE_LENGTH };
+        const page: Page = await this.listPage(query, { signal, delaysMs: [] });
+        if (page.plants.length > 0) yield page.plants;
+        if (page.next === undefined) return;
+        after = page.next;
+      } catch (error) {
+        await backoff.wait(error);
+      }
+    }
+  }
+
+  /** The service counts for a second. Add up the counts until one has no `next`. */
+  async countPlants(filter: ListQuery = {}, options?: RetryOptions): Promise<PlantCount> {
+    const path = `/plants/count${formatQuery({ ...filter, order: undefined })}`;
+    const { headers, text } = await this.ask(path, {}, options);
+    const count = findJson(text);
+    if (!isCount(count)) throw this.notAPlantStore();
+    const next = findNext(headers) ?? "";
+    return /^-?\d+$/.test(next) ? { ...count, next: BigInt(next) } : count;
+  }
+
+  private async *streamPlants(
+    query: PageQuery,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Plant[], void> {
+    let { after } = query;
+    const init = { headers: { accept: NDJSON_TYPE } };
+    for await (const lines of this.readLines(`/plants${formatQuery(query)}`, init, signal)) {
+      const plants = findPlants(`[${lines.join(",")}]`);
+      const [first] = plants ?? [];
+      // A stream that does not advance would be read forever.
+      const isNext =
+        first !== undefined &&
+        (after === undefined || (query.order === "desc" ? first.id < after : first.id > after));
+      if (plants === undefined || !isNext) throw this.notAPlantStore();
+      yield plants;
+      after = plants.at(-1)?.id;
+    }
+  }
 }
 
 /** Throws a TypeError unless the id is a bigint: a number may have lost digits. */
@@ -146,8 +320,7 @@ export function formatId(id: bigint): string {
 }
 
 /** A missing name does not compile: if a filter is not sent, every plant matches. */
-const queryNames: Readonly<Record<keyof PageQuery | keyof SortedQuery | keyof TagQuery, true>> = {
-  prefix: true,
+const queryNames: Readonly<Record<keyof PageQuery | keyof SortedQuery, true>> = {
   tag: true,
   name: true,
   q: true,
@@ -162,47 +335,24 @@ const queryNames: Readonly<Record<keyof PageQuery | keyof SortedQuery | keyof Ta
 /** Other members of the given object are not sent. */
 const QUERY_NAMES = Object.keys(queryNames);
 
-export function formatQuery(query: PageQuery | SortedQuery | TagQuery): string {
+export function formatQuery(query: PageQuery | SortedQuery): string {
   const values: Readonly<Record<string, unknown>> = { ...query };
   return formatPairs(Object.fromEntries(QUERY_NAMES.map((name) => [name, values[name]])));
 }
 
-/** Starts with a question mark, or is empty. */
-export function formatPairs(values: Readonly<Record<string, unknown>>): string {
-  const present = Object.entries(values).filter(([, value]) => value !== undefined);
-  const pairs = present.map(([name, value]): [string, string] => [name, String(value)]);
-  return present.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
-}
-
-/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if the link has no `after`. */
-export function findNext(
-  headers: Headers,
-  name: "after" | "cursor" = "after",
-): string | undefined | null {
-  const link = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "")?.[1];
-  if (link === undefined) return undefined;
-  return new URLSearchParams(link.replace(/^[^?]*/, "")).get(name);
-}
-
 /** Undefined without an entity tag. `*` is none: as `ifMatch` it would match any content. */
-export const findEtag = (headers: Headers): string | undefined =>
+const findEtag = (headers: Headers): string | undefined =>
   /^(W\/)?".*"$/.exec(headers.get("etag") ?? "")?.[0];
 
 /** The plant without its id, in answer to a write; undefined if the text is something else. */
-export function findContent(json: string): Content | undefined {
+function findContent(json: string): Content | undefined {
   const { name, tag } = (findJson(json) ?? {}) as Partial<Content>;
   return typeof name === "string" ? { name, tag } : undefined;
 }
 
-/**
- * The service writes the id first in every plant. A quote inside a JSON string is escaped, so `{"id":` occurs only at
- * the start of a plant, and putting its digits into quotes keeps them exact.
- */
-const ID_MEMBER = /\{"id":(-?\d+)/g;
-
 /** Undefined if the text is not an array of plants. */
-export function findPlants(json: string): Plant[] | undefined {
-  const found = findJson(json.replaceAll(ID_MEMBER, '{"id":"$1"'));
+function findPlants(json: string): Plant[] | undefined {
+  const found = findJson(quoteIds(json));
   if (!Array.isArray(found)) return undefined;
   const plants = found.flatMap((value: unknown) => findPlant(value) ?? []);
   return plants.length === found.length ? plants : undefined;

@@ -37,7 +37,7 @@ describe("the client", () => {
 
   const plant = { id: 1n, name: "a" };
   const tagged = { headers: { etag: '"x"' } };
-  const pages = ["{}", "[1]", '[{"id":1}]', '[{"name":"a","id":1}]', "[{"];
+  const pages = ["{}", "[1]", '[{"id":1}]', "[{"];
   test.each([
     ["create", (client: Client) => client.create(plant), []],
     ["get", (client: Client) => client.get(1n), [['{"id":1,"name":"a"}'], ["{}", tagged]]],

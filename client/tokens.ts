@@ -1,0 +1,119 @@
+/** The token of the client, and those of others. */
+
+import { findNext, findUnsentWaitMs, formatPairs, JSON_BODY, PAGE_LENGTH } from "./connection.ts";
+import { findJson } from "./errors.ts";
+import type { RetryOptions } from "./retry.ts";
+import { RevertClient } from "./revert.ts";
+
+/** The token that was sent, as the service knows it. */
+export interface TokenFacts {
+  readonly name: string;
+  /** The first characters of the token; a token from the service's environment has none. */
+  readonly prefix?: string;
+  readonly scopes: readonly string[];
+  /** ISO 8601; undefined if it does not expire. */
+  readonly expires?: string;
+}
+
+/** A token without its secret. Times are in ISO 8601. */
+export interface Token {
+  readonly id: string;
+  readonly name: string;
+  /** The first characters of the secret. */
+  readonly prefix: string;
+  readonly scopes: readonly string[];
+  readonly created: string;
+  readonly expires: string | null;
+  readonly lastUsed: string | null;
+  readonly revoked: string | null;
+  /** As in `100/s`; null for the default of the service. */
+  readonly rate: string | null;
+}
+
+export interface NewToken {
+  /** Unique among the tokens in use. */
+  readonly name: string;
+  readonly scopes: readonly string[];
+  /** A duration as in `90d`, a date or a time. By default the token does not expire. */
+  readonly expires?: string | null | undefined;
+  /** As in `100/s`, or `none`. */
+  readonly rate?: string | null | undefined;
+}
+
+export interface TokenQuery {
+  /** The id of the last token seen; the page begins after it. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+
+export interface TokenPage {
+  readonly tokens: readonly Token[];
+  /** The `after` of the next page; undefined on the last one. */
+  readonly next: string | undefined;
+}
+
+export class TokenClient extends RevertClient {
+  /** The token of this client, as the service knows it. */
+  async describeToken(options?: RetryOptions): Promise<TokenFacts> {
+    const facts = findJson((await this.ask("/token", {}, options)).text);
+    const { name, scopes } = (facts ?? {}) as Partial<TokenFacts>;
+    if (typeof name !== "string" || !Array.isArray(scopes)) throw this.notAPlantStore();
+    return facts as TokenFacts;
+  }
+
+  async listTokenPage(
+    { after, limit }: TokenQuery = {},
+    options?: RetryOptions,
+  ): Promise<TokenPage> {
+    const { headers, text } = await this.ask(
+      `/tokens${formatPairs({ after, limit })}`,
+      {},
+      options,
+    );
+    const tokens = findJson(text);
+    const next = findNext(headers);
+    if (!Array.isArray(tokens) || !tokens.every(isNamed) || next === null)
+      throw this.notAPlantStore();
+    return { tokens: tokens as unknown as readonly Token[], next };
+  }
+
+  /** All tokens ever made, in the order of their ids. */
+  async *listTokens(options?: RetryOptions): AsyncGenerator<Token, void> {
+    let after: string | undefined;
+    do {
+      const page: TokenPage = await this.listTokenPage({ after, limit: PAGE_LENGTH }, options);
+      yield* page.tokens;
+      after = page.next;
+    } while (after !== undefined);
+  }
+
+  /** Only this answer has the secret. If the answer was lost, the name is taken: revoke that token. */
+  createToken(
+    token: NewToken,
+    options?: RetryOptions,
+  ): Promise<Token & { readonly token: string }> {
+    return this.manage("POST", "/tokens", options, token);
+  }
+
+  async revokeToken(id: string, options?: RetryOptions): Promise<void> {
+    await this.ask(`/tokens/${encodeURIComponent(id)}`, { method: "DELETE" }, options);
+  }
+
+  /** A POST is retried only if the service did nothing: a repeat could create a second secret. */
+  protected async manage<Answer>(
+    method: string,
+    path: string,
+    options: RetryOptions | undefined,
+    body?: object,
+  ): Promise<Answer> {
+    const init =
+      body === undefined ? { method } : { method, headers: JSON_BODY, body: JSON.stringify(body) };
+    const findWait = method === "POST" ? findUnsentWaitMs : undefined;
+    const answer = findJson((await this.ask(path, init, options, findWait)).text);
+    if (!isNamed(answer)) throw this.notAPlantStore();
+    return answer as Answer;
+  }
+}
+
+export const isNamed = (value: unknown): value is { readonly name: string } =>
+  typeof (value as { readonly name?: unknown } | null | undefined)?.name === "string";
