@@ -2,7 +2,7 @@
 
 import { mkdir, rm } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
-import { Glob } from "bun";
+import { type BuildConfig, type BunPlugin, Glob } from "bun";
 
 const root = `${import.meta.dir}/..`;
 const source = `${root}/console`;
@@ -18,11 +18,25 @@ export const onDemand: Readonly<Record<string, string>> = {
 /** For the console's first view, without the scripts that load on demand. */
 const COMPRESSED_BYTES_MAX = 100_000;
 
+/** The texts of a language are taken out of the table, so that a page loads only its own. */
+const oneLanguage: BunPlugin = {
+  name: "texts",
+  setup: (build) =>
+    void build.onLoad({ filter: /\/console\/text\/(?:en|de|fr|es)\.ts$/ }, async ({ path }) => {
+      const exported = Object.entries((await import(path)) as object);
+      const lines = exported.map(
+        ([name, value]) => `export const ${name} = ${JSON.stringify(value)};`,
+      );
+      return { contents: lines.join("\n"), loader: "js" };
+    }),
+};
+
 const browserOptions = {
+  plugins: [oneLanguage],
   target: "browser",
   minify: true,
   define: { "process.env.NODE_ENV": '"production"' },
-} as const;
+} satisfies Partial<BuildConfig>;
 
 /** Bundles an entry into one file. */
 export async function bundle(entry: string): Promise<string> {

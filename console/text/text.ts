@@ -5,17 +5,15 @@
 
 import type { ComponentChildren } from "preact";
 import { keep, recall } from "../state/storage.ts";
-import { en, type Translation } from "./en.ts";
+import { en } from "./en.ts";
+import type { Language, PluralForms } from "./table.ts";
+import type { Errors, Texts } from "./take.ts";
 
-type Texts = typeof en;
-
-export type Language = "en" | keyof typeof others;
-
-const others = {
+const others: Readonly<Record<Exclude<Language, "en">, () => Promise<Texts & Errors>>> = {
   de: async () => (await import("./de.ts")).de,
   fr: async () => (await import("./fr.ts")).fr,
   es: async () => (await import("./es.ts")).es,
-} satisfies Record<string, () => Promise<Translation>>;
+};
 
 /** Those that the user can choose, in their own words. */
 export const languages = {
@@ -38,7 +36,7 @@ function chooseLanguage(): Language {
   return wanted.map((tag) => offered.find((each) => isOf(tag, each))).find(Boolean) ?? "en";
 }
 
-async function load(): Promise<readonly [Language, Texts | Translation]> {
+async function load(): Promise<readonly [Language, Texts & Partial<Errors>]> {
   const wanted = chooseLanguage();
   if (wanted === "en") return [wanted, en];
   try {
@@ -54,11 +52,10 @@ const [chosen, loaded] = await load();
 export const language: Language = chosen;
 
 /** The type is that of English, so that the compiler knows the placeholders. */
-export const t = loaded as Texts;
+export const t: Texts = loaded;
 
 /** What the errors of the API mean. In English the service says it. */
-export const errors: Translation["errors"] | undefined =
-  "errors" in loaded ? loaded.errors : undefined;
+export const { errors } = loaded;
 
 /** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
 export const locale: string = navigator.languages.find((tag) => isOf(tag, language)) ?? language;
@@ -99,10 +96,7 @@ export const rich = <Text extends string>(
   values: Values<Names<Text>, ComponentChildren>,
 ): ComponentChildren => weave(text, values);
 
-/** A text for each plural category of the language that differs from `other`. `{count}` is the number. */
-type Plural = Readonly<
-  Record<"one" | "other", string> & Partial<Record<Intl.LDMLPluralRule, string>>
->;
+type Plural = PluralForms & { readonly one: string };
 
 type OtherNames<Forms extends Plural> = Exclude<Names<Forms["one" | "other"]>, "count">;
 

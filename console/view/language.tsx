@@ -1,7 +1,8 @@
 /** The choice of the language, in the account menu and before signing in. */
 
 import type { JSX } from "preact";
-import { type Language, language, languages, setLanguage, t } from "../text/text.ts";
+import type { Language } from "../text/table.ts";
+import { language, languages, setLanguage, t } from "../text/text.ts";
 
 export const LanguageChoice = (): JSX.Element => (
   <label class="language">

@@ -1,13 +1,13 @@
-/** The texts of the console: each language has every text with its placeholders, and each text is used. */
+/** The texts of the console: each is used, and each language has the placeholders of English. */
 
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import { de } from "../../console/text/de.ts";
-import { en } from "../../console/text/en.ts";
-import { es } from "../../console/text/es.ts";
-import { fr } from "../../console/text/fr.ts";
+import { errors } from "../../console/text/errors.ts";
+import type { Language, PluralForms, Table } from "../../console/text/table.ts";
+import { table } from "../../console/text/take.ts";
 
 const folder = join(import.meta.dir, "../../console");
 const files = [...new Glob("**/*.{ts,tsx}").scanSync(folder)].filter(
@@ -15,25 +15,26 @@ const files = [...new Glob("**/*.{ts,tsx}").scanSync(folder)].filter(
 );
 const sources = files.map((file) => readFileSync(join(folder, file), "utf8"));
 
-type Texts = Readonly<{ [key: string]: string | Texts }>;
+type Text = Readonly<Record<Language, string | PluralForms>>;
 
-/** The texts by their paths, such as `shell.signOut`. The forms of a plural are one text. */
-function listTexts(texts: Texts, path = ""): [path: string, forms: readonly string[]][] {
+/** By their paths, such as `shell.signOut`. */
+function listTexts(texts: Table, path = ""): [path: string, text: Text][] {
   return Object.entries(texts).flatMap(([key, value]) => {
     const place = path === "" ? key : `${path}.${key}`;
-    if (typeof value === "string") return [[place, [value]]];
-    if ("other" in value) return [[place, Object.values(value) as string[]]];
-    return listTexts(value, place);
+    return "en" in value ? [[place, value as Text]] : listTexts(value, place);
   });
 }
 
+const listForms = (text: string | PluralForms): string[] =>
+  typeof text === "string" ? [text] : Object.values(text);
+
 /** A plural may say its number in words, as in "the only plant". */
-const listPlaceholders = (forms: readonly string[]): string[] => {
-  const names = forms.flatMap((form) => form.match(/\{\w+\}/g) ?? []);
+const listPlaceholders = (text: string | PluralForms): string[] => {
+  const names = listForms(text).flatMap((form) => form.match(/\{\w+\}/g) ?? []);
   return [...new Set(names)].toSorted();
 };
 
-const english = listTexts(en);
+const texts = listTexts(table);
 
 test("every text is used", () => {
   const used = new Set(
@@ -46,7 +47,7 @@ test("every text is used", () => {
   // A path that ends at a group uses all of it, as `t.shell.views[view]` does.
   const isUsed = (path: string): boolean =>
     path.split(".").some((_, at, keys) => at > 0 && used.has(keys.slice(0, at + 1).join(".")));
-  expect(english.map(([path]) => path).filter((path) => !isUsed(path))).toEqual([]);
+  expect(texts.map(([path]) => path).filter((path) => !isUsed(path))).toEqual([]);
 });
 
 /** An attribute, a sentence or the content of an element. */
@@ -62,26 +63,24 @@ test("every text is in the catalogue", () => {
   expect(found.filter((text) => !/> ?Plant Store ?<\/$/.test(text))).toEqual([]);
 });
 
-/** Without the errors of the API, which the service words in English. */
-const others = Object.entries<Texts>({ de, fr, es }).map(
-  ([language, texts]) => [language, { ...texts, errors: {} }] as const,
-);
+test("a page has the texts of its language", () => {
+  expect(de.shell.signOut).toBe("Abmelden" as never);
+  expect(de.errors.invalid_id).toBe(errors.invalid_id.de);
+});
 
-test.each(others)("%s has the texts of English, and no others", (_, texts) => {
-  const paths = (list: ReturnType<typeof listTexts>): string[] => list.map(([path]) => path);
-  expect(paths(listTexts(texts)).toSorted()).toEqual(paths(english).toSorted());
+test("no text is empty", () => {
+  const isEmpty = (text: Text): boolean =>
+    Object.values(text).some((each) => listForms(each).includes(""));
+  expect(texts.filter(([, text]) => isEmpty(text))).toEqual([]);
 });
 
 test("French punctuation stays on the line of its word", () => {
-  const breaks = listTexts(fr).filter(([, forms]) => /\S [:;?!%»]|« /.test(forms.join("\n")));
+  const all = [...texts, ...Object.entries(errors)] as [string, Text][];
+  const breaks = all.filter(([, { fr }]) => /\S [:;?!%»]|« /.test(listForms(fr).join("\n")));
   expect(breaks).toEqual([]);
 });
 
-test.each(others)("%s has the placeholders of English", (_, texts) => {
-  const forms = new Map(listTexts(texts));
-  for (const [path, source] of english)
-    expect([path, listPlaceholders(forms.get(path) ?? [])]).toEqual([
-      path,
-      listPlaceholders(source),
-    ]);
+test.each(["de", "fr", "es"] as const)("%s has the placeholders of English", (language) => {
+  for (const [path, text] of texts)
+    expect([path, listPlaceholders(text[language])]).toEqual([path, listPlaceholders(text.en)]);
 });

@@ -1,0 +1,308 @@
+/** Labels, camera, scanner, export and the printed list. */
+
+import type { Table } from "./table.ts";
+
+export const tools = {
+  printLabels: {
+    en: "Print labels",
+    de: "Etiketten drucken",
+    fr: "Imprimer des étiquettes",
+    es: "Imprimir rótulos",
+  },
+  labels: { en: "Labels", de: "Etiketten", fr: "Étiquettes", es: "Rótulos" },
+  sheet: {
+    en: "{name}, {count} on {paper}, {width} × {height} mm",
+    de: "{name}, {count} auf {paper}, {width} × {height} mm",
+    fr: "{name}, {count} par feuille {paper}, {width} × {height} mm",
+    es: "{name}, {count} por hoja {paper}, {width} × {height} mm",
+  },
+  roll: {
+    en: "Roll, {width} mm wide, {width} × {height} mm",
+    de: "Rolle, {width} mm breit, {width} × {height} mm",
+    fr: "Rouleau de {width} mm, {width} × {height} mm",
+    es: "Rollo de {width} mm, {width} × {height} mm",
+  },
+  code: { en: "Code", de: "Code", fr: "Code", es: "Código" },
+  codes: {
+    qr: { en: "QR code", de: "QR-Code", fr: "Code QR", es: "Código QR" },
+    barcode: {
+      en: "Barcode (Code 128)",
+      de: "Strichcode (Code 128)",
+      fr: "Code-barres (Code 128)",
+      es: "Código de barras (Code 128)",
+    },
+  },
+  usedLabels: {
+    en: "Used labels on the first sheet",
+    de: "Verbrauchte Etiketten auf dem ersten Bogen",
+    fr: "Étiquettes déjà utilisées sur la première feuille",
+    es: "Rótulos ya usados en la primera hoja",
+  },
+  usedLabelsFault: {
+    en: "Enter a number from 0 to {max}.",
+    de: "Eine Zahl von 0 bis {max} eingeben.",
+    fr: "Saisir un nombre de 0 à {max}.",
+    es: "Escribir un número de 0 a {max}.",
+  },
+  printHint: {
+    en: "Print at 100 %, without the browser's margins and headers.",
+    de: "Mit 100 % drucken, ohne Ränder und Kopfzeilen des Browsers.",
+    fr: "Imprimer à 100 %, sans marges ni en-têtes du navigateur.",
+    es: "Imprimir al 100 %, sin márgenes ni encabezados del navegador.",
+  },
+  notPrinted: {
+    en: "Not printed",
+    de: "Nicht gedruckt",
+    fr: "Impression impossible",
+    es: "No se ha impreso",
+  },
+  print: { en: "Print", de: "Drucken", fr: "Imprimer", es: "Imprimir" },
+  firstLabelPlace: {
+    en: "The first label is number {number} of {count} on the sheet.",
+    de: "Das erste Etikett ist Nummer {number} von {count} auf dem Bogen.",
+    fr: "La première étiquette est la {number} sur {count} de la feuille.",
+    es: "El primer rótulo es el número {number} de {count} en la hoja.",
+  },
+  firstLabel: {
+    en: "The first label, in actual size",
+    de: "Das erste Etikett in Originalgröße",
+    fr: "La première étiquette, à taille réelle",
+    es: "El primer rótulo, a tamaño real",
+  },
+  labelsMax: {
+    en: "At most {count} labels can be printed at once.",
+    de: "Höchstens {count} Etiketten lassen sich auf einmal drucken.",
+    fr: "Impossible d’imprimer plus de {count} étiquettes à la fois.",
+    es: "Se pueden imprimir como máximo {count} rótulos a la vez.",
+  },
+  scan: {
+    en: "Scan with the camera",
+    de: "Mit der Kamera scannen",
+    fr: "Scanner avec l’appareil photo",
+    es: "Escanear con la cámara",
+  },
+  camera: { en: "The camera", de: "Die Kamera", fr: "Appareil photo", es: "La cámara" },
+  cameraHint: {
+    en: "Hold a barcode or a label in front of the camera.",
+    de: "Einen Strichcode oder den Code eines Etiketts ins Bild halten.",
+    fr: "Placer un code-barres ou le code d’une étiquette dans l’image.",
+    es: "Poner un código de barras o el código de un rótulo delante de la cámara.",
+  },
+  codeIsNoId: {
+    en: "This code is not an id: {code}",
+    de: "Dieser Code ist keine Id: {code}",
+    fr: "Ce code n’est pas un id : {code}",
+    es: "Este código no es un id: {code}",
+  },
+  noPicture: { en: "No picture", de: "Kein Bild", fr: "Pas d’image", es: "Sin imagen" },
+  /** By the name of the browser's error. */
+  cameraTroubles: {
+    NotAllowedError: {
+      en: "The browser doesn't let this page use the camera. Allow it next to the address bar.",
+      de: "Der Browser lässt diese Seite die Kamera nicht verwenden. Den Zugriff neben der Adressleiste erlauben.",
+      fr: "Le navigateur interdit l’appareil photo à cette page. L’autoriser à côté de la barre d’adresse.",
+      es: "El navegador no deja que esta página use la cámara. Permitirlo junto a la barra de direcciones.",
+    },
+    NotFoundError: {
+      en: "This device has no camera.",
+      de: "Dieses Gerät hat keine Kamera.",
+      fr: "Cet appareil n’a pas d’appareil photo.",
+      es: "Este dispositivo no tiene cámara.",
+    },
+    NotReadableError: {
+      en: "Another program uses the camera.",
+      de: "Ein anderes Programm verwendet die Kamera.",
+      fr: "Un autre programme utilise l’appareil photo.",
+      es: "Otro programa está usando la cámara.",
+    },
+  },
+  unknownId: {
+    en: "No plant has the id {id}.",
+    de: "Keine Pflanze hat die Id {id}.",
+    fr: "Aucune plante n’a l’id {id}.",
+    es: "Ninguna planta tiene el id {id}.",
+  },
+  closeFirst: {
+    en: "Not opened: close this first, then scan again.",
+    de: "Nicht geöffnet: zuerst dieses Fenster schließen, dann erneut scannen.",
+    fr: "Non ouverte : fermer d’abord cette fenêtre, puis scanner à nouveau.",
+    es: "No se ha abierto: cerrar primero esta ventana y volver a escanear.",
+  },
+  export: { en: "Export", de: "Exportieren", fr: "Exporter", es: "Exportar" },
+  exportSelection: {
+    en: "Export the selection",
+    de: "Auswahl exportieren",
+    fr: "Exporter la sélection",
+    es: "Exportar la selección",
+  },
+  exportList: {
+    en: "Export the list",
+    de: "Liste exportieren",
+    fr: "Exporter la liste",
+    es: "Exportar la lista",
+  },
+  exportAs: {
+    selected: {
+      en: "Export the selected plants as {format}",
+      de: "Ausgewählte Pflanzen als {format} exportieren",
+      fr: "Exporter les plantes sélectionnées en {format}",
+      es: "Exportar las plantas seleccionadas como {format}",
+    },
+    all: {
+      en: "Export all plants as {format}",
+      de: "Alle Pflanzen als {format} exportieren",
+      fr: "Exporter toutes les plantes en {format}",
+      es: "Exportar todas las plantas como {format}",
+    },
+    listed: {
+      en: "Export these plants as {format}",
+      de: "Diese Pflanzen als {format} exportieren",
+      fr: "Exporter ces plantes en {format}",
+      es: "Exportar estas plantas como {format}",
+    },
+  },
+  printPlants: {
+    selected: {
+      en: "Print the selected plants",
+      de: "Ausgewählte Pflanzen drucken",
+      fr: "Imprimer les plantes sélectionnées",
+      es: "Imprimir las plantas seleccionadas",
+    },
+    all: {
+      en: "Print all plants",
+      de: "Alle Pflanzen drucken",
+      fr: "Imprimer toutes les plantes",
+      es: "Imprimir todas las plantas",
+    },
+    listed: {
+      en: "Print these plants",
+      de: "Diese Pflanzen drucken",
+      fr: "Imprimer ces plantes",
+      es: "Imprimir estas plantas",
+    },
+  },
+  rowsMax: {
+    en: "up to {count} rows",
+    de: "bis zu {count} Zeilen",
+    fr: "jusqu’à {count} lignes",
+    es: "hasta {count} filas",
+  },
+  /** By the ending of the file. */
+  formats: {
+    xlsx: { en: "Excel workbook", de: "Excel-Mappe", fr: "classeur Excel", es: "libro de Excel" },
+    csv: { en: "CSV", de: "CSV", fr: "CSV", es: "CSV" },
+    "excel.csv": { en: "Excel CSV", de: "Excel-CSV", fr: "CSV pour Excel", es: "CSV para Excel" },
+    ndjson: { en: "NDJSON", de: "NDJSON", fr: "NDJSON", es: "NDJSON" },
+  },
+  formatNotes: {
+    xlsx: {
+      en: "ids as text, exact",
+      de: "Ids als Text, exakt",
+      fr: "ids en texte, exacts",
+      es: "ids como texto, exactos",
+    },
+    csv: {
+      en: "for other programs",
+      de: "für andere Programme",
+      fr: "pour d’autres programmes",
+      es: "para otros programas",
+    },
+    "excel.csv": {
+      en: "with a byte order mark",
+      de: "mit Byte Order Mark",
+      fr: "avec marque d’ordre d’octets",
+      es: "con marca de orden de bytes",
+    },
+    ndjson: {
+      en: "lines of JSON",
+      de: "Zeilen in JSON",
+      fr: "lignes de JSON",
+      es: "líneas de JSON",
+    },
+  },
+  exporting: { en: "Exporting…", de: "Export läuft …", fr: "Exportation…", es: "Exportando…" },
+  exportingSize: {
+    en: "Exporting… {size}",
+    de: "Export läuft … {size}",
+    fr: "Exportation… {size}",
+    es: "Exportando… {size}",
+  },
+  exported: {
+    en: "Export complete: {file}",
+    de: "Export abgeschlossen: {file}",
+    fr: "Exportation terminée : {file}",
+    es: "Exportación terminada: {file}",
+  },
+  exportStopped: {
+    en: "Export stopped.",
+    de: "Export angehalten.",
+    fr: "Exportation arrêtée.",
+    es: "Exportación detenida.",
+  },
+  exportFailed: {
+    en: "The export failed. {reason}",
+    de: "Der Export ist fehlgeschlagen. {reason}",
+    fr: "L’exportation a échoué. {reason}",
+    es: "La exportación ha fallado. {reason}",
+  },
+  sheetOfPlants: { en: "Plants", de: "Pflanzen", fr: "Plantes", es: "Plantas" },
+  sheetOfRefused: {
+    en: "Refused rows",
+    de: "Abgewiesene Zeilen",
+    fr: "Lignes refusées",
+    es: "Filas rechazadas",
+  },
+  sheetFull: {
+    en: "A sheet holds {max} plants at most. Export as CSV, or filter.",
+    de: "Ein Blatt fasst höchstens {max} Pflanzen. Als CSV exportieren oder filtern.",
+    fr: "Une feuille contient au plus {max} plantes. Exporter en CSV, ou filtrer.",
+    es: "Una hoja admite como máximo {max} plantas. Exportar como CSV o filtrar.",
+  },
+  cellFull: {
+    en: "A cell holds {max} characters, and plant {id} has a text of {characters}. Export as CSV.",
+    de: "Eine Zelle fasst {max} Zeichen, und Pflanze {id} hat einen Text von {characters}. Als CSV exportieren.",
+    fr: "Une cellule contient {max} caractères, et la plante {id} a un texte de {characters}. Exporter en CSV.",
+    es: "Una celda admite {max} caracteres, y la planta {id} tiene un texto de {characters}. Exportar como CSV.",
+  },
+  reading: { en: "Reading…", de: "Wird gelesen …", fr: "Lecture…", es: "Leyendo…" },
+  readingPlants: {
+    en: { one: "Reading… {count} plant", other: "Reading… {count} plants" },
+    de: {
+      one: "Wird gelesen … {count} Pflanze",
+      other: "Wird gelesen … {count} Pflanzen",
+    },
+    fr: { one: "Lecture… {count} plante", other: "Lecture… {count} plantes" },
+    es: { one: "Leyendo… {count} planta", other: "Leyendo… {count} plantas" },
+  },
+  printingStopped: {
+    en: "Printing stopped.",
+    de: "Druck angehalten.",
+    fr: "Impression arrêtée.",
+    es: "Impresión detenida.",
+  },
+  notPrintedBecause: {
+    en: "Not printed. {reason}",
+    de: "Nicht gedruckt. {reason}",
+    fr: "Impression impossible. {reason}",
+    es: "No se ha impreso. {reason}",
+  },
+  printed: { en: "Plants", de: "Pflanzen", fr: "Plantes", es: "Plantas" },
+  firstOnly: {
+    en: "the first {count}",
+    de: "die ersten {count}",
+    fr: "les {count} premières",
+    es: "las primeras {count}",
+  },
+  firstOf: {
+    en: "the first {count} of {total}",
+    de: "die ersten {count} von {total}",
+    fr: "les {count} premières sur {total}",
+    es: "las primeras {count} de {total}",
+  },
+  lastChanged: {
+    en: "Last changed",
+    de: "Letzte Änderung",
+    fr: "Dernière modification",
+    es: "Último cambio",
+  },
+} as const satisfies Table;
