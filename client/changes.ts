@@ -11,10 +11,16 @@ interface ChangeFacts {
   /** ISO 8601. */
   readonly time: string;
   readonly id: bigint;
-  /** The name of the token that made the change. */
+
+  /* table: changeMembers */
+
+  /** The name of the token. Absent if a command changed the store directly. */
   readonly by?: string;
-  /** The client's name for writes that belong together. */
+  /** The client's name for a group of writes, such as an import. */
   readonly batch?: string;
+
+  /* end */
+
   /** With `fold`, for a change of a run: how many changes the entry stands for, itself included. */
   readonly folded?: Readonly<Record<"created" | "replaced" | "removed", number>>;
   /** With `folded`: the number of the last change of the run. */

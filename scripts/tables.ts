@@ -1,12 +1,13 @@
 /**
- * Generates the tables of settings, limits, errors and metrics in docs/ and in the client. `npm run format` runs it,
- * and a test fails if a table is stale.
+ * Generates the tables of settings, limits, errors, changes and metrics in docs/ and in the client. `npm run format`
+ * runs it, and a test fails if a table is stale.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import { fixedLimits, resolveConfig, settings } from "../src/config.ts";
+import { shownParts } from "../src/domain/change.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
 import { createReporter } from "../src/observe/reporter.ts";
@@ -57,6 +58,18 @@ const formatErrorNames = (): string =>
     .map(([name, { code }]) => `  ${code}: "${name}",`)
     .join("\n");
 
+const formatChangeParts = (): string =>
+  formatTable(
+    ["member", "meaning"],
+    ["---", "---"],
+    ...shownParts.map(({ name, meaning }) => [`\`${name}\``, meaning]),
+  );
+
+const formatChangeMembers = (): string =>
+  shownParts
+    .map(({ name, meaning }) => `  /** ${meaning} */\n  readonly ${name}?: string;`)
+    .join("\n");
+
 /** From the HELP lines of a reporter that has counted nothing. */
 async function formatMetrics(): Promise<string> {
   const store = {
@@ -81,8 +94,17 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
   limits: formatLimits,
   errors: formatErrors,
   errorNames: formatErrorNames,
+  changeParts: formatChangeParts,
+  changeMembers: formatChangeMembers,
   metrics: formatMetrics,
 };
+
+/** What has tables. */
+export const generated: readonly string[] = [
+  ...new Glob("docs/*.md").scanSync(root),
+  "client/errors.ts",
+  "client/changes.ts",
+];
 
 const REGION = /((?:<!--|\/\*) table: (\w+) (?:-->|\*\/))[^]*?( *(?:<!--|\/\*) end)/g;
 
@@ -98,7 +120,7 @@ export async function fillTables(document: string): Promise<string> {
 }
 
 if (import.meta.main)
-  for (const name of [...new Glob("docs/*.md").scanSync(root), "client/errors.ts"]) {
+  for (const name of generated) {
     const path = join(root, name);
     const text = readFileSync(path, "utf8");
     const filled = await fillTables(text);

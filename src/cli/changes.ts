@@ -12,7 +12,7 @@ import {
 } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT, STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
-import { findChangeNumber, nameBatch } from "../domain/change.ts";
+import { findChangeNumber, nameBatch, sayWriter } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
 import {
@@ -71,13 +71,8 @@ export function parseChangeNumber(flag: string, text = "0"): number {
 const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
   JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 
-function formatForPeople({ seq, time, type, id, by, batch, plant, before }: Change): string {
-  const facts = [
-    plant && quote(plant),
-    before && `was ${quote(before)}`,
-    by && `by ${by}`,
-    batch && `in ${JSON.stringify(batch)}`,
-  ];
+function formatForPeople({ seq, time, type, id, plant, before, ...more }: Change): string {
+  const facts = [plant && quote(plant), before && `was ${quote(before)}`, ...sayWriter(more)];
   return [seq, time, type.padEnd(8), id, ...facts.filter(Boolean)].join(" ");
 }
 

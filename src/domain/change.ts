@@ -67,14 +67,54 @@ const isWithin = (
   (from === undefined || change[from.unit] >= from.value) &&
   (to === undefined || change[to.unit] <= to.value);
 
-/** Who writes, for the journal. */
-export interface Writer {
-  /** The name of the token; undefined if a command writes to the store directly. */
-  readonly token?: string | undefined;
-  /** What the client calls a group of writes, such as an import. */
-  readonly batch?: string | undefined;
+interface Part {
+  /** Its name in a `Writer`. */
+  readonly writer: string;
+  /** For readers of changes, with its words in `plantstore changes`; undefined if it is for the service alone. */
+  readonly shown:
+    Readonly<{ meaning: string; example?: string; say: (value: string) => string }> | undefined;
+}
+
+/**
+ * What a change says about its writer, as text without a newline. The order is that of a block, so append only: older
+ * versions ignore what follows. `Writer`, `Change`, blocks, the API, the client's type, the command and the table in
+ * docs/changes.md are derived from this.
+ */
+const parts = {
+  by: {
+    writer: "token",
+    shown: {
+      meaning: "The name of the token. Absent if a command changed the store directly.",
+      example: "office",
+      say: (name) => `by ${name}`,
+    },
+  },
+  batch: {
+    writer: "batch",
+    shown: {
+      meaning: "The client's name for a group of writes, such as an import.",
+      say: (name) => `in ${JSON.stringify(name)}`,
+    },
+  },
   /** The span of the request, by `nameSpan`, if it is sampled. */
-  readonly trace?: string | undefined;
+  trace: { writer: "trace", shown: undefined },
+} as const satisfies Record<string, Part>;
+
+type PartName = keyof typeof parts;
+type WriterName = (typeof parts)[PartName]["writer"];
+const partNames = Object.keys(parts) as PartName[];
+const writerNames = partNames.map((name): WriterName => parts[name].writer);
+const packedNames = writerNames.toReversed();
+
+export const shownParts = Object.entries<Part>(parts).flatMap(([name, { shown }]) =>
+  shown === undefined ? [] : [{ ...shown, name: name as PartName }],
+);
+
+export type PartsOfWriter = Readonly<Record<WriterName, string | undefined>>;
+type PartsOfChange = Readonly<Record<PartName, string | undefined>>;
+
+/** Who writes, for the journal. A command that writes to the store directly has no token. */
+export interface Writer extends Partial<PartsOfWriter> {
   readonly lease?: Lease | undefined;
 }
 
@@ -89,17 +129,12 @@ interface Lease {
   readonly token?: string | undefined;
 }
 
-export interface Change {
+export interface Change extends Partial<PartsOfChange> {
   /** Grows in commit order, with gaps. */
   readonly seq: number;
   readonly atMs: number;
   readonly type: ChangeType;
   readonly id: bigint;
-  /** The token of its writer. */
-  readonly by: string | undefined;
-  readonly batch?: string | undefined;
-  /** The span of the request that made it, if it was sampled. */
-  readonly trace?: string | undefined;
   /** The state after the change; undefined if the plant was removed. */
   readonly plant: Plant | undefined;
   /** The state before the change; undefined if the plant was created. */
@@ -117,10 +152,35 @@ export interface Grouping {
   readonly everyMs: number | undefined;
 }
 
-/** For a restore, which writes the block again. Does not compile without each member that the journal has. */
-export function writerOf({ by: token, batch, trace }: Change): Required<Omit<Writer, "lease">> {
-  return { token, batch, trace };
+/** For a restore, which writes the block again. */
+export const writerOf = (change: Change): PartsOfWriter =>
+  Object.fromEntries(partNames.map((name, at) => [writerNames[at], change[name]])) as PartsOfWriter;
+
+/** All parts as one text; undefined without any. */
+export function packWriter(writer: Writer = {}): string | undefined {
+  let packed: string | undefined;
+  for (const name of packedNames)
+    packed = packed === undefined ? writer[name] : `${writer[name] ?? ""}\n${packed}`;
+  return packed;
 }
+
+/** A block of an earlier version may have fewer. */
+export function unpackWriter(packed: unknown): PartsOfChange {
+  const values = typeof packed === "string" ? packed.split("\n") : [];
+  const named = partNames.map((name, at) => [name, values[at] || undefined]);
+  return Object.fromEntries(named) as PartsOfChange;
+}
+
+/** What readers of changes see. */
+const showWriter = (change: Change): Partial<PartsOfChange> =>
+  Object.fromEntries(shownParts.map(({ name }) => [name, change[name]]));
+
+/** The same in words. */
+export const sayWriter = (change: { readonly [Name in PartName]?: unknown }): string[] =>
+  shownParts.flatMap(({ name, say }) => {
+    const value = change[name];
+    return typeof value === "string" ? [say(value)] : [];
+  });
 
 export interface ChangeQuery extends Period {
   readonly id?: bigint | undefined;
@@ -215,7 +275,7 @@ export type Folded = Record<ChangeType, number>;
 
 /** `foldedTo` is the number of the last change of the run. */
 export function listChange(change: Change, folded?: Folded, foldedTo?: number): ListedChange {
-  const { seq, atMs, type, by, batch, trace } = change;
+  const { seq, atMs, type, trace } = change;
   const time = formatTimeOf(atMs);
   const [plant, before] = [toContent(change.plant), toContent(change.before)];
   // One JSON.stringify call is faster than several.
@@ -224,8 +284,7 @@ export function listChange(change: Change, folded?: Folded, foldedTo?: number): 
     time,
     type,
     id: toJsonId(change.id),
-    by,
-    batch,
+    ...showWriter(change),
     plant,
     before,
     folded,

@@ -4,7 +4,7 @@ import type { Authenticator } from "../auth/token.ts";
 import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Writer } from "../domain/change.ts";
+import type { PartsOfWriter, Writer } from "../domain/change.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
@@ -109,7 +109,7 @@ export class Exchange {
     this.service.limitIdle(this.request, 0);
   }
 
-  nameWriter(batch?: string): Writer {
+  nameWriter(batch?: string): PartsOfWriter {
     return { token: this.token?.name, batch, trace: this.span?.trace };
   }
 

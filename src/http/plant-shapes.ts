@@ -1,7 +1,7 @@
 /** The schemas and examples of plants, batches and changes in the API description. */
 
 import { SAMPLE_LENGTH } from "../domain/bulk.ts";
-import { changeTypes } from "../domain/change.ts";
+import { changeTypes, shownParts } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import {
   define,
@@ -114,8 +114,9 @@ export const Change = define(
     time: time("2026-01-01T00:00:05.000Z"),
     type: text("replaced", undefined, { enum: changeTypes }),
     id,
-    by: text("office", "The name of the token. Absent if a command changed the store directly."),
-    batch: text(undefined, "The client's name for a group of writes, such as an import."),
+    ...Object.fromEntries(
+      shownParts.map(({ name, meaning, example }) => [name, text(example, meaning)]),
+    ),
     plant: annotate(Plant, "The plant after this change. Absent if it was removed."),
     before: {
       ...annotate(Plant, "The plant before this change. Absent if it was created."),
@@ -131,7 +132,9 @@ export const Change = define(
     ),
     foldedTo: int64(undefined, "With `folded`: the number of the last change of the run."),
   },
-  { optional: ["by", "batch", "plant", "before", "folded", "foldedTo"] },
+  {
+    optional: [...shownParts.map(({ name }) => name), "plant", "before", "folded", "foldedTo"],
+  },
 );
 
 export const ChangeCount = define(

@@ -15,6 +15,8 @@ import {
   isWanted,
   listChange,
   type Moment,
+  packWriter,
+  unpackWriter,
   type Writer,
   writerOf,
 } from "../domain/change.ts";
@@ -112,17 +114,6 @@ export class JournalBlock implements Entries {
   }
 }
 
-/** One string of parts that contain no newline; undefined without a writer. Earlier versions ignore the third. */
-function packWriter({ token, batch, trace }: Writer = {}): string | undefined {
-  if (trace !== undefined) return `${token ?? ""}\n${batch ?? ""}\n${trace}`;
-  return batch === undefined ? token : `${token ?? ""}\n${batch}`;
-}
-
-function unpackWriter(name: EntryValue | undefined): Pick<Change, "by" | "batch" | "trace"> {
-  const [by, batch, trace] = typeof name === "string" ? name.split("\n") : [];
-  return { by: by || undefined, batch: batch || undefined, trace };
-}
-
 /** A number, or a string if a double cannot hold it exactly. */
 export function toExact(id: bigint): string | number {
   const value = Number(id);
@@ -175,7 +166,6 @@ export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = 
     const name = values[at++];
     if (name !== "") writer = unpackWriter(name);
     if (isBrief) {
-      const { by, batch } = writer;
       const isKept = keptIds === undefined || keptIds.has(String(values[at]));
       // The id, then name and tag of one plant or, for a replacement, of two.
       at += type === "replaced" ? 5 : 3;
@@ -185,8 +175,7 @@ export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = 
           atMs,
           type,
           id: 0n,
-          by,
-          batch,
+          ...writer,
           plant: undefined,
           before: undefined,
         });

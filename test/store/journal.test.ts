@@ -1,9 +1,14 @@
 /** Blocks of the journal and the pages that are cut from them, without an engine. */
 
 import { expect, test } from "bun:test";
-import type { ChangeQuery } from "../../src/domain/change.ts";
+import { type Change, type ChangeQuery, writerOf } from "../../src/domain/change.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import { type BlockRow, createChangePage, JournalBlock } from "../../src/store/journal.ts";
+import {
+  type BlockRow,
+  createChangePage,
+  JournalBlock,
+  parseEntries,
+} from "../../src/store/journal.ts";
 import { reasonOf } from "../support/expect.ts";
 
 const plant = (id: bigint, name = "n", tag?: string): Plant => ({ id, name, tag });
@@ -31,6 +36,24 @@ test("a block has all entries as one text", () => {
   expect(entries.text).toBe(
     '["c","till",1,"fern","x","r","","9007199254740992","moss",null,"tree","","d",null,1,"fern","x","c","office",-1,"n",null]',
   );
+});
+
+test("a block has every part of its writer, whichever are known", () => {
+  const parts = Object.keys(writerOf({} as Change));
+  expect(parts.length).toBeGreaterThan(2);
+  for (let known = 0; known < 2 ** parts.length; known++) {
+    const writer = Object.fromEntries(
+      parts.map((part, at) => [part, (known >> at) % 2 === 1 ? `any ${part}` : undefined]),
+    );
+    const entries = new JournalBlock();
+    entries.add(1n, writer, plant(1n));
+    expect(parseEntries(entries.text).map(writerOf)).toEqual([writer as never]);
+  }
+});
+
+test("a block of version 1.0 has the name of a token alone", () => {
+  const [change] = parseEntries('["c","till",1,"n",null,"c","",2,"n",null]');
+  expect(change).toMatchObject({ by: "till", batch: undefined, trace: undefined });
 });
 
 test("a block is full with 1 MiB of text", () => {
