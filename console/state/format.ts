@@ -3,6 +3,7 @@
 import { type Filter, filterNames } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
+import type { Scope } from "../../src/domain/token.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
 
 const count = new Intl.NumberFormat(locale);
@@ -89,3 +90,11 @@ export const describeFilter = ({ tagged, ...texts }: Filter): string[] =>
     if (name === "tag" && value === "") return t.plants.withEmptyTag;
     return fill(t.plants.withWhat[name], { value: quote(value) });
   });
+
+const scopeLabels: Readonly<Partial<Record<string, string>>> = t.operators.scopes satisfies Record<
+  Scope,
+  string
+>;
+
+export const describeScopes = (scopes: readonly string[]): string =>
+  scopes.map((scope) => scopeLabels[scope] ?? scope).join(", ");

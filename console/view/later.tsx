@@ -17,10 +17,9 @@ export function later<Props extends object>(load: () => Promise<ComponentType<Pr
       hasFailed.value = true;
     }
   };
-  return function Later(props: Props): JSX.Element {
-    useEffect(() => {
-      if (loaded.value === undefined) void start();
-    }, []);
+  const prefetch = (): void => void (loaded.value === undefined && start());
+  function Later(props: Props): JSX.Element {
+    useEffect(prefetch, []);
     if (loaded.value !== undefined) return <loaded.value.View {...props} />;
     if (!hasFailed.value) return <p class="faint late">{t.shared.loading}</p>;
     return (
@@ -28,5 +27,6 @@ export function later<Props extends object>(load: () => Promise<ComponentType<Pr
         <Button onClick={() => void start()}>{t.shared.tryAgain}</Button>
       </Notice>
     );
-  };
+  }
+  return Object.assign(Later, { prefetch });
 }

@@ -5,8 +5,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost } from "../api/service.ts";
 import { ImportStatus } from "../import/status.tsx";
 import { UndoDialog } from "../import/undo.tsx";
-import { ImportView } from "../import/view.tsx";
-import { formatTime } from "../state/format.ts";
+import { describeScopes, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route } from "../state/route.ts";
 import { OpenQuestion } from "../state/question.ts";
 import { unsaved, waiting } from "../state/saving.ts";
@@ -24,9 +23,7 @@ import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.
 import { fill, plural, t } from "../text/text.ts";
 import { AskedDialog, Progress } from "./bulk.tsx";
 import { CameraDialog } from "./camera.tsx";
-import { ChangesView } from "./changes.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
-import { HealthView } from "./health.tsx";
 import { LanguageChoice } from "./language.tsx";
 import { later } from "./later.tsx";
 import { LabelsDialog, PrintedLabels } from "./labels.tsx";
@@ -35,8 +32,6 @@ import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { QuestionDialog, ShownOnce } from "./manage.tsx";
 import { Offer, SignIn } from "./sign-in.tsx";
-import { describeScopes, TokensView } from "./tokens.tsx";
-import { WebhooksView } from "./webhooks.tsx";
 
 export function Shell(): JSX.Element {
   if (offered.value !== undefined) return <Offer key={offered.value} token={offered.value} />;
@@ -56,6 +51,10 @@ function Inside(): JSX.Element {
   // After signing in, no element has the focus.
   useLayoutEffect(() => {
     if (document.activeElement === document.body) focusMain();
+  }, []);
+  useEffect(() => {
+    const timer = setTimeout(prefetchViews, PREFETCH_MS);
+    return () => clearTimeout(timer);
   }, []);
   return (
     <div class="shell">
@@ -104,17 +103,44 @@ function describeWaiting(): string | undefined {
   return plural(t.shell.waiting, size);
 }
 
-const OverviewView = later(async () => (await import("./overview.tsx")).OverviewView);
-
+/** Those beside the plants are not part of the first view. */
 const views = {
-  overview: { View: OverviewView, isAllowed: () => isManager.value },
+  overview: {
+    View: later(async () => (await import("./overview.tsx")).OverviewView),
+    isAllowed: () => isManager.value,
+  },
   plants: { View: PlantsView, isAllowed: () => mayRead.value || mayWrite.value },
-  import: { View: ImportView, isAllowed: () => mayWrite.value },
-  changes: { View: ChangesView, isAllowed: () => mayRead.value },
-  health: { View: HealthView, isAllowed: () => mayRead.value },
-  tokens: { View: TokensView, isAllowed: () => may("tokens:manage") },
-  webhooks: { View: WebhooksView, isAllowed: () => may("webhooks:manage") },
+  import: {
+    View: later(async () => (await import("../import/view.tsx")).ImportView),
+    isAllowed: () => mayWrite.value,
+  },
+  changes: {
+    View: later(async () => (await import("./changes.tsx")).ChangesView),
+    isAllowed: () => mayRead.value,
+  },
+  health: {
+    View: later(async () => (await import("./health.tsx")).HealthView),
+    isAllowed: () => mayRead.value,
+  },
+  tokens: {
+    View: later(async () => (await import("./tokens.tsx")).TokensView),
+    isAllowed: () => may("tokens:manage"),
+  },
+  webhooks: {
+    View: later(async () => (await import("./webhooks.tsx")).WebhooksView),
+    isAllowed: () => may("webhooks:manage"),
+  },
 } as const;
+
+const PREFETCH_MS = 1000;
+
+/** The other views open without a connection too. */
+function prefetchViews(): void {
+  for (const view of listAllowed()) {
+    const { View } = views[view];
+    if ("prefetch" in View) View.prefetch();
+  }
+}
 
 const isOperator = (): boolean => may("tokens:manage") || may("webhooks:manage");
 

@@ -2,23 +2,14 @@
 
 import type { JSX } from "preact";
 import { findRate, UNLIMITED } from "../../src/domain/time.ts";
-import { plantScopes, type Scope, type TokenSummary } from "../../src/domain/token.ts";
+import { plantScopes, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
 import { ask, call, Explained } from "../api/service.ts";
-import { formatTime, quote } from "../state/format.ts";
+import { describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field } from "./controls.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
-
-const labels: Readonly<Partial<Record<string, string>>> = t.operators.scopes satisfies Record<
-  Scope,
-  string
->;
-
-const labelOf = (scope: string): string => labels[scope] ?? scope;
-
-export const describeScopes = (scopes: readonly string[]): string => scopes.map(labelOf).join(", ");
 
 const expiries = [
   ["", t.operators.tokens.expiresNever],
@@ -79,7 +70,7 @@ export function TokensView(): JSX.Element {
         <Checks
           id="token-access"
           legend={t.operators.tokens.access}
-          options={has.map((scope) => [scope, labelOf(scope)])}
+          options={has.map((scope) => [scope, describeScopes([scope])])}
           chosen={plantScopes}
         />
         <Choice id="token-expires" label={t.operators.tokens.expires} options={expiries} />

@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import { describeInBrowser, looks, openConsole, startConsole } from "../support/browser.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { sendPlant } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 describeInBrowser("a service that is stopped and started again", () => {
   for (const [name, look] of looks)
@@ -44,4 +45,21 @@ describeInBrowser("a service that is stopped and started again", () => {
       expect((await service.store.findPlant(3n))?.name).toBe("Rosemary");
       await service[Symbol.asyncDispose]();
     });
+
+  test("leaves the views that were not opened before within reach", async () => {
+    using workplace = makeWorkplace();
+    const service = await startConsole(workplace.env);
+    const { page, user, announceFailure } = await openConsole(service);
+    await until("the views are loaded", async () => {
+      const names = await page.evaluate<string[]>(
+        `performance.getEntriesByType("resource").map(({ name }) => name)`,
+      );
+      return names.filter((name) => /\/(view|changes)-[^/]*\.js$/.test(name)).length === 2;
+    });
+    for (const path of ["/changes", "/livez"]) announceFailure(path, "failed");
+    await service[Symbol.asyncDispose]();
+    await user.see({ text: "No connection to the store" });
+    await page.getByRole("link", { name: "Import", exact: true }).click();
+    await user.see({ text: "Drop a file here" });
+  });
 });
