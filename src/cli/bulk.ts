@@ -1,22 +1,10 @@
 /** plantstore change and remove: all plants that match a filter, in the store or a running service. */
 
 import { isatty } from "node:tty";
-import {
-  type Bulk as Done,
-  type BulkPreview,
-  type RevertLeft,
-  ServiceError,
-} from "../../client/client.ts";
+import { type BulkFilter, type BulkPreview, ServiceError } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { STANDARD_INPUT } from "../descriptor.ts";
-import {
-  type Bulk,
-  changeBlock,
-  idsRule,
-  previewBulk,
-  readMatching,
-  startBulkCounts,
-} from "../domain/bulk.ts";
+import { idsRule, startBulkCounts } from "../domain/bulk.ts";
 import { filterNames, narrows } from "../domain/filter.ts";
 import { formatJson } from "../domain/json.ts";
 import { type Patch, parsePatch } from "../domain/write.ts";
@@ -26,10 +14,7 @@ import {
   failHalfway,
   type Flags,
   refusePairs,
-  retryBusy,
-  type Target,
   timeUntilInterrupted,
-  toRefused,
   UsageError,
   withTarget,
 } from "./command.ts";
@@ -59,9 +44,7 @@ function parsePatchFlags(flags: Flags): Patch {
   return parsePatch(patch);
 }
 
-type Selected = Pick<Bulk, "filter" | "except">;
-
-function parseSelected(flags: Flags): Selected {
+function parseSelected(flags: Flags): BulkFilter {
   const filter = parseFilter(flags);
   const { all: isAll = false, except } = flags;
   if (narrows(filter) && isAll) throw new UsageError("--all: expected no filter with it");
@@ -72,7 +55,7 @@ function parseSelected(flags: Flags): Selected {
   const ids = except === undefined ? undefined : idsRule.find(except);
   if (except !== undefined && ids === undefined)
     throw new UsageError(`--except: expected ${idsRule.expected}, got ${JSON.stringify(except)}`);
-  return { filter, except: ids };
+  return { ...filter, except: ids, all: flags.all };
 }
 
 async function run(
@@ -97,8 +80,11 @@ async function run(
       config,
       flags,
       async (target) => {
-        const worker = workerOf(target, { ...selected, patch }, signal);
-        const preview = yes ? undefined : await worker.preview();
+        const preview = yes
+          ? undefined
+          : await (patch === undefined
+              ? target.previewRemoval(selected, { signal })
+              : target.previewPatch(selected, patch, { signal }));
         if (preview !== undefined)
           await printPreview(preview, dryRun ? printLine : showLine, flags);
         if (dryRun) return;
@@ -113,11 +99,16 @@ async function run(
             const part = preview?.exact ? preview.plants && plants / preview.plants : undefined;
             return { plants, refused: changedSince + refused, part };
           });
-          counts = await worker.run(batch, {
+          const options = {
+            signal,
+            batch,
             onLeft: left.onLeft,
-            onProgress: (now) => (counts = now),
+            onProgress: (now: Counts) => (counts = now),
             onRetry: progress.onRetry,
-          });
+          };
+          counts = await (patch === undefined
+            ? target.removeMatching(selected, options)
+            : target.patchMatching(selected, patch, options));
         }
         left.finish();
       },
@@ -151,60 +142,6 @@ function summarize(verb: Verb, counts: Counts, batch: string): string {
     refused,
   });
   return `${line}; batch ${JSON.stringify(batch)}`;
-}
-
-interface Hooks {
-  readonly onLeft: (plant: RevertLeft) => void;
-  readonly onProgress: (counts: Counts) => void;
-  readonly onRetry: (error: Error, waitMs: number) => void;
-}
-
-/** One interface for a service and for a local store. */
-function workerOf(target: Target, bulk: Bulk, signal: AbortSignal) {
-  const { filter, except, patch } = bulk;
-  const { client } = target;
-  const wanted = { ...filter, except, all: narrows(filter) ? undefined : true };
-  if (client !== undefined)
-    return {
-      preview: () =>
-        patch === undefined
-          ? client.previewRemoval(wanted, { signal })
-          : client.previewPatch(wanted, patch, { signal }),
-      run: async (batch: string, hooks: Hooks): Promise<Counts> => {
-        const options = { ...hooks, signal, batch };
-        const { batch: _, ...counts }: Done = await (patch === undefined
-          ? client.removeMatching(wanted, options)
-          : client.patchMatching(wanted, patch, options));
-        return counts;
-      },
-    };
-  const { store } = target;
-  const optionsWith = (onRetry?: Hooks["onRetry"]) => ({
-    signal,
-    retry: <Result>(attempt: () => Promise<Result>) =>
-      retryBusy(
-        async () => {
-          // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
-          await new Promise(setImmediate);
-          signal.throwIfAborted();
-          return attempt();
-        },
-        { signal, onRetry },
-      ),
-  });
-  return {
-    preview: (): Promise<BulkPreview> => previewBulk(store, bulk, optionsWith()),
-    run: async (batch: string, { onLeft, onProgress, onRetry }: Hooks): Promise<Counts> => {
-      const counts = startBulkCounts();
-      const options = optionsWith(onRetry);
-      for await (const block of readMatching(store, bulk, options)) {
-        const left = await changeBlock(store, block, bulk, { batch }, counts, options);
-        for (const { id, refusal } of left) onLeft({ id, ...toRefused(refusal) });
-        onProgress(counts);
-      }
-      return counts;
-    },
-  };
 }
 
 async function printPreview(

@@ -4,7 +4,6 @@ import { isatty } from "node:tty";
 import type { Change } from "../../client/changes.ts";
 import {
   type Content,
-  type Reverted,
   type RevertLeft,
   type RevertPreview,
   type RevertRange,
@@ -12,36 +11,23 @@ import {
 } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT, STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
-import { findChangeNumber, nameBatch, sayWriter } from "../domain/change.ts";
+import { findChangeNumber, sayWriter } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
-import {
-  openRange,
-  parseRevert,
-  previewRange,
-  readTouched,
-  revertBlock,
-  startCounts,
-} from "../domain/revert.ts";
+import { parseRevert } from "../domain/revert.ts";
 import {
   CommandError,
   EXIT_DIFFERENT,
   type Flags,
-  plantsOf,
   requireFlags,
-  retryBusy,
   splitList,
-  type Target,
-  toRefused,
   untilInterrupted,
   UsageError,
   withTarget,
 } from "./command.ts";
-import { countOf, describeRetry, printError, printLine, showLine } from "./terminal.ts";
+import { countOf, printError, printLine, printRetry, showLine } from "./terminal.ts";
 
 const FOLLOW_MS = 500;
-
-const onRetry = (error: Error, waitMs: number): void => printError(describeRetry(error, waitMs));
 
 export async function printChanges(config: Config, flags: Flags): Promise<void> {
   let after = parseChangeNumber("--after", flags.after);
@@ -49,7 +35,7 @@ export async function printChanges(config: Config, flags: Flags): Promise<void> 
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
       for (;;) {
-        const page = await plantsOf(target).listChangePage({ after }, { signal, onRetry });
+        const page = await target.listChangePage({ after }, { signal, onRetry: printRetry });
         const text = page.changes.map((change) => `${format(change)}\n`).join("");
         await writeDescriptor(STANDARD_OUTPUT, text, signal);
         after = page.last;
@@ -102,15 +88,15 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
     throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
-      const reverter = reverterOf(target, range, config, signal);
-      if (flags.dryRun) return printPreview(await reverter.preview(), printLine, flags.json);
+      if (flags.dryRun)
+        return printPreview(await target.previewRevert(range, { signal }), printLine, flags.json);
       if (!flags.yes) {
-        const preview = await reverter.preview().catch(allowLarge);
+        const preview = await target.previewRevert(range, { signal }).catch(allowLarge);
         if (preview !== undefined) await printPreview(preview, showLine);
         if (!(await confirm("Undo them?", signal))) throw new CommandError("Nothing was changed.");
       }
       const left = listLeft();
-      const reverted = await reverter.revert(left.onLeft);
+      const reverted = await target.revert(range, { signal, onLeft: left.onLeft });
       left.finish();
       const { reverted: done, unchanged, changedSince, refused, batch: name } = reverted;
       await printLine(
@@ -125,34 +111,6 @@ export async function revert(config: Config, flags: Flags): Promise<void> {
 /** Digits are the number of a change; anything else is a time. */
 const toMoment = (text: string | undefined): number | string | undefined =>
   text && (findChangeNumber(text) ?? text);
-
-/** One interface for a service and for a local store. */
-function reverterOf(target: Target, range: RevertRange, config: Config, signal: AbortSignal) {
-  type OnLeft = (plant: RevertLeft) => void;
-  const { client } = target;
-  if (client !== undefined)
-    return {
-      preview: () => client.previewRevert(range, { signal }),
-      revert: (onLeft: OnLeft) => client.revert(range, { signal, onLeft }),
-    };
-  const { store } = target;
-  const retry = <Result>(attempt: () => Promise<Result>) => retryBusy(attempt, { signal });
-  const options = { ...config, signal, retry };
-  const open = (dryRun: boolean) => openRange(store, parseRevert({ ...range, dryRun }));
-  return {
-    preview: async (): Promise<RevertPreview> => previewRange(store, await open(true), options),
-    revert: async (onLeft: OnLeft): Promise<Reverted> => {
-      const counts = startCounts();
-      const batch = nameBatch("revert");
-      for await (const block of readTouched(store, await open(false), options)) {
-        signal.throwIfAborted();
-        for (const { id, refusal } of await revertBlock(store, block, { batch }, counts, options))
-          onLeft({ id, ...toRefused(refusal) });
-      }
-      return { ...counts, batch };
-    },
-  };
-}
 
 /** Only the preview is limited: a larger revert continues without one. */
 function allowLarge(error: unknown): undefined {

@@ -3,30 +3,12 @@
 import { readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
-import {
-  Client,
-  type Refused,
-  type RetryOptions,
-  ServiceError,
-  type Settle,
-  type SortedQuery,
-  type Upsert,
-  type Upserted,
-  type WriteOptions,
-} from "../../client/client.ts";
-import { findChanges } from "../../client/changes.ts";
-import { retry } from "../../client/retry.ts";
+import { Client, ServiceError } from "../../client/client.ts";
 import { type Config, ConfigError } from "../config.ts";
-import type { Filter, FilterName } from "../domain/filter.ts";
-import { writeUntilTaken } from "../domain/bulk.ts";
+import type { FilterName } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import { isActive } from "../domain/job.ts";
-import type { Order, PlantQuery } from "../domain/page.ts";
-import { formatCursor, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
-import { findEntityTags } from "../domain/entity-tag.ts";
-import type { Plant } from "../domain/plant.ts";
 import type { SchemaChange, Store } from "../domain/store.ts";
-import type { Done, PlantWrite } from "../domain/write.ts";
 import type { Encoding } from "../format/encoding.ts";
 import type { FileFormat } from "../format/plants.ts";
 import { MalformedFile } from "../format/records.ts";
@@ -41,7 +23,8 @@ import {
   readStore,
 } from "../store/sqlite/database.ts";
 import { findObstacle } from "../store/sqlite/obstacle.ts";
-import { printError } from "./terminal.ts";
+import { openStoreClient, type Target } from "./store-client.ts";
+import { printError, printRetry } from "./terminal.ts";
 
 /** Records were refused, or stores differ. */
 export const EXIT_DIFFERENT = 3;
@@ -155,87 +138,6 @@ export async function withStore<Result>(config: Config, use: (store: Store) => P
   }
 }
 
-/** Transient errors: another process is writing, or the database server is being replaced. */
-const busyReasons: ReadonlySet<string> = new Set([
-  "store_busy",
-  "store_unavailable",
-  "store_down",
-  "overloaded",
-]);
-
-export const retryBusy = <Result>(attempt: () => Promise<Result>, options: RetryOptions = {}) =>
-  retry(attempt, options, (error) =>
-    error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined,
-  );
-
-const PAGE_LENGTH = 1_000;
-
-async function readPage(store: Store, query: PlantQuery, retrying: RetryOptions) {
-  // SQLite reads are synchronous and would starve Ctrl-C and the progress line.
-  await new Promise(setImmediate);
-  retrying.signal?.throwIfAborted();
-  return retryBusy(() => store.listPlants(query), retrying);
-}
-
-export async function* readPages(
-  store: Store,
-  { order = "asc", ...filter }: Filter & { readonly order?: Order | undefined },
-  retrying: RetryOptions,
-) {
-  let after: bigint | undefined;
-  do {
-    const query = { ...filter, after, limit: PAGE_LENGTH, order };
-    const page = await readPage(store, query, retrying);
-    if (page.plants.length > 0) yield page.plants;
-    after = page.next;
-  } while (after !== undefined);
-}
-
-export const createPlants = (
-  store: Store,
-  plants: readonly Plant[],
-  settle: Settle,
-  { batch, ...retrying }: WriteOptions,
-): Promise<void> =>
-  settleAll(plants, (open) => store.createPlants(open, { batch }), settle, retrying);
-
-const upsertPlants = (
-  store: Store,
-  writes: readonly Upsert[],
-  settle: Settle<Upserted>,
-  { batch, ...retrying }: WriteOptions,
-): Promise<void> =>
-  settleAll(writes.map(toWrite), (open) => store.writePlants(open, { batch }), settle, retrying);
-
-function toWrite(write: Upsert): PlantWrite {
-  const { id, ifMatch } = write;
-  const condition = { match: ifMatch === undefined ? ifMatch : findEntityTags(ifMatch) };
-  return write.removed === true
-    ? { kind: "remove", id, condition, isLenient: true }
-    : { kind: "upsert", id, plant: write, condition };
-}
-
-const settleAll = <Item extends Pick<Plant, "id">, Success extends Done>(
-  items: readonly Item[],
-  write: (open: readonly Item[]) => Promise<readonly (Success | Refusal)[]>,
-  settle: Settle<Success>,
-  retrying: RetryOptions,
-): Promise<void> =>
-  writeUntilTaken(
-    items,
-    write,
-    (attempt) => retryBusy(attempt, retrying),
-    (index, outcome, isOpen) => {
-      if (!isOpen) settle(index, outcome instanceof Refusal ? toRefused(outcome) : outcome);
-    },
-  );
-
-export const toRefused = ({ reason, message }: Refusal): Refused => ({
-  code: catalogue[reason].code,
-  reason,
-  message,
-});
-
 export async function findSchema(config: Config): Promise<FoundSchema> {
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "postgres")
@@ -282,9 +184,6 @@ export interface Flags extends Readonly<
   readonly yes?: boolean;
 }
 
-export type Target =
-  { readonly client: Client } | { readonly client?: undefined; readonly store: Store };
-
 /**
  * Creates a missing store only with `canCreate`. Otherwise a typo would look like an empty store. `batch` is the name to
  * write under, if one was given.
@@ -299,7 +198,7 @@ export async function withTarget<Result>(
   }: { readonly canCreate?: boolean; readonly batch?: string | undefined } = {},
 ): Promise<Result> {
   const client = findClient(flags, config);
-  if (client !== undefined) return use({ client });
+  if (client !== undefined) return use(client);
   const { location, version } = await findSchema(config);
   const exists = version !== undefined;
   if (!exists && !canCreate) throw new CommandError(`There is no store at ${location}.`);
@@ -313,50 +212,8 @@ export async function withTarget<Result>(
         "job_running",
         `${catalogue.job_running.meaning} If its service was killed, choose another name.`,
       );
-    return use({ store });
+    return use(openStoreClient(store, config));
   });
-}
-
-/** One interface for a service and for a local store. */
-export const plantsOf = (target: Target) =>
-  target.client ?? {
-    createBatch: (plants: readonly Plant[], settle: Settle, writing: WriteOptions) =>
-      createPlants(target.store, plants, settle, writing),
-    upsertBatch: (writes: readonly Upsert[], settle: Settle<Upserted>, writing: WriteOptions) =>
-      upsertPlants(target.store, writes, settle, writing),
-    listPage: (query: { after: bigint | undefined; limit: number }, retrying: RetryOptions) =>
-      readPage(target.store, { ...query, order: "asc" }, retrying),
-    listSortedPage: async ({ sort, cursor, ...filter }: SortedQuery, retrying: RetryOptions) => {
-      const ordered = toOrder({ sort, cursor });
-      // A command shares its memory with no other stream.
-      const query = { ...filter, ...ordered, limit: 2 * SORTED_STREAM_LENGTH };
-      const { plants, nextPlace } = await readPage(target.store, query, retrying);
-      const next = ordered.sort && nextPlace && formatCursor(ordered.sort, nextPlace);
-      return { plants, cursor: next };
-    },
-    exportBlocks: (query: Parameters<typeof readPages>[1], retrying: RetryOptions) =>
-      readPages(target.store, query, retrying),
-    listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {
-      const read = () => target.store.readChanges({ after, limit: PAGE_LENGTH });
-      const page = await retryBusy(read, retrying);
-      // Serialized and parsed, as a client of a service gets them.
-      const json = `[${page.changes.map((change) => change.json).join(",")}]`;
-      return { ...page, changes: findChanges(json) ?? [] };
-    },
-  };
-
-export async function askService<Answer>(
-  client: Client,
-  method: string,
-  path: string,
-  body?: unknown,
-): Promise<Answer> {
-  // Verifies the service first: another server might accept the request and send a plausible answer.
-  await client.describeToken();
-  const headers = { "content-type": "application/json" };
-  const init = body === undefined ? {} : { body: JSON.stringify(body) };
-  const response = await client.request(path, { method, headers, ...init });
-  return (response.status === 204 ? undefined : await response.json()) as Answer;
 }
 
 export const splitList = (list: string | undefined): string[] | undefined =>
@@ -375,9 +232,9 @@ export function refusePairs(flags: object, pairs: readonly (readonly [string, st
 }
 
 /** Turns a Refusal into a usage error about flags. `list` is the flag that is an array in the body. */
-export function requireFlags(parse: () => unknown, list: string | undefined): void {
+export function requireFlags<Parsed>(parse: () => Parsed, list: string | undefined): Parsed {
   try {
-    parse();
+    return parse();
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const message = error.message.replace("an array", JSON.stringify(list));
@@ -424,5 +281,6 @@ export function findClient(flags: Flags, config: Config): Client | undefined {
   const authority = findAuthority(flags, url.href);
   return new Client(url.href, config.token, {
     fetch: (address, init) => fetch(address, { ...init, ...authority }),
+    onRetry: printRetry,
   });
 }

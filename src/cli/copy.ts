@@ -11,18 +11,16 @@ import { parseStoreUrl } from "../store-url.ts";
 import { insertWebhook } from "../webhooks/manage.ts";
 import {
   CommandError,
-  createPlants,
   EXIT_DIFFERENT,
   failHalfway,
   findSchema,
   type Flags,
-  readPages,
-  retryBusy,
   timeUntilInterrupted,
   UsageError,
   withStore,
 } from "./command.ts";
 import { requireOutsideStore } from "./files.ts";
+import { plantsOf, retryBusy } from "./store-client.ts";
 import { countOf, formatCount, printError, printReport, showProgress } from "./terminal.ts";
 
 type Sum = Awaited<ReturnType<typeof sumUp>>;
@@ -146,8 +144,7 @@ export async function copyPlants(
   const create = async (listed: readonly ListedPlant[]): Promise<void> => {
     const plants = listed.map((plant) => ({ ...plant, id: BigInt(plant.id) }));
     const different: bigint[] = [];
-    await createPlants(
-      target,
+    await plantsOf(target).createBatch(
       plants,
       (index, outcome) => {
         done++;
@@ -187,7 +184,7 @@ async function sumUp(
 ) {
   const hasher = new Bun.CryptoHasher("sha256");
   let count = 0;
-  for await (const plants of readPages(store, {}, retrying)) {
+  for await (const plants of plantsOf(store).exportBlocks({}, retrying)) {
     await use?.(plants);
     hasher.update(formatNdjson(plants));
     count += plants.length;

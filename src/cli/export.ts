@@ -5,16 +5,10 @@ import type { Config } from "../config.ts";
 import { type Filter, filterNames, filters } from "../domain/filter.ts";
 import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
-import {
-  type Flags,
-  plantsOf,
-  type Target,
-  untilInterrupted,
-  UsageError,
-  withTarget,
-} from "./command.ts";
+import { type Flags, untilInterrupted, UsageError, withTarget } from "./command.ts";
 import { openOutput } from "./files.ts";
 import { findFormat } from "./import.ts";
+import type { Target } from "./store-client.ts";
 import { countOf, formatSeconds, showProgress } from "./terminal.ts";
 
 export async function exportPlants(config: Config, flags: Flags): Promise<void> {
@@ -55,15 +49,14 @@ async function* readBlocks(
   sort: Flags["sort"],
   retrying: RetryOptions,
 ): AsyncGenerator<readonly ListedPlant[]> {
-  const plants = plantsOf(target);
   if (sort === undefined || sort === "id" || sort === "-id") {
     const order = sort === "-id" ? "desc" : undefined;
-    return yield* plants.exportBlocks({ ...filter, order }, retrying);
+    return yield* target.exportBlocks({ ...filter, order }, retrying);
   }
   let cursor: string | undefined;
   do {
     const query = { ...filter, sort: sort as SortedQuery["sort"], cursor, limit: 1_000 };
-    const page = await plants.listSortedPage(query, retrying);
+    const page = await target.listSortedPage(query, retrying);
     if (page.plants.length > 0) yield page.plants;
     cursor = page.cursor;
   } while (cursor !== undefined);

@@ -33,17 +33,15 @@ import {
   findSchema,
   type Flags,
   Interrupted,
-  plantsOf,
   refusePairs,
-  type Target,
   timeUntilInterrupted,
-  toRefused,
   UsageError,
   withTarget,
 } from "./command.ts";
 import { confirm, show } from "./changes.ts";
 import { isSameFile, openOutput } from "./files.ts";
 import { type Effect, openStaging, type Staging } from "./staging.ts";
+import { type Target, toRefused } from "./store-client.ts";
 import { countOf, formatCount, printError, printLine, showProgress } from "./terminal.ts";
 
 /** An exported record may exceed the body limit by its id. */
@@ -124,10 +122,9 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
   const storeBlocks = async (target?: Target): Promise<void> => {
     const store: Write = async (plants, settle) => {
       if (target === undefined) return;
-      const to = plantsOf(target);
       await (flags.upsert
-        ? to.upsertBatch(plants, settle, writing)
-        : to.createBatch(plants, settle, writing));
+        ? target.upsertBatch(plants, settle, writing)
+        : target.createBatch(plants, settle, writing));
     };
     for (; !next.done; next = await blocks.next()) {
       const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
@@ -266,7 +263,7 @@ async function compare(
   const listPage: Parameters<Staging["compare"]>[0] =
     target === undefined
       ? async () => ({ plants: [], next: undefined })
-      : (query) => plantsOf(target).listPage(query, { signal, onRetry });
+      : (query) => target.listPage(query, { signal, onRetry });
   await staging.compare(listPage, removeMissing, ({ effect, id, line, now, after }) => {
     signal.throwIfAborted();
     plants++;
@@ -326,7 +323,7 @@ async function makeEqual(
       if (typeof outcome === "string") tally[outcome]++;
       else onRefused(block[index] as Item, outcome);
     };
-    await plantsOf(target).upsertBatch(block, settle, writing);
+    await target.upsertBatch(block, settle, writing);
   };
   for (const block of staging.upserts()) {
     await write(block, ({ line }, { message, code }) => {

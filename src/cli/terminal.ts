@@ -98,8 +98,11 @@ const formatDuration = (seconds: number): string =>
 export const formatSeconds = (seconds: number): string =>
   seconds < 60 ? `${seconds.toFixed(1)} s` : formatDuration(seconds);
 
-export const describeRetry = ({ message }: Error, waitMs: number): string =>
+const describeRetry = ({ message }: Error, waitMs: number): string =>
   `${message} Trying again in ${formatSeconds(waitMs / 1000)}.`;
+
+export const printRetry = (error: Error, waitMs: number): void =>
+  printError(describeRetry(error, waitMs));
 
 const CLEAR_LINE = "\r\u001b[K";
 

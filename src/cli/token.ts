@@ -1,30 +1,21 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import { type IssuedToken, issueToken, parseGrant, readTokens, summarize } from "../auth/token.ts";
+import type { Token } from "../../client/client.ts";
+import { parseGrant } from "../auth/token.ts";
 import type { Config } from "../config.ts";
-import type { TokenSummary } from "../domain/token.ts";
-import {
-  askService,
-  CommandError,
-  type Flags,
-  requireFlags,
-  splitList,
-  type Target,
-  withTarget,
-} from "./command.ts";
+import { CommandError, type Flags, requireFlags, splitList, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
+import type { Target } from "./store-client.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
 export async function createToken(config: Config, flags: Flags): Promise<void> {
-  const { name, expires, rate } = flags;
-  const scopes = splitList(flags.scopes);
-  const request = { name, scopes, expires, rate };
-  requireFlags(() => parseGrant(request), flags.scopes);
-  const create = (target: Target): Promise<IssuedToken> =>
-    target.client === undefined
-      ? issueToken(target.store, parseGrant(request))
-      : askService(target.client, "POST", "/tokens", request);
-  const issued = await withTarget(config, flags, create, { canCreate: true });
+  const { expires, rate } = flags;
+  const asked = { name: flags.name, scopes: splitList(flags.scopes), expires, rate };
+  const { name, scopes } = requireFlags(() => parseGrant(asked), flags.scopes);
+  const token = { name, scopes, expires, rate };
+  const issued = await withTarget(config, flags, (target) => target.createToken(token), {
+    canCreate: true,
+  });
   await printSecret(flags.json ? JSON.stringify(issued) : issued.token);
   if (process.stdout.isTTY)
     process.stderr.write(
@@ -32,13 +23,10 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
     );
 }
 
-const list = async (target: Target): Promise<readonly TokenSummary[]> =>
-  target.client === undefined
-    ? (await readTokens(target.store)).map(summarize)
-    : Array.fromAsync(target.client.listTokens());
+const readTokens = (target: Target) => Array.fromAsync(target.listTokens());
 
 export async function listTokens(config: Config, flags: Flags): Promise<void> {
-  const found = (await withTarget(config, flags, list)).toSorted((one, other) =>
+  const found = (await withTarget(config, flags, readTokens)).toSorted((one, other) =>
     `${one.created} ${one.name}` < `${other.created} ${other.name}` ? -1 : 1,
   );
   if (flags.json) return printJson(found);
@@ -61,22 +49,18 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
 
 export async function revokeToken(config: Config, flags: Flags, text: string): Promise<void> {
   const { name, prefix } = await withTarget(config, flags, async (target) => {
-    const token = findOne(await list(target), text);
-    if (target.client !== undefined) await target.client.revokeToken(token.id);
-    else {
-      const [found] = await target.store.listTokens({ after: token.id, limit: 1 });
-      await target.store.revokeToken(found?.hash ?? "", Date.now());
-    }
+    const token = findOne(await readTokens(target), text);
+    await target.revokeToken(token.id);
     return token;
   });
   await printLine(`Revoked ${name} (${prefix}…). Running services refuse it within 5 seconds.`);
 }
 
 /** By its name or, if none has that name, by its prefix. */
-function findOne(tokens: readonly TokenSummary[], text: string): TokenSummary {
+function findOne(tokens: readonly Token[], text: string): Token {
   const inUse = tokens.filter((token) => token.revoked === null);
   const named = inUse.filter((token) => token.name === text);
-  const matches = ({ prefix }: TokenSummary): boolean =>
+  const matches = ({ prefix }: Token): boolean =>
     text.length > "pst_".length && (text.startsWith(prefix) || prefix.startsWith(text));
   const found = named.length > 0 ? named : inUse.filter(matches);
   const [token, another] = found;
@@ -91,7 +75,7 @@ function findOne(tokens: readonly TokenSummary[], text: string): TokenSummary {
   return token;
 }
 
-function stateOf({ expires, revoked }: TokenSummary): string {
+function stateOf({ expires, revoked }: Token): string {
   if (revoked !== null) return `revoked ${showTime(revoked)}`;
   return expires !== null && Date.parse(expires) <= Date.now() ? "expired" : "active";
 }

@@ -1,76 +1,73 @@
 /** plantstore webhook: manages webhooks, in the store or through a running service. */
 
+import type { NewWebhook, Webhook, WebhookAttempt } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
-import {
-  parseNewWebhook,
-  type ShownSecret,
-  type ShownSkip,
-  type ShownWebhook,
-  webhookActions,
-} from "../webhooks/manage.ts";
+import { hasSucceeded } from "../domain/webhook.ts";
+import { parseNewWebhook, type webhookActions } from "../webhooks/manage.ts";
 import { parseChangeNumber } from "./changes.ts";
-import {
-  askService,
-  CommandError,
-  type Flags,
-  requireFlags,
-  splitList,
-  withTarget,
-} from "./command.ts";
+import { CommandError, type Flags, requireFlags, splitList, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
+import type { Target } from "./store-client.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
 export type WebhookAction = keyof typeof webhookActions;
 
-/** The other actions are POST, with the action in the path. */
-const methods: Readonly<Record<string, string>> = {
-  list: "GET",
-  show: "GET",
-  add: "POST",
-  remove: "DELETE",
+type Act = (target: Target, name: string, flags: Flags) => Promise<unknown>;
+
+const actions: Readonly<Record<WebhookAction, Act>> = {
+  list: (target) => target.listWebhooks(),
+  show: (target, name) => target.getWebhook(name),
+  add: (target, url, flags) => target.addWebhook(toNewWebhook(url, flags)),
+  remove: (target, name) => target.removeWebhook(name),
+  test: (target, name) => target.testWebhook(name),
+  pause: (target, name) => target.pauseWebhook(name),
+  resume: (target, name) => target.resumeWebhook(name),
+  skip: (target, name) => target.skipWebhook(name),
+  replay: (target, name, { from }) => target.replayWebhook(name, toStart(from)),
+  rotate: (target, name) => target.rotateWebhook(name),
 };
 
-/** `target` is the URL of a new webhook, or the name of an existing one. */
+const toNewWebhook = (url: string, { name, types }: Flags): NewWebhook => ({
+  url,
+  name,
+  types: splitList(types) as NewWebhook["types"],
+});
+
+const toStart = (from: string | undefined): number | "newest" =>
+  from === "newest" ? from : parseChangeNumber("--from", from);
+
+/** `name` is the URL of a new webhook, or the name of an existing one. */
 export const manageWebhook =
   (action: WebhookAction) =>
-  async (config: Config, flags: Flags, target?: string): Promise<void> => {
-    const name = action === "add" ? "" : (target ?? "");
-    const { from } = flags;
-    let body: unknown;
-    if (action === "add") {
-      body = { url: target, name: flags.name ?? null, types: splitList(flags.types) ?? null };
-      requireFlags(() => parseNewWebhook(body), flags.types);
-    }
-    if (action === "replay")
-      body = { from: from === "newest" ? from : parseChangeNumber("--from", from) };
-    const result: unknown = await withTarget(config, flags, (where) => {
-      if (where.client === undefined)
-        return webhookActions[action]({ store: where.store, config }, name, body);
-      const parts = ["/webhooks", encodeURIComponent(name), methods[action] ? "" : action];
-      const path = parts.filter((part) => part !== "").join("/");
-      return askService(where.client, methods[action] ?? "POST", path, body);
-    });
+  async (config: Config, flags: Flags, name = ""): Promise<void> => {
+    if (action === "add")
+      requireFlags(() => parseNewWebhook(toNewWebhook(name, flags)), flags.types);
+    if (action === "replay") toStart(flags.from);
+    const result = await withTarget(config, flags, (target) =>
+      actions[action](target, name, flags),
+    );
     if (action === "add" || action === "rotate")
-      return printSecret(flags.json ? JSON.stringify(result) : (result as ShownSecret).secret);
+      return printSecret(
+        flags.json ? JSON.stringify(result) : (result as { secret: string }).secret,
+      );
     if (action === "test") {
       if (flags.json) printJson(result);
-      else await printLine(describeAttempt(result as Attempt));
-      if (hasSucceeded(result as Attempt)) return;
+      else await printLine(describeAttempt(result as WebhookAttempt));
+      if (hasSucceeded(result as WebhookAttempt)) return;
       throw new CommandError(`${name} did not accept the event.`);
     }
     if (flags.json) printJson(result ?? null);
-    if (action === "skip" && (result as ShownSkip).skipped === null)
+    if (action === "skip" && (result as { skipped: number | null }).skipped === null)
       throw new CommandError(`Nothing was skipped: ${name} has no change that failed.`);
     if (flags.json) return;
-    if (action === "list") return printWebhooks(result as ShownWebhook[]);
-    if (action === "show") return printWebhook(result as ShownWebhook);
+    if (action === "list") return printWebhooks(result as Webhook[]);
+    if (action === "show") return printWebhook(result as Webhook);
     if (action === "remove") return printLine(`Removed ${name}.`);
-    const { state, lastChange } = result as ShownWebhook;
+    const { state, lastChange } = result as Webhook;
     await printLine(`${name} is ${state}, after change ${lastChange}.`);
   };
 
-function printWebhooks(webhooks: readonly ShownWebhook[]): void {
+function printWebhooks(webhooks: readonly Webhook[]): void {
   if (webhooks.length === 0)
     return void process.stdout.write("No webhooks yet. Add one: plantstore webhook add <url>\n");
   printTable(
@@ -89,7 +86,7 @@ function printWebhooks(webhooks: readonly ShownWebhook[]): void {
     if (reason !== null) process.stdout.write(`\n${name} is paused: ${reason}\n`);
 }
 
-function printWebhook(webhook: ShownWebhook): void {
+function printWebhook(webhook: Webhook): void {
   printWebhooks([webhook]);
   const { failures, nextAttempt, attempts } = webhook;
   if (nextAttempt !== null)
@@ -111,5 +108,5 @@ function printWebhook(webhook: ShownWebhook): void {
 /** Quoted, because an answer may contain terminal escape sequences. */
 const quote = (answer: string | null): string => (answer ? JSON.stringify(answer) : "");
 
-const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): string =>
+const describeAttempt = ({ time, durationMs, status, error, answer }: WebhookAttempt): string =>
   `${time} ${status ?? error} in ${durationMs} ms ${quote(answer)}`.trimEnd();

@@ -35,7 +35,9 @@ export function parseMembers<Values extends object>(
   const faults = Object.keys(body)
     .filter((name) => !known.includes(name))
     .map((name) => `${describe(name)}: unknown; allowed: ${known.join(", ")}`);
-  const sent = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+  const sent = Object.fromEntries(
+    Object.entries(body).filter(([, value]) => (value ?? null) !== null),
+  );
   const members: Record<string, unknown> = { ...defaults, ...sent };
   for (const [name, { expected, find, optional }] of Object.entries<Rule<unknown>>(rules)) {
     const value = members[name];

@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import type { Outcome, Upserted } from "../../client/client.ts";
-import { plantsOf } from "../../src/cli/command.ts";
+import { plantsOf } from "../../src/cli/store-client.ts";
 import { previewBulk, writeBlock } from "../../src/domain/bulk.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -50,7 +50,7 @@ test("so are those of a command, which settles each once", async () => {
   const writes = [{ id: 6n, removed }, plant, { id: 7n, removed }, { id: 8n, removed }] as const;
   const settled: [number, Outcome<Upserted>][] = [];
   const settle = (...one: (typeof settled)[number]): void => void settled.push(one);
-  await plantsOf({ store }).upsertBatch(writes, settle, { delaysMs: [1] });
+  await plantsOf(store).upsertBatch(writes, settle, { delaysMs: [1] });
   expect(calls.at(-1)).toEqual([7n, 7n]);
   expect(settled).toEqual([
     [0, "removed"],
