@@ -796,7 +796,7 @@ export const imports = {
       es: "Hay texto tras las comillas de cierre de una celda.",
     },
     cellCount: {
-      en: "The row has {cells} cells, and the heading has {heads}.",
+      en: "Cells in the row: {cells}, in the heading: {heads}.",
       de: "Zellen der Zeile: {cells}, der Kopfzeile: {heads}.",
       fr: "Cellules de la ligne : {cells} ; de l’en-tête : {heads}.",
       es: "Celdas de la fila: {cells}; del encabezado: {heads}.",

@@ -38,6 +38,24 @@ export const shared = {
     fr: "Cette partie de la page n’a pas pu être chargée",
     es: "No se ha podido cargar esta parte de la página",
   },
+  loadedLater: {
+    en: "It comes when the connection is back.",
+    de: "Er kommt, sobald die Verbindung wieder da ist.",
+    fr: "Elle s’affichera au retour de la connexion.",
+    es: "Aparecerá cuando vuelva la conexión.",
+  },
+  upgraded: {
+    en: "The service may have a new version. Unsaved edits survive a reload.",
+    de: "Der Dienst hat vielleicht eine neue Version. Ungespeicherte Änderungen überstehen ein Neuladen.",
+    fr: "Le service a peut-être une nouvelle version. Les modifications non enregistrées survivent à un rechargement.",
+    es: "Puede que el servicio tenga una versión nueva. Los cambios sin guardar sobreviven a una recarga.",
+  },
+  reload: {
+    en: "Reload the page",
+    de: "Seite neu laden",
+    fr: "Recharger la page",
+    es: "Recargar la página",
+  },
   /** What went wrong, in place of the service's message. */
   connectionLost: {
     en: "The connection was lost before an answer came.",

@@ -3,29 +3,46 @@
 import { signal } from "@preact/signals";
 import type { ComponentType, JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import { isLost, recoveries, tryAgain } from "../api/service.ts";
 import { t } from "../text/text.ts";
 import { Button, Notice } from "./controls.tsx";
 
-export function later<Props extends object>(load: () => Promise<ComponentType<Props>>) {
+/** `title` is the heading of a page until it has its own. */
+export function later<Props extends object>(
+  load: () => Promise<ComponentType<Props>>,
+  title?: string,
+) {
   const loaded = signal<{ readonly View: ComponentType<Props> } | undefined>(undefined);
   const hasFailed = signal(false);
-  const start = async (): Promise<void> => {
+  const prefetch = async (): Promise<void> => {
+    if (loaded.value !== undefined) return;
     hasFailed.value = false;
     try {
       loaded.value = { View: await load() };
     } catch {
+      await tryAgain();
       hasFailed.value = true;
     }
   };
-  const prefetch = (): void => void (loaded.value === undefined && start());
+  // An upgraded service no longer has the scripts of this page, and some browsers do not fetch a script twice.
+  const failed = (): JSX.Element =>
+    isLost.value ? (
+      <Notice kind="warning" title={t.shared.notLoaded} text={t.shared.loadedLater} />
+    ) : (
+      <Notice kind="warning" title={t.shared.notLoaded} text={t.shared.upgraded}>
+        <Button onClick={() => location.reload()}>{t.shared.reload}</Button>
+      </Notice>
+    );
   function Later(props: Props): JSX.Element {
-    useEffect(prefetch, []);
+    useEffect(() => void prefetch(), [recoveries.value]);
     if (loaded.value !== undefined) return <loaded.value.View {...props} />;
     if (!hasFailed.value) return <p class="faint late">{t.shared.loading}</p>;
+    if (title === undefined) return failed();
     return (
-      <Notice kind="warning" title={t.shared.notLoaded}>
-        <Button onClick={() => void start()}>{t.shared.tryAgain}</Button>
-      </Notice>
+      <div class="single">
+        <h1>{title}</h1>
+        {failed()}
+      </div>
     );
   }
   return Object.assign(Later, { prefetch });

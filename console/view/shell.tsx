@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { isLost } from "../api/service.ts";
+import { isLost, recoveries } from "../api/service.ts";
 import { ImportStatus } from "../import/status.tsx";
 import { UndoDialog } from "../import/undo.tsx";
 import { describeScopes, formatTime } from "../state/format.ts";
@@ -55,7 +55,7 @@ function Inside(): JSX.Element {
   useEffect(() => {
     const timer = setTimeout(prefetchViews, PREFETCH_MS);
     return () => clearTimeout(timer);
-  }, []);
+  }, [recoveries.value]);
   return (
     <div class="shell">
       <Button class="button button-main skip" onClick={focusMain}>
@@ -106,28 +106,28 @@ function describeWaiting(): string | undefined {
 /** Those beside the plants are not part of the first view. */
 const views = {
   overview: {
-    View: later(async () => (await import("./overview.tsx")).OverviewView),
+    View: later(async () => (await import("./overview.tsx")).OverviewView, t.shell.views.overview),
     isAllowed: () => isManager.value,
   },
   plants: { View: PlantsView, isAllowed: () => mayRead.value || mayWrite.value },
   import: {
-    View: later(async () => (await import("../import/view.tsx")).ImportView),
+    View: later(async () => (await import("../import/view.tsx")).ImportView, t.shell.views.import),
     isAllowed: () => mayWrite.value,
   },
   changes: {
-    View: later(async () => (await import("./changes.tsx")).ChangesView),
+    View: later(async () => (await import("./changes.tsx")).ChangesView, t.shell.views.changes),
     isAllowed: () => mayRead.value,
   },
   health: {
-    View: later(async () => (await import("./health.tsx")).HealthView),
+    View: later(async () => (await import("./health.tsx")).HealthView, t.shell.views.health),
     isAllowed: () => mayRead.value,
   },
   tokens: {
-    View: later(async () => (await import("./tokens.tsx")).TokensView),
+    View: later(async () => (await import("./tokens.tsx")).TokensView, t.shell.views.tokens),
     isAllowed: () => may("tokens:manage"),
   },
   webhooks: {
-    View: later(async () => (await import("./webhooks.tsx")).WebhooksView),
+    View: later(async () => (await import("./webhooks.tsx")).WebhooksView, t.shell.views.webhooks),
     isAllowed: () => may("webhooks:manage"),
   },
 } as const;
@@ -138,7 +138,7 @@ const PREFETCH_MS = 1000;
 function prefetchViews(): void {
   for (const view of listAllowed()) {
     const { View } = views[view];
-    if ("prefetch" in View) View.prefetch();
+    if ("prefetch" in View) void View.prefetch();
   }
 }
 

@@ -209,7 +209,7 @@ export function createRowParser(
   return (row: string): Plant => {
     const cells = parseCells(row);
     if (cells.length !== found.length)
-      throw refuse(`The row has ${cells.length} cells, and the heading has ${found.length}.`);
+      throw refuse(`Cells in the row: ${cells.length}, in the heading: ${found.length}.`);
     const cellAt = (field: PlantField, column = -1): Cell => {
       const cell = cells[column] ?? null;
       if (cell?.startsWith(UNUSABLE) === true) throw refuse(explainCell(field, cell.slice(1)));

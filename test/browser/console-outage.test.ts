@@ -62,4 +62,33 @@ describeInBrowser("a service that is stopped and started again", () => {
     await page.getByRole("link", { name: "Import", exact: true }).click();
     await user.see({ text: "Drop a file here" });
   });
+
+  test("brings a view that was not loaded before, or offers a reload where the service has none", async () => {
+    using workplace = makeWorkplace();
+    let service = await startConsole(workplace.env);
+    const { port } = new URL(service.url);
+    // The views are not fetched before they are opened.
+    const prelude = `{
+      const wait = window.setTimeout;
+      window.setTimeout = (run, ms, ...rest) => (ms === 1000 ? 0 : wait(run, ms, ...rest));
+    }`;
+    const { page, user, announceFailure, allowFailure } = await openConsole(service, { prelude });
+    for (const path of ["/changes", "/livez", "/console/"]) announceFailure(path, "failed");
+    await service[Symbol.asyncDispose]();
+    await user.see({ text: "No connection to the store" });
+    await page.getByRole("link", { name: "Import", exact: true }).click();
+    await user.see({ text: "It comes when the connection is back." });
+    // While it starts.
+    for (const path of ["/changes", "/jobs", "/plants"]) allowFailure(path, 503);
+    service = await startConsole({ ...workplace.env, PORT: port });
+    await user.see({ text: "Drop a file here" });
+
+    // After an upgrade its scripts have other names.
+    announceFailure("/console/view-", 404);
+    await page.route("**/console/view-*.js", (route) => route.fulfill({ status: 404 }));
+    await user.reload({ text: "The service may have a new version." });
+    await page.unroute("**/console/view-*.js");
+    await user.click("Reload the page", { text: "Drop a file here" });
+    await service[Symbol.asyncDispose]();
+  });
 });

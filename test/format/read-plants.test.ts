@@ -296,8 +296,8 @@ describe("CSV", () => {
     );
     const follows = "Text follows the closing quote of a cell.";
     expect(bad).toEqual([
-      "3 invalid_plant: The row has 2 cells, and the heading has 3.",
-      "4 invalid_plant: The row has 4 cells, and the heading has 3.",
+      "3 invalid_plant: Cells in the row: 2, in the heading: 3.",
+      "4 invalid_plant: Cells in the row: 4, in the heading: 3.",
       ...[5, 6].map((line) => `${line} invalid_plant: ${follows}`),
       '7 invalid_plant: The id is not a whole number: "six".',
       ...[8, 11].map((line) => `${line} invalid_plant: ${follows}`),
