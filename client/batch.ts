@@ -196,6 +196,10 @@ export class BatchClient extends TagClient {
    * Stores the plants, and settles each as soon as its outcome is known. Rejects if some plants stay unsettled: they
    * may be stored, and sending them again settles it. An abort ends the retries at once, and the request in flight
    * after 5 seconds.
+   *
+   * @example
+   * const plants = [{ id: 1n, name: "Rose", tag: "shrub" }, { id: 4n, name: "Ivy" }];
+   * await client.createBatch(plants, (index, outcome) => console.log(index, outcome)); // 0 replayed, 1 created
    */
   async createBatch(
     plants: readonly NewPlant[],
@@ -209,6 +213,11 @@ export class BatchClient extends TagClient {
   /**
    * Stores any number of plants, and yields the outcome of each. A refused plant does not affect the others. Rejects
    * and aborts as `createBatch` does.
+   *
+   * @example
+   * const shelf = [{ id: 4n, name: "Ivy", row: "A" }, { id: 1n, name: "Moss", row: "B" }];
+   * for await (const { plant, outcome } of client.createAll(shelf))
+   *   console.log(plant.row, typeof outcome === "string" ? outcome : outcome.reason); // A created, B id_taken
    */
   async *createAll<Item extends NewPlant>(
     plants: Iterable<Item> | AsyncIterable<Item>,
@@ -221,6 +230,10 @@ export class BatchClient extends TagClient {
   /**
    * Creates plants, replaces those whose id is taken, and removes those with `removed: true`; the last write of an id
    * wins. What is in the wanted state already is "replayed". Settles, rejects and aborts as `createBatch` does.
+   *
+   * @example
+   * const writes = [{ id: 1n, name: "Rosa" }, { id: 3n, removed: true as const }];
+   * await client.upsertBatch(writes, (index, outcome) => console.log(index, outcome)); // 0 replaced, 1 removed
    */
   async upsertBatch(
     writes: readonly Upsert[],
@@ -231,7 +244,13 @@ export class BatchClient extends TagClient {
       for (const { index, outcome } of block) settle(index, outcome);
   }
 
-  /** Like `upsertBatch`, for any number of writes. Yields the outcome of each. */
+  /**
+   * Like `upsertBatch`, for any number of writes. Yields the outcome of each.
+   *
+   * @example
+   * const plants = [{ id: 1n, name: "Rosa" }, { id: 4n, name: "Ivy" }];
+   * for await (const { outcome } of client.upsertAll(plants)) console.log(outcome); // replaced, created
+   */
   async *upsertAll<Item extends Upsert>(
     writes: Iterable<Item> | AsyncIterable<Item>,
     options: WriteOptions = {},
@@ -243,6 +262,10 @@ export class BatchClient extends TagClient {
   /**
    * One transaction of at most 1 MiB: all of them, or none. Rejects with the error of the first one that failed; its
    * `detail` begins with `line` and its number, from 1. Without `upsert`, a taken id is refused with `id_taken`.
+   *
+   * @example
+   * const swap = [{ id: 1n, name: "Tulip" }, { id: 2n, name: "Rose" }];
+   * console.log(await client.writeAtomic(swap, { upsert: true })); // [ 'replaced', 'replaced' ]
    */
   async writeAtomic(
     writes: readonly Upsert[],

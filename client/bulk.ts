@@ -39,7 +39,13 @@ function bulkPath(filter: BulkFilter, more: Readonly<Record<string, unknown>>): 
 }
 
 export class BulkClient extends JobClient {
-  /** How many plants match the filter, and what some of them would be after the patch. Changes nothing. */
+  /**
+   * How many plants match the filter, and what some of them would be after the patch. Changes nothing.
+   *
+   * @example
+   * const { plants, sample } = await client.previewPatch({ tag: "shrub" }, { tag: "hedge" });
+   * console.log(plants, sample[0]?.after); // 1 { name: 'Rose', tag: 'hedge' }
+   */
   previewPatch(
     filter: BulkFilter,
     patch: PlantPatch,
@@ -49,7 +55,13 @@ export class BulkClient extends JobClient {
     return this.preview(bulkPath(filter, { dry_run: true }), init, options);
   }
 
-  /** How many plants match the filter, and some of them. Changes nothing. */
+  /**
+   * How many plants match the filter, and some of them. Changes nothing.
+   *
+   * @example
+   * const { plants, exact } = await client.previewRemoval({ tagged: true });
+   * console.log(plants, exact); // 2 true
+   */
   previewRemoval(filter: BulkFilter, options?: RetryOptions): Promise<BulkPreview> {
     const path = bulkPath(filter, { dry_run: true });
     return this.preview(path, { method: "DELETE" }, options);
@@ -58,6 +70,10 @@ export class BulkClient extends JobClient {
   /**
    * Changes all plants that match; without a filter, or `all`, it is refused. A plant that others change meanwhile is
    * left alone. If it is interrupted, it is sent again, and continues: the counts are those of the last attempt.
+   *
+   * @example
+   * const { replaced } = await client.patchMatching({ tagged: false }, { tag: "to sort" });
+   * console.log(replaced); // 1
    */
   patchMatching(
     filter: BulkFilter,
@@ -69,7 +85,13 @@ export class BulkClient extends JobClient {
     return this.runBulk<Bulk>(bulkPath(filter, { batch }), init, options);
   }
 
-  /** Removes all plants that match, like `patchMatching`. */
+  /**
+   * Removes all plants that match, like `patchMatching`.
+   *
+   * @example
+   * const { removed } = await client.removeMatching({ all: true, except: [1n] });
+   * console.log(removed); // 2
+   */
   removeMatching(
     filter: BulkFilter,
     { batch = nameBatch("remove"), ...options }: BulkOptions<Bulk> = {},
@@ -82,6 +104,13 @@ export class BulkClient extends JobClient {
   /**
    * Like `upsertBatch`, in one request of at most 1 MiB that the service finishes, even without this client: `stopJob`
    * ends it. A write that is malformed refuses all of them.
+   *
+   * @example
+   * const { created, replaced } = await client.upsertByJob([
+   *   { id: 1n, name: "Rosa" },
+   *   { id: 4n, name: "Ivy" },
+   * ]);
+   * console.log(created, replaced); // 1 1
    */
   upsertByJob(
     writes: readonly Upsert[],

@@ -122,7 +122,13 @@ export interface ChangePage {
 const EVENTS_TYPE = "text/event-stream";
 
 export class ChangeClient extends BulkClient {
-  /** A page of the journal. Rejects with `changes_gone` if the cursor is no longer in the journal. */
+  /**
+   * A page of the journal. Rejects with `changes_gone` if the cursor is no longer in the journal.
+   *
+   * @example
+   * const { changes, newest } = await client.listChangePage({ id: 1n, order: "desc", limit: 1 });
+   * console.log(changes[0]?.type, newest >= 3); // created true
+   */
   async listChangePage(query: ChangeQuery = {}, options?: RetryOptions): Promise<ChangePage> {
     const path = `/changes${formatChangeQuery(query)}&limit=${query.limit ?? PAGE_LENGTH}`;
     const { headers, text } = await this.ask(path, {}, options);
@@ -134,7 +140,14 @@ export class ChangeClient extends BulkClient {
     return { changes, last, hasMore: next !== undefined, newest };
   }
 
-  /** Counts the changes from the newest back, without reading them. A page takes about a second at most. */
+  /**
+   * Counts the changes from the newest back, without reading them. A page takes about a second at most.
+   *
+   * @example
+   * await client.remove(3n, { batch: "winter" });
+   * const { counts } = await client.countChangePage({ batch: "winter", group: ["by"] });
+   * console.log(counts[0]?.by, counts[0]?.removed); // PLANTSTORE_TOKEN 1
+   */
   async countChangePage(
     query: ChangeCountQuery = {},
     options?: RetryOptions,
@@ -147,14 +160,29 @@ export class ChangeClient extends BulkClient {
     return { counts, next: next === undefined ? undefined : Number(next) };
   }
 
-  /** The number of the newest change. Read it before an export: the export may miss the changes after it. */
+  /**
+   * The number of the newest change. Read it before an export: the export may miss the changes after it.
+   *
+   * @example
+   * const after = await client.findNewestChange();
+   * await client.create({ id: 4n, name: "Ivy" });
+   * console.log((await client.findNewestChange()) > after); // true
+   */
   async findNewestChange(options?: RetryOptions): Promise<number> {
     const newest = findNewest((await this.ask("/changes", { method: "HEAD" }, options)).headers);
     if (newest === undefined) throw this.notAPlantStore();
     return newest;
   }
 
-  /** Yields the changes up to now. With `follow`, continues with new changes until it is aborted. */
+  /**
+   * Yields the changes up to now. With `follow`, continues with new changes until it is aborted.
+   *
+   * @example
+   * const after = await client.findNewestChange();
+   * await client.patch(3n, { tag: "shade" });
+   * for await (const { type, id, plant } of client.changes({ after }))
+   *   console.log(type, id, plant); // replaced 3n { name: 'Fern', tag: 'shade' }
+   */
   async *changes(
     { follow = false, ...query }: ChangeQuery & { readonly follow?: boolean } = {},
     options: RetryOptions = {},

@@ -3,7 +3,7 @@
 import { WebhookClient } from "./webhooks.ts";
 
 export type { Outcome, Refused, Removal, Settle, Settled, Upsert, Upserted } from "./batch.ts";
-export type { BulkPreview } from "./bulk.ts";
+export type { BulkFilter, BulkPreview } from "./bulk.ts";
 export type {
   Change,
   ChangeCount,
@@ -13,10 +13,9 @@ export type {
   ChangeQuery,
 } from "./changes.ts";
 export type { ClientOptions, WriteOptions } from "./connection.ts";
-export { type ErrorName, ServiceError } from "./errors.ts";
+export { type ErrorName, type FailureOf, type Refusals, ServiceError } from "./errors.ts";
 export type { Bulk, BulkOptions, Job, Reverted, RevertLeft, UpsertedByJob } from "./jobs.ts";
 export type {
-  BulkFilter,
   Content,
   Count,
   Created,
@@ -46,5 +45,8 @@ export {
   type WebhookEvent,
 } from "./webhooks.ts";
 
-/** Each noun has a file, whose class extends that of the noun before. */
+/**
+ * Each noun has a file, whose class extends that of the noun before. The examples begin with three plants (a rose with
+ * the tag `shrub`, a tulip with the tag `bulb`, a fern), a token and a webhook `till`, and the finished job `tidy up`.
+ */
 export class Client extends WebhookClient {}

@@ -86,6 +86,10 @@ export class Connection {
   /**
    * One request, without retries. Resolves to an answer with a status of 2xx. Rejects with a ServiceError or the reason
    * of an abort.
+   *
+   * @example
+   * const response = await client.request("/plants/1", { headers: { accept: "application/json" } });
+   * console.log(await response.text()); // {"id":1,"name":"Rose","tag":"shrub"}
    */
   async request(path: string, init: RequestInit = {}): Promise<Response> {
     const headers = new Headers(this.headers);

@@ -92,6 +92,128 @@ export class ServiceError extends Error {
   }
 }
 
+/** For what the service refuses each method, beyond what it may refuse any of them for. */
+export interface Refusals {
+  /* table: refusals */
+
+  readonly create: "id_taken" | "store_full" | "job_running";
+  readonly get: "plant_not_found";
+  readonly replace: "plant_not_found" | "precondition_failed" | "job_running";
+  readonly patch: "plant_not_found" | "precondition_failed" | "job_running";
+  readonly remove: "plant_not_found" | "precondition_failed" | "job_running";
+  readonly listPage: never;
+  readonly listSortedPage: never;
+  readonly list: never;
+  readonly export: never;
+  readonly exportBlocks: never;
+  readonly countPlants: never;
+  readonly listTagPage: never;
+  readonly countTagPage: never;
+  readonly listTags: never;
+  readonly createBatch:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full";
+  readonly createAll:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full";
+  readonly upsertBatch:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full";
+  readonly upsertAll:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full";
+  readonly writeAtomic:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full";
+  readonly previewPatch: "job_running" | "jobs_full";
+  readonly previewRemoval: "job_running" | "jobs_full";
+  readonly patchMatching: "job_running" | "jobs_full" | "job_stopped";
+  readonly removeMatching: "job_running" | "jobs_full" | "job_stopped";
+  readonly upsertByJob:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full"
+    | "job_stopped";
+  readonly followJob:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "changes_gone"
+    | "store_full"
+    | "range_too_large"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full"
+    | "job_stopped";
+  readonly listJobs: never;
+  readonly findJob: never;
+  readonly stopJob: "job_not_found";
+  readonly listChangePage: "changes_gone";
+  readonly countChangePage: "changes_gone";
+  readonly findNewestChange: "changes_gone";
+  readonly changes: "changes_gone";
+  readonly previewRevert: "changes_gone" | "range_too_large" | "job_running" | "jobs_full";
+  readonly revert: "changes_gone" | "range_too_large" | "job_running" | "jobs_full" | "job_stopped";
+  readonly describeToken: never;
+  readonly listTokenPage: never;
+  readonly listTokens: never;
+  readonly createToken: "token_name_taken";
+  readonly revokeToken: "token_not_found" | "last_manager";
+  readonly listWebhooks: never;
+  readonly getWebhook: "webhook_not_found";
+  readonly addWebhook: "changes_gone" | "webhook_name_taken" | "webhooks_full";
+  readonly removeWebhook: "webhook_not_found";
+  readonly testWebhook: "webhook_not_found";
+  readonly pauseWebhook: "webhook_not_found";
+  readonly resumeWebhook: "webhook_not_found";
+  readonly skipWebhook: "webhook_not_found";
+  readonly replayWebhook: "changes_gone" | "webhook_not_found";
+  readonly rotateWebhook: "webhook_not_found";
+
+  /* end */
+}
+
+/**
+ * The error of a method, with the names that it may have.
+ *
+ * @example
+ * const failure = await client.get(404n).catch((error: FailureOf<"get">) => error);
+ * if (failure instanceof ServiceError && failure.reason === "plant_not_found")
+ *   console.log(failure.status); // 404
+ */
+export type FailureOf<Method extends keyof Refusals> = ServiceError & {
+  readonly reason: Refusals[Method] | Exclude<ErrorName, Refusals[keyof Refusals]> | undefined;
+};
+
 export const nameOf = (code: number): ErrorName | undefined =>
   (errorNames as Readonly<Record<number, ErrorName>>)[code];
 

@@ -170,7 +170,15 @@ export class JobClient extends BatchClient {
     return this.followJob<Counts>(job.batch, options);
   }
 
-  /** Waits for a job, and resolves to its counts. Rejects if it ended early, with `job_stopped` if it was stopped. */
+  /**
+   * Waits for a job, and resolves to its counts. Rejects if it ended early, with `job_stopped` if it was stopped.
+   *
+   * @example
+   * const { removed } = await client.followJob<Bulk>("tidy up", {
+   *   onProgress: ({ plants }) => console.log(plants), // 0
+   * });
+   * console.log(removed); // 0
+   */
   async followJob<Counts = Bulk | Reverted>(
     batch: string,
     { onLeft, onProgress, ...options }: Omit<BulkOptions<Counts>, "batch" | "respondAsync"> = {},
@@ -198,16 +206,34 @@ export class JobClient extends BatchClient {
     return new ServiceError({ message: `${this.url}: ${detail}`, ...facts });
   }
 
-  /** The work that runs, by any token, and what ended before: at most 32, the oldest first. */
+  /**
+   * The work that runs, by any token, and what ended before: at most 32, the oldest first.
+   *
+   * @example
+   * const newest = (await client.listJobs()).at(-1);
+   * console.log(newest?.batch, newest?.kind, newest?.state); // tidy up remove ended
+   */
   async listJobs(options?: RetryOptions): Promise<readonly Job[]> {
     return this.findJobs("/jobs", options);
   }
 
+  /**
+   * The job of this batch; undefined if there is none.
+   *
+   * @example
+   * console.log((await client.findJob("tidy up"))?.report.complete); // true
+   */
   async findJob(batch: string, options?: RetryOptions): Promise<Job | undefined> {
     return (await this.findJobs(`/jobs${formatPairs({ batch })}`, options))[0];
   }
 
-  /** The job changes nothing after the answer. Rejects with `job_not_found`. */
+  /**
+   * The job changes nothing after the answer. Rejects with `job_not_found`.
+   *
+   * @example
+   * await client.stopJob("tidy up");
+   * console.log((await client.findJob("tidy up"))?.state); // ended
+   */
   async stopJob(batch: string, options?: RetryOptions): Promise<void> {
     const init = { method: "DELETE", keepalive: false };
     await this.ask(`/jobs${formatPairs({ batch })}`, init, options);

@@ -58,14 +58,6 @@ export interface Filter {
   readonly order?: "asc" | "desc" | undefined;
 }
 
-/** Which plants a bulk change concerns: those that match, or all of the store. */
-export interface BulkFilter extends Filter {
-  /** Every plant, in place of a filter. */
-  readonly all?: boolean | undefined;
-  /** Not these. Their ids are in the URL, which has at most 8,192 bytes. */
-  readonly except?: readonly bigint[] | undefined;
-}
-
 export interface ListQuery extends Filter {
   /** The id of the last plant seen; the list begins after it. */
   readonly after?: bigint | undefined;
@@ -118,7 +110,13 @@ interface ChangeOptions extends WriteOptions {
 }
 
 export class PlantClient extends Connection {
-  /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
+  /**
+   * Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id.
+   *
+   * @example
+   * console.log(await client.create({ id: 9007199254740993n, name: "Ivy" })); // created
+   * console.log(await client.create({ id: 9007199254740993n, name: "Ivy" })); // replayed
+   */
   async create(plant: NewPlant, { batch, ...options }: WriteOptions = {}): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
     const { headers, text } = await this.ask(`/plants${formatPairs({ batch })}`, init, options);
@@ -126,7 +124,14 @@ export class PlantClient extends Connection {
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
 
-  /** Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined if the plant still has that etag. */
+  /**
+   * Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined if the plant still has that etag.
+   *
+   * @example
+   * const { plant, etag } = await client.get(1n);
+   * console.log(plant); // { id: 1n, name: 'Rose', tag: 'shrub' }
+   * console.log(await client.get(1n, { ifNoneMatch: etag })); // undefined
+   */
   get(
     id: bigint,
     options?: RetryOptions & { readonly ifNoneMatch?: undefined },
@@ -156,6 +161,11 @@ export class PlantClient extends Connection {
   /**
    * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` if the
    * plant no longer has that etag; without it, the last writer wins.
+   *
+   * @example
+   * const { plant, etag } = await client.get(1n);
+   * const saved = await client.replace({ ...plant, name: "Rosa" }, { ifMatch: etag });
+   * console.log(saved.plant); // { id: 1n, name: 'Rosa', tag: 'shrub' }
    */
   async replace({ id, name, tag }: NewPlant, options: ChangeOptions = {}): Promise<Versioned> {
     return this.change("PUT", id, { name, tag }, options, { name, tag });
@@ -164,6 +174,10 @@ export class PlantClient extends Connection {
   /**
    * Changes the members of the patch, and leaves the others; `{ tag: null }` removes the tag. `ifMatch` as for
    * `replace`.
+   *
+   * @example
+   * const { plant } = await client.patch(1n, { tag: null });
+   * console.log(plant.tag); // undefined
    */
   async patch(id: bigint, patch: PlantPatch, options: ChangeOptions = {}): Promise<Versioned> {
     return this.change("PATCH", id, patch, options);
@@ -201,13 +215,27 @@ export class PlantClient extends Connection {
     }
   }
 
-  /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
+  /**
+   * With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag.
+   *
+   * @example
+   * const { etag } = await client.get(3n);
+   * await client.remove(3n, { ifMatch: etag });
+   * console.log(await client.countPlants()); // { count: 2, exact: true }
+   */
   async remove(id: bigint, { ifMatch, batch, ...options }: ChangeOptions = {}): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
     const path = `/plants/${formatId(id)}${formatPairs({ batch })}`;
     await this.removeAt(path, "plant_not_found", headers, options);
   }
 
+  /**
+   * A page of plants, by id.
+   *
+   * @example
+   * const { plants, next } = await client.listPage({ q: "rose", limit: 1 });
+   * console.log(plants[0]?.name, next); // Rose undefined
+   */
   async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
     const init = { headers: { accept: "application/json" } };
     const { headers, text } = await this.ask(`/plants${formatQuery(query)}`, init, options);
@@ -221,6 +249,11 @@ export class PlantClient extends Connection {
   /**
    * A page in the order of `sort`. The service scans all plants for each page. A plant that changes between two pages
    * may be on both, or on none.
+   *
+   * @example
+   * const { plants, cursor } = await client.listSortedPage({ sort: "-name", limit: 2 });
+   * console.log(plants.map(({ name }) => name)); // [ 'Tulip', 'Rose' ]
+   * console.log((await client.listSortedPage({ sort: "-name", cursor })).plants.length); // 1
    */
   async listSortedPage(query: SortedQuery, options?: RetryOptions): Promise<SortedPage> {
     const init = { headers: { accept: "application/json" } };
@@ -231,7 +264,12 @@ export class PlantClient extends Connection {
     return { plants, cursor };
   }
 
-  /** Iterates over all matching plants, page by page. Concurrent changes may or may not show. */
+  /**
+   * Iterates over all matching plants, page by page. Concurrent changes may or may not show.
+   *
+   * @example
+   * for await (const { name } of client.list({ tagged: true })) console.log(name); // Rose, Tulip
+   */
   async *list(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
     let { after } = query;
     do {
@@ -241,7 +279,12 @@ export class PlantClient extends Connection {
     } while (after !== undefined);
   }
 
-  /** Streams all matching plants. It ends without an error only if it is complete. */
+  /**
+   * Streams all matching plants. It ends without an error only if it is complete.
+   *
+   * @example
+   * for await (const { id } of client.export()) console.log(id); // 1n, 2n, 3n
+   */
   async *export(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
     for await (const plants of this.exportBlocks(query, options)) yield* plants;
   }
@@ -249,6 +292,9 @@ export class PlantClient extends Connection {
   /**
    * Like `export`, in blocks. It resumes after a lost connection. Behind an HTTP/1.0 proxy a truncated stream looks
    * complete, so after the stream it reads pages from the last plant until one has no next link.
+   *
+   * @example
+   * for await (const plants of client.exportBlocks({ order: "desc" })) console.log(plants.length); // 3
    */
   async *exportBlocks(
     filter: ListQuery = {},
@@ -279,7 +325,12 @@ export class PlantClient extends Connection {
     }
   }
 
-  /** The service counts for a second. Add up the counts until one has no `next`. */
+  /**
+   * The service counts for a second. Add up the counts until one has no `next`.
+   *
+   * @example
+   * console.log(await client.countPlants({ tag: "shrub" })); // { count: 1, exact: true }
+   */
   async countPlants(filter: ListQuery = {}, options?: RetryOptions): Promise<PlantCount> {
     const path = `/plants/count${formatQuery({ ...filter, order: undefined })}`;
     const { headers, text } = await this.ask(path, {}, options);

@@ -34,7 +34,13 @@ export interface RevertPreview {
 }
 
 export class RevertClient extends ChangeClient {
-  /** Counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it. */
+  /**
+   * Counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it.
+   *
+   * @example
+   * await client.remove(1n, { batch: "autumn" });
+   * console.log((await client.previewRevert({ batch: "autumn" })).sample); // [ { id: 1n, before: { name: 'Rose', tag: 'shrub' } } ]
+   */
   async previewRevert(range: RevertRange, options?: RetryOptions): Promise<RevertPreview> {
     const body = JSON.stringify({ ...range, dryRun: true });
     const init = { method: "POST", headers: JSON_BODY, body };
@@ -44,6 +50,10 @@ export class RevertClient extends ChangeClient {
   /**
    * Undoes changes. Calls `onLeft` for each plant that was left alone. If it is interrupted, it is sent again and
    * continues: `unchanged` then counts what was undone before, and a plant may be left a second time.
+   *
+   * @example
+   * await client.remove(1n, { batch: "frost" });
+   * console.log((await client.revert({ batch: "frost" })).reverted); // 1
    */
   async revert(
     range: RevertRange,

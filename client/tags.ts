@@ -32,11 +32,23 @@ const isTagCount = (value: unknown): value is TagCount =>
   isCount(value) && typeof (value as Partial<TagCount>).tag === "string";
 
 export class TagClient extends PlantClient {
+  /**
+   * A page of the tags in use.
+   *
+   * @example
+   * console.log(await client.listTagPage({ limit: 1 })); // { tags: [ 'bulb' ], next: 'bulb' }
+   */
   async listTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagPage> {
     return this.readTags("/tags", query, (tag) => typeof tag === "string", options);
   }
 
-  /** Like `listTagPage`, with the number of plants per tag. */
+  /**
+   * Like `listTagPage`, with the number of plants per tag.
+   *
+   * @example
+   * const { tags } = await client.countTagPage({ prefix: "sh" });
+   * console.log(tags); // [ { tag: 'shrub', count: 1, exact: true } ]
+   */
   async countTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagCountPage> {
     return this.readTags("/tags/counts", query, isTagCount, options);
   }
@@ -58,7 +70,12 @@ export class TagClient extends PlantClient {
     return { tags, next };
   }
 
-  /** All tags in use with this prefix. */
+  /**
+   * All tags in use with this prefix.
+   *
+   * @example
+   * for await (const tag of client.listTags()) console.log(tag); // bulb, shrub
+   */
   async *listTags(prefix = "", options?: RetryOptions): AsyncGenerator<string, void> {
     let after: string | undefined;
     do {

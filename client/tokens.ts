@@ -53,7 +53,12 @@ export interface TokenPage {
 }
 
 export class TokenClient extends RevertClient {
-  /** The token of this client, as the service knows it. */
+  /**
+   * The token of this client, as the service knows it.
+   *
+   * @example
+   * console.log((await client.describeToken()).scopes.includes("plants:write")); // true
+   */
   async describeToken(options?: RetryOptions): Promise<TokenFacts> {
     const facts = findJson((await this.ask("/token", {}, options)).text);
     const { name, scopes } = (facts ?? {}) as Partial<TokenFacts>;
@@ -61,6 +66,13 @@ export class TokenClient extends RevertClient {
     return facts as TokenFacts;
   }
 
+  /**
+   * A page of the tokens, by id.
+   *
+   * @example
+   * const { tokens, next } = await client.listTokenPage({ limit: 1 });
+   * console.log(tokens.length, typeof next); // 1 string
+   */
   async listTokenPage(
     { after, limit }: TokenQuery = {},
     options?: RetryOptions,
@@ -77,7 +89,13 @@ export class TokenClient extends RevertClient {
     return { tokens: tokens as unknown as readonly Token[], next };
   }
 
-  /** All tokens ever made, in the order of their ids. */
+  /**
+   * All tokens ever made, in the order of their ids.
+   *
+   * @example
+   * for await (const { name, revoked } of client.listTokens())
+   *   if (revoked === null) console.log(name); // till
+   */
   async *listTokens(options?: RetryOptions): AsyncGenerator<Token, void> {
     let after: string | undefined;
     do {
@@ -87,7 +105,13 @@ export class TokenClient extends RevertClient {
     } while (after !== undefined);
   }
 
-  /** Only this answer has the secret. If the answer was lost, the name is taken: revoke that token. */
+  /**
+   * Only this answer has the secret. If the answer was lost, the name is taken: revoke that token.
+   *
+   * @example
+   * const made = await client.createToken({ name: "shop", scopes: ["plants:read"], expires: "90d" });
+   * console.log(made.token.startsWith(made.prefix)); // true
+   */
   createToken(
     token: NewToken,
     options?: RetryOptions,
@@ -95,6 +119,14 @@ export class TokenClient extends RevertClient {
     return this.manage("POST", "/tokens", options, token);
   }
 
+  /**
+   * The token stops working at once.
+   *
+   * @example
+   * for await (const { id, name } of client.listTokens())
+   *   if (name === "till") await client.revokeToken(id);
+   * console.log(await client.describeToken().then(({ name }) => name)); // PLANTSTORE_TOKEN
+   */
   async revokeToken(id: string, options?: RetryOptions): Promise<void> {
     await this.ask(`/tokens/${encodeURIComponent(id)}`, { method: "DELETE" }, options);
   }

@@ -50,26 +50,57 @@ export interface NewWebhook {
 type WithSecret = Webhook & { readonly secret: string };
 
 export class WebhookClient extends TokenClient {
+  /**
+   * All webhooks.
+   *
+   * @example
+   * for (const { name, state } of await client.listWebhooks()) console.log(name, state); // till active
+   */
   async listWebhooks(options?: RetryOptions): Promise<readonly Webhook[]> {
     const webhooks = findJson((await this.ask("/webhooks", {}, options)).text);
     if (!Array.isArray(webhooks) || !webhooks.every(isNamed)) throw this.notAPlantStore();
     return webhooks as unknown as readonly Webhook[];
   }
 
+  /**
+   * Rejects with `webhook_not_found`.
+   *
+   * @example
+   * console.log((await client.getWebhook("till")).types); // [ 'created', 'replaced', 'removed' ]
+   */
   getWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
     return this.manage("GET", pathOf(name), options);
   }
 
-  /** Sends every change from now on to the URL. */
+  /**
+   * Sends every change from now on to the URL.
+   *
+   * @example
+   * const { name, secret } = await client.addWebhook({ url: "https://shop.example/plants" });
+   * console.log(name, secret.startsWith("whsec_")); // shop.example true
+   */
   addWebhook(webhook: NewWebhook, options?: RetryOptions): Promise<WithSecret> {
     return this.manage("POST", "/webhooks", options, webhook);
   }
 
+  /**
+   * What it has not delivered is dropped.
+   *
+   * @example
+   * await client.removeWebhook("till");
+   * console.log(await client.listWebhooks()); // []
+   */
   removeWebhook(name: string, options?: RetryOptions): Promise<void> {
     return this.removeAt(pathOf(name), "webhook_not_found", {}, options);
   }
 
-  /** Sends one event of the type `webhook.test`. */
+  /**
+   * Sends one event of the type `webhook.test`.
+   *
+   * @example
+   * const { status, error } = await client.testWebhook("till");
+   * console.log(status, error); // 204 null
+   */
   async testWebhook(name: string, options?: RetryOptions): Promise<WebhookAttempt> {
     const init = { method: "POST" };
     const { text } = await this.ask(pathOf(name, "test"), init, options, findUnsentWaitMs);
@@ -78,15 +109,33 @@ export class WebhookClient extends TokenClient {
     return attempt as WebhookAttempt;
   }
 
+  /**
+   * Changes wait in the journal.
+   *
+   * @example
+   * console.log((await client.pauseWebhook("till")).state); // paused
+   */
   pauseWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
     return this.manage("POST", pathOf(name, "pause"), options);
   }
 
+  /**
+   * Continues at its cursor.
+   *
+   * @example
+   * await client.pauseWebhook("till");
+   * console.log((await client.resumeWebhook("till")).state); // active
+   */
   resumeWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
     return this.manage("POST", pathOf(name, "resume"), options);
   }
 
-  /** Skips the change whose delivery failed. `skipped` is its number; null if none had failed. */
+  /**
+   * Skips the change whose delivery failed. `skipped` is its number; null if none had failed.
+   *
+   * @example
+   * console.log((await client.skipWebhook("till")).skipped); // null
+   */
   skipWebhook(
     name: string,
     options?: RetryOptions,
@@ -94,12 +143,22 @@ export class WebhookClient extends TokenClient {
     return this.manage("POST", pathOf(name, "skip"), options);
   }
 
-  /** Sends the changes after `from` again; 0 starts at the oldest in the journal. */
+  /**
+   * Sends the changes after `from` again; 0 starts at the oldest in the journal.
+   *
+   * @example
+   * console.log((await client.replayWebhook("till", "newest")).failures); // 0
+   */
   replayWebhook(name: string, from: number | "newest", options?: RetryOptions): Promise<Webhook> {
     return this.manage("POST", pathOf(name, "replay"), options, { from });
   }
 
-  /** For 24 hours events are signed with the old secret too. */
+  /**
+   * For 24 hours events are signed with the old secret too.
+   *
+   * @example
+   * console.log((await client.rotateWebhook("till")).secret.startsWith("whsec_")); // true
+   */
   rotateWebhook(name: string, options?: RetryOptions): Promise<WithSecret> {
     return this.manage("POST", pathOf(name, "rotate"), options);
   }

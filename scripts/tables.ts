@@ -6,10 +6,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
+import type { Client } from "../client/client.ts";
 import { fixedLimits, resolveConfig, settings } from "../src/config.ts";
 import { shownParts } from "../src/domain/change.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
+import type { Endpoints } from "../src/http/endpoint.ts";
+import { listOperations } from "../src/http/operations.ts";
 import { createReporter } from "../src/observe/reporter.ts";
 
 const root = join(import.meta.dir, "..");
@@ -58,6 +61,81 @@ const formatErrorNames = (): string =>
     .map(([name, { code }]) => `  ${code}: "${name}",`)
     .join("\n");
 
+/** The operations that each method of the client calls. */
+export const calls: Readonly<Record<keyof Omit<Client, "request">, readonly string[]>> = {
+  create: ["createPlant"],
+  get: ["readPlant"],
+  replace: ["replacePlant"],
+  patch: ["patchPlant"],
+  remove: ["removePlant"],
+  listPage: ["listPlants"],
+  listSortedPage: ["listPlants"],
+  list: ["listPlants"],
+  export: ["listPlants"],
+  exportBlocks: ["listPlants"],
+  countPlants: ["countPlants"],
+  listTagPage: ["listTags"],
+  countTagPage: ["countTags"],
+  listTags: ["listTags"],
+  createBatch: ["createPlants"],
+  createAll: ["createPlants"],
+  upsertBatch: ["createPlants"],
+  upsertAll: ["createPlants"],
+  writeAtomic: ["createPlants"],
+  previewPatch: ["patchPlants"],
+  previewRemoval: ["removePlants"],
+  patchMatching: ["patchPlants", "listJobs"],
+  removeMatching: ["removePlants", "listJobs"],
+  upsertByJob: ["createPlants", "listJobs"],
+  followJob: ["patchPlants", "removePlants", "createPlants", "revertChanges", "listJobs"],
+  listJobs: ["listJobs"],
+  findJob: ["listJobs"],
+  stopJob: ["stopJob"],
+  listChangePage: ["listChanges"],
+  countChangePage: ["countChanges"],
+  findNewestChange: ["listChanges"],
+  changes: ["listChanges"],
+  previewRevert: ["revertChanges"],
+  revert: ["revertChanges", "listJobs"],
+  describeToken: ["describeToken"],
+  listTokenPage: ["listTokens"],
+  listTokens: ["listTokens"],
+  createToken: ["createToken"],
+  revokeToken: ["revokeToken"],
+  listWebhooks: ["listWebhooks"],
+  getWebhook: ["readWebhook"],
+  addWebhook: ["addWebhook"],
+  removeWebhook: ["removeWebhook"],
+  testWebhook: ["testWebhook"],
+  pauseWebhook: ["pauseWebhook"],
+  resumeWebhook: ["resumeWebhook"],
+  skipWebhook: ["skipWebhook"],
+  replayWebhook: ["replayWebhook"],
+  rotateWebhook: ["rotateWebhook"],
+};
+
+/** What the store holds, or does not hold: 3xxx. Any operation may be refused for the rest. */
+function formatRefusals(): string {
+  const operations: Endpoints = Object.assign({}, ...Object.values(listOperations(config)));
+  const lines = Object.entries(calls).map(([method, names]) => {
+    const failures = names.flatMap((name) => {
+      if (operations[name] === undefined) throw new Error(`${method}: there is no ${name}`);
+      return operations[name].fails ?? [];
+    });
+    const found = Object.entries(catalogue)
+      .filter(([, error]) => Math.trunc(error.code / 1000) === 3)
+      .filter(([, error]) => error.failures.some((failure) => failures.includes(failure)))
+      .map(([name]) => `"${name}"`);
+    // What ended a job is in its report.
+    if (names.includes("listJobs") && names.length > 1) found.push('"job_stopped"');
+    const line = `  readonly ${method}: ${found.join(" | ") || "never"};`;
+    return line.length <= 100
+      ? line
+      : `  readonly ${method}:\n${found.map((name) => `    | ${name}`).join("\n")};`;
+  });
+  return lines.join("\n");
+}
+
 const formatChangeParts = (): string =>
   formatTable(
     ["member", "meaning"],
@@ -94,6 +172,7 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
   limits: formatLimits,
   errors: formatErrors,
   errorNames: formatErrorNames,
+  refusals: formatRefusals,
   changeParts: formatChangeParts,
   changeMembers: formatChangeMembers,
   metrics: formatMetrics,

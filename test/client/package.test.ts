@@ -6,6 +6,7 @@ import { join } from "node:path";
 import packageJson from "../../client/package.json";
 import rootPackageJson from "../../package.json";
 import { buildClient } from "../../scripts/build-client.ts";
+import { clientExamples } from "../support/client-examples.ts";
 import { readSamples } from "../support/samples.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { startShared, TEST_TOKEN } from "../support/service.ts";
@@ -32,6 +33,16 @@ function runOnNode(name: string, program: string): Promise<string> {
   return run(["node", name], { cwd: folder.path, env });
 }
 
+/** Each example in a function of its own. */
+const typedExamples = [
+  'import { type Bulk, type Client, type FailureOf, ServiceError } from "@plantstore/client";',
+  "declare const client: Client;",
+  ...Array.from(
+    clientExamples,
+    ([name, code]) => `export async function of_${name}(): Promise<void> {\n${code}}`,
+  ),
+].join("\n");
+
 describe("the package of the client", () => {
   test("is one script, with types, without dependencies, of the service's version", () => {
     const script = readFileSync(join(installed, "dist/client.js"));
@@ -56,6 +67,7 @@ describe("the package of the client", () => {
     "has types that hold, with %s resolution",
     async (moduleResolution) => {
       cpSync(join(import.meta.dir, "../support/client-types.ts"), join(folder.path, "types.ts"));
+      writeFileSync(join(folder.path, "examples.ts"), typedExamples);
       const module = moduleResolution === "bundler" ? "preserve" : "nodenext";
       const compilerOptions = {
         moduleResolution,
@@ -69,7 +81,10 @@ describe("the package of the client", () => {
         noEmit: true,
       };
       const config = join(folder.path, "tsconfig.json");
-      writeFileSync(config, JSON.stringify({ compilerOptions, files: ["types.ts"] }));
+      writeFileSync(
+        config,
+        JSON.stringify({ compilerOptions, files: ["types.ts", "examples.ts"] }),
+      );
       writeFileSync(join(folder.path, "package.json"), '{"type":"module"}');
       const tsc = [join(root, "node_modules/.bin/tsc"), "-p", config];
       expect(await run(tsc, { cwd: folder.path })).toBe("");

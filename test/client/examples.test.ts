@@ -1,0 +1,95 @@
+/** Every public method of the client has an example that prints what its comments say, and calls what its errors tell. */
+
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import { formatWithOptions } from "node:util";
+import { Client, ServiceError } from "../../client/client.ts";
+import { calls } from "../../scripts/tables.ts";
+import { type Endpoint } from "../../src/http/endpoint.ts";
+import { listOperations } from "../../src/http/operations.ts";
+import { clientExamples } from "../support/client-examples.ts";
+import { startReceiver } from "../support/receiver.ts";
+import { removeAll, startShared, TEST_TOKEN } from "../support/service.ts";
+
+const service = await startShared({ PLANTSTORE_WEBHOOKS_PRIVATE: "true" });
+const receiver = startReceiver();
+afterAll(() => receiver[Symbol.dispose]());
+
+const asked = new Set<string>();
+const client = new Client(service.url, TEST_TOKEN, {
+  fetch: (url, init) => {
+    asked.add(`${init.method ?? "GET"} ${new URL(url).pathname}`);
+    return fetch(url, init);
+  },
+});
+
+beforeEach(async () => {
+  await removeAll(service);
+  for (const { name } of await client.listWebhooks()) await client.removeWebhook(name);
+  for await (const { id, revoked } of client.listTokens())
+    if (revoked === null) await client.revokeToken(id);
+  await client.writeAtomic([
+    { id: 1n, name: "Rose", tag: "shrub" },
+    { id: 2n, name: "Tulip", tag: "bulb" },
+    { id: 3n, name: "Fern" },
+  ]);
+  await client.createToken({ name: "till", scopes: ["plants:read"] });
+  await client.addWebhook({ name: "till", url: receiver.url });
+  asked.clear();
+});
+
+const endpoints = Object.values(listOperations(service.config)).flatMap((group) =>
+  Object.entries<Endpoint>(group),
+);
+
+function findOperation(request: string): string | undefined {
+  const matches = ({ at }: Endpoint): boolean =>
+    new RegExp(`^${at.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(request.replace(/^HEAD/, "GET"));
+  // A path without a parameter is the more exact one.
+  return endpoints
+    .filter(([, endpoint]) => matches(endpoint))
+    .toSorted(
+      ([, one], [, other]) => one.at.split("{").length - other.at.split("{").length,
+    )[0]?.[0];
+}
+
+/** What it prints, and what its comments say. */
+async function runExample(code: string): Promise<readonly [printed: string, told: string]> {
+  const printed: string[] = [];
+  const log = (...values: readonly unknown[]): void =>
+    void printed.push(formatWithOptions({ breakLength: Infinity }, ...values));
+  const script = new Bun.Transpiler({ loader: "ts" }).transformSync(
+    `async function example() {\n${code}}`,
+  );
+  const make = new Function("client", "console", "ServiceError", `${script}; return example;`) as (
+    ...given: readonly unknown[]
+  ) => () => Promise<void>;
+  await make(client, { log }, ServiceError)();
+  const told = [...code.matchAll(/ \/\/ (.*)$/gm)].map(([, text]) => text);
+  return [printed.join(", "), told.join(", ")];
+}
+
+test.each(Object.entries(calls))("%s", async (method, operations) => {
+  const code = clientExamples.get(method) ?? "";
+  expect(code).toContain(`client.${method}`);
+  if (/Jobs?\b/.test(method)) {
+    await client.removeMatching({ tag: "none" }, { batch: "tidy up", respondAsync: true });
+    asked.clear();
+  }
+  const [printed, told] = await runExample(code);
+  expect(printed).toBe(told);
+  expect(told).not.toBe("");
+  const called = [...asked].map(findOperation);
+  const [first = ""] = operations;
+  expect([...called, ...(method === "followJob" ? operations : [])]).toContain(first);
+});
+
+test.each(["request", "FailureOf"])("%s", async (name) => {
+  const [printed, told] = await runExample(clientExamples.get(name) ?? "");
+  expect(printed).toBe(told);
+  expect(told).not.toBe("");
+});
+
+test("no example is of something else", () => {
+  const names = [...Object.keys(calls), "request", "FailureOf"];
+  expect([...clientExamples.keys()].toSorted()).toEqual(names.toSorted());
+});
