@@ -5,6 +5,7 @@
 
 import { hostname } from "node:os";
 import packageJson from "../../package.json";
+import { readStart } from "../answer.ts";
 import type { Config, findTracing } from "../config.ts";
 import { findRetryAfterMs } from "../domain/time.ts";
 import { findAttributes } from "../domain/trace.ts";
@@ -164,7 +165,7 @@ async function post(
     signal: attempt.signal,
     // The headers are meant for this collector alone.
     redirect: "manual",
-  }).then((response) => judge(response, length));
+  }).then((response) => judge(response, length, collector.timeoutMs));
   try {
     const sent = await within(collector.timeoutMs, request, ending);
     if (sent !== undefined) return sent;
@@ -181,10 +182,10 @@ async function post(
 }
 
 /** A collector may accept a part: `{"partialSuccess":{"rejectedSpans":"1"}}`. */
-async function judge(response: Response, length: number): Promise<Sent> {
+async function judge(response: Response, length: number, timeoutMs: number): Promise<Sent> {
   const { status, headers } = response;
   if (response.ok) {
-    const text = await readStart(response);
+    const text = await readStart(response, ANSWER_BYTES_MAX, timeoutMs);
     const rejected = Math.min(length, findRejected(text));
     return { rejected, ...(rejected > 0 && { problem: `It rejected ${rejected} spans.` }) };
   }
@@ -193,21 +194,6 @@ async function judge(response: Response, length: number): Promise<Sent> {
   if (!RETRYABLE.has(status)) return { rejected: length, problem };
   const waitMs = findRetryAfterMs(headers.get("retry-after")) ?? 0;
   return { rejected: length, problem, waitMs };
-}
-
-async function readStart({ body }: Response): Promise<string> {
-  const reader = (body as ReadableStream<Uint8Array> | null)?.getReader();
-  if (reader === undefined) return "";
-  const decoder = new TextDecoder();
-  let text = "";
-  for (let bytes = 0; bytes < ANSWER_BYTES_MAX;) {
-    const { value } = await reader.read();
-    if (value === undefined) return text;
-    bytes += value.length;
-    text += decoder.decode(value, { stream: true });
-  }
-  await reader.cancel();
-  return "";
 }
 
 function findRejected(text: string): number {

@@ -1,5 +1,5 @@
 /**
- * What both engines share about the journal: a block for each transaction, pages of changes, and the trim. A block has
+ * What both engines share about the journal: a block for each transaction, and pages of changes. A block has
  * all entries of its transaction as one text: a row for each would make a create several times as expensive.
  */
 
@@ -305,46 +305,5 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       const page = { changes, last, hasMore, newest: isBack ? newest : Math.max(last, newest) };
       return tally === undefined ? page : { ...page, counts: tally.list() };
     },
-  };
-}
-
-/** Bounds for one DELETE, which then takes a few milliseconds. */
-const TRIM_BLOCKS = 1_000;
-const TRIM_BYTES = 4_194_304;
-
-/** Marks of the last hour are kept, and every 60th before that. */
-const FINE_MARKS = 60;
-
-/**
- * The journal is trimmed by time that services have seen pass: the wall clock may be set to any time. A mark counts an
- * interval, and holds the newest change at its end. Each service adds one after it has seen the newest mark for a whole
- * interval by its monotonic clock, so several services count the same time once, and time without any does not count.
- */
-export function trimStatements(prefix: string) {
-  const [changes, marks] = [`${prefix}changes`, `${prefix}journal_marks`];
-  return {
-    /** The newest mark, and the last change that is older than $1 intervals; null without one. */
-    readMarks: `SELECT max(number) AS number, (
-        SELECT max(change) FROM ${marks}
-        WHERE number <= (SELECT max(number) FROM ${marks}) - CAST($1 AS bigint)
-      ) AS change FROM ${marks}`,
-
-    addMark: `INSERT INTO ${marks} (number, change)
-      SELECT CAST($1 AS bigint), max(last) FROM ${changes} WHERE true ON CONFLICT (number) DO NOTHING`,
-
-    /** Takes the number of the newest mark, and how many intervals are kept. */
-    dropMarks: `DELETE FROM ${marks} WHERE (number < CAST($1 AS bigint) - ${FINE_MARKS} AND number % ${FINE_MARKS} <> 0)
-      OR number < (SELECT max(number) FROM ${marks} WHERE number <= CAST($1 AS bigint) - CAST($2 AS bigint))`,
-
-    /** Deletes some of the blocks up to the change $1. The newest block stays: numbering continues from it. */
-    trimBlocks: `WITH oldest AS (
-        SELECT last, octet_length(entries) AS bytes FROM ${changes}
-        WHERE last <= CAST($1 AS bigint) ORDER BY last LIMIT ${TRIM_BLOCKS}
-      ), sized AS (
-        SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
-      )
-      DELETE FROM ${changes} WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${TRIM_BYTES})
-        AND last < (SELECT max(last) FROM ${changes})
-      RETURNING last`,
   };
 }

@@ -1,14 +1,12 @@
 /** Tokens, webhooks and jobs: small tables, the same on both engines. */
 
-import { type Job, JOBS_MAX } from "../domain/job.ts";
+import { JOBS_MAX } from "../domain/job.ts";
 import type { StoreLimits, TokenStore } from "../domain/store.ts";
-import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
-import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import type { Scope, TokenRecord } from "../domain/token.ts";
+import { WEBHOOKS_MAX } from "../domain/webhook.ts";
+import type { Dialect, Engine } from "./engine.ts";
 import { Queue } from "./queue.ts";
 
-export type Value = string | number | bigint | boolean | null;
-/** Without bigints, because JSON has none: one would fail every write of its group. */
-export type Statement = readonly [sql: string, ...values: Exclude<Value, bigint>[]];
 /** Compare-and-set: stores the record and its new version if the stored version is `last`. */
 type RecordUpdate = readonly [name: string, last: string, version: string, record: string];
 
@@ -55,18 +53,6 @@ const toValues = (token: TokenRecord) =>
     return typeof value === "object" ? (value?.join(" ") ?? null) : value;
   });
 
-interface Dialect {
-  readonly prefix: string;
-  /** The row-lock clause of a query; empty if the engine needs none. */
-  readonly lock: string;
-  /** Expands the JSON array in $1 to rows with a column `value`. */
-  readonly rows: string;
-  /** A CTE `insert_lock`: one row, or none if another writer has inserted since this statement's snapshot. */
-  readonly insertLock: string;
-  /** Whether a row of `changes` is where the journal began, so no change was made before it. */
-  readonly isBeginning: string;
-}
-
 /** One statement stores any number of tokens: on a server, each statement costs a round trip and a sync. */
 function statementsOf({ prefix, lock, rows }: Dialect) {
   const tokens = `${prefix}tokens`;
@@ -111,140 +97,91 @@ function recordStatementsOf({ prefix, rows, insertLock }: Dialect, name: RecordT
   };
 }
 
-/** What the tables need of an engine. */
-export interface RecordEngine {
-  readonly dialect: Dialect;
-  query<Row>(statement: Statement): Promise<readonly Row[]>;
-  /** Resolves to the rows of the last statement. The statements are idempotent: a retry changes nothing. */
-  run<Row>(...statements: Statement[]): Promise<readonly Row[]>;
+export function createTokens(engine: Engine): TokenStore {
+  const sql = statementsOf(engine.dialect);
+  return {
+    findToken: async (hash) =>
+      (await engine.query<TokenRow>([sql.findToken, hash])).map(toTokenRecord)[0],
+
+    listTokens: async ({ after, limit }) =>
+      (await engine.query<TokenRow>([sql.listTokens, after, limit])).map(toTokenRecord),
+
+    countExpiring: async (fromMs, toMs) => {
+      const [row] = await engine.query<{ count: bigint }>([sql.countExpiring, fromMs, toMs]);
+      return Number(row?.count);
+    },
+
+    createToken: async (token) => {
+      const found = await engine.run(
+        [sql.insertTokens, JSON.stringify([toValues(token)])],
+        [sql.findToken, token.hash],
+      );
+      // Hashes are unique, so a token that is found was stored by this call.
+      return found.length === 1;
+    },
+
+    revokeToken: async (hash, revokedAtMs, unlessLast) => {
+      const [row] = await engine.run<TokenRow>(
+        [sql.revokeToken, hash, revokedAtMs, unlessLast ?? null],
+        [sql.findToken, hash],
+      );
+      return typeof row?.revokedAtMs === "bigint";
+    },
+
+    adoptTokens: async (records) => {
+      const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
+      const values = JSON.stringify(records.map(toValues));
+      const stored = await engine.run<Pick<TokenRow, "hash">>(
+        // Merge first: a revocation frees a name that an inserted token may have.
+        [sql.mergeTokens, JSON.stringify(known)],
+        [sql.insertTokens, values],
+        [sql.findHashes, values],
+      );
+      const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
+      return records.filter(({ hash }) => !hashes.has(hash));
+    },
+
+    touchTokens: async (usedAtMs) => {
+      const known = Array.from(usedAtMs, ([hash, atMs]) => [hash, null, atMs]);
+      await engine.run([sql.mergeTokens, JSON.stringify(known)]);
+    },
+  };
 }
 
-type RecordStatements = ReturnType<typeof recordStatementsOf>;
-
-export class RecordStore<Engine extends RecordEngine> implements TokenStore {
-  protected readonly engine: Engine;
-  private readonly sql: ReturnType<typeof statementsOf>;
-  private readonly records: Readonly<Record<RecordTable, RecordStatements>>;
-  /** Grouped: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
-  private readonly updates: Readonly<Record<RecordTable, Queue<RecordUpdate, boolean>>>;
-
-  constructor(engine: Engine, limits: StoreLimits) {
-    this.engine = engine;
-    this.sql = statementsOf(engine.dialect);
-    this.records = {
-      webhooks: recordStatementsOf(engine.dialect, "webhooks"),
-      jobs: recordStatementsOf(engine.dialect, "jobs"),
-    };
-    const update = (table: RecordTable): Queue<RecordUpdate, boolean> =>
-      new Queue((updates) => this.updateRecords(table, updates), limits);
-    this.updates = { webhooks: update("webhooks"), jobs: update("jobs") };
-  }
-
-  async close(): Promise<void> {
-    await Promise.all([this.updates.webhooks.close(), this.updates.jobs.close()]);
-  }
-
-  async findToken(hash: string): Promise<TokenRecord | undefined> {
-    return (await this.engine.query<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
-  }
-
-  async listTokens({ after, limit }: TokenQuery): Promise<TokenRecord[]> {
-    const rows = await this.engine.query<TokenRow>([this.sql.listTokens, after, limit]);
-    return rows.map(toTokenRecord);
-  }
-
-  async countExpiring(fromMs: number, toMs: number): Promise<number> {
-    const { countExpiring } = this.sql;
-    const [row] = await this.engine.query<{ count: bigint }>([countExpiring, fromMs, toMs]);
-    return Number(row?.count);
-  }
-
-  async createToken(token: TokenRecord): Promise<boolean> {
-    const found = await this.engine.run(
-      [this.sql.insertTokens, JSON.stringify([toValues(token)])],
-      [this.sql.findToken, token.hash],
-    );
-    // Hashes are unique, so a token that is found was stored by this call.
-    return found.length === 1;
-  }
-
-  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
-    const [row] = await this.engine.run<TokenRow>(
-      [this.sql.revokeToken, hash, revokedAtMs, unlessLast ?? null],
-      [this.sql.findToken, hash],
-    );
-    return typeof row?.revokedAtMs === "bigint";
-  }
-
-  async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    const { mergeTokens, insertTokens, findHashes } = this.sql;
-    const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
-    const values = JSON.stringify(records.map(toValues));
-    const stored = await this.engine.run<Pick<TokenRow, "hash">>(
-      // Merge first: a revocation frees a name that an inserted token may have.
-      [mergeTokens, JSON.stringify(known)],
-      [insertTokens, values],
-      [findHashes, values],
-    );
-    const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
-    return records.filter(({ hash }) => !hashes.has(hash));
-  }
-
-  async touchTokens(usedAtMs: ReadonlyMap<string, number>): Promise<void> {
-    const known = Array.from(usedAtMs, ([hash, atMs]) => [hash, null, atMs]);
-    await this.engine.run([this.sql.mergeTokens, JSON.stringify(known)]);
-  }
-
-  listWebhooks(): Promise<Webhook[]> {
-    return this.listRecords("webhooks");
-  }
-
-  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    return this.putRecord("webhooks", next, last);
-  }
-
-  listJobs(): Promise<Job[]> {
-    return this.listRecords("jobs");
-  }
-
-  async findJob(name: string): Promise<Job | undefined> {
-    const [row] = await this.engine.query<RecordRow>([this.records.jobs.find, name]);
-    return row && (JSON.parse(row.record) as Job);
-  }
-
-  putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean> {
-    return this.putRecord("jobs", next, last);
-  }
-
-  private async listRecords<Named>(table: RecordTable): Promise<Named[]> {
-    const rows = await this.engine.query<RecordRow>([this.records[table].list]);
-    return Array.from(rows, ({ record }) => JSON.parse(record) as Named);
-  }
-
-  private async putRecord(
-    table: RecordTable,
-    next: NamedRecord | undefined,
-    last: NamedRecord | undefined,
-  ): Promise<boolean> {
-    const { insert, remove, find } = this.records[table];
-    if (next === undefined) {
-      const { name = "", version = "" } = last ?? {};
-      const left = await this.engine.run([remove, name, version], [find, name]);
-      return left.length === 0;
-    }
-    const stored = [next.version, JSON.stringify(next)] as const;
-    if (last !== undefined) return this.updates[table].submit([last.name, last.version, ...stored]);
-    return (await this.engine.run([insert, next.name, ...stored])).length === 1;
-  }
-
+/** Webhooks or jobs: records with a name, each replaced by compare-and-set on its version. */
+export function createRecords<Named extends NamedRecord>(
+  engine: Engine,
+  limits: StoreLimits,
+  table: RecordTable,
+) {
+  const sql = recordStatementsOf(engine.dialect, table);
   /** One statement for all. False for each whose version has changed. */
-  private async updateRecords(
-    table: RecordTable,
-    updates: readonly RecordUpdate[],
-  ): Promise<boolean[]> {
-    const update: Statement = [this.records[table].update, JSON.stringify(updates)];
-    const rows = await this.engine.run<{ readonly version: string }>(update);
-    const stored = new Set(rows.map((row) => row.version));
-    return updates.map(([, , version]) => stored.has(version));
-  }
+  const updateAll = async (all: readonly RecordUpdate[]): Promise<boolean[]> => {
+    const rows = await engine.run<Pick<Named, "version">>([sql.update, JSON.stringify(all)]);
+    const stored = new Set(rows.map(({ version }) => version));
+    return all.map(([, , version]) => stored.has(version));
+  };
+  /** Grouped: with a slow sync, webhooks that write one by one would wait for each other for seconds. */
+  const updates = new Queue(updateAll, limits);
+  const parse = ({ record }: RecordRow) => JSON.parse(record) as Named;
+  return {
+    list: async (): Promise<Named[]> =>
+      Array.from(await engine.query<RecordRow>([sql.list]), parse),
+
+    find: async (name: string): Promise<Named | undefined> =>
+      (await engine.query<RecordRow>([sql.find, name])).map(parse)[0],
+
+    put: async (next: Named | undefined, last: NamedRecord | undefined): Promise<boolean> => {
+      if (next === undefined) {
+        const { name = "", version = "" } = last ?? {};
+        const left = await engine.run([sql.remove, name, version], [sql.find, name]);
+        return left.length === 0;
+      }
+      const stored = [next.version, JSON.stringify(next)] as const;
+      if (last !== undefined) return updates.submit([last.name, last.version, ...stored]);
+      return (await engine.run([sql.insert, next.name, ...stored])).length === 1;
+    },
+
+    close: (): Promise<void> => updates.close(),
+  };
 }

@@ -1,6 +1,7 @@
 /** Sends one event to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
 
 import { familyOf, isIn } from "../address.ts";
+import { readStart } from "../answer.ts";
 import type { ListedChange } from "../domain/change.ts";
 import { DAY_MS, findRetryAfterMs } from "../domain/time.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
@@ -140,7 +141,8 @@ export async function sendEvent(
   }
   if (typeof response === "string") return end({ error: response });
   const leftMs = startedAtMs + msMax - performance.now();
-  const answer = await readStart(response, Math.min(leftMs, ANSWER_MS_MAX));
+  const text = await readStart(response, ANSWER_BYTES_MAX, Math.min(leftMs, ANSWER_MS_MAX));
+  const answer = text.slice(0, ANSWER_CHARACTERS_MAX).toWellFormed();
   const retryAfterMs = findRetryAfterMs(response.headers.get("retry-after")) ?? 0;
   return end({ status: response.status, answer }, Math.min(retryAfterMs, DAY_MS));
 }
@@ -150,26 +152,6 @@ const explainUnsent = ({ message, code = "" }: NodeJS.ErrnoException): string =>
   const text = message.includes("://") ? code : message;
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
 };
-
-/** What has arrived by then. The rest of a long or slow answer is not read. */
-async function readStart({ body }: Response, msMax: number): Promise<string> {
-  const reader = (body as ReadableStream<Uint8Array> | null)?.getReader();
-  if (reader === undefined) return "";
-  const decoder = new TextDecoder();
-  // Ends a pending read, and closes the connection unless all was read.
-  const stop = (): void => void reader.cancel().catch(() => undefined);
-  const timer = setTimeout(stop, msMax);
-  let text = "";
-  for (let bytes = 0; bytes < ANSWER_BYTES_MAX;) {
-    const { value } = await reader.read().catch(() => ({ value: undefined }));
-    if (value === undefined) break;
-    text += decoder.decode(value.subarray(0, ANSWER_BYTES_MAX), { stream: true });
-    bytes += value.length;
-  }
-  clearTimeout(timer);
-  stop();
-  return text.slice(0, ANSWER_CHARACTERS_MAX).toWellFormed();
-}
 
 /** Rejects if any address of the name is not public. */
 async function findAddress(url: URL, { webhooksPrivate, resolve = lookUp }: SendOptions) {

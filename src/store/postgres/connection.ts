@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { SQL } from "bun";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
-import type { Value } from "../records.ts";
+import type { Value } from "../engine.ts";
 import {
   describeHost,
   findSocketPath,

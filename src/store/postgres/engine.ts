@@ -4,11 +4,11 @@ import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
 import { describeTarget, type Target } from "../../store-url.ts";
 import { createCounter } from "../counter.ts";
+import type { Engine, Statement } from "../engine.ts";
 import { openLane, Queue } from "../queue.ts";
 import { createWriteQueue } from "../write-queue.ts";
-import type { Statement } from "../records.ts";
 import { perform, readLater, type ReadRequest, type ResultOf } from "../reads.ts";
-import { type Engine, SqlStore } from "../sql-store.ts";
+import { createStore } from "../sql-store.ts";
 import { beginJournal, IS_BEGINNING, numberBlocks } from "./changes.ts";
 import { createHosts, createPool, onServer } from "./pool.ts";
 import { createProbe } from "./probe.ts";
@@ -43,7 +43,7 @@ export function openPostgresStore(target: Target, limits: Limits, onMigrate?: On
     const changesDays = await beginJournal(connection, limits.changesDays);
     const description = { engine: "PostgreSQL", location, durability: connection.durability };
     const known = { ...limits, changesDays };
-    return new SqlStore(createEngine(target, description, known), known);
+    return createStore(createEngine(target, description, known), known);
   });
 }
 

@@ -15,7 +15,7 @@ import { type AtomicWrite, type Create, findWriter, type PlantWrite } from "../.
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import { JournalBlock } from "../journal.ts";
-import type { Value } from "../records.ts";
+import type { Value } from "../engine.ts";
 import { type SentRow, toPlant } from "../reads.ts";
 import {
   asNotStored,
@@ -284,6 +284,8 @@ class Group {
   /** They stand for plants that were found without their text. */
   private readonly standIns = new Set<Plant>();
   private attempts = 0;
+  /** How many more plants there are, by what this group has settled. */
+  private created = 0;
 
   constructor(writes: readonly GroupWrite[], { hasJournal, quota = unlimited }: Accounts) {
     this.writes = writes;
@@ -392,8 +394,7 @@ class Group {
             : await this.write(connection, INSERT, planned, toColumns(sortById(planned)));
         const ids = new Set(created.map(({ id }) => id));
         for (const write of creates)
-          if (ids.has(write.id)) this.settle(write, "created", write.plant);
-        return created.length;
+          if (ids.has(write.id)) this.settle(write, "created", write.plant, 1);
       });
     const rest = creates.filter((create) => !this.outcomes.has(create));
     if (rest.length > 0) await this.change(connection, rest);
@@ -436,13 +437,12 @@ class Group {
     );
   }
 
-  /** Resolves to how many more plants there are than before. */
   private async apply(
     connection: Connection,
     decided: readonly Decided[],
     isAtomic: boolean,
     isConfirmed: boolean,
-  ): Promise<number> {
+  ): Promise<void> {
     const changes = decided.flatMap(({ decision }) => changesOf(decision));
     const done = new Set<NetChange>();
     if (changes.length > 0) {
@@ -462,7 +462,7 @@ class Group {
     // What changes nothing is true only if this server is still the leader, as a write shows.
     const isIdle = decided.some(({ decision }) => changesOf(decision).length === 0);
     if (isIdle && done.size === 0 && !isConfirmed) await connection.query(CONFIRM);
-    let [created, isDone] = [0, true];
+    let isDone = true;
     for (const { write, before, decision } of decided) {
       const own = changesOf(decision);
       if (own.some((each) => !done.has(each))) {
@@ -470,40 +470,39 @@ class Group {
         isDone = false;
         continue;
       }
-      created += decision instanceof Refusal ? 0 : decision.created;
-      const outcome = decision instanceof Refusal ? decision : decision.outcome;
-      this.settle(write, outcome, own.length === 0 ? before : own.at(-1)?.after);
+      const stored = own.length === 0 ? before : own.at(-1)?.after;
+      if (decision instanceof Refusal) this.settle(write, decision, stored);
+      else this.settle(write, decision.outcome, stored, decision.created);
     }
-    if (isDone) return created;
     // What was done stays so: the next attempt continues with the rest.
-    this.quota.settle(0, created);
-    throw new TransientError("changed by others meanwhile");
+    if (!isDone) throw new TransientError("changed by others meanwhile");
   }
 
-  private settle(write: GroupWrite, outcome: Settled, stored?: Plant): void {
+  private settle(write: GroupWrite, outcome: Settled, stored?: Plant, created = 0): void {
     this.outcomes.set(write, outcome);
+    this.created += created;
     for (const id of idsOf(write)) this.stored.delete(id);
     if (stored !== undefined && write.kind !== "atomic" && !this.standIns.has(stored))
       this.stored.set(write.id, stored);
   }
 
-  /** Settles a reservation by how many plants `work` has created. If its answer was lost, all of the writes may be done. */
+  /** Settles a reservation by what `work` has settled. If its answer was lost, all of the writes may be done. */
   private async account(
     reserved: number,
     writes: readonly GroupWrite[],
-    work: () => Promise<number>,
+    work: () => Promise<void>,
   ): Promise<void> {
-    let created = 0;
+    const before = this.created;
     try {
-      created = await work();
+      await work();
     } catch (error) {
       if (error instanceof LostAnswerError) {
-        created = reserved;
+        this.created += reserved;
         this.giveUp(writes, error);
       }
       throw error;
     } finally {
-      this.quota.settle(reserved, created);
+      this.quota.settle(reserved, this.created - before);
     }
   }
 

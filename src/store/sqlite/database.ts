@@ -19,7 +19,7 @@ import { syncFile, withFile } from "../../descriptor.ts";
 import { TIME_NUMBER_MAX } from "../../domain/change.ts";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
-import type { Statement } from "../records.ts";
+import type { Statement } from "../engine.ts";
 import { findObstacle } from "./obstacle.ts";
 
 /** SQLite keeps files with these suffixes beside a database, and would use any file with such a name. */

@@ -2,12 +2,12 @@
 
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
+import type { OnMigrate, Store, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
+import type { Engine, Statement } from "../engine.ts";
 import { openLane, Queue } from "../queue.ts";
 import type { ReadRequest, ResultOf } from "../reads.ts";
-import type { Statement } from "../records.ts";
-import { type Engine, SqlStore } from "../sql-store.ts";
+import { createStore } from "../sql-store.ts";
 import { createWriteQueue, type NotedCommit } from "../write-queue.ts";
 import { IS_BEGINNING, type measureFiles, START_TIMELINE } from "./database.ts";
 import { type ReaderOrder, type RecordRead, SqliteReader } from "./reader.ts";
@@ -33,11 +33,11 @@ interface Threads {
 }
 
 /** For a command: everything runs on this thread. Throws a StoreOpenError. */
-export const openAlone = (path: string, limits: StoreLimits, onMigrate?: OnMigrate): SqlStore =>
+export const openAlone = (path: string, limits: StoreLimits, onMigrate?: OnMigrate): Store =>
   openSqliteStore(path, limits, new SqliteWriter(path, limits, onMigrate));
 
-export const openSqliteStore = (path: string, limits: StoreLimits, threads: Threads): SqlStore =>
-  new SqlStore(createEngine(path, limits, threads), limits);
+export const openSqliteStore = (path: string, limits: StoreLimits, threads: Threads): Store =>
+  createStore(createEngine(path, limits, threads), limits);
 
 function createEngine(path: string, limits: StoreLimits, threads: Threads): Engine {
   const reader = new SqliteReader(path, limits, threads.isMoved);

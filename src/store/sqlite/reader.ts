@@ -30,7 +30,7 @@ import {
   toPlant,
   valuesOf,
 } from "../reads.ts";
-import type { Statement, Value } from "../records.ts";
+import type { Statement, Value } from "../engine.ts";
 import {
   IS_BEGINNING,
   measureFiles,

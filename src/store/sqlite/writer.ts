@@ -8,7 +8,7 @@ import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, StoreLimits } from "../../domain/store.ts";
 import { type AtomicWrite, type Create, findWriter, type PlantWrite } from "../../domain/write.ts";
 import { CREATE_LENGTH, type Entries, JournalBlock, parseEntries } from "../journal.ts";
-import type { Statement, Value } from "../records.ts";
+import type { Statement, Value } from "../engine.ts";
 import { type PlantRow, toPlant } from "../reads.ts";
 import {
   BREAK_ENTRIES,
