@@ -1,5 +1,6 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
+import { listenForFiles } from "./import/arrivals.ts";
 import { chooseAnother } from "./import/state.ts";
 import { startStatus } from "./import/status.tsx";
 import { startFeed } from "./state/feed.ts";
@@ -52,6 +53,7 @@ effect(() => {
 startStatus();
 listenForScans();
 listenForKeys();
+listenForFiles();
 keepFocus();
 
 render(<Shell />, document.querySelector("#app") as Element);

@@ -118,13 +118,14 @@ export const calls: Readonly<Record<keyof Omit<Client, "request">, readonly stri
 function formatRefusals(): string {
   const operations: Endpoints = Object.assign({}, ...Object.values(listOperations(config)));
   const lines = Object.entries(calls).map(([method, names]) => {
-    const failures = names.flatMap((name) => {
+    const failures = new Set<string>();
+    for (const name of names) {
       if (operations[name] === undefined) throw new Error(`${method}: there is no ${name}`);
-      return operations[name].fails ?? [];
-    });
+      operations[name].fails?.forEach((failure) => failures.add(failure));
+    }
     const found = Object.entries(catalogue)
       .filter(([, error]) => Math.trunc(error.code / 1000) === 3)
-      .filter(([, error]) => error.failures.some((failure) => failures.includes(failure)))
+      .filter(([, error]) => error.failures.some((failure) => failures.has(failure)))
       .map(([name]) => `"${name}"`);
     // What ended a job is in its report.
     if (names.includes("listJobs") && names.length > 1) found.push('"job_stopped"');

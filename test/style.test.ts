@@ -53,7 +53,9 @@ describe("every source file", () => {
     (file) => {
       const folder = folderOf(file);
       const targets = listImports(file).filter((path) =>
-        /^(src|client|console)\/(?!(?:tick|thread|descriptor|address|answer|store-url)\.ts$)/.test(path),
+        /^(src|client|console)\/(?!(?:tick|thread|descriptor|address|answer|store-url)\.ts$)/.test(
+          path,
+        ),
       );
       for (const path of targets.filter((target) => folderOf(target) !== folder))
         expect(mayImport[folder]).toContain(folderOf(path));

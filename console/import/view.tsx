@@ -3,23 +3,13 @@
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { formatBytes, formatSeconds } from "../state/format.ts";
-import { route } from "../state/route.ts";
-import { mayRead, mayWrite } from "../state/session.ts";
-import { announce } from "../state/toasts.ts";
+import { mayRead } from "../state/session.ts";
 import { fill, plural, rich, t } from "../text/text.ts";
 import { Button, Icon, Notice } from "../view/controls.tsx";
-import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile, Figures, type NowProps } from "./check.tsx";
 import { RecentImports } from "./recent.tsx";
 import { RefusedRows } from "./refused.tsx";
-import {
-  cancelImport,
-  checkFile,
-  chooseAnother,
-  current,
-  isImporting,
-  startImport,
-} from "./state.ts";
+import { cancelImport, checkFile, chooseAnother, current, startImport } from "./state.ts";
 import { UndoImport } from "./undo.tsx";
 
 export function ImportView(): JSX.Element {
@@ -171,34 +161,3 @@ function EndNotice({ now }: NowProps): JSX.Element {
     />
   );
 }
-
-/** A file does not replace a running import, nor a view that may show a one-time secret. */
-const canTake = (): boolean =>
-  mayWrite.value && ["plants", "import"].includes(route.value.view) && !isImporting.value;
-
-function take(file: File | undefined): void {
-  if (file === undefined || !canTake()) return;
-  checkFile(file);
-  location.hash = "#/import";
-  announce(fill(t.imports.readingFile, { file: file.name }));
-}
-
-for (const type of ["dragover", "drop"] as const)
-  document.addEventListener(type, (event) => {
-    const { dataTransfer } = event;
-    if (dataTransfer?.types.includes("Files") !== true) return;
-    // By default the browser leaves the page and opens the file.
-    event.preventDefault();
-    dataTransfer.dropEffect = canTake() ? "copy" : "none";
-    if (type === "drop") take(dataTransfer.files[0]);
-  });
-document.addEventListener("paste", (event) => {
-  if (isTyping(event.target) || !canTake()) return;
-  const [file] = event.clipboardData?.files ?? [];
-  const text = event.clipboardData?.getData("text") ?? "";
-  // A single value is not a row.
-  const isRows = /[\t\n]|^[[{]/.test(text.trim());
-  if (file === undefined && !isRows) return;
-  event.preventDefault();
-  take(file ?? new File([text], t.imports.pastedRows));
-});

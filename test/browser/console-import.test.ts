@@ -4,7 +4,7 @@ import { expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page, Route } from "playwright-core";
 import { formatNdjson } from "../../src/domain/plant.ts";
-import { change, describeInBrowser, startJourneys } from "../support/browser.ts";
+import { change, describeInBrowser, startJourneys, WITHOUT_PREFETCH } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { send, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
@@ -263,7 +263,11 @@ describeInBrowser("an import", () => {
   });
 
   test("takes a file that is dropped anywhere, and rows that are pasted", async (visit) => {
-    const { page, user, service } = await visit.open({ at: "#/plants" });
+    // The import page is not loaded yet.
+    const { page, user, service } = await visit.open({
+      at: "#/plants",
+      prelude: WITHOUT_PREFETCH,
+    });
     await page.evaluate(`
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));

@@ -1,7 +1,13 @@
 /** The console while the service is away: it says so, loses nothing, and recovers by itself. */
 
 import { expect, test } from "bun:test";
-import { describeInBrowser, looks, openConsole, startConsole } from "../support/browser.ts";
+import {
+  describeInBrowser,
+  looks,
+  openConsole,
+  startConsole,
+  WITHOUT_PREFETCH,
+} from "../support/browser.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { sendPlant } from "../support/service.ts";
 import { until } from "../support/until.ts";
@@ -17,7 +23,8 @@ describeInBrowser("a service that is stopped and started again", () => {
       };
       await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });
       await sendPlant(service.url, { id: 2n, name: "Tulip", tag: "bulb" });
-      const { page, user, announceFailure } = await openConsole(service, look);
+      const options = { ...look, prelude: WITHOUT_PREFETCH };
+      const { page, user, announceFailure } = await openConsole(service, options);
       for (const path of ["/plants", "/changes", "/livez"]) announceFailure(path, "failed");
 
       await service[Symbol.asyncDispose]();
@@ -67,12 +74,9 @@ describeInBrowser("a service that is stopped and started again", () => {
     using workplace = makeWorkplace();
     let service = await startConsole(workplace.env);
     const { port } = new URL(service.url);
-    // The views are not fetched before they are opened.
-    const prelude = `{
-      const wait = window.setTimeout;
-      window.setTimeout = (run, ms, ...rest) => (ms === 1000 ? 0 : wait(run, ms, ...rest));
-    }`;
-    const { page, user, announceFailure, allowFailure } = await openConsole(service, { prelude });
+    const { page, user, announceFailure, allowFailure } = await openConsole(service, {
+      prelude: WITHOUT_PREFETCH,
+    });
     for (const path of ["/changes", "/livez", "/console/"]) announceFailure(path, "failed");
     await service[Symbol.asyncDispose]();
     await user.see({ text: "No connection to the store" });

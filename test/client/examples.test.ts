@@ -1,12 +1,15 @@
 /** Every public method of the client has an example that prints what its comments say, and calls what its errors tell. */
 
 import { afterAll, beforeEach, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { formatWithOptions } from "node:util";
 import { Client, ServiceError } from "../../client/client.ts";
 import { calls } from "../../scripts/tables.ts";
 import { type Endpoint } from "../../src/http/endpoint.ts";
 import { listOperations } from "../../src/http/operations.ts";
 import { clientExamples } from "../support/client-examples.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { removeAll, startShared, TEST_TOKEN } from "../support/service.ts";
 
@@ -52,30 +55,37 @@ function findOperation(request: string): string | undefined {
     )[0]?.[0];
 }
 
+type Example = (client: Client, console: object, error: typeof ServiceError) => Promise<void>;
+
+/** Each example as a function. */
+const folder = makeTemporaryFolder();
+afterAll(() => folder[Symbol.dispose]());
+const file = join(folder.path, "examples.ts");
+const head = "(client: Client, console: Console, ServiceError: object): Promise<void>";
+const functions = Array.from(
+  clientExamples,
+  ([name, code]) => `export async function of_${name}${head} {\n${code}}`,
+);
+writeFileSync(file, functions.join("\n"));
+const examples = (await import(file)) as Readonly<Record<string, Example>>;
+
 /** What it prints, and what its comments say. */
-async function runExample(code: string): Promise<readonly [printed: string, told: string]> {
+async function runExample(name: string): Promise<readonly [printed: string, told: string]> {
   const printed: string[] = [];
   const log = (...values: readonly unknown[]): void =>
     void printed.push(formatWithOptions({ breakLength: Infinity }, ...values));
-  const script = new Bun.Transpiler({ loader: "ts" }).transformSync(
-    `async function example() {\n${code}}`,
-  );
-  const make = new Function("client", "console", "ServiceError", `${script}; return example;`) as (
-    ...given: readonly unknown[]
-  ) => () => Promise<void>;
-  await make(client, { log }, ServiceError)();
-  const told = [...code.matchAll(/ \/\/ (.*)$/gm)].map(([, text]) => text);
-  return [printed.join(", "), told.join(", ")];
+  await examples[`of_${name}`]?.(client, { log }, ServiceError);
+  const told = [...(clientExamples.get(name) ?? "").matchAll(/ \/\/ (.*)$/gm)];
+  return [printed.join(", "), told.map(([, text]) => text).join(", ")];
 }
 
 test.each(Object.entries(calls))("%s", async (method, operations) => {
-  const code = clientExamples.get(method) ?? "";
-  expect(code).toContain(`client.${method}`);
+  expect(clientExamples.get(method)).toContain(`client.${method}`);
   if (/Jobs?\b/.test(method)) {
     await client.removeMatching({ tag: "none" }, { batch: "tidy up", respondAsync: true });
     asked.clear();
   }
-  const [printed, told] = await runExample(code);
+  const [printed, told] = await runExample(method);
   expect(printed).toBe(told);
   expect(told).not.toBe("");
   const called = [...asked].map(findOperation);
@@ -84,7 +94,7 @@ test.each(Object.entries(calls))("%s", async (method, operations) => {
 });
 
 test.each(["request", "FailureOf"])("%s", async (name) => {
-  const [printed, told] = await runExample(clientExamples.get(name) ?? "");
+  const [printed, told] = await runExample(name);
   expect(printed).toBe(told);
   expect(told).not.toBe("");
 });

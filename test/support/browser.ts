@@ -39,6 +39,12 @@ interface PageOptions extends Look {
   readonly otherOrigins?: readonly string[];
 }
 
+/** A prelude with which no view is fetched before it is opened. */
+export const WITHOUT_PREFETCH = `{
+  const wait = window.setTimeout;
+  window.setTimeout = (run, ms, ...rest) => (ms === 1000 ? 0 : wait(run, ms, ...rest));
+}`;
+
 const desktop: Look = { colorScheme: "light", viewport: { width: 1280, height: 800 } };
 export const phone: Look = {
   colorScheme: "dark",
