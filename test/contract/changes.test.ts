@@ -259,9 +259,10 @@ test("a page of the journal takes turns with the pages of exports", async () => 
   await using service = await startService();
   await storePlants(service, 2_000);
   let pages = 0;
+  const exports = 100;
   const ending = new AbortController();
   const query = { after: undefined, limit: 1_000, order: "asc" } as const;
-  const exporting = Array.from({ length: 20 }, async () => {
+  const exporting = Array.from({ length: exports }, async () => {
     for (; !ending.signal.aborted; pages++) await service.store.readPlants(query, "ndjson");
   });
   const turns: number[] = [];
@@ -273,6 +274,6 @@ test("a page of the journal takes turns with the pages of exports", async () => 
   }
   ending.abort();
   await Promise.all(exporting);
-  // The runtime may hold a message back for some turns, more on a busy machine. In one queue it would be 100 each time.
-  expect(turns.toSorted((one, other) => one - other)[15]).toBeLessThan(40);
+  // The runtime may hold a message back for some turns, more on a busy machine. In one queue it would be a page of each.
+  expect(turns.toSorted((one, other) => one - other)[15]).toBeLessThan(exports / 2);
 });

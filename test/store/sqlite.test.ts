@@ -23,6 +23,7 @@ import { runOnThread } from "../../src/backup/thread.ts";
 import {
   APPLICATION_ID,
   getSchemaVersion,
+  isLocked,
   migrations,
   openDatabase,
   openReadOnly,
@@ -94,14 +95,29 @@ test("groups whose deadline passes once the lock is held are dropped, each alone
     parts: toParts([create(BigInt(deadlineMs))]),
     deadlineMs,
   }));
+  using other = new Database(path);
+  const isHeld = (): boolean => {
+    try {
+      other.run("BEGIN IMMEDIATE; ROLLBACK");
+      return false;
+    } catch (error) {
+      return isLocked(error);
+    }
+  };
   {
     // The file, the WAL and the free space are looked at first, which may take long.
     let looks = 0;
-    using clock = spyOn(performance, "now").mockImplementation(() => (looks++ === 0 ? 0 : 100));
+    const held: boolean[] = [];
+    using clock = spyOn(performance, "now").mockImplementation(() => {
+      held.push(isHeld());
+      return looks++ === 0 ? 0 : 100;
+    });
     expect(writer.commitAll(groups)).toEqual([undefined, ["created"]]);
     looks = 0;
     expect(reasonOf(() => writer.commitAll(groups.slice(0, 1)))).toBe("store_busy");
     expect(clock).toHaveBeenCalled();
+    // Before it is held, another service may still write.
+    expect(held.slice(0, 2)).toEqual([true, true]);
   }
   writer.close();
   expect(readPlants(path).map(({ id }) => id)).toEqual([200n]);
