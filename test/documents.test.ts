@@ -91,6 +91,16 @@ test("docs/api.md has every operation in its first table, with its scopes", asyn
   expect(found).toEqual(due);
 });
 
+test("docs/operations.md says for every alert what to look at and what to do", async () => {
+  const [, page = ""] = (await read("docs/operations.md")).split("\n## ");
+  expect(page).toStartWith("When something is wrong\n");
+  const rows = page.split("\n").filter((line) => line.split(" | ").length === 3);
+  const alerts = [...(await read("ops/prometheus-rules.yml")).matchAll(/- alert: (\w+)/g)];
+  expect(alerts.length).toBeGreaterThan(20);
+  for (const [, alert = ""] of alerts)
+    expect([alert, rows.filter((row) => row.includes(`\`${alert}\``)).length]).toEqual([alert, 1]);
+});
+
 test("docs/architecture.md names every folder of src, and the dependencies that there are", async () => {
   const text = await read("docs/architecture.md");
   const folders = [...new Glob("src/*/").scanSync({ cwd: root, onlyFiles: false })];
