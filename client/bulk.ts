@@ -139,8 +139,10 @@ export class BulkClient extends JobClient {
 
 /** Undefined if the text is not a preview. */
 function findPreview(json: string): unknown {
-  const found = findJson(quoteIds(json)) as BulkPreview | undefined;
+  const found = findJson(quoteIds(json)) as
+    (BulkPreview & { readonly skipped?: BulkPreview["sample"] }) | undefined;
   if (!Array.isArray(found?.sample) || typeof found.plants !== "number") return undefined;
-  for (const plant of found.sample) Object.assign(plant, { id: BigInt(plant.id) });
+  for (const plant of [...found.sample, ...(found.skipped ?? [])])
+    Object.assign(plant, { id: BigInt(plant.id) });
   return found;
 }

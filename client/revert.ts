@@ -31,6 +31,8 @@ export interface RevertPreview {
     readonly now?: Content | undefined;
     readonly before?: Content | undefined;
   }[];
+  /** A sample of the plants changed since. Earlier versions of the service do not tell. */
+  readonly skipped?: readonly { readonly id: bigint; readonly now?: Content | undefined }[];
 }
 
 export class RevertClient extends ChangeClient {

@@ -11,6 +11,7 @@ import { follow, route } from "./state/route.ts";
 import { startSaving, unsaved, waiting } from "./state/saving.ts";
 import { followDevice, identity, isManager, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
+import { followUndos } from "./state/undo.ts";
 import { t } from "./text/text.ts";
 import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
@@ -46,6 +47,7 @@ effect(() => {
 followDevice(() => unsaved.peek() > 0);
 startFeed();
 startLists();
+followUndos();
 startSaving();
 effect(() => {
   if (identity.value !== undefined) untracked(resumeWork);

@@ -31,14 +31,16 @@ export async function findLastChange(
   return found?.changes[0];
 }
 
-/** Reads pages of counts until all is counted, and adds up those of a group. */
+/** Counts from the newest change back, page by page, and adds up those of a group. */
 export async function countChanges(
   query: ChangeCountQuery,
   signal?: AbortSignal,
+  pagesMax = Number.POSITIVE_INFINITY,
 ): Promise<ChangeCount[]> {
   const groups = new Map<string, ChangeCount>();
   await call(async (client) => {
-    for (let after: number | undefined = 0; after !== undefined;) {
+    let after: number | undefined = 0;
+    for (let pages = 0; pages < pagesMax && after !== undefined; pages++) {
       const page = await client.countChangePage({ ...query, after }, { signal });
       for (const count of page.counts) {
         const key = `${count.start}\n${count.by}\n${count.batch}`;

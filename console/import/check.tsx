@@ -147,6 +147,7 @@ function FirstRows({ rows, isWorkbook, isWhole }: FirstRowsProps): JSX.Element {
         ...(isCompared ? [t.imports.result] : []),
         ...Object.values(fields),
       ]}
+      keys={rows.map(({ line }) => line)}
       rows={rows.map(({ line, plant, outcome }) => [
         <span class="digits faint">{line}</span>,
         ...(isCompared ? [t.imports.foreseen[toCounted(outcome ?? "refused", isWhole)]] : []),

@@ -10,12 +10,14 @@ import { arrived, gaps } from "../state/feed.ts";
 import { formatTime } from "../state/format.ts";
 import { linkToChanges } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
-import { askUndo, isImport, nameUndo } from "../state/undo.ts";
+import { askUndo, isImport, isUndone } from "../state/undo.ts";
 import { t } from "../text/text.ts";
 import { Button, Table } from "../view/controls.tsx";
 import { describeCounts } from "../view/history.tsx";
 
 const SHOWN_MAX = 10;
+/** Each takes the service a second at most. The newest imports are on the first. */
+const PAGES_MAX = 3;
 
 export function RecentImports(): JSX.Element | null {
   const counts = useSignal<readonly ChangeCount[]>([]);
@@ -23,7 +25,7 @@ export function RecentImports(): JSX.Element | null {
   const last = arrived.value.findLast(({ batch }) => batch !== undefined)?.batch;
   useEffect(() => {
     const leaving = new AbortController();
-    countChanges({ group: ["by", "batch"] }, leaving.signal).then(
+    countChanges({ group: ["by", "batch"] }, leaving.signal, PAGES_MAX).then(
       (found) => (counts.value = found),
       // Without a journal there is nothing to undo.
       () => undefined,
@@ -43,9 +45,9 @@ export function RecentImports(): JSX.Element | null {
         isListing
         heads={[t.imports.import, t.imports.by, t.imports.when, ""]}
         emptyHead={t.shared.actions}
+        keys={imports.map(({ by, batch }) => `${by}\n${batch}`)}
         rows={imports.map(({ by, batch = "", lastTime, ...count }) => {
           const name = nameOfBatch(batch);
-          const isUndone = batches.has(nameUndo(batch)) && !batches.has(nameUndo(nameUndo(batch)));
           return [
             <>
               <a href={linkToChanges({ batch })}>
@@ -55,7 +57,7 @@ export function RecentImports(): JSX.Element | null {
             </>,
             by ?? <span class="faint">{t.shared.commandLine}</span>,
             <time>{formatTime(lastTime)}</time>,
-            isUndone ? (
+            isUndone(batch, batches) ? (
               <span class="faint">{t.imports.undone}</span>
             ) : (
               mayWrite.value && (

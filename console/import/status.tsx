@@ -24,7 +24,7 @@ interface Status {
 /** The import of another tab. */
 const elsewhere = signal<Status | undefined>(undefined);
 
-/** A tab that is silent for this long has crashed: a closed one says so. A busy machine delays a live one. */
+/** A closed tab says so. One that is silent for this long has crashed, or sleeps and goes on later. */
 const SILENT_MS = 60_000;
 let silence: ReturnType<typeof setTimeout> | undefined;
 
@@ -39,7 +39,7 @@ channel.addEventListener("message", ({ data }: MessageEvent<Status>) => {
   else
     silence = setTimeout(() => {
       elsewhere.value = undefined;
-      toast(describeLoss(data.file));
+      toast(fill(t.imports.silent, { file: data.file }));
     }, SILENT_MS);
 });
 

@@ -1,27 +1,20 @@
 /** Undo of an import, a bulk action or a single change: first the preview, then the revert. */
 
-import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Content, RevertPreview } from "../../client/client.ts";
 import { call, explain, isStatus } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
-import { askUndo, undo } from "../state/undo.ts";
+import { askUndo, isUndone, noteUndos, undo } from "../state/undo.ts";
 import { plural, t } from "../text/text.ts";
 import { Button, Notice, Table } from "../view/controls.tsx";
 import { useTask } from "../view/form.tsx";
 import { Dialog } from "../view/manage.tsx";
 
-/** The batches that were undone as a whole since the page was loaded. */
-const undone = signal<ReadonlySet<string | undefined>>(new Set());
-
-export function UndoImport({ batch }: { readonly batch: string }): JSX.Element {
-  const isUndone = undone.value.has(batch);
-  return (
-    <Button disabled={isUndone} onClick={() => askUndo(batch)}>
-      {isUndone ? t.imports.importUndone : t.imports.undoImport}
-    </Button>
-  );
-}
+export const UndoImport = ({ batch }: { readonly batch: string }): JSX.Element => (
+  <Button disabled={isUndone(batch)} onClick={() => askUndo(batch)}>
+    {isUndone(batch) ? t.imports.importUndone : t.imports.undoImport}
+  </Button>
+);
 
 type Asked = NonNullable<typeof undo.value>;
 
@@ -46,7 +39,7 @@ function OpenDialog({ asked }: { readonly asked: Asked }): JSX.Element {
         ];
         const back = { label: t.shared.undo, run: () => askUndo(batch) };
         toast(said.join(" "), reverted > 0 ? back : undefined);
-        if (left === 0) undone.value = new Set([...undone.value, range.batch]);
+        if (reverted > 0) noteUndos([batch]);
       }),
     );
     if (failure.value === undefined) close();
@@ -88,11 +81,19 @@ function OpenDialog({ asked }: { readonly asked: Asked }): JSX.Element {
 const explainUndo = (error: unknown): string =>
   isStatus(error, 410) ? t.imports.noRecord : explain(error);
 
-const tell = (plant: Content | undefined): string =>
-  plant === undefined ? "–" : [plant.name, plant.tag].filter(Boolean).join(" · ");
+const SHOWN_MAX = 5;
+
+const showId = (id: bigint): JSX.Element => <span class="digits">{String(id)}</span>;
+
+const showState = (plant: Content | undefined): JSX.Element =>
+  plant === undefined ? (
+    <span class="faint">{t.imports.isDeleted}</span>
+  ) : (
+    <>{[plant.name, plant.tag].filter(Boolean).join(" · ")}</>
+  );
 
 function Preview({ preview }: { readonly preview: RevertPreview }): JSX.Element {
-  const { revertible, changedSince, sample } = preview;
+  const { revertible, changedSince, sample, skipped = [] } = preview;
   return (
     <>
       {revertible === 0 ? (
@@ -107,21 +108,22 @@ function Preview({ preview }: { readonly preview: RevertPreview }): JSX.Element 
           {changedSince > 0 && ` ${plural(t.imports.changedSince, changedSince)}`}
         </p>
       )}
-      {sample.length > 0 && (
+      {sample.length + skipped.length > 0 && (
         <Table
           label={t.imports.somePlants}
           heads={[t.shared.id, t.imports.now, t.imports.afterUndo]}
-          rows={sample
-            .slice(0, 5)
-            .map(({ id, now, before }) => [
-              <span class="digits">{String(id)}</span>,
-              now === undefined ? <span class="faint">{t.imports.isDeleted}</span> : tell(now),
-              before === undefined ? (
-                <span class="faint">{t.imports.isDeleted}</span>
-              ) : (
-                tell(before)
-              ),
-            ])}
+          rows={[
+            ...sample
+              .slice(0, SHOWN_MAX)
+              .map(({ id, now, before }) => [showId(id), showState(now), showState(before)]),
+            ...skipped
+              .slice(0, SHOWN_MAX)
+              .map(({ id, now }) => [
+                showId(id),
+                showState(now),
+                <span class="faint">{t.imports.isSkipped}</span>,
+              ]),
+          ]}
         />
       )}
     </>

@@ -1,5 +1,6 @@
 /** The change that the user wants to undo. A dialog shows what that would do. */
 
+import { effect, signal } from "@preact/signals";
 import type { RevertPreview, RevertRange } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
 import { call, isReason } from "../api/service.ts";
@@ -46,6 +47,24 @@ const UNDO = "Undo: ";
 
 /** The batch of a revert. The same for every attempt, so a repeated one continues. */
 export const nameUndo = (batch: string): string => (UNDO + batch).slice(0, 100).toWellFormed();
+
+/** The batches of undos that this page has heard of, which the filter of a list may hide. */
+export const undos = signal<ReadonlySet<string>>(new Set());
+
+/** An undo that was undone itself does not count. */
+export const isUndone = (batch: string, listed?: ReadonlySet<string | undefined>): boolean => {
+  const name = nameUndo(batch);
+  return (undos.value.has(name) || listed?.has(name) === true) && !isUndone(name, listed);
+};
+
+export function noteUndos(batches: readonly (string | undefined)[]): void {
+  const fresh = batches.filter((batch) => batch?.startsWith(UNDO) === true) as string[];
+  if (fresh.some((batch) => !undos.peek().has(batch)))
+    undos.value = new Set([...undos.peek(), ...fresh]);
+}
+
+export const followUndos = (): void =>
+  void effect(() => noteUndos(arrived.value.map(({ batch }) => batch)));
 
 /** Earlier versions wrote the number as the language of the writer does: 1,234 or 1.234 or 1’234. */
 const bulkActions = [

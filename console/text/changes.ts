@@ -86,6 +86,12 @@ export const changes = {
     fr: { one: "Annuler celle-ci", other: "Annuler ces {count}" },
     es: { one: "Deshacer este", other: "Deshacer estos {count}" },
   },
+  nothingLeft: {
+    en: "Nothing of this is left to undo.",
+    de: "Davon ist nichts mehr rückgängig zu machen.",
+    fr: "Il ne reste rien à annuler ici.",
+    es: "Ya no queda nada que deshacer aquí.",
+  },
   previewFirst: {
     en: "A preview comes first.",
     de: "Zuerst kommt eine Vorschau.",

@@ -29,6 +29,12 @@ export const imports = {
     fr: "L’importation de {file} s’est arrêtée : son onglet a été fermé. Importer le fichier à nouveau pour continuer.",
     es: "La importación de {file} se detuvo: se cerró su pestaña. Importar el archivo de nuevo para continuar.",
   },
+  silent: {
+    en: "No news of the import of {file} for a minute. Its tab may be asleep or have crashed.",
+    de: "Seit einer Minute keine Nachricht vom Import von {file}. Sein Tab schläft vielleicht oder ist abgestürzt.",
+    fr: "Aucune nouvelle de l’importation de {file} depuis une minute. Son onglet est peut-être en veille ou a planté.",
+    es: "Sin noticias de la importación de {file} desde hace un minuto. Puede que su pestaña esté dormida o haya fallado.",
+  },
   /** What became of it. */
   ended: {
     done: {
@@ -744,6 +750,7 @@ export const imports = {
   },
   now: { en: "Now", de: "Jetzt", fr: "Maintenant", es: "Ahora" },
   afterUndo: { en: "After undo", de: "Danach", fr: "Après l’annulation", es: "Después" },
+  isSkipped: { en: "skipped", de: "übersprungen", fr: "ignorée", es: "omitida" },
   isDeleted: { en: "deleted", de: "gelöscht", fr: "supprimée", es: "eliminada" },
   /** What is wrong with a file or a row, as the reader of files words it. */
   reasons: {

@@ -6,20 +6,29 @@
 import { type Signal, signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { Change } from "../../client/client.ts";
-import { nameBatch } from "../../src/domain/change.ts";
+import type { Change, RevertRange } from "../../client/client.ts";
+import { isPause, nameBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/json.ts";
 import { countChanges, readBack } from "../api/changes.ts";
-import { isAbort } from "../api/service.ts";
+import { call, isAbort } from "../api/service.ts";
 import { arrived, findNewest, gaps, untilFollowing } from "../state/feed.ts";
 import { formatName, formatTime, quote } from "../state/format.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
-import { askRevert, askUndo, describeBatch, nameShown, nameUndo } from "../state/undo.ts";
+import {
+  askRevert,
+  askUndo,
+  describeBatch,
+  isUndone,
+  nameShown,
+  nameUndo,
+  undos,
+} from "../state/undo.ts";
 import { en } from "../text/en.ts";
 import { fill, locale, plural, pluralInEnglish, t } from "../text/text.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
+import { useLater } from "./form.tsx";
 import { describeCounts, explainHistory, toPlant, Version } from "./history.tsx";
 import { later } from "./later.tsx";
 
@@ -70,9 +79,14 @@ function addOlder(lines: readonly Line[], changes: readonly Change[], fold: Fold
   for (const [index, change] of changes.entries()) {
     const line = toLine(change, fold);
     const before = changes[index - 1] ?? last;
-    const isContinued = isRun(line) && before !== undefined && isRun(toLine(before, fold));
+    const isContinued =
+      isRun(line) &&
+      before !== undefined &&
+      isRun(toLine(before, fold)) &&
+      before.by === change.by &&
+      !isPause(before.foldedTo ?? before.seq, change.seq);
     const at = isRun(line)
-      ? isContinued && before.by === change.by
+      ? isContinued
         ? all.length - 1
         : -1
       : all.findIndex((each) => line.counts && isSameBatch(each, change));
@@ -102,7 +116,8 @@ function addNewer(lines: readonly Line[], changes: readonly Change[], fold: Fold
     next !== undefined &&
     isRun(oldest) &&
     isRun(next) &&
-    oldest.change.by === next.change.by;
+    oldest.change.by === next.change.by &&
+    !isPause(oldest.end ?? oldest.change.seq, next.change.seq);
   const run =
     isContinued && oldest.counts !== undefined && next.counts !== undefined
       ? [{ ...oldest, counts: add(oldest.counts, next.counts), end: next.end }]
@@ -164,12 +179,12 @@ const isPictureOpen = signal(false);
 
 const byName = new Intl.Collator(locale).compare;
 
-/** Everyone in the journal, and those who are seen since. */
+/** Those of the newest changes, and those who are seen since. */
 function usePeople(): Signal<readonly string[]> {
   const people = useSignal<readonly string[]>([]);
   useEffect(() => {
     const leaving = new AbortController();
-    countChanges({ group: ["by"] }, leaving.signal).then(
+    countChanges({ group: ["by"] }, leaving.signal, 1).then(
       (counts) => {
         const names = counts.flatMap(({ by }) => (by === undefined ? [] : [by]));
         people.value = [...new Set([...people.value, ...names])].toSorted(byName);
@@ -182,9 +197,16 @@ function usePeople(): Signal<readonly string[]> {
   return people;
 }
 
+/** With more changes a preview takes the service long. */
+const PREVIEWED_MAX = 1_000;
+const PREVIEW_DELAY_MS = 250;
+
 /** Undoes everything that the filter shows. */
 function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element | null {
   const count = useSignal<number | undefined>(undefined);
+  /** All of it is as it was before, or was changed since. */
+  const isOver = useSignal(false);
+  const known = useRef(undos.peek());
   const { by, batch, from, to, type } = filter;
   const types = type && [type];
   useEffect(() => {
@@ -202,14 +224,28 @@ function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element |
     if (count.value !== undefined)
       count.value += arrived.value.filter((change) => isShown(filter, change)).length;
   }, [arrived.value]);
+  // Changes that come later are not those that are shown.
+  const findRange = (): RevertRange => ({ by, batch, from, to: to ?? findNewest(), types });
+  const look = async (signalOff: AbortSignal): Promise<void> => {
+    const isFew = (count.value ?? 0) <= PREVIEWED_MAX;
+    if ((count.value ?? 0) === 0 || !(isFew || undos.value !== known.current)) return;
+    const options = { signal: signalOff };
+    const found = await call((client) => client.previewRevert(findRange(), options));
+    isOver.value = found.revertible === 0;
+  };
+  // Without an answer the button stays, and its dialog says what is wrong.
+  useLater(PREVIEW_DELAY_MS, (ended) => look(ended).catch(() => undefined), [
+    count.value,
+    undos.value,
+  ]);
   if (count.value === undefined || count.value === 0) return null;
+  if (isOver.value) return <p class="faint">{t.changes.nothingLeft}</p>;
   const ask = (): void => {
     if (batch !== undefined && [by, from, to, type].every((part) => part === undefined))
       return askUndo(batch);
     askRevert({
       title: t.changes.askUndoThese,
-      // Changes that come later are not those that are shown.
-      range: { by, batch, from, to: to ?? findNewest(), types },
+      range: findRange(),
       batch: nameUndo(nameBatch(nameShown(filter))),
     });
   };
@@ -277,10 +313,38 @@ function toLocal(iso: string | undefined): string {
 const MINUTE_MS = 60_000;
 
 /** The last minute belongs to the range. */
-function fromLocal(text: string, isEnd: boolean): string | undefined {
+function fromLocal(text: string, end: "from" | "to"): string | undefined {
   const ms = Date.parse(text);
   if (Number.isNaN(ms)) return undefined;
-  return new Date(isEnd ? ms + MINUTE_MS - 1 : ms).toISOString();
+  return new Date(end === "to" ? ms + MINUTE_MS - 1 : ms).toISOString();
+}
+
+/** Uncontrolled: while it is being typed it is a time already, of another day or of the year 2. */
+function Moment({ filter, end }: MomentProps): JSX.Element {
+  const field = useRef<HTMLInputElement>(null);
+  const { [end]: value } = filter;
+  useLayoutEffect(() => {
+    if (field.current !== null && fromLocal(field.current.value, end) !== value)
+      field.current.value = toLocal(value);
+  }, [value]);
+  return (
+    <label class="moment">
+      {t.changes.ends[end]}
+      <input
+        type="datetime-local"
+        min="1970-01-01T00:00"
+        ref={field}
+        onChange={({ currentTarget: { value: text, validity } }) => {
+          if (validity.valid) narrow(filter, { [end]: fromLocal(text, end) });
+        }}
+      />
+    </label>
+  );
+}
+
+interface MomentProps {
+  readonly filter: ChangeFilter;
+  readonly end: "from" | "to";
 }
 
 function Filters({ filter, people }: FiltersProps): JSX.Element {
@@ -325,16 +389,7 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
       </select>
       <div class="moments">
         {(["from", "to"] as const).map((end) => (
-          <label key={end} class="moment">
-            {t.changes.ends[end]}
-            <input
-              type="datetime-local"
-              value={toLocal(filter[end])}
-              onChange={({ currentTarget }) =>
-                narrow(filter, { [end]: fromLocal(currentTarget.value, end === "to") })
-              }
-            />
-          </label>
+          <Moment key={end} filter={filter} end={end} />
         ))}
       </div>
       {!isAll(filter) && (
@@ -368,6 +423,8 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
   const fold = foldOf(filter);
   /** The oldest change that was read. */
   const oldest = useRef<Change>(undefined);
+  /** Plants that changed since, also where a filter or a line for many hides it, with the number of the change. */
+  const since = useSignal<ReadonlyMap<bigint, number>>(new Map());
 
   const loadMore = async (): Promise<void> => {
     isLoading.value = true;
@@ -423,6 +480,10 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
     if (seen.size > people.value.length) people.value = [...seen].toSorted(byName);
   }, [lines.value]);
   useEffect(() => {
+    const ids = new Set(lines.value.map(({ change }) => change.id));
+    const again = arrived.value.filter(({ id }) => ids.has(id));
+    if (again.length > 0)
+      since.value = new Map([...since.value, ...again.map(({ id, seq }) => [id, seq] as const)]);
     late.current.push(...arrived.value.filter((change) => isShown(filter, change)));
     accept();
   }, [arrived.value]);
@@ -438,7 +499,10 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
           isListing
           heads={[...Object.values(t.changes.heads), ""]}
           emptyHead={t.shared.actions}
-          rows={toRows(lines.value)}
+          keys={lines.value.map(({ change: { seq, by, batch }, counts, end }) =>
+            counts === undefined || end !== undefined ? (end ?? seq) : `${by}\n${batch}`,
+          )}
+          rows={toRows(lines.value, since.value)}
         />
       )}
       {failure.value !== undefined && (
@@ -457,29 +521,27 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
   );
 }
 
-function toRows(lines: readonly Line[]): TableRow[] {
+function toRows(lines: readonly Line[], since: ReadonlyMap<bigint, number>): TableRow[] {
   const batches = new Set(lines.map(({ change }) => change.batch));
-  /** An undo that was undone itself does not count. */
-  const isUndone = (batch: string): boolean =>
-    batches.has(nameUndo(batch)) && !isUndone(nameUndo(batch));
   /** Only the last change of a plant can be undone alone. */
   const seen = new Set<bigint>();
   return lines.map((line) => {
     const { change, counts } = line;
     const { id, by, batch, time } = change;
-    const isLast = !seen.has(id);
+    const isLast = !seen.has(id) && !((since.get(id) ?? 0) > change.seq);
     const isLong = isRun(line) && counts?.created !== 1;
     if (counts === undefined || (isRun(line) && !isLong)) seen.add(id);
-    const undoing =
-      isLong && counts !== undefined ? (
-        <UndoButton what={nameRun(counts)} onClick={() => askUndoOfRun(line)} />
-      ) : counts === undefined || batch === undefined ? (
-        isLast && <UndoButton what={describe(change, t)} onClick={() => askUndoOf(change)} />
-      ) : isUndone(batch) ? (
-        <span class="faint">{t.changes.undone}</span>
-      ) : (
-        <UndoButton what={describeBatch(batch)} onClick={() => askUndo(batch)} />
-      );
+    const isAlone = counts === undefined || (batch === undefined && !isLong);
+    const [name, what, ask] = isAlone
+      ? ([nameChange(change), describe(change, t), () => askUndoOf(change)] as const)
+      : batch === undefined
+        ? ([nameRunOf(change, counts), nameRun(counts), () => askUndoOfRun(line)] as const)
+        : ([batch, describeBatch(batch), () => askUndo(batch)] as const);
+    const undoing = isUndone(name, batches) ? (
+      <span class="faint">{t.changes.undone}</span>
+    ) : (
+      (!isAlone || isLast) && <UndoButton what={what} onClick={ask} />
+    );
     return [
       isLong && counts !== undefined ? (
         <strong>{nameRun(counts)}</strong>
@@ -510,24 +572,31 @@ const UndoButton = ({ what, onClick }: UndoButtonProps): JSX.Element => (
   </Button>
 );
 
+/** What its undo is about, in the journal. */
+const nameChange = (change: Change): string => `${describe(change, en)} ${change.time}`;
+
+const nameRunOf = ({ time }: Change, { created }: Counts): string =>
+  `${pluralInEnglish(en.changes.addedMany, created)} ${time}`;
+
 function askUndoOf(change: Change): void {
-  const { seq, time } = change;
+  const { seq } = change;
   askRevert({
     title: t.changes.askUndoThis,
     range: { from: seq, to: seq },
-    batch: nameUndo(`${describe(change, en)} ${time}`),
+    batch: nameUndo(nameChange(change)),
   });
 }
 
 const nameRun = ({ created }: Counts): string => plural(t.changes.addedMany, created);
 
 /** Between the creates of a run, no other change matches this filter. */
-function askUndoOfRun({ change: { seq, by, time }, counts, end }: Line): void {
+function askUndoOfRun({ change, counts, end }: Line): void {
   if (counts === undefined) return;
+  const { seq, by } = change;
   askRevert({
     title: fill(t.changes.askUndo, { what: quote(nameRun(counts)) }),
     range: { from: end, to: seq, by, types: ["created"] },
-    batch: nameUndo(`${pluralInEnglish(en.changes.addedMany, counts.created)} ${time}`),
+    batch: nameUndo(nameRunOf(change, counts)),
   });
 }
 

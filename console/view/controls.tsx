@@ -183,6 +183,8 @@ interface TableProps {
   /** The name of a column whose head is empty, for screen readers. Without it the column has no head. */
   readonly emptyHead?: string;
   readonly rows: readonly TableRow[];
+  /** What each row is about. Otherwise the focus stays at the same place when rows come before it. */
+  readonly keys?: readonly (string | number)[] | undefined;
   /** Shows all rows without scrolling; on a phone each row is a card. */
   readonly isListing?: boolean;
 }
@@ -193,6 +195,7 @@ export const Table = ({
   heads,
   emptyHead,
   rows,
+  keys,
   isListing,
 }: TableProps): JSX.Element => (
   <div
@@ -219,7 +222,7 @@ export const Table = ({
       </thead>
       <tbody role="rowgroup">
         {rows.map((cells, row) => (
-          <tr key={row} role="row">
+          <tr key={keys?.[row] ?? row} role="row">
             {cells.map((cell, at) => (
               <td
                 key={at}

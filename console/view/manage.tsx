@@ -42,6 +42,7 @@ interface ManagePageProps {
   readonly creation: Question;
   readonly heads: readonly string[];
   readonly rows: readonly TableRow[];
+  readonly keys: readonly string[];
 }
 
 export function ManagePage(props: ManagePageProps): JSX.Element {
@@ -70,6 +71,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
           heads={props.heads}
           emptyHead={t.shared.actions}
           rows={rows}
+          keys={props.keys}
         />
       )}
       {items?.length === 0 && (

@@ -116,6 +116,7 @@ export function TokensView(): JSX.Element {
         t.operators.tokens.lastUsed,
         "",
       ]}
+      keys={shown.map(({ id }) => String(id))}
       rows={shown.map((token) => [
         <>
           <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>{" "}

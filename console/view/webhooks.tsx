@@ -90,6 +90,7 @@ export function WebhooksView(): JSX.Element {
         t.operators.webhooks.lastAttempts,
         "",
       ]}
+      keys={(manager.items ?? []).map(({ name }) => name)}
       rows={(manager.items ?? []).map((webhook) => [
         <>
           <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>

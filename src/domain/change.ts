@@ -142,6 +142,13 @@ export interface Change extends Partial<PartsOfChange> {
 }
 
 export const folds = ["batch", "run"] as const;
+
+/** In the unit of numbers, microseconds. */
+const PAUSE_MAX = 10_000_000;
+
+/** What a person adds by hand is no part of the run that a program with the same token made before. */
+export const isPause = (seq: number, other: number): boolean => Math.abs(seq - other) > PAUSE_MAX;
+
 export const countGroups = ["by", "batch"] as const;
 export type CountGroup = (typeof countGroups)[number];
 
@@ -192,7 +199,7 @@ export interface ChangeQuery extends Period {
   readonly order?: Order | undefined;
   /**
    * Lists a run of changes by one token in one batch as its first change, with the counts of the run. `run`: also a run
-   * of creates by one token without a batch.
+   * of creates by one token without a batch and without a pause.
    */
   readonly fold?: (typeof folds)[number] | undefined;
   /** Counts the changes instead of listing them, in at most `limit` groups. */

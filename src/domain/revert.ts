@@ -292,6 +292,7 @@ const NEVER = { match: ['""'] };
 export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {
   const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
   const sample: { id: bigint; now: Content | undefined; before: Content | undefined }[] = [];
+  const skipped: { id: bigint; now: Content | undefined }[] = [];
   for await (const block of readTouched(store, range, options)) {
     options.signal.throwIfAborted();
     const found = await Promise.all(
@@ -301,11 +302,13 @@ export async function previewRange(store: ServedStore, range: Range, options: Re
       const fate = judge(touched, found[index]);
       counts.plants++;
       counts[fate]++;
-      if (fate !== "revertible" || sample.length === SAMPLE_LENGTH) continue;
       const { id, before } = touched;
-      const now = found[index];
-      sample.push({ id, now: now && contentOf(now), before: before && contentOf(before) });
+      const stored = found[index];
+      const now = stored && contentOf(stored);
+      if (fate === "revertible" && sample.length < SAMPLE_LENGTH)
+        sample.push({ id, now, before: before && contentOf(before) });
+      if (fate === "changedSince" && skipped.length < SAMPLE_LENGTH) skipped.push({ id, now });
     }
   }
-  return { ...counts, sample };
+  return { ...counts, sample, skipped };
 }

@@ -230,7 +230,7 @@ export const changeParameters = {
   fold: {
     ...text(
       undefined,
-      "`batch`: one entry for consecutive changes by one token in one batch. `run`: the same, and one entry for consecutive creates by one token without a batch.",
+      "`batch`: one entry for consecutive changes by one token in one batch. `run`: the same, and one entry for consecutive creates by one token without a batch, unless 10 seconds pass between two of them.",
       { enum: folds },
     ),
     expected: folds.join(" or "),

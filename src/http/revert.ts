@@ -142,6 +142,16 @@ const RevertPreview = define("RevertPreview", {
     ),
     `Up to ${SAMPLE_LENGTH} of the plants that would be undone: their state now, and after the undo.`,
   ),
+  skipped: list(
+    object(
+      {
+        id,
+        now: { ...annotate(Plant, "Absent if there is no such plant now."), example: undefined },
+      },
+      { optional: ["now"] },
+    ),
+    `Up to ${SAMPLE_LENGTH} of the plants changed since: their state now.`,
+  ),
 });
 
 const REVERT_EXAMPLE =

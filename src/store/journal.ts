@@ -12,6 +12,7 @@ import {
   firstNumberOf,
   type Folded,
   isFiltered,
+  isPause,
   isWanted,
   listChange,
   type Moment,
@@ -246,8 +247,12 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
     const isFolded =
       fold !== undefined && (batch !== undefined || (fold === "run" && type === "created"));
     const run = listed.at(-1);
-    const isSameRun = run?.change.batch === batch && run?.change.by === by;
-    if (isFolded && isSameRun && run?.folded !== undefined) {
+    const isSameRun =
+      run !== undefined &&
+      run.change.batch === batch &&
+      run.change.by === by &&
+      (batch !== undefined || !isPause(run.last, seq));
+    if (isFolded && isSameRun && run.folded !== undefined) {
       run.folded[type]++;
       run.last = seq;
     } else if (listed.length === limit) return false;

@@ -181,6 +181,8 @@ describeInBrowser("in the console,", () => {
     await untilShown("Clean-up");
     // It was changed since, and the dialog says so.
     await user.click("Undo Clean-up", { text: "Nothing to undo: 1 changed since" });
+    // Its name is there.
+    await user.within(page.getByRole("dialog")).see({ cell: ["143", "Back", "skipped"] });
     await user.press("Escape");
     await rows.getByRole("link", { name: "Clean-up" }).click();
     await untilShown("Deleted 143");
@@ -231,6 +233,25 @@ describeInBrowser("in the console,", () => {
     expect(await service.findPlant(160n)).toMatchObject({ name: "Plant 160" });
     expect(await service.findPlant(162n)).toMatchObject({ name: "Stays" });
     expect(await service.findPlant(163n)).toBeUndefined();
+    const deleted = rows.filter({ hasText: "Plant 160" });
+    await deleted.waitFor();
+    expect(await deleted.getByRole("button").count()).toBe(0);
+    // What was undone is not offered again, after a reload either.
+    await user.see({ text: "Nothing of this is left to undo." });
+    await user.reload({ text: "Nothing of this is left to undo." });
+    expect(await page.getByRole("button", { name: /^Undo these/ }).count()).toBe(0);
+  });
+
+  it("a change that was undone is not offered again", async (visit) => {
+    const { service } = visit;
+    await change(service, 164, { name: "Once", tag: "a" });
+    const { page, user } = await visit.open({ at: "#/changes?type=replaced" });
+    const row = page.getByRole("row").filter({ hasText: "164" }).first();
+    await user.within(row).click("Undo");
+    await user.click("Undo 1 plant", { toast: "Undone: 1 plant." });
+    await row.getByText("Undone", { exact: true }).waitFor();
+    expect(await row.getByRole("button").count()).toBe(0);
+    expect(await service.findPlant(164n)).toMatchObject({ name: "Plant 164" });
   });
 
   it("the times of a filter are picked by calendar, and in the chart", async (visit) => {
@@ -242,6 +263,15 @@ describeInBrowser("in the console,", () => {
     await last.blur();
     await user.see({ text: "No match" });
     expect(page.url()).toContain("to=2026-01-01T");
+    await user.follow("All changes");
+    // By keys alone, in any locale.
+    const first = page.locator("input[type=datetime-local]").first();
+    await first.focus();
+    await user.press("0 2 0 2 2 0 2 5 ArrowRight 0 9 0 9 a");
+    await user.untilSo(
+      `decodeURIComponent(location.hash).includes("from=2025-02-02T09:09:00.000Z")`,
+    );
+    expect(await first.inputValue()).toBe("2025-02-02T09:09");
     await user.follow("All changes");
     await page.getByText("Pick a time in the chart").click();
     const brush = page.locator(".brush");

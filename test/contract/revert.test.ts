@@ -126,7 +126,13 @@ describe("POST /changes/revert", () => {
     await client.replace({ id: 3n, name: "between" });
     await client.replace({ id: 3n, name: "again" }, { batch });
     const expected = { plants: 4, unchanged: 0, changedSince: 3 };
-    expect(await client.previewRevert({ batch })).toMatchObject({ ...expected, revertible: 1 });
+    const preview = await client.previewRevert({ batch });
+    expect(preview).toMatchObject({ ...expected, revertible: 1 });
+    expect(preview.skipped).toEqual([
+      { id: 1n, now: { name: "since" } },
+      { id: 2n },
+      { id: 3n, now: { name: "again" } },
+    ]);
     const left: unknown[] = [];
     const onLeft = ({ id, reason }: RevertLeft) => left.push([id, reason]);
     const done = await client.revert({ batch }, { onLeft });

@@ -25,6 +25,29 @@ function block(first: number, ...ids: number[]): BlockRow {
 /** Before it, changes were made that the journal does not have. */
 const breakAt = (last: number): BlockRow => block(last + 1);
 
+test("a run of creates ends at a pause, forwards and back", () => {
+  const startUs = Date.UTC(2026, 10, 19) * 1000;
+  const blocks = [
+    block(startUs, 1, 2, 3),
+    block(startUs + 9_000_000, 4),
+    block(startUs + 20_000_000, 5),
+    block(startUs + 29_000_000, 6, 7),
+  ];
+  for (const [order, expected] of [
+    ["asc", [4, 3]],
+    ["desc", [3, 4]],
+  ] as const) {
+    const page = createChangePage({ ...all, order, fold: "run" }, startUs + 30_000_000);
+    for (const row of order === "asc" ? blocks : blocks.toReversed()) page.add(row);
+    const lengths = page
+      .finish(true)
+      .changes.map(
+        ({ json }) => (JSON.parse(json) as { folded: { created: number } }).folded.created,
+      );
+    expect(lengths).toEqual([...expected]);
+  }
+});
+
 test("a block has all entries as one text", () => {
   const entries = new JournalBlock();
   const [fern, moss] = [plant(1n, "fern", "x"), plant(2n ** 53n, "moss")];
