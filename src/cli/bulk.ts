@@ -1,28 +1,52 @@
 /** plantstore change and remove: all plants that match a filter, in the store or a running service. */
 
-import { isatty } from "node:tty";
-import { type BulkFilter, type BulkPreview, ServiceError } from "../../client/client.ts";
+import type { Bulk, BulkFilter, BulkPreview, Client, PlantPatch } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { STANDARD_INPUT } from "../descriptor.ts";
-import { idsRule, startBulkCounts } from "../domain/bulk.ts";
-import { filterNames, narrows } from "../domain/filter.ts";
-import { formatJson } from "../domain/json.ts";
-import { type Patch, parsePatch } from "../domain/write.ts";
-import { confirm, listLeft, show } from "./changes.ts";
 import {
-  CommandError,
-  failHalfway,
-  type Flags,
-  refusePairs,
-  timeUntilInterrupted,
-  UsageError,
-  withTarget,
-} from "./command.ts";
+  changeBlock,
+  idsRule,
+  previewBulk,
+  readMatching,
+  startBulkCounts,
+} from "../domain/bulk.ts";
+import { filterNames, narrows, pickFilter } from "../domain/filter.ts";
+import type { Store } from "../domain/store.ts";
+import { type Patch, parsePatch } from "../domain/write.ts";
+import { type Flags, refusePairs, UsageError, withTarget } from "./command.ts";
+import { dryRunPairs, edit, parseBatch, requireConsent } from "./edit.ts";
 import { parseFilter } from "./export.ts";
-import { adviseRevert, describeCounts, parseBatch } from "./import.ts";
-import { formatCount, printLine, showLine, showProgress } from "./terminal.ts";
+import { toWorking, writeBlocks } from "./store-client.ts";
+import { formatCount } from "./terminal.ts";
 
-type Verb = "change" | "remove";
+type Target = Pick<Client, "patchMatching" | "previewPatch" | "previewRemoval" | "removeMatching">;
+
+function bulkOf(store: Store): Target {
+  const change = (
+    bulk: ReturnType<typeof toBulk>,
+    options: Parameters<Target["removeMatching"]>[1],
+  ) => {
+    const counts = startBulkCounts();
+    return writeBlocks(
+      counts,
+      (working) => readMatching(store, bulk, working),
+      (block, writer, working) => changeBlock(store, block, bulk, writer, counts, working),
+      options,
+    );
+  };
+  return {
+    previewPatch: (filter, patch, options) =>
+      previewBulk(store, toBulk(filter, patch), toWorking(options)),
+    previewRemoval: (filter, options) => previewBulk(store, toBulk(filter), toWorking(options)),
+    patchMatching: (filter, patch, options) => change(toBulk(filter, patch), options),
+    removeMatching: (filter, options) => change(toBulk(filter), options),
+  };
+}
+
+const toBulk = (filter: BulkFilter, patch?: PlantPatch) => ({
+  filter: pickFilter(filter),
+  except: filter.except,
+  patch: patch && parsePatch(patch),
+});
 
 export const changeMatching = (config: Config, flags: Flags): Promise<void> =>
   run("change", config, flags, parsePatchFlags(flags));
@@ -59,101 +83,48 @@ function parseSelected(flags: Flags): BulkFilter {
 }
 
 async function run(
-  verb: Verb,
+  verb: "change" | "remove",
   config: Config,
   flags: Flags,
   patch: Patch | undefined,
 ): Promise<void> {
-  const { dryRun, yes, json } = flags;
   const selected = parseSelected(flags);
-  refusePairs(flags, [
-    ["--dry-run", "--yes", "a dry run does not ask"],
-    ["--dry-run", "--batch", "a dry run writes nothing"],
-  ]);
-  if (!dryRun && !yes && !isatty(STANDARD_INPUT))
-    throw new UsageError("--yes is required without a terminal; --dry-run shows the effect");
+  refusePairs(flags, dryRunPairs);
+  requireConsent(flags);
   const batch = parseBatch(flags.batch, verb);
   let counts = startBulkCounts();
-  let isBegun = false;
-  const { error } = await timeUntilInterrupted((signal) =>
+  const what = verb === "change" ? verb : "removal";
+  const work = { flags, what, did: `${verb}d`, batch, counts: () => counts };
+  await edit(work, ({ signal, consent, follow }) =>
     withTarget(
       config,
       flags,
+      bulkOf,
       async (target) => {
-        const preview = yes
+        const preview = flags.yes
           ? undefined
           : await (patch === undefined
               ? target.previewRemoval(selected, { signal })
               : target.previewPatch(selected, patch, { signal }));
-        if (preview !== undefined)
-          await printPreview(preview, dryRun ? printLine : showLine, flags);
-        if (dryRun) return;
         const question = verb === "change" ? "Change them?" : "Remove them?";
-        if (!yes && !(await confirm(question, signal)))
-          throw new CommandError("Nothing was changed.");
-        isBegun = true;
-        const left = listLeft();
-        {
-          using progress = showProgress(() => {
-            const { plants, changedSince, refused } = counts;
-            const part = preview?.exact ? preview.plants && plants / preview.plants : undefined;
-            return { plants, refused: changedSince + refused, part };
-          });
-          const options = {
-            signal,
-            batch,
-            onLeft: left.onLeft,
-            onProgress: (now: Counts) => (counts = now),
-            onRetry: progress.onRetry,
-          };
-          counts = await (patch === undefined
-            ? target.removeMatching(selected, options)
-            : target.patchMatching(selected, patch, options));
-        }
-        left.finish();
+        if (!(await consent(preview && describePreview(preview), question))) return;
+        await follow(
+          preview?.exact ? preview.plants : undefined,
+          (options) =>
+            patch === undefined
+              ? target.removeMatching(selected, options)
+              : target.patchMatching(selected, patch, options),
+          (now: Bulk) => (counts = now),
+        );
       },
       { batch: flags.batch },
     ),
   );
-  const done = changedIn(counts);
-  const isRefused = error instanceof ServiceError && !error.isTransient && done === 0;
-  if (error instanceof Error && (!isBegun || isRefused)) throw error;
-  if (!isBegun) return;
-  const what = verb === "change" ? verb : "removal";
-  const finished = error === undefined;
-  if (json) await printLine(JSON.stringify({ finished, ...counts, batch }));
-  else if (finished) await printLine(summarize(verb, counts, batch));
-  // A service may have done more than it has told.
-  if (!json && (done > 0 || !finished)) adviseRevert(what, batch);
-  const known = `${formatCount(done)} plants are known to be ${verb}d.`;
-  if (!finished) failHalfway(what, error, `${known} Running it again continues it.`);
 }
 
-type Counts = ReturnType<typeof startBulkCounts>;
-
-const changedIn = ({ replaced, removed }: Counts): number => replaced + removed;
-
-function summarize(verb: Verb, counts: Counts, batch: string): string {
-  const { unchanged, changedSince, refused } = counts;
-  const line = describeCounts({
-    [`${verb}d`]: changedIn(counts),
-    unchanged,
-    changedSince,
-    refused,
-  });
-  return `${line}; batch ${JSON.stringify(batch)}`;
-}
-
-async function printPreview(
-  preview: BulkPreview,
-  print: typeof printLine,
-  { dryRun, json }: Flags,
-): Promise<void> {
-  if (dryRun && json) return print(formatJson(preview));
+function describePreview(preview: BulkPreview) {
   const { plants, exact, sample } = preview;
-  for (const { id, now, after } of sample) await print(`${id}: ${show(now)} -> ${show(after)}`);
   const more = exact ? "" : " or more";
-  await print(
-    `${formatCount(plants)}${more} ${plants === 1 && exact ? "plant matches" : "plants match"}`,
-  );
+  const match = plants === 1 && exact ? "plant matches" : "plants match";
+  return { sample, summary: `${formatCount(plants)}${more} ${match}`, facts: preview };
 }

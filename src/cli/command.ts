@@ -23,7 +23,6 @@ import {
   readStore,
 } from "../store/sqlite/database.ts";
 import { findObstacle } from "../store/sqlite/obstacle.ts";
-import { openStoreClient, type Target } from "./store-client.ts";
 import { printError, printRetry } from "./terminal.ts";
 
 /** Records were refused, or stores differ. */
@@ -185,13 +184,15 @@ export interface Flags extends Readonly<
 }
 
 /**
- * Creates a missing store only with `canCreate`. Otherwise a typo would look like an empty store. `batch` is the name to
- * write under, if one was given.
+ * Decides once whether a command works on a service or on a store, with the operations of the client that `open` has for
+ * it. Creates a missing store only with `canCreate`: otherwise a typo would look like an empty store. `batch` is the name
+ * to write under, if one was given.
  */
-export async function withTarget<Result>(
+export async function withTarget<Target, Result>(
   config: Config,
   flags: Flags,
-  use: (target: Target) => Promise<Result>,
+  open: (store: Store, config: Config) => Target,
+  use: (target: Target | Client) => Promise<Result>,
   {
     canCreate = false,
     batch,
@@ -212,7 +213,7 @@ export async function withTarget<Result>(
         "job_running",
         `${catalogue.job_running.meaning} If its service was killed, choose another name.`,
       );
-    return use(openStoreClient(store, config));
+    return use(open(store, config));
   });
 }
 

@@ -8,7 +8,7 @@ import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { type Flags, untilInterrupted, UsageError, withTarget } from "./command.ts";
 import { openOutput } from "./files.ts";
 import { findFormat } from "./import.ts";
-import type { Target } from "./store-client.ts";
+import { type Plants, plantsOf } from "./store-client.ts";
 import { countOf, formatSeconds, showProgress } from "./terminal.ts";
 
 export async function exportPlants(config: Config, flags: Flags): Promise<void> {
@@ -22,7 +22,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   let count = 0;
 
   await untilInterrupted((signal) =>
-    withTarget(config, flags, async (target) => {
+    withTarget(config, flags, plantsOf, async (target) => {
       using output = openOutput("--output", path, flags, config, signal);
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
@@ -44,7 +44,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
 
 /** A service sends sorted plants in pages of 1,000: a stream could not resume where it was cut off. */
 async function* readBlocks(
-  target: Target,
+  target: Plants,
   filter: Filter,
   sort: Flags["sort"],
   retrying: RetryOptions,

@@ -10,10 +10,8 @@ import type { Content, Refused, Settle, Upsert, Upserted } from "../../client/cl
 import type { Config } from "../config.ts";
 import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
 import { contentOf } from "../domain/bulk.ts";
-import { batchRule, nameBatch } from "../domain/change.ts";
 import { refuseTaken } from "../domain/decide.ts";
 import { Refusal } from "../domain/errors.ts";
-import { formatJson } from "../domain/json.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
@@ -28,21 +26,18 @@ import {
 import {
   CommandError,
   EXIT_DIFFERENT,
-  failHalfway,
   findClient,
   findSchema,
   type Flags,
-  Interrupted,
   refusePairs,
-  timeUntilInterrupted,
   UsageError,
   withTarget,
 } from "./command.ts";
-import { confirm, show } from "./changes.ts";
+import { describeCounts, dryRunPairs, edit, parseBatch, type Steps } from "./edit.ts";
 import { isSameFile, openOutput } from "./files.ts";
 import { type Effect, openStaging, type Staging } from "./staging.ts";
-import { type Target, toRefused } from "./store-client.ts";
-import { countOf, formatCount, printError, printLine, showProgress } from "./terminal.ts";
+import { type Plants, plantsOf, toRefused } from "./store-client.ts";
+import { countOf, formatCount, showProgress } from "./terminal.ts";
 
 /** An exported record may exceed the body limit by its id. */
 const RECORD_BYTES_MORE = 64;
@@ -69,17 +64,54 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
     changedSince: 0,
     refused: 0,
   };
-  const run: Run = { config, flags, path, format, bytes, batch, rejects, tally };
-  let preview: Preview | undefined;
-  const { seconds, error } = await timeUntilInterrupted(async (signal) => {
-    if (flags.dryRun || flags.removeMissing) preview = await importWhole(run, signal);
-    else await importBlocks(run, signal);
+  const counts = () => pickCounts(tally, flags);
+  const work = {
+    flags,
+    what: "import",
+    did: "stored",
+    batch,
+    counts,
+    describe: () => describeCounts(counts()),
+    // More may be stored: plants in flight got no answer.
+    state: () => {
+      const removed = tally.removed > 0 ? `, and ${tally.removed} removed` : "";
+      return `${plantsDone(tally)} plants are known to be stored${removed}. Running it again is safe.`;
+    },
+    // With `--rejects -`, standard output carries the rejects.
+    isOutputTaken: flags.rejects === "-",
+  };
+  await edit(work, async (steps) => {
+    const run: Run = { ...steps, config, flags, path, format, bytes, batch, rejects, tally };
+    if (!flags.dryRun) steps.begin();
+    const importAll = flags.dryRun || flags.removeMissing ? importWhole : importBlocks;
+    await importAll(run).catch(explainFormat);
   });
-  if (preview !== undefined && error === undefined) await printPreview(preview, seconds, flags);
-  else await summarize(tally, batch, seconds, error, flags);
 }
 
-interface Run {
+/** Those that this mode of an import can have. */
+function pickCounts(tally: Tally, { upsert, removeMissing }: Flags) {
+  const { created, replaced, removed, replayed, changedSince, refused } = tally;
+  return {
+    created,
+    ...(upsert || removeMissing ? { replaced } : {}),
+    ...(removeMissing ? { removed } : {}),
+    replayed,
+    ...(removeMissing ? { changedSince } : {}),
+    refused,
+  };
+}
+
+function explainFormat(error: unknown): never {
+  if (error instanceof MissingColumn)
+    throw new UsageError(
+      `${error.message} Name the columns with --map id=…,name=…,tag=…, or set the --delimiter.`,
+    );
+  if (error instanceof WrongEncoding)
+    throw new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`);
+  throw error;
+}
+
+interface Run extends Steps {
   readonly config: Config;
   readonly flags: Flags;
   readonly path: string;
@@ -93,11 +125,9 @@ interface Run {
 
 function requireMode(flags: Flags): void {
   const { yes, removeMissing } = flags;
-  const nothing = "a dry run writes nothing";
   refusePairs(flags, [
-    ["--dry-run", "--yes", "a dry run does not ask"],
-    ["--dry-run", "--batch", nothing],
-    ["--dry-run", "--rejects", `${nothing}, and shows the first refused records`],
+    ...dryRunPairs,
+    ["--dry-run", "--rejects", "a dry run writes nothing, and shows the first refused records"],
   ]);
   if (yes && !removeMissing) throw new UsageError("--yes: only with --remove-missing, which asks");
 }
@@ -106,8 +136,8 @@ const plantsDone = ({ created, replaced, replayed }: Tally): number =>
   created + replaced + replayed;
 
 /** Every block is stored as soon as it is read. */
-async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
-  const { config, flags, batch, rejects, tally } = run;
+async function importBlocks(run: Run): Promise<void> {
+  const { config, flags, batch, rejects, tally, signal } = run;
   let part: number | undefined;
   using progress = showProgress(() => ({
     plants: plantsDone(tally),
@@ -115,11 +145,11 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
     part,
   }));
   const { print } = progress;
-  const blocks = readBlocks(run, signal, print, (read) => (part = read));
+  const blocks = readBlocks(run, print, (read) => (part = read));
   const writing = { signal, batch, onRetry: progress.onRetry };
   let next: IteratorResult<readonly PlantRecord[]>;
   /** Without a target, stops at the first block that has a plant to store. */
-  const storeBlocks = async (target?: Target): Promise<void> => {
+  const storeBlocks = async (target?: Plants): Promise<void> => {
     const store: Write = async (plants, settle) => {
       if (target === undefined) return;
       await (flags.upsert
@@ -139,7 +169,10 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
     await storeBlocks();
     // Opens the store only now: a file with nothing to store creates none.
     if (!next.done)
-      await withTarget(config, flags, storeBlocks, { canCreate: true, batch: flags.batch });
+      await withTarget(config, flags, plantsOf, storeBlocks, {
+        canCreate: true,
+        batch: flags.batch,
+      });
     isRead = true;
   } finally {
     // An unreadable file neither creates nor replaces a rejects file.
@@ -148,8 +181,7 @@ async function importBlocks(run: Run, signal: AbortSignal): Promise<void> {
 }
 
 function readBlocks(
-  { config, flags, path, format, bytes, rejects }: Run,
-  signal: AbortSignal,
+  { config, flags, path, format, bytes, rejects, signal }: Run,
   print: (line: string) => void,
   onPart: (part: number | undefined) => unknown,
 ) {
@@ -164,34 +196,43 @@ function readBlocks(
   });
 }
 
-/** Nothing is written before the whole file is known to be good, and its effect. Resolves to a preview if it is dry. */
-async function importWhole(run: Run, signal: AbortSignal): Promise<Preview | undefined> {
+/** Nothing is written before the whole file is known to be good, and its effect. */
+async function importWhole(run: Run): Promise<void> {
   const { config, flags, tally } = run;
+  const startedAtMs = performance.now();
   using staging = openStaging();
-  await stage(run, staging, signal);
+  await stage(run, staging);
   if (tally.refused > 0 && !flags.dryRun)
     throw new CommandError(
       `--remove-missing needs a file without faults, and ${countOf(tally.refused, "record")} ${tally.refused === 1 ? "is" : "are"} refused. Nothing was changed.`,
     );
+  /** Resolves to the effect if it may be done. */
+  const findConsent = async (target: Pick<Plants, "listPage">): Promise<Effects | undefined> => {
+    const effects = await compare(run, staging, target);
+    const seconds = Math.round(performance.now() - startedAtMs) / 1000;
+    const question = findQuestion(effects, flags);
+    if (await run.consent(describeEffects(effects, seconds), question)) return effects;
+    if (effects.refused > 0) process.exitCode = EXIT_DIFFERENT;
+    return undefined;
+  };
   const isThere = flags.url !== undefined || (await findSchema(config)).version !== undefined;
   // A dry run does not create the store.
-  if (flags.dryRun && !isThere) return await compare(run, staging, undefined, signal);
-  return await withTarget(
+  if (flags.dryRun && !isThere)
+    return void (await findConsent({ listPage: async () => ({ plants: [], next: undefined }) }));
+  await withTarget(
     config,
     flags,
+    plantsOf,
     async (target) => {
-      const preview = await compare(run, staging, target, signal);
-      if (flags.dryRun) return preview;
-      await requireConsent(preview, flags, signal);
-      await makeEqual(run, staging, target, preview, signal);
-      return undefined;
+      const effects = await findConsent(target);
+      if (effects !== undefined) await makeEqual(run, staging, target, effects);
     },
     { canCreate: true, batch: flags.batch },
   );
 }
 
-async function stage(run: Run, staging: Staging, signal: AbortSignal): Promise<void> {
-  const { flags, rejects, tally } = run;
+async function stage(run: Run, staging: Staging): Promise<void> {
+  const { flags, rejects, tally, signal } = run;
   let [plants, part]: [number, number | undefined] = [0, undefined];
   using progress = showProgress(() => ({ stage: "reading", plants, refused: tally.refused, part }));
   const { print } = progress;
@@ -201,7 +242,7 @@ async function stage(run: Run, staging: Staging, signal: AbortSignal): Promise<v
   };
   let isRead = false;
   try {
-    for await (const block of readBlocks(run, signal, print, (read) => (part = read))) {
+    for await (const block of readBlocks(run, print, (read) => (part = read))) {
       signal.throwIfAborted();
       const good = block.filter(hasPlant);
       plants += good.length;
@@ -235,21 +276,19 @@ function toRejected(record: PlantRecord): Rejected {
 }
 
 /** The sample has some plants of each effect. */
-interface Preview extends Record<Effect | "refused", number> {
+interface Effects extends Record<Effect | "refused", number> {
   readonly sample: { id: bigint; now: Content | undefined; after: Content | undefined }[];
 }
 
 const SAMPLE_LENGTH = 5;
 
-/** Without a target the store is empty. */
 async function compare(
-  { flags, tally }: Run,
+  { flags, tally, signal }: Run,
   staging: Staging,
-  target: Target | undefined,
-  signal: AbortSignal,
-): Promise<Preview> {
+  target: Pick<Plants, "listPage">,
+): Promise<Effects> {
   const { removeMissing = false, upsert = removeMissing } = flags;
-  const preview: Preview = {
+  const effects: Effects = {
     created: 0,
     changed: 0,
     removed: 0,
@@ -260,49 +299,54 @@ async function compare(
   let plants = 0;
   using progress = showProgress(() => ({ stage: "comparing", plants }));
   const { print, onRetry } = progress;
-  const listPage: Parameters<Staging["compare"]>[0] =
-    target === undefined
-      ? async () => ({ plants: [], next: undefined })
-      : (query) => target.listPage(query, { signal, onRetry });
+  const listPage: Parameters<Staging["compare"]>[0] = (query) =>
+    target.listPage(query, { signal, onRetry });
   await staging.compare(listPage, removeMissing, ({ effect, id, line, now, after }) => {
     signal.throwIfAborted();
     plants++;
     // Without --upsert no stored plant is changed.
     if (effect === "changed" && !upsert) {
       const { message } = refuseTaken(id);
-      if (++preview.refused <= REFUSED_PRINTED_MAX) print(`line ${line}: ${message}`);
+      if (++effects.refused <= REFUSED_PRINTED_MAX) print(`line ${line}: ${message}`);
       return;
     }
-    if (++preview[effect] <= SAMPLE_LENGTH && effect !== "same")
-      preview.sample.push({ id, now: now && contentOf(now), after: after && contentOf(after) });
+    if (++effects[effect] <= SAMPLE_LENGTH && effect !== "same")
+      effects.sample.push({ id, now: now && contentOf(now), after: after && contentOf(after) });
   });
-  return preview;
+  return effects;
+}
+
+function describeEffects({ sample: unsorted, ...counts }: Effects, seconds: number) {
+  const sample = unsorted.toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  return {
+    sample,
+    more: counts.created + counts.changed + counts.removed - sample.length,
+    summary: describeCounts(counts),
+    facts: { dryRun: true, ...counts, sample, seconds },
+  };
 }
 
 /** A share of the store that may go without a question. */
 const REMOVED_PART_MAX = 0.1;
 
 /** A list that was cut off, or belongs to another store, must not empty this one. */
-async function requireConsent(preview: Preview, { yes }: Flags, signal: AbortSignal) {
-  const { changed, removed, same } = preview;
+function findQuestion({ changed, removed, same }: Effects, { dryRun, yes }: Flags) {
   const stored = changed + removed + same;
-  if (yes || removed <= stored * REMOVED_PART_MAX) return;
+  if (dryRun || yes || removed <= stored * REMOVED_PART_MAX) return undefined;
   const what = `${formatCount(removed)} of ${countOf(stored, "plant")}`;
   if (!isatty(STANDARD_INPUT))
     throw new CommandError(
       `The file lacks ${what}, more than a tenth of the store. Nothing was changed. --yes removes them; --dry-run shows some.`,
     );
-  printError(`the file lacks ${what}.`);
-  if (!(await confirm("Remove them?", signal))) throw new CommandError("Nothing was changed.");
+  return `plantstore: the file lacks ${what}.\nRemove them?`;
 }
 
 /** Removes last: if a plant of the file cannot be stored, nothing is removed. */
 async function makeEqual(
-  { batch, tally }: Run,
+  { batch, tally, signal }: Run,
   staging: Staging,
-  target: Target,
-  { created, changed, removed, same }: Preview,
-  signal: AbortSignal,
+  target: Plants,
+  { created, changed, removed, same }: Effects,
 ): Promise<void> {
   tally.replayed = same;
   const total = created + changed + removed;
@@ -342,36 +386,6 @@ async function makeEqual(
       const why = isSince ? "It was changed meanwhile, and left as it is." : message;
       progress.print(`plant ${id}: ${why}`);
     });
-}
-
-async function printPreview(preview: Preview, seconds: number, { json }: Flags): Promise<void> {
-  const { sample, ...counts } = preview;
-  const listed = sample.toSorted((one, other) => (one.id < other.id ? -1 : 1));
-  if (json) await printLine(formatJson({ dryRun: true, ...counts, sample: listed, seconds }));
-  else {
-    for (const { id, now, after } of listed)
-      await printLine(`${id}: ${show(now)} -> ${show(after)}`);
-    const more = counts.created + counts.changed + counts.removed - sample.length;
-    if (more > 0) await printLine(`… and ${formatCount(more)} more`);
-    await printLine(describeCounts(counts));
-  }
-  if (counts.refused > 0) process.exitCode = EXIT_DIFFERENT;
-}
-
-/** As in `created 1, changed since 0`. The API says `replaced` for changed. */
-export const describeCounts = (counts: Readonly<Record<string, number>>): string =>
-  Object.entries(counts)
-    .map(([name, count]) => {
-      const words = name === "replaced" ? "changed" : name;
-      return `${words.replace(/[A-Z]/, (letter) => ` ${letter.toLowerCase()}`)} ${count}`;
-    })
-    .join(", ");
-
-/** The name of an earlier import adds this one to it. */
-export function parseBatch(flag: string | undefined, name: string): string {
-  if (flag === undefined) return nameBatch(name);
-  if (batchRule.find(flag) !== undefined) return flag;
-  throw new UsageError(`--batch: expected ${batchRule.expected}`);
 }
 
 type Write = (plants: readonly Plant[], settle: Settle<Upserted>) => Promise<void>;
@@ -519,55 +533,4 @@ function parseMap(text: string): Headings {
     headings[field] = heading;
   }
   return headings;
-}
-
-const quoteWord = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
-
-export const adviseRevert = (what: string, batch: string): void =>
-  printError(`to undo this ${what}: plantstore revert --batch ${quoteWord(batch)}`);
-
-async function summarize(
-  tally: Tally,
-  batch: string,
-  seconds: number,
-  error: unknown,
-  { dryRun, json, rejects, upsert, removeMissing }: Flags,
-) {
-  if (error instanceof UsageError || (dryRun && error instanceof Interrupted)) throw error;
-  if (error instanceof MissingColumn)
-    throw new UsageError(
-      `${error.message} Name the columns with --map id=…,name=…,tag=…, or set the --delimiter.`,
-    );
-  const { created, replaced, removed, replayed, changedSince, refused } = tally;
-  const counts = {
-    created,
-    ...(upsert || removeMissing ? { replaced } : {}),
-    ...(removeMissing ? { removed } : {}),
-    replayed,
-    ...(removeMissing ? { changedSince } : {}),
-    refused,
-  };
-  const finished = error === undefined;
-  const line = json
-    ? JSON.stringify({ finished, ...counts, batch, seconds })
-    : describeCounts(counts);
-  // With `--rejects -`, standard output carries the rejects.
-  if (finished || json || error instanceof Interrupted) {
-    if (rejects !== "-") await printLine(line);
-    else if (json) process.stderr.write(`${line}\n`);
-    else printError(line);
-  }
-  if (created + replaced + removed > 0 && !json) adviseRevert("import", batch);
-  if (finished && refused + changedSince > 0) process.exitCode = EXIT_DIFFERENT;
-  if (finished) return;
-  const why =
-    error instanceof WrongEncoding
-      ? new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`)
-      : error;
-  // Its message is enough: nothing was written.
-  const isOwn = why instanceof CommandError && !(why instanceof Interrupted);
-  if (isOwn && plantsDone(tally) + removed === 0) throw why;
-  // More may be stored: plants in flight got no answer.
-  const known = `${plantsDone(tally)} plants are known to be stored${removed > 0 ? `, and ${removed} removed` : ""}.`;
-  failHalfway("import", why, `${known} Running it again is safe.`);
 }

@@ -1,80 +1,30 @@
 /**
  * The client's operations on a store that this process has opened, so a command is written once, for a store and for a
- * service. Not the service's handlers: JSON would double the CPU time of an import and an export, and the operator would
- * lose the cause of a failure, which a service keeps in its log.
+ * service: those on plants, and what the commands' own share. Not the service's handlers: JSON would double the CPU time
+ * of an import and an export, and the operator would lose the cause of a failure, which a service keeps in its log.
  */
 
 import type {
-  Bulk,
-  BulkFilter,
   BulkOptions,
   Client,
-  PlantPatch,
   Refused,
-  Reverted,
-  RevertRange,
   Settle,
   Upsert,
   WriteOptions,
 } from "../../client/client.ts";
-import { findChanges } from "../../client/changes.ts";
 import { retry, type RetryOptions } from "../../client/retry.ts";
-import { issueToken, parseGrant, readTokens, summarize } from "../auth/token.ts";
-import type { Config } from "../config.ts";
-import {
-  changeBlock,
-  type Left,
-  previewBulk,
-  readMatching,
-  startBulkCounts,
-  writeUntilTaken,
-} from "../domain/bulk.ts";
+import { type BulkOptions as Working, type Left, writeUntilTaken } from "../domain/bulk.ts";
 import { nameBatch, type Writer } from "../domain/change.ts";
 import { findEntityTags } from "../domain/entity-tag.ts";
 import { catalogue, Refusal } from "../domain/errors.ts";
-import { pickFilter } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
 import type { ListedPlant, Plant } from "../domain/plant.ts";
-import {
-  openRange,
-  parseRevert,
-  previewRange,
-  readTouched,
-  revertBlock,
-  startCounts,
-} from "../domain/revert.ts";
 import { formatCursor, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
 import type { Store } from "../domain/store.ts";
-import { type Done, parsePatch, type PlantWrite } from "../domain/write.ts";
-import { webhookActions } from "../webhooks/manage.ts";
+import type { Done, PlantWrite } from "../domain/write.ts";
 
-/** What commands need of a service or of a store. */
-export interface Target extends Pick<
-  Client,
-  | "addWebhook"
-  | "createBatch"
-  | "createToken"
-  | "getWebhook"
-  | "listChangePage"
-  | "listTokens"
-  | "listWebhooks"
-  | "patchMatching"
-  | "pauseWebhook"
-  | "previewPatch"
-  | "previewRemoval"
-  | "previewRevert"
-  | "removeMatching"
-  | "removeWebhook"
-  | "replayWebhook"
-  | "resumeWebhook"
-  | "revert"
-  | "revokeToken"
-  | "rotateWebhook"
-  | "skipWebhook"
-  | "testWebhook"
-  | "upsertBatch"
-> {
-  // An id of a store is a bigint only if it has to be.
+/** Plants of a service or of a store, whose ids are bigints only if they have to be. */
+export interface Plants extends Pick<Client, "createBatch" | "upsertBatch"> {
   listPage(...parameters: Parameters<Client["listPage"]>): Promise<Listed<"next", bigint>>;
   listSortedPage(
     ...parameters: Parameters<Client["listSortedPage"]>
@@ -88,7 +38,7 @@ type Listed<Name extends string, Cursor> = Readonly<
   { plants: readonly ListedPlant[] } & Record<Name, Cursor | undefined>
 >;
 
-const PAGE_LENGTH = 1_000;
+export const PAGE_LENGTH = 1_000;
 
 /** Transient errors: another process is writing, or the database server is being replaced. */
 const busyReasons: ReadonlySet<string> = new Set([
@@ -111,9 +61,7 @@ const retryInTurn = <Result>(attempt: () => Promise<Result>, options: RetryOptio
     return attempt();
   }, options);
 
-type Plants = "createBatch" | "upsertBatch" | "listPage" | "listSortedPage" | "exportBlocks";
-
-export function plantsOf(store: Store): Pick<Target, Plants> {
+export function plantsOf(store: Store): Plants {
   const readPage = (query: PlantQuery, options?: RetryOptions) =>
     retryInTurn(() => store.listPlants(query), options);
 
@@ -146,92 +94,24 @@ export function plantsOf(store: Store): Pick<Target, Plants> {
   };
 }
 
-export function openStoreClient(store: Store, config: Config): Target {
-  const changeAll = async (
-    bulk: ReturnType<typeof toBulk>,
-    kind: string,
-    { batch = nameBatch(kind), onProgress, ...options }: BulkOptions<Bulk> = {},
-  ): Promise<Bulk> => {
-    const counts = startBulkCounts();
-    const working = toWorking(options);
-    for await (const block of readMatching(store, bulk, working)) {
-      noteLeft(await changeBlock(store, block, bulk, { batch }, counts, working), options);
-      onProgress?.({ ...counts, batch });
-    }
-    return { ...counts, batch };
-  };
-
-  const revertAll = async (
-    range: RevertRange,
-    { batch = nameBatch("revert"), onProgress, ...options }: BulkOptions<Reverted> = {},
-  ): Promise<Reverted> => {
-    const counts = startCounts();
-    const working = { ...config, ...toWorking(options) };
-    const opened = await openRange(store, parseRevert(range));
-    for await (const block of readTouched(store, opened, working)) {
-      working.signal.throwIfAborted();
-      noteLeft(await revertBlock(store, block, { batch }, counts, working), options);
-      onProgress?.({ ...counts, batch });
-    }
-    return { ...counts, batch };
-  };
-
-  const manage = async <Result>(
-    action: keyof typeof webhookActions,
-    name: string,
-    input?: object,
-  ): Promise<Result> => (await webhookActions[action]({ store, config }, name, input)) as Result;
-
-  return {
-    ...plantsOf(store),
-
-    listChangePage: async (query, options) => {
-      const read = () => store.readChanges({ after: query?.after ?? 0, limit: PAGE_LENGTH });
-      const page = await retryBusy(read, options);
-      // Serialized and parsed, as a client of a service gets them.
-      const json = `[${page.changes.map((change) => change.json).join(",")}]`;
-      return { ...page, changes: findChanges(json) ?? [] };
-    },
-
-    previewPatch: (filter, patch, options) =>
-      previewBulk(store, toBulk(filter, patch), toWorking(options)),
-
-    previewRemoval: (filter, options) => previewBulk(store, toBulk(filter), toWorking(options)),
-
-    patchMatching: (filter, patch, options) => changeAll(toBulk(filter, patch), "change", options),
-
-    removeMatching: (filter, options) => changeAll(toBulk(filter), "remove", options),
-
-    previewRevert: async (range, options) => {
-      const opened = await openRange(store, parseRevert({ ...range, dryRun: true }));
-      return previewRange(store, opened, { ...config, ...toWorking(options) });
-    },
-
-    revert: revertAll,
-
-    createToken: (token) => issueToken(store, parseGrant(token)),
-
-    listTokens: async function* () {
-      yield* (await readTokens(store)).map(summarize);
-    },
-
-    revokeToken: async (id) => {
-      const [found] = await store.listTokens({ after: id, limit: 1 });
-      await store.revokeToken(found?.hash ?? "", Date.now());
-    },
-
-    listWebhooks: () => manage("list", ""),
-    getWebhook: (name) => manage("show", name),
-    addWebhook: (webhook) => manage("add", "", webhook),
-    removeWebhook: (name) => manage("remove", name),
-    testWebhook: (name) => manage("test", name),
-    pauseWebhook: (name) => manage("pause", name),
-    resumeWebhook: (name) => manage("resume", name),
-    skipWebhook: (name) => manage("skip", name),
-    replayWebhook: (name, from) => manage("replay", name, { from }),
-    rotateWebhook: (name) => manage("rotate", name),
-  };
+/** Writes block by block, and tells the counts like a service. */
+export async function writeBlocks<Block, Counts extends object>(
+  counts: Counts,
+  read: (working: Working) => AsyncIterable<Block>,
+  write: (block: Block, writer: Writer, working: Working) => Promise<readonly Left[]>,
+  { batch = nameBatch("edit"), onLeft, onProgress, ...options }: BulkOptions<Counts & Named> = {},
+): Promise<Counts & Named> {
+  const working = toWorking(options);
+  for await (const block of read(working)) {
+    working.signal.throwIfAborted();
+    const left = await write(block, { batch }, working);
+    for (const { id, refusal } of left) onLeft?.({ id, ...toRefused(refusal) });
+    onProgress?.({ ...counts, batch });
+  }
+  return { ...counts, batch };
 }
+
+type Named = Readonly<Record<"batch", string>>;
 
 const writeAll = <Item extends Pick<Plant, "id">, Success extends Done>(
   items: readonly Item[],
@@ -250,15 +130,9 @@ const writeAll = <Item extends Pick<Plant, "id">, Success extends Done>(
 
 const NEVER = new AbortController().signal;
 
-const toWorking = ({ signal = NEVER, onRetry }: RetryOptions = {}) => ({
+export const toWorking = ({ signal = NEVER, onRetry }: RetryOptions = {}) => ({
   signal,
   retry: <Result>(attempt: () => Promise<Result>) => retryInTurn(attempt, { signal, onRetry }),
-});
-
-const toBulk = (filter: BulkFilter, patch?: PlantPatch) => ({
-  filter: pickFilter(filter),
-  except: filter.except,
-  patch: patch && parsePatch(patch),
 });
 
 function toWrite(write: Upsert): PlantWrite {
@@ -267,10 +141,6 @@ function toWrite(write: Upsert): PlantWrite {
   return write.removed === true
     ? { kind: "remove", id, condition, isLenient: true }
     : { kind: "upsert", id, plant: write, condition };
-}
-
-function noteLeft(left: readonly Left[], { onLeft }: Pick<BulkOptions<never>, "onLeft">): void {
-  for (const { id, refusal } of left) onLeft?.({ id, ...toRefused(refusal) });
 }
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({

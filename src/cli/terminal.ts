@@ -1,6 +1,7 @@
 /** What people see on a terminal: tables, facts, quantities and progress. */
 
 import { fstatSync } from "node:fs";
+import type { Content } from "../../client/client.ts";
 import { formatJson } from "../domain/json.ts";
 
 /** Checks the descriptor first: process.stdout loads all of the runtime's streams. */
@@ -67,6 +68,10 @@ export const printLine = (line: string): Promise<void> =>
 
 /** What a question is about: standard output may be a file. */
 export const showLine: typeof printLine = async (line) => void process.stderr.write(`${line}\n`);
+
+/** Quoted, because a name may contain terminal escape sequences. */
+export const quotePlant = ({ name, tag }: Content): string =>
+  JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 
 export const printError = (message: string): void =>
   void process.stderr.write(`plantstore: ${message}\n`);

@@ -1,21 +1,35 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import type { Token } from "../../client/client.ts";
-import { parseGrant } from "../auth/token.ts";
+import type { Client, Token } from "../../client/client.ts";
+import { issueToken, parseGrant, readTokens, summarize } from "../auth/token.ts";
 import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
 import { CommandError, type Flags, requireFlags, splitList, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
-import type { Target } from "./store-client.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
+
+type Target = Pick<Client, "createToken" | "listTokens" | "revokeToken">;
+
+const tokensOf = (store: Store): Target => ({
+  createToken: (token) => issueToken(store, parseGrant(token)),
+
+  listTokens: async function* () {
+    yield* (await readTokens(store)).map(summarize);
+  },
+
+  revokeToken: async (id) => {
+    const [found] = await store.listTokens({ after: id, limit: 1 });
+    await store.revokeToken(found?.hash ?? "", Date.now());
+  },
+});
 
 export async function createToken(config: Config, flags: Flags): Promise<void> {
   const { expires, rate } = flags;
   const asked = { name: flags.name, scopes: splitList(flags.scopes), expires, rate };
   const { name, scopes } = requireFlags(() => parseGrant(asked), flags.scopes);
   const token = { name, scopes, expires, rate };
-  const issued = await withTarget(config, flags, (target) => target.createToken(token), {
-    canCreate: true,
-  });
+  const create = (target: Target) => target.createToken(token);
+  const issued = await withTarget(config, flags, tokensOf, create, { canCreate: true });
   await printSecret(flags.json ? JSON.stringify(issued) : issued.token);
   if (process.stdout.isTTY)
     process.stderr.write(
@@ -23,10 +37,10 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
     );
 }
 
-const readTokens = (target: Target) => Array.fromAsync(target.listTokens());
+const listAll = (target: Target) => Array.fromAsync(target.listTokens());
 
 export async function listTokens(config: Config, flags: Flags): Promise<void> {
-  const found = (await withTarget(config, flags, readTokens)).toSorted((one, other) =>
+  const found = (await withTarget(config, flags, tokensOf, listAll)).toSorted((one, other) =>
     `${one.created} ${one.name}` < `${other.created} ${other.name}` ? -1 : 1,
   );
   if (flags.json) return printJson(found);
@@ -48,8 +62,8 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
 }
 
 export async function revokeToken(config: Config, flags: Flags, text: string): Promise<void> {
-  const { name, prefix } = await withTarget(config, flags, async (target) => {
-    const token = findOne(await readTokens(target), text);
+  const { name, prefix } = await withTarget(config, flags, tokensOf, async (target) => {
+    const token = findOne(await listAll(target), text);
     await target.revokeToken(token.id);
     return token;
   });

@@ -1,16 +1,39 @@
 /** plantstore webhook: manages webhooks, in the store or through a running service. */
 
-import type { NewWebhook, Webhook, WebhookAttempt } from "../../client/client.ts";
+import type { Client, NewWebhook, Webhook, WebhookAttempt } from "../../client/client.ts";
 import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
 import { hasSucceeded } from "../domain/webhook.ts";
-import { parseNewWebhook, type webhookActions } from "../webhooks/manage.ts";
+import { parseNewWebhook, webhookActions } from "../webhooks/manage.ts";
 import { parseChangeNumber } from "./changes.ts";
 import { CommandError, type Flags, requireFlags, splitList, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
-import type { Target } from "./store-client.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
 export type WebhookAction = keyof typeof webhookActions;
+
+type Target = Pick<
+  Client,
+  | "listWebhooks"
+  | `${"add" | "get" | "pause" | "remove" | "replay" | "resume" | "rotate" | "skip" | "test"}Webhook`
+>;
+
+function webhooksOf(store: Store, config: Config): Target {
+  const manage = async <Result>(action: WebhookAction, name: string, input?: object) =>
+    (await webhookActions[action]({ store, config }, name, input)) as Result;
+  return {
+    listWebhooks: () => manage("list", ""),
+    getWebhook: (name) => manage("show", name),
+    addWebhook: (webhook) => manage("add", "", webhook),
+    removeWebhook: (name) => manage("remove", name),
+    testWebhook: (name) => manage("test", name),
+    pauseWebhook: (name) => manage("pause", name),
+    resumeWebhook: (name) => manage("resume", name),
+    skipWebhook: (name) => manage("skip", name),
+    replayWebhook: (name, from) => manage("replay", name, { from }),
+    rotateWebhook: (name) => manage("rotate", name),
+  };
+}
 
 type Act = (target: Target, name: string, flags: Flags) => Promise<unknown>;
 
@@ -43,7 +66,7 @@ export const manageWebhook =
     if (action === "add")
       requireFlags(() => parseNewWebhook(toNewWebhook(name, flags)), flags.types);
     if (action === "replay") toStart(flags.from);
-    const result = await withTarget(config, flags, (target) =>
+    const result = await withTarget(config, flags, webhooksOf, (target) =>
       actions[action](target, name, flags),
     );
     if (action === "add" || action === "rotate")

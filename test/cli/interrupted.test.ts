@@ -1,4 +1,4 @@
-/** change, remove and import --upsert: interrupted in the middle, and asked for on a terminal. */
+/** change, remove, revert and import --upsert: interrupted in the middle, and asked for on a terminal. */
 
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
@@ -66,6 +66,27 @@ describe("Ctrl-C in the middle", () => {
       expect(await count()).toBe(COUNT);
     },
   );
+
+  test("of revert exits 130 and says how to continue, which undoes the rest", async () => {
+    await using service = await startService();
+    await storePlants(service, COUNT);
+    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
+    const args = ["revert", "--types", "created", "--yes", "--url", service.url];
+    const held = holdWrites(service, 1);
+    const command = startCommand(args, env);
+    await until("the second block is held", held.isHeld);
+    command.kill("SIGINT");
+    expect(await command.finished).toMatchObject({
+      exitCode: 130,
+      stdout: expect.stringMatching(/^undone \d+, unchanged 0, .+; batch "revert .+"\n$/),
+      stderr: expect.stringMatching(
+        /^plantstore: interrupted\. [\d,]+ plants are known to be undone\. Running it again continues it\.\n$/,
+      ),
+    });
+    held.release();
+    expect((await runCommand(args, env)).exitCode).toBe(0);
+    expect(await service.readPlants()).toEqual([]);
+  });
 
   test("of import --upsert exits 130, and run again it completes", async () => {
     using folder = makeTemporaryFolder();
