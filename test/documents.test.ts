@@ -114,6 +114,13 @@ test("docs/architecture.md names every folder of src, and the dependencies that 
   expect(named.toSorted()).toEqual(installed.toSorted());
 });
 
+test("docs/architecture.md names every file of src/backup at one backup", async () => {
+  const [, after = ""] = (await read("docs/architecture.md")).split("\n## One backup\n");
+  const [section = ""] = after.split("\n## ");
+  const named = [...section.matchAll(/`(src\/backup\/[^`]+\.ts)`/g)].map(([, name = ""]) => name);
+  expect(named.toSorted()).toEqual([...new Glob("src/backup/*.ts").scanSync(root)].toSorted());
+});
+
 describe("docs/architecture.md names the files of src that a create enters, and no other:", () => {
   /** More often than any other line of src runs at a start. */
   const CREATES = 500;
