@@ -108,35 +108,38 @@ interface CallerOptions {
 }
 
 /**
- * The calling end of a port, with one request in flight. Answers are received in two ways, which could swap two of
- * them: a client would get the outcome of another's write.
+ * The calling end of a port, with one request in flight; later ones wait for their turn. Answers are received in two
+ * ways, which could swap two of them: a client would get the outcome of another's write.
  */
 export function createCaller(
   port: MessagePort,
   { isPolled = true, onMigrate }: CallerOptions = {},
 ) {
-  let inFlight: PromiseWithResolvers<unknown> | undefined;
+  /** The first one is in flight. */
+  const requests: (PromiseWithResolvers<unknown> & { readonly question: unknown })[] = [];
   let isWatching = false;
   let isClosed = false;
-  const isBusy = (): boolean => inFlight !== undefined;
+  const send = (): void => {
+    const [next] = requests;
+    if (next !== undefined) port.postMessage(next.question);
+  };
   const receive = (answer: Answer | { readonly migrates: SchemaChange }): void => {
     if ("migrates" in answer) return onMigrate?.(answer.migrates);
-    const answered = inFlight;
-    inFlight = undefined;
+    const answered = requests.shift();
+    send();
     if ("value" in answer) answered?.resolve(answer.value);
     else answered?.reject(fromFailed(answer));
   };
   onMessage(port, receive);
   const fail = (error: unknown): void => {
     isClosed = true;
-    inFlight?.reject(error);
-    inFlight = undefined;
+    for (const { reject } of requests.splice(0)) reject(error);
   };
   // The other end closes with its thread, however that ended.
   port.addEventListener("close", () => fail(new Refusal("store_unavailable")));
   const watch = async (): Promise<void> => {
     isWatching = true;
-    while (isBusy()) {
+    while (requests.length > 0) {
       await pause(RECEIVE_MS);
       for (const answer of takeAll(port)) receive(answer as Answer);
     }
@@ -145,11 +148,10 @@ export function createCaller(
   return {
     ask: (question: unknown): Promise<unknown> => {
       if (isClosed) return Promise.reject(new Refusal("store_unavailable"));
-      if (isBusy()) return Promise.reject(new Error("a request while another one is in flight"));
-      inFlight = Promise.withResolvers<unknown>();
-      port.postMessage(question);
+      const request = { question, ...Promise.withResolvers<unknown>() };
+      if (requests.push(request) === 1) send();
       if (isPolled && !isWatching) void watch();
-      return inFlight.promise;
+      return request.promise;
     },
     close(error: unknown = new Refusal("store_unavailable")): void {
       port.close();

@@ -115,7 +115,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
 
 function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, reporter: Reporter) {
   const { link } = setup;
-  const ports = link === undefined ? [] : [link.writes, link.reads, link.journal, link.records];
+  const ports = link === undefined ? [] : [link.writes, link.reads];
   const thread = startThread(join(import.meta.dir, "http-worker"), setup, ports);
   const listening = shareClock(thread.ask).then(() => thread.ask("start"));
   let isStopping = false;

@@ -255,18 +255,18 @@ test("GET /changes as events follows the journal after Last-Event-ID", async () 
   expect(await ended).toEqual([undefined, undefined]);
 });
 
-test("a page of the journal takes turns with the pages of exports", async () => {
+test("a page of the journal waits for the export pages in flight, not for those in the queue", async () => {
   await using service = await startService();
   await storePlants(service, 2_000);
   let pages = 0;
-  const exports = 100;
   const ending = new AbortController();
   const query = { after: undefined, limit: 1_000, order: "asc" } as const;
-  const exporting = Array.from({ length: exports }, async () => {
+  const exporting = Array.from({ length: 100 }, async () => {
     for (; !ending.signal.aborted; pages++) await service.store.readPlants(query, "ndjson");
   });
   const turns: number[] = [];
-  while (turns.length < 31) {
+  while (turns.length < 100) {
+    await Bun.sleep(1);
     const before = pages;
     const { changes } = await service.store.readChanges({ after: 0, limit: 1 });
     expect(changes).toHaveLength(1);
@@ -274,6 +274,7 @@ test("a page of the journal takes turns with the pages of exports", async () => 
   }
   ending.abort();
   await Promise.all(exporting);
-  // The runtime may hold a message back for some turns, more on a busy machine. In one queue it would be a page of each.
-  expect(turns.toSorted((one, other) => one - other)[15]).toBeLessThan(exports / 2);
+  // PostgreSQL takes two round trips, beside two pages. In one queue it would be a page of each export.
+  const turnsMax = engine === "sqlite" ? 4 : 25;
+  expect(turns.filter((count) => count > turnsMax).length).toBeLessThan(4);
 });

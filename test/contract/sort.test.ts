@@ -333,7 +333,7 @@ test("keys that differ in case, after U+FFFF or only after their end are in orde
 /** Long reads wait in lanes, which are queues. `answer` resolves to undefined for what the store shall read. */
 function spyOnLanes(answer: (kind: string) => Promise<unknown> | undefined) {
   const kinds: string[] = [];
-  const { submit } = Queue.prototype;
+  const submit = Reflect.get(Queue.prototype, "submit");
   const spy = spyOn(Queue.prototype, "submit");
   spy.mockImplementation(function (this: Queue<unknown, unknown>, request, ...rest) {
     const { kind } = Object(request) as { readonly kind?: string };

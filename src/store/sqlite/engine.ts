@@ -21,12 +21,10 @@ const DURABILITY = "every answer is sent after its commit is synced (WAL, synchr
 
 type Ask = (order: ReaderOrder) => Promise<unknown>;
 
-/** Where writes, long reads, the journal and records run. Without `read`, reads run on this thread. */
+/** Where writes, and long reads, the journal and records run. Without `read`, reads run on this thread. */
 interface Threads {
   commit: NotedCommit<Write>;
   readonly read?: Ask;
-  readonly readJournal?: Ask;
-  readonly readRecords?: Ask;
   readonly isMoved?: () => boolean;
   readonly isDurable: boolean;
   close(): unknown;
@@ -41,16 +39,15 @@ export const openSqliteStore = (path: string, limits: StoreLimits, threads: Thre
 
 function createEngine(path: string, limits: StoreLimits, threads: Threads): Engine {
   const reader = new SqliteReader(path, limits, threads.isMoved);
-  const readHere: Ask = async (order) => reader.perform(order);
-  const { read = readHere, readJournal = readHere, readRecords = readHere } = threads;
+  const { read = async (order: ReaderOrder) => reader.perform(order) } = threads;
   const writes = createWriteQueue<Write>((...args) => threads.commit(...args), limits);
   const lookUps = new Queue<bigint, Plant | undefined>((ids) => reader.findPlants(ids), limits);
   const reads = openLane<ReadRequest, unknown>(read, limits);
-  /** Pages of changes, also for feeds and webhooks, which must not wait behind exports. */
-  const journalReads = openLane<ReadRequest, unknown>(readJournal, limits);
+  /** Pages of changes, also for feeds and webhooks: they wait for the long read in flight, not for those in the queue. */
+  const journalReads = openLane<ReadRequest, unknown>(read, limits);
   /** Those of a tick share a message. */
   const records = new Queue<RecordRead, unknown>(
-    async (all) => (await readRecords({ kind: "records", reads: all })) as unknown[],
+    async (all) => (await read({ kind: "records", reads: all })) as unknown[],
     limits,
   );
   let tasksWaiting = 0;

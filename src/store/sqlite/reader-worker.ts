@@ -15,10 +15,10 @@ runThread(({ orders, path, limits, ports, state }: ThreadSetup) => {
     const opened = (reader = new SqliteReader(path, limits));
     for (const port of ports)
       onMessage(port, (read: ReaderOrder) => {
-        // The runtime may serve one busy port many times before another.
+        answer(port, opened, read);
+        // The runtime may serve one busy port many times before another. Afterwards, because most come meanwhile.
         for (const other of ports.filter((one) => one !== port))
           for (const waiting of takeAll(other)) answer(other, opened, waiting as ReaderOrder);
-        answer(port, opened, read);
       });
     const assertNotMoved = watchFile(path);
     // For the HTTP threads, which must not touch the disk.

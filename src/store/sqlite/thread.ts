@@ -33,12 +33,11 @@ import {
 
 export interface StoreLink {
   readonly writes: MessagePort;
-  /** Long reads. */
+  /**
+   * Long reads, the journal and records, in the order in which they were asked for. With a port of its own a message may
+   * wait behind dozens of another one: the runtime serves a busy port first.
+   */
   readonly reads: MessagePort;
-  /** The reader serves its ports in turns: this one waits for one long read of each HTTP thread, not for a queue. */
-  readonly journal: MessagePort;
-  /** Tokens, webhooks and file sizes, likewise. */
-  readonly records: MessagePort;
   readonly state: StoreState;
 }
 
@@ -57,13 +56,10 @@ export interface ThreadSetup {
   readonly state: StoreState;
 }
 
-type Caller = ReturnType<typeof createCaller>;
-
 /** `closeThreads` is for the thread that started them. */
 export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
-  const ports = [link.writes, link.reads, link.journal, link.records];
-  const callers = ports.map((port) => createCaller(port));
-  const [writes, reads, journal, records] = callers as [Caller, Caller, Caller, Caller];
+  const writes = createCaller(link.writes);
+  const reads = createCaller(link.reads);
   return {
     async commit(
       group: readonly Write[],
@@ -78,14 +74,12 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
       return fromOutcomes(outcomes);
     },
     read: reads.ask,
-    readJournal: journal.ask,
-    readRecords: records.ask,
     isMoved: (): boolean => Atomics.load(link.state, MOVED) === 1,
     get isDurable(): boolean {
       return Atomics.load(link.state, DURABLE) === 1;
     },
     close: () => {
-      for (const caller of callers) caller.close();
+      for (const caller of [writes, reads]) caller.close();
       return closeThreads?.();
     },
   };
@@ -228,9 +222,8 @@ export async function startStoreThreads(
 ) {
   const bytes = STATE_LENGTH * Int32Array.BYTES_PER_ELEMENT;
   const state = new Int32Array(new SharedArrayBuffer(bytes));
-  const start = (entry: string, portsPerThread: number) => {
-    const length = httpThreads * portsPerThread;
-    const channels = Array.from({ length }, () => new MessageChannel());
+  const start = (entry: string) => {
+    const channels = Array.from({ length: httpThreads }, () => new MessageChannel());
     const ports = channels.map(({ port2 }) => port2);
     // A function cannot be sent to a thread.
     const plain = { ...limits, onCommit: undefined, tracing: undefined };
@@ -241,8 +234,8 @@ export async function startStoreThreads(
     return { ...thread, ports: channels.map(({ port1 }) => port1) };
   };
   // In parallel: starting a thread is slow.
-  const writer = start("store-worker", 1);
-  const reader = start("reader-worker", 3);
+  const writer = start("store-worker");
+  const reader = start("reader-worker");
   let isClosing = false;
   try {
     await writer.ask("open");
@@ -256,8 +249,6 @@ export async function startStoreThreads(
     links: writer.ports.map((writes, index): StoreLink => ({
       writes,
       reads: reader.ports[index] as MessagePort,
-      journal: reader.ports[httpThreads + index] as MessagePort,
-      records: reader.ports[2 * httpThreads + index] as MessagePort,
       state,
     })),
     /** Calls back if a thread ends before it is closed. */
