@@ -4,6 +4,7 @@
  * continues from there in a new segment.
  */
 
+import type { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 import { statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -13,6 +14,7 @@ import { getSchemaVersion, openReadOnly, watchFile } from "../store/sqlite/datab
 import type { BlockRow } from "../store/journal.ts";
 import type { Source } from "./order.ts";
 import {
+  type CheckPosition,
   findPiece,
   nameNote,
   nameOpenSegment,
@@ -43,6 +45,8 @@ export interface Reached {
   readonly newest: NewestCopy | undefined;
   /** The packed size of the segments behind the newest copy. */
   readonly logBytes: number;
+  /** How far an earlier run has looked for rot. */
+  readonly checked: CheckPosition | undefined;
 }
 
 /** The place holds a future that this store does not have, so the store needs a new timeline. */
@@ -75,7 +79,7 @@ interface OpenSegment {
   atMs: number;
 }
 
-type Journal = ReturnType<typeof openJournal>;
+type Journal = ReturnType<typeof readJournal>;
 
 interface Link {
   readonly place: Place;
@@ -97,10 +101,21 @@ interface Link {
   noted: { readonly shipped: string; readonly cursors: string; readonly sinceMs: number };
 }
 
+/** The note as this writer knows it. */
+interface Lease {
+  readonly text: string;
+  readonly isOwn: boolean;
+  /** When it was written by this writer, or first seen. */
+  readonly sinceMs: number;
+  /** When it was read last. */
+  readonly readMs: number;
+}
+
 export class Appender {
   private readonly source: Source;
   private link: Link | undefined;
-  private lease: { text: string; readonly isOwn: boolean; sinceMs: number } | undefined;
+  private lease: Lease | undefined;
+  private checked: CheckPosition | undefined;
   /** Damage was found: names prove nothing. */
   private mustSurvey = false;
 
@@ -113,7 +128,8 @@ export class Appender {
   }
 
   /** What was committed before it began is in the place when it resolves. After an error it starts over. */
-  async append(): Promise<Appended> {
+  async append(checked = this.checked): Promise<Appended> {
+    this.checked = checked;
     try {
       const link = this.link ?? (await this.connect());
       if ("forkAbove" in link) return link;
@@ -137,7 +153,14 @@ export class Appender {
       }
       await this.note(link);
       const { cursor: change, isCovered, newest, logBytes, segment, serial } = link;
-      return { change, isCovered, serial: segment?.serial ?? serial, newest, logBytes };
+      return {
+        change,
+        isCovered,
+        serial: segment?.serial ?? serial,
+        newest,
+        logBytes,
+        checked: this.checked,
+      };
     } catch (error) {
       throw this.giveUp(error);
     }
@@ -195,7 +218,8 @@ export class Appender {
       journal = openJournal(from);
       const { history } = journal;
       const owner = { label, store: identityOf(history) };
-      const { shipped } = (await this.takeLease(place, owner.store)) ?? {};
+      const { shipped, checked } = await this.takeLease(place, owner.store);
+      this.checked ??= checked;
       const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
       const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
@@ -253,9 +277,14 @@ export class Appender {
     const prefix = `${prefixOfStaged(owner.store)}.${this.source.instance}`;
     const file = grow(nameOpenSegment(position, cursor), prefix);
     const { serial } = position;
+    try {
+      file.append(text);
+    } catch (error) {
+      file.close();
+      throw error;
+    }
     const end = { bytes: text.length, last: cursor, atMs: Date.now() };
     link.segment = { after: cursor, serial, format, file, ...end };
-    file.append(text);
     return link.segment;
   }
 
@@ -327,9 +356,26 @@ export class Appender {
     const { history: timelines, schema } = journal;
     const block = journal.hashAt(change) ?? "";
     const shipped: Shipped = { timelines, schema, change, block, isCovered, serial };
-    const text = JSON.stringify({ ...holder, shipped, cursors: journal.readCursors() });
-    await place.writeNote(nameNote(owner.store), text);
-    this.lease = { text, isOwn: true, sinceMs: performance.now() };
+    const { checked } = this;
+    const text = JSON.stringify({ ...holder, shipped, cursors: journal.readCursors(), checked });
+    if (await this.replaceNote(place, owner.store, this.lease?.text, text)) return;
+    // It was removed, or another service took the lease: then this throws.
+    await this.takeLease(place, owner.store);
+    if (!(await this.replaceNote(place, owner.store, this.lease?.text, text)))
+      throw contested(place);
+  }
+
+  private async replaceNote(
+    place: Place,
+    store: string,
+    before: string | undefined,
+    text: string,
+    readMs = this.lease?.readMs ?? Number.NEGATIVE_INFINITY,
+  ): Promise<boolean> {
+    const sinceMs = performance.now();
+    if (!(await place.writeNote(nameNote(store), text, before))) return false;
+    this.lease = { text, isOwn: true, sinceMs, readMs };
+    return true;
   }
 
   private describeHolder() {
@@ -346,8 +392,16 @@ export class Appender {
   }
 
   private async holdLease({ place, owner }: Link): Promise<void> {
-    const isFresh = this.lease?.isOwn === true && performance.now() - this.lease.sinceMs < LEASE_MS;
-    if (!isFresh) await this.takeLease(place, owner.store);
+    const { lease } = this;
+    const freshMs = performance.now() - LEASE_MS;
+    if (lease?.isOwn === true && lease.sinceMs > freshMs) {
+      if (lease.readMs > freshMs) return;
+      // A server that ignores conditions lets another writer replace the note unseen.
+      const readMs = performance.now();
+      const text = await place.readNote(nameNote(owner.store));
+      if (text === lease.text) return void (this.lease = { ...lease, readMs });
+    }
+    await this.takeLease(place, owner.store);
   }
 
   /**
@@ -360,28 +414,35 @@ export class Appender {
     const nowMs = performance.now();
     const { lease } = this;
     const own = this.describeHolder();
-    const text = (await place.readNote(nameNote(store))) ?? "";
-    const note = parseNote(text);
-    const isSameFile = note.holder === own.holder || note.file === own.file;
-    const isFree =
-      note.holder === undefined ||
-      note.instance === own.instance ||
-      (lease === undefined && isSameFile) ||
-      (note.process !== undefined && hasEnded(note.process) === true);
-    if (!isFree) {
-      const known = lease?.text === text ? lease : undefined;
-      this.lease = known ?? { text, isOwn: false, sinceMs: nowMs };
-      if (nowMs - this.lease.sinceMs < LEASE_LOST_MS)
-        throw new StoreOpenError(
-          `Another service writes the backups of this store to ${place.url}: ${note.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
-        );
+    for (let tries = 0; tries < TAKES_MAX; tries++) {
+      const text = await place.readNote(nameNote(store));
+      const note = parseNote(text);
+      const isSameFile = note.holder === own.holder || note.file === own.file;
+      const isFree =
+        note.holder === undefined ||
+        note.instance === own.instance ||
+        (lease === undefined && isSameFile) ||
+        (note.process !== undefined && hasEnded(note.process) === true);
+      if (!isFree) {
+        const known = lease?.text === text ? lease : undefined;
+        this.lease = known ?? { text: text ?? "", isOwn: false, sinceMs: nowMs, readMs: nowMs };
+        if (nowMs - this.lease.sinceMs < LEASE_LOST_MS)
+          throw new StoreOpenError(
+            `Another service writes the backups of this store to ${place.url}: ${note.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
+          );
+      }
+      const taken = JSON.stringify({ ...note, ...own });
+      if (await this.replaceNote(place, store, text, taken, nowMs)) return note;
     }
-    const taken = JSON.stringify({ ...note, ...own });
-    await place.writeNote(nameNote(store), taken);
-    this.lease = { text: taken, isOwn: true, sinceMs: nowMs };
-    return note;
+    throw contested(place);
   }
 }
+
+/** How often a note is replaced by others while this one takes the lease. */
+const TAKES_MAX = 3;
+
+const contested = ({ url }: Place): StoreOpenError =>
+  new StoreOpenError(`Another service takes the lease in ${url} at this moment.`);
 
 /** Without a copy that leads to it, where the writer is does not matter. */
 const describeShipped = ({ cursor, isCovered, examined, journal }: Link): string =>
@@ -455,7 +516,15 @@ interface Page {
 function openJournal(from: string) {
   const assertNotMoved = watchFile(from);
   const db = openReadOnly(from);
+  try {
+    return readJournal(db, from, assertNotMoved);
+  } catch (error) {
+    db.close(true);
+    throw error;
+  }
+}
 
+function readJournal(db: Database, from: string, assertNotMoved: () => void) {
   /** Lines after `cursor`, from one snapshot; undefined if the journal does not continue it. */
   const readPage = db.transaction((cursor: number): Page | undefined => {
     assertNotMoved();

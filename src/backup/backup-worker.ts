@@ -38,7 +38,7 @@ async function perform(order: Order): Promise<unknown> {
     case "prune":
       return prune(order);
     case "append":
-      return (appender ??= new Appender(order)).append();
+      return (appender ??= new Appender(order)).append(order.checked);
     case "cover":
       return appender?.cover(order.copy);
     case "recheck":

@@ -62,6 +62,7 @@ export function openBucket(
   const send = createSender(target, limits, closing.signal);
   const local = openScratch(scratch);
   const fetched = new Map<string, Download>();
+  const notes = openNotes(send, target.url);
 
   function download(name: string): Download {
     const path = local.create("fetched");
@@ -110,24 +111,62 @@ export function openBucket(
     },
     sweep: async () => sweepScratch(scratch),
     remove: (name) => send({ done: "removed", name, method: "DELETE" }, async () => undefined),
-    readNote: (name) =>
-      send({ done: "read", name, headers: rangeFrom(0, NOTE_BYTES_MAX) }, async (answer) => {
-        if (answer === undefined) return undefined;
-        const { bytes } = readRange(answer);
-        if (bytes > NOTE_BYTES_MAX) throw new StoreOpenError(`${target.url}/${name} is not ours.`);
-        if (bytes === 0) return "";
-        const note = await readWhole(answer.chunks(), NOTE_BYTES_MAX);
-        if (note?.length !== bytes) throw new Transient("the answer was cut off");
-        return note.toString();
-      }),
-    writeNote: (name, text) =>
-      send(
-        { done: "written", name, method: "PUT", body: Buffer.from(text) },
-        async () => undefined,
-      ),
+    readNote: notes.read,
+    writeNote: notes.write,
     close() {
       closing.abort();
       local.close();
+    },
+  };
+}
+
+/** What a server answers if another writer replaced the note: 412, or 409 at the same moment. */
+const REPLACED = [409, 412];
+/** What it answers if it cannot write on a condition. */
+const UNCONDITIONAL = [400, 501];
+
+/** Notes are replaced on a condition, where the server has that. */
+function openNotes(send: Send, url: string) {
+  /** As they were read or written last. */
+  const known = new Map<string, { readonly text: string; readonly tag: string | null }>();
+
+  const read = (name: string): Promise<string | undefined> =>
+    send({ done: "read", name, headers: rangeFrom(0, NOTE_BYTES_MAX) }, async (answer) => {
+      known.delete(name);
+      if (answer === undefined) return undefined;
+      const { bytes } = readRange(answer);
+      if (bytes > NOTE_BYTES_MAX) throw new StoreOpenError(`${url}/${name} is not ours.`);
+      const note = bytes === 0 ? Buffer.of() : await readWhole(answer.chunks(), NOTE_BYTES_MAX);
+      if (note?.length !== bytes) throw new Transient("the answer was cut off");
+      const text = note.toString();
+      known.set(name, { text, tag: answer.headers.get("etag") });
+      return text;
+    });
+
+  const put = (name: string, text: string, headers: Readonly<Record<string, string>>) => {
+    const body = Buffer.from(text);
+    const accepts = Object.keys(headers).length === 0 ? [] : [...REPLACED, ...UNCONDITIONAL];
+    const request = { done: "written", name, method: "PUT", headers, body, accepts } as const;
+    return send(request, async (answer) => ({
+      // Without an object there is nothing to replace.
+      status: answer?.status ?? 412,
+      tag: answer?.headers.get("etag") ?? null,
+    }));
+  };
+
+  return {
+    read,
+    write: async (name: string, text: string, before: string | undefined): Promise<boolean> => {
+      const found = known.get(name);
+      if (found?.text !== before) return false;
+      const condition: Record<string, string> = found?.tag ? { "if-match": found.tag } : {};
+      if (found === undefined) condition["if-none-match"] = "*";
+      let { status, tag } = await put(name, text, condition);
+      if (UNCONDITIONAL.includes(status)) ({ status, tag } = await put(name, text, {}));
+      // An earlier attempt may have succeeded, and only its answer was lost.
+      if (REPLACED.includes(status)) return (await read(name)) === text;
+      known.set(name, { text, tag });
+      return true;
     },
   };
 }

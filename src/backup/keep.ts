@@ -6,7 +6,15 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { findDiskFree, measureFiles, readStore } from "../store/sqlite/database.ts";
 import { copyStore, digestState } from "./copy.ts";
 import type { BackUpOrder, CheckOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
-import { findPiece, isProof, nameCopy, nameSegment, prefixOfStaged, sealOf } from "./piece.ts";
+import {
+  type CheckPosition,
+  findPiece,
+  isProof,
+  nameCopy,
+  nameSegment,
+  prefixOfStaged,
+  sealOf,
+} from "./piece.ts";
 import { digestFile, openPlace, type Place } from "./place.ts";
 import { compareCopies, type KnownSegment, listSuperfluous, type NewestCopy } from "./plan.ts";
 import { describePiece, rebuild, relisting } from "./restore.ts";
@@ -121,10 +129,7 @@ const listPieces = async (place: Place, store: string) =>
     .flatMap((file) => findPiece(file) ?? [])
     .filter((piece) => piece.store === store);
 
-export interface Checked {
-  readonly after: string;
-  /** The share that was not used. */
-  readonly share: number;
+export interface Checked extends CheckPosition {
   readonly damage: readonly Damage[];
 }
 

@@ -1,5 +1,6 @@
 /** The orders of the backup thread. */
 
+import type { CheckPosition } from "./piece.ts";
 import type { NewestCopy, Retention } from "./plan.ts";
 
 /** A store, and the place of its backups. */
@@ -64,17 +65,19 @@ export interface ProveOrder extends Source, Digest {
 }
 
 /** Reads some pieces, in turn. */
-export interface CheckOrder extends Source {
+export interface CheckOrder extends Source, CheckPosition {
   readonly kind: "check";
-  /** The piece that was read last. */
-  readonly after: string;
-  /** The part of all pieces that is due, which adds up until it is a piece. */
-  readonly share: number;
 }
 
 export interface PruneOrder extends Source {
   readonly kind: "prune";
   readonly retention: Retention;
+}
+
+export interface AppendOrder extends Source {
+  readonly kind: "append";
+  /** Noted with what is appended, and at a stop; undefined if it has not moved since the start. */
+  readonly checked: CheckPosition | undefined;
 }
 
 interface CoverOrder extends Source {
@@ -84,7 +87,8 @@ interface CoverOrder extends Source {
 
 export type Order =
   | { readonly kind: "copy" | "restoreFile"; readonly from: string; readonly to: string }
-  | (Source & { readonly kind: "append" | "recheck" | "finish" })
+  | (Source & { readonly kind: "recheck" | "finish" })
+  | AppendOrder
   | CoverOrder
   | RestoreOrder
   | ListOrder

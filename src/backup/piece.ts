@@ -133,6 +133,15 @@ export interface Note {
   readonly beat?: string;
   readonly shipped?: Shipped;
   readonly cursors?: Cursors;
+  readonly checked?: CheckPosition;
+}
+
+/** How far the slow check of old pieces is. */
+export interface CheckPosition {
+  /** The piece that was read last. */
+  readonly after: string;
+  /** The part of all pieces that is due, which adds up until it is a piece. */
+  readonly share: number;
 }
 
 /** What the place has, as its writer knows it. */

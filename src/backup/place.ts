@@ -53,7 +53,12 @@ export interface Place {
   sweep(prefix: string, except: string): Promise<void>;
   /** A small text that is replaced as a whole; undefined if there is none. */
   readNote(name: string): Promise<string | undefined>;
-  writeNote(name: string, text: string): Promise<void>;
+  /**
+   * Replaces `before`, the note as it was read or written last by this place. Resolves to false if the note is another
+   * one by now: of two writers that replace the same note, one succeeds. See `docs/architecture.md` for what a server
+   * needs for that.
+   */
+  writeNote(name: string, text: string, before: string | undefined): Promise<boolean>;
   /** Creates a segment that grows. Undefined if the place has whole objects only. */
   readonly grow?: (name: string, prefix: string) => GrowingFile;
   /** Ends what is in flight, and removes what was downloaded or staged. */
@@ -147,16 +152,47 @@ function openFolder(url: string, scratch: string): Place {
     },
     async readNote(name) {
       requireFolder();
-      return existsSync(pathOf(name)) ? readFileSync(pathOf(name), "utf8") : undefined;
+      return readText(pathOf(name));
     },
-    async writeNote(name, text) {
+    async writeNote(name, text, before) {
       const staged = pathOf(`${name}.${randomBytes(6).toString("hex")}.tmp`);
       writeFileSync(staged, text, { flag: "wx", mode: 0o600 });
-      renameSync(staged, pathOf(name));
+      try {
+        return replaceFile(staged, pathOf(name), before);
+      } finally {
+        rmSync(staged, { force: true });
+      }
     },
     grow: (name, prefix) => growFile(folder, pathOf, name, prefix),
     close: () => local.close(),
   };
+}
+
+const readText = (path: string): string | undefined =>
+  existsSync(path) ? readFileSync(path, "utf8") : undefined;
+
+/** A lock that is older was left by a process that was killed between two lines. */
+const LOCK_MS_MAX = 60_000;
+
+/** A rename replaces whatever is there, so a lock is held while the file is compared. */
+function replaceFile(staged: string, path: string, before: string | undefined): boolean {
+  const lock = `${path}.lock`;
+  try {
+    closeSync(openSync(lock, "wx", 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    // Both times are of the file system's clock, which may have been set in between.
+    const atMs = statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+    if (Math.abs(statSync(staged).mtimeMs - atMs) > LOCK_MS_MAX) rmSync(lock, { force: true });
+    return false;
+  }
+  try {
+    if (readText(path) !== before) return false;
+    renameSync(staged, path);
+    return true;
+  } finally {
+    rmSync(lock, { force: true });
+  }
 }
 
 /** SQLite may have left its own file beside it. */

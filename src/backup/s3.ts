@@ -46,6 +46,8 @@ interface ObjectRequest {
   readonly query?: Readonly<Record<string, string>>;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer | Part;
+  /** Statuses that are read like a success. */
+  readonly accepts?: readonly number[];
   readonly isTriedOnce?: boolean;
 }
 
@@ -137,7 +139,8 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
     watch.touch();
     const answer = openAnswer(response, watch.touch);
     // 416 says that the object is empty.
-    const isFound = response.ok || response.status === 416;
+    const isAccepted = response.status === 416 || request.accepts?.includes(response.status);
+    const isFound = response.ok || isAccepted === true;
     if (!isFound) await judge(answer, timeMs);
     const value = await read(isFound ? answer : undefined);
     await answer.discard();

@@ -18,7 +18,7 @@ import { within } from "../tick.ts";
 import type { Appended, Reached } from "./append.ts";
 import type { Checked, CopyFacts, Proof } from "./keep.ts";
 import type { Source } from "./order.ts";
-import { labelOf, nameProof } from "./piece.ts";
+import { type CheckPosition, labelOf, nameProof } from "./piece.ts";
 import type { NewestCopy } from "./plan.ts";
 import { locateBucket } from "./s3.ts";
 import { sweepScratch } from "./scratch.ts";
@@ -66,8 +66,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const stopping = new AbortController();
   const { signal } = stopping;
   const thread = createThread();
-  const ask = <Answer>(kind: "append" | "recheck" | "finish"): Promise<Answer> =>
-    thread.ask({ ...source, kind });
+  const ask = (kind: "recheck" | "finish"): Promise<void> => thread.ask({ ...source, kind });
   const cover = (copy: NewestCopy): Promise<void> => thread.ask({ ...source, kind: "cover", copy });
   let store: Store | undefined;
   /** A mistyped place never works. */
@@ -93,7 +92,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     const [atMs, sinceMs, changes] = [Date.now(), performance.now(), state.countChanges()];
     const late = setTimeout(() => noteAppend("it has taken more than 10 s"), APPEND_MS_MAX).unref();
     try {
-      const done = await ask<Appended>("append");
+      const { checked } = maintainer;
+      const done = await thread.ask<Appended>({ ...source, kind: "append", checked });
       if ("forkAbove" in done) {
         await store?.backUps?.startTimeline(done.forkAbove, done.after);
         log.warn("timeline_started", {
@@ -189,7 +189,8 @@ function createMaintainer(
   let dueMs = Number.NEGATIVE_INFINITY;
   let consideredMs: number | undefined;
   let retryMs = COPY_RETRY_MS_MIN;
-  let checked = { after: "", share: 0 };
+  /** Undefined before the first check: then it continues where the note says. */
+  let checked: CheckPosition | undefined;
   let isProven = true;
   /** Pieces that are known to be damaged, so each is logged once. */
   const damaged = new Set<string>();
@@ -300,19 +301,16 @@ function createMaintainer(
   };
 
   /** Reads every piece in turn, within a number of days. */
-  const check = async (elapsedMs: number): Promise<void> => {
-    const share = checked.share + elapsedMs / (config.backupCheckDays * DAY_MS);
+  const check = async (noted: CheckPosition | undefined, elapsedMs: number): Promise<void> => {
+    const { after, share: left } = checked ?? noted ?? { after: "", share: 0 };
+    const share = left + elapsedMs / (config.backupCheckDays * DAY_MS);
     try {
-      const { damage, ...done } = await thread.ask<Checked>({
-        ...source,
-        kind: "check",
-        ...checked,
-        share,
-      });
+      const order = { ...source, kind: "check", after, share } as const;
+      const { damage, ...done } = await thread.ask<Checked>(order);
       checked = done;
       await noteDamage(damage);
     } catch (error) {
-      checked = { ...checked, share };
+      checked = { after, share };
       fail("backup_check_failed", error);
     }
   };
@@ -322,7 +320,7 @@ function createMaintainer(
       const copy = await makeCopy(done.serial);
       if (copy !== undefined && !signal.aborted) await prove(copy);
     } else noteCurrent();
-    if (failure === undefined && !signal.aborted) await check(elapsedMs);
+    if (failure === undefined && !signal.aborted) await check(done.checked, elapsedMs);
     // It takes memory, and is needed only now and then.
     thread.end();
   };
@@ -330,6 +328,9 @@ function createMaintainer(
   return {
     end: thread.end,
     findFailure: () => failure,
+    get checked() {
+      return checked;
+    },
     settle: () => working,
 
     /** Call it after an append. It has no effect while a copy or a proof is made. */

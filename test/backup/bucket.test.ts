@@ -19,6 +19,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { openBucket } from "../../src/backup/bucket.ts";
+import { openPlace } from "../../src/backup/place.ts";
 import { locateBucket } from "../../src/backup/s3.ts";
 import { nameProcess } from "../../src/backup/scratch.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
@@ -38,7 +39,7 @@ afterAll(() => bucket[Symbol.asyncDispose]());
 beforeEach(() => {
   folder = makeTemporaryFolder();
   url = `s3://${BUCKET}/${randomBytes(4).toString("hex")}/plants`;
-  bucket.fault = () => undefined;
+  Object.assign(bucket, { fault: () => undefined, conditions: "kept" });
   bucket.seen.length = 0;
 });
 afterEach(() => {
@@ -116,21 +117,70 @@ describe("a bucket", () => {
   test("has notes, which are replaced as a whole", async () => {
     const place = open();
     expect(await place.readNote("lease")).toBeUndefined();
-    await place.writeNote("lease", "the first one, and a long one");
-    await place.writeNote("lease", "é");
+    const first = "the first one, and a long one";
+    expect(await place.writeNote("lease", first, undefined)).toBe(true);
+    expect(await place.writeNote("lease", "é", first)).toBe(true);
     expect(await place.readNote("lease")).toBe("é");
     await keep(place, "large", Buffer.alloc(70_000));
     expect(await readError(place.readNote("large"))).toContain("is not ours");
   });
 
+  test.each([
+    ["a bucket", () => open()],
+    ["a folder", () => openPlace(folder.path, folder.path)],
+  ])("of two writers that replace a note of %s at once, one succeeds", async (_, openOne) => {
+    const [one, other] = [await openOne(), await openOne()];
+    let before: string | undefined;
+    for (let round = 0; round < 3; round++) {
+      for (const place of [one, other])
+        expect(await place.readNote("lease")).toBe(before as string);
+      const texts = [`one ${round}`, `other ${round}`];
+      const done = await Promise.all(
+        [one, other].map((place, nth) => place.writeNote("lease", texts[nth] ?? "", before)),
+      );
+      expect(done.filter(Boolean)).toHaveLength(1);
+      before = texts[done.indexOf(true)];
+      expect(await one.readNote("lease")).toBe(before as string);
+    }
+    expect(await other.writeNote("lease", "of an older one", "one 0")).toBe(false);
+    // A person removed it.
+    await other.remove("lease");
+    expect(await one.writeNote("lease", "another", before)).toBe(false);
+    expect(await one.readNote("lease")).toBeUndefined();
+    expect(await one.writeNote("lease", "another", undefined)).toBe(true);
+  });
+
+  test("a lock that a killed process left beside a note is removed after a minute", async () => {
+    const place = await openPlace(folder.path, folder.path);
+    const lock = `${folder.path}/lease.lock`;
+    writeFileSync(lock, "");
+    expect(await place.writeNote("lease", "text", undefined)).toBe(false);
+    const longAgo = new Date(Date.now() - 61_000);
+    utimesSync(lock, longAgo, longAgo);
+    expect(await place.writeNote("lease", "text", undefined)).toBe(false);
+    expect(await place.writeNote("lease", "text", undefined)).toBe(true);
+    expect(listFolder()).toEqual(["lease"]);
+  });
+
+  test.each(["ignored", 400, 501] as const)(
+    "whose server cannot write on a condition (%s) has notes too",
+    async (conditions) => {
+      bucket.conditions = conditions;
+      const [place, other] = [open(), open()];
+      expect(await place.writeNote("lease", "first", undefined)).toBe(true);
+      expect(await place.writeNote("lease", "second", "first")).toBe(true);
+      expect(await other.readNote("lease")).toBe("second");
+    },
+  );
+
   test("lists more objects than fit on a page, and only those directly below its prefix", async () => {
     const place = open({ pageLengthMax: 20 });
     const names = Array.from({ length: 50 }, (_, index) => `note-${1_000 + index}`);
-    await Promise.all(names.map((name) => place.writeNote(name, "x")));
+    await Promise.all(names.map((name) => place.writeNote(name, "x", undefined)));
     const below = openBucket(`${url}/below`, folder.path, bucket.env, patient);
     const beside = openBucket(`${url}beside`, folder.path, bucket.env, patient);
-    await below.writeNote("b", "x");
-    await beside.writeNote("c", "x");
+    await below.writeNote("b", "x", undefined);
+    await beside.writeNote("c", "x", undefined);
     bucket.seen.length = 0;
     expect((await place.list()).map(({ name }) => name)).toEqual(names);
     expect(bucket.seen).toHaveLength(3);
@@ -248,7 +298,8 @@ describe("a request", () => {
     let count = 0;
     bucket.fault = () => (count++ % 3 === 2 ? undefined : fault);
     const [small, large] = [randomBytes(1_000), randomBytes(450_000)];
-    await place.writeNote("note", "text");
+    expect(await place.writeNote("note", "the first", undefined)).toBe(true);
+    expect(await place.writeNote("note", "text", "the first")).toBe(true);
     await keep(place, "small", small);
     await keep(place, "large", large);
     expect(await place.list()).toEqual([
@@ -280,10 +331,10 @@ describe("a request", () => {
     const place = open();
     const bytes = randomBytes(5_000_000);
     await keep(place, "copy", bytes);
-    for (const name of ["a", "b", "c"]) await place.writeNote(name, "x");
+    for (const name of ["a", "b", "c"]) await place.writeNote(name, "x", undefined);
     failFirst(2, "shorten");
     expect(await place.list()).toHaveLength(4);
-    await place.writeNote("lease", "not half of it");
+    await place.writeNote("lease", "not half of it", undefined);
     failFirst(2, "shorten");
     expect(await place.readNote("lease")).toBe("not half of it");
     failFirst(2, "shorten");

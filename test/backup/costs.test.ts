@@ -3,10 +3,12 @@
 import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { Database } from "bun:sqlite";
 import { readdirSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { createDemoPlants } from "../../scripts/demo-plants.ts";
 import { Appender, type Reached } from "../../src/backup/append.ts";
 import { backUp, prune } from "../../src/backup/keep.ts";
-import { labelOf } from "../../src/backup/piece.ts";
+import { labelOf, parseNote } from "../../src/backup/piece.ts";
+import { openPlace } from "../../src/backup/place.ts";
 import { verifyPlace } from "../../src/backup/report.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import { startBucket } from "../support/bucket.ts";
@@ -41,6 +43,17 @@ async function measure(storeBytes: number, meanwhile: () => Promise<unknown>) {
   const down = (bucket.bytesDown - bytesDown) / storeBytes;
   const puts = bucket.seen.filter(({ method }) => method === "PUT").length;
   return { up, down, puts };
+}
+
+/** How far the search for rot is, by the note. */
+async function readChecked(folder: string) {
+  const place = await openPlace(`${bucket.url}/${folder}`, tmpdir());
+  try {
+    const note = (await place.list()).find(({ name }) => name.endsWith(".writer"));
+    return parseNote(await place.readNote(note?.name ?? "")).checked;
+  } finally {
+    place.close();
+  }
 }
 
 test("an idle store sends nothing for six intervals, and a restart reads no piece", async () => {
@@ -79,6 +92,8 @@ test("an idle store sends nothing for six intervals, and a restart reads no piec
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
   }
+  const checked = await readChecked("idle");
+  expect(checked?.share).toBeGreaterThan(0);
   const restart = await measure(storeBytes, async () => {
     await using service = await start();
     expect((await sendPlant(service.started.url, { id: -2n, name: "n", tag: null })).status).toBe(
@@ -93,6 +108,8 @@ test("an idle store sends nothing for six intervals, and a restart reads no piec
   });
   expect(restart.up).toBeLessThan(0.1);
   expect(restart.down).toBeLessThan(0.1);
+  // The search for rot continues, and does not begin again.
+  expect((await readChecked("idle"))?.share).toBeGreaterThanOrEqual(checked?.share ?? 1);
 });
 
 test("an object that is lost between listing and reading is not looked for again and again", async () => {

@@ -23,7 +23,7 @@ import { digestState, restoreFile } from "../../src/backup/copy.ts";
 import { backUp, check, compact, prove, prune } from "../../src/backup/keep.ts";
 import type { RestoreOrder } from "../../src/backup/order.ts";
 import { findPiece, labelOf } from "../../src/backup/piece.ts";
-import { openPlace } from "../../src/backup/place.ts";
+import { type GrowingFile, openPlace } from "../../src/backup/place.ts";
 import { listPlace, verifyPlace } from "../../src/backup/report.ts";
 import { restoreFromPlace, restoreStore } from "../../src/backup/restore.ts";
 import { nameProcess } from "../../src/backup/scratch.ts";
@@ -1059,6 +1059,54 @@ describe("the appender", () => {
     },
   );
 
+  /** A server that ignores the condition of a write. */
+  const openUnconditional: typeof openPlace = async (...of) => {
+    const { grow: _, ...place } = await openPlace(...of);
+    const writeNote = async (name: string, text: string): Promise<boolean> =>
+      (await place.writeNote(name, text, await place.readNote(name))) || writeNote(name, text);
+    return { ...place, writeNote };
+  };
+
+  test.each([
+    ["one has the lease", openPlace, 1],
+    ["one has it after a while if the place knows no conditions", openUnconditional, 2],
+  ])("of two services that take over at the same moment, %s", async (_, open, atOnce) => {
+    const scene = await makeScene();
+    await scene.appender.finish();
+    const [note = ""] = scene.list(".writer");
+    const { shipped } = JSON.parse(readFileSync(note, "utf8")) as { shipped: object };
+    writeFileSync(note, JSON.stringify({ holder: "gone:/plants.db", process: "1-1-1", shipped }));
+    const others = ["one", "other"].map((name) => {
+      for (const part of ["", "-wal"])
+        cpSync(scene.from + part, `${scene.folder}/${name}.db${part}`);
+      const source = { ...scene.source, from: `${scene.folder}/${name}.db`, instance: name };
+      const appender = new Appender(source, open);
+      cleanUps.push(() => appender.disconnect());
+      return appender;
+    });
+    let clockMs = performance.now();
+    using now = spyOn(performance, "now");
+    now.mockImplementation(() => clockMs);
+    const appendBoth = () => Promise.allSettled(others.map((appender) => appender.append()));
+    expect((await appendBoth()).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    clockMs += 61_000;
+    const writing = (await appendBoth()).filter(({ status }) => status === "fulfilled");
+    expect(writing).toHaveLength(atOnce);
+    // Each writes a note every 10 seconds.
+    for (let round = 0; round < 3; round++) {
+      clockMs += 10_000;
+      for (const name of ["one", "other"])
+        alter(`${scene.folder}/${name}.db`, `INSERT INTO webhooks VALUES ('${round}', '1', '{}')`);
+      await appendBoth();
+    }
+    const done = await appendBoth();
+    expect(done.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
+    const winner = done.findIndex(({ status }) => status === "fulfilled");
+    expect(JSON.parse(readFileSync(note, "utf8"))).toMatchObject({
+      instance: ["one", "other"][winner],
+    });
+  });
+
   test("a service that another one took over from while it was idle leaves the note alone", async () => {
     const scene = await makeScene();
     const other = new Appender({ ...scene.source, instance: "ba9876543210" });
@@ -1129,6 +1177,62 @@ describe("the appender", () => {
     const rest = await check({ ...order, after: found.after, share: 0.99 });
     expect(rest.after).not.toBe(found.after);
   });
+
+  test("how far the search for rot is, is noted with changes and at a stop", async () => {
+    const { source, create, append, appender } = await makeScene();
+    const [one, other] = [
+      { after: "one", share: 0.25 },
+      { after: "other", share: 0.5 },
+    ];
+    await create(2n);
+    await appender.append(one);
+    appender.disconnect();
+    const later = new Appender({ ...source, instance: "ba9876543210" });
+    cleanUps.push(() => later.disconnect());
+    expect(await later.append()).toMatchObject({ checked: one });
+    expect(await later.append(other)).toMatchObject({ checked: other });
+    await later.finish();
+    appender.disconnect();
+    const last = new Appender({ ...source, instance: "cba987654321" });
+    cleanUps.push(() => last.disconnect());
+    expect(await last.append()).toMatchObject({ checked: other });
+    expect(append()).rejects.toThrow("Another service writes");
+  });
+
+  test.skipIf(process.platform !== "linux")(
+    "a segment that cannot be begun, and a store that cannot be read, leave no descriptor open",
+    async () => {
+      const scene = await makeScene();
+      await scene.appender.finish();
+      const count = (): number => readdirSync("/proc/self/fd").length;
+      let begun = 0;
+      const full: typeof openPlace = async (...of) => {
+        const { grow, ...place } = await openPlace(...of);
+        const growFull = (...names: Parameters<NonNullable<typeof grow>>) => ({
+          ...(grow?.(...names) as GrowingFile),
+          append: () => {
+            begun++;
+            throw new Error("ENOSPC: no space left on device, write");
+          },
+        });
+        return { ...place, grow: growFull };
+      };
+      const [failing, foreign] = [new Appender(scene.source, full), `${scene.folder}/foreign.db`];
+      cleanUps.push(() => failing.disconnect());
+      alter(scene.from, "INSERT INTO timelines VALUES (7, '0123456789abcdef', 9e15, 0)");
+      using other = new Database(foreign);
+      other.run("CREATE TABLE changes (last INTEGER)");
+      const unreadable = new Appender({ ...scene.source, from: foreign });
+      const before = count();
+      for (let tries = 0; tries < 20; tries++) {
+        expect(failing.append()).rejects.toThrow("ENOSPC");
+        await rejectionOf(unreadable.append());
+        await scene.create(BigInt(100 + tries));
+      }
+      expect(begun).toBe(20);
+      expect(count()).toBeLessThan(before + 10);
+    },
+  );
 
   test("a failure has the same reason at every attempt, so it is logged once", async () => {
     const scene = await makeScene();

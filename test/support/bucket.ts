@@ -75,6 +75,8 @@ export async function startBucket() {
   const bucket = {
     seen,
     fault: (() => undefined) as (seen: Seen) => Fault | undefined,
+    /** What becomes of a condition of a PUT: providers keep it, some ignore it, others refuse it with this status. */
+    conditions: "kept" as "kept" | "ignored" | 400 | 501,
     /** Connections that a client gave up. */
     abortedCount: 0,
     /** Bytes of bodies, of requests and of answers. */
@@ -90,7 +92,8 @@ export async function startBucket() {
     response.on("close", () => {
       if (!response.writableEnded) bucket.abortedCount++;
     });
-    pass(request, response, server.port, bucket.fault(found), (up, down) => {
+    const { fault, conditions } = bucket;
+    pass(request, response, server.port, { fault: fault(found), conditions }, (up, down) => {
       bucket.bytesUp += up;
       bucket.bytesDown += down;
     }).catch(() => request.socket.destroy());
@@ -114,11 +117,13 @@ export async function startBucket() {
   });
 }
 
+type Conditions = Awaited<ReturnType<typeof startBucket>>["conditions"];
+
 async function pass(
   request: IncomingMessage,
   response: ServerResponse,
   port: number,
-  fault: Fault | undefined,
+  { fault, conditions }: { readonly fault: Fault | undefined; readonly conditions: Conditions },
   count: (up: number, down: number) => void,
 ): Promise<void> {
   const cut = (): void => void request.socket.destroy();
@@ -130,7 +135,15 @@ async function pass(
   // The server behind does not compare it. Those of providers do.
   if (createHash("sha256").update(body).digest("hex") !== request.headers["x-amz-content-sha256"])
     return answer(response, { status: 400, code: "XAmzContentSHA256Mismatch" });
-  const { status, headers, content } = await forward(request, body, port);
+  const isConditional = /if-(none-)?match/.test(Object.keys(request.headers).join());
+  if (request.method === "PUT" && isConditional && typeof conditions === "number")
+    return answer(response, { status: conditions, code: "NotImplemented" });
+  const mustMatch = request.method === "PUT" && isConditional && conditions === "kept";
+  const { status, headers, content } = await (mustMatch ? forwardIfMatched : forward)(
+    request,
+    body,
+    port,
+  );
   count(body.length, content.length);
   if (fault === "lose-answer") return cut();
   // Some proxies compress what they may.
@@ -160,21 +173,52 @@ function answer(
   response.end(`<?xml version="1.0"?><Error><Code>${code}</Code><Message>m</Message></Error>`);
 }
 
-function forward(from: IncomingMessage, body: Buffer, port: number) {
-  return new Promise<{ status: number; headers: IncomingMessage["headers"]; content: Buffer }>(
-    (resolve, reject) => {
-      const { method, url: path, headers } = from;
-      const target = { host: "127.0.0.1", port, method: method ?? "", path: path ?? "", headers };
-      sendRequest(target, (answered) => {
-        const { statusCode: status = 0, headers: answeredHeaders } = answered;
-        Array.fromAsync(answered)
-          .then((chunks) =>
-            resolve({ status, headers: answeredHeaders, content: Buffer.concat(chunks) }),
-          )
-          .catch(reject);
-      })
-        .on("error", reject)
-        .end(body);
-    },
-  );
+interface Asked {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers: IncomingMessage["headers"];
+}
+
+interface Forwarded {
+  readonly status: number;
+  readonly headers: IncomingMessage["headers"];
+  readonly content: Buffer;
+}
+
+let replacing: Promise<unknown> = Promise.resolve();
+
+/** The server behind knows no conditions of a PUT. One after the other, so nothing comes between the two requests. */
+function forwardIfMatched(from: Asked, body: Buffer, port: number): Promise<Forwarded> {
+  const { "if-match": tag, "if-none-match": none } = from.headers;
+  const { host = "" } = from.headers;
+  const replaced = replacing.then(async () => {
+    // The server behind needs no signature.
+    const head = { method: "HEAD", url: from.url, headers: { host } };
+    const found = await forward(head, Buffer.of(), port);
+    const isThere = found.status === 200;
+    const isMatched = none === "*" ? !isThere : isThere && found.headers.etag === tag;
+    if (isMatched) return forward(from, body, port);
+    const code = isThere || none === "*" ? "PreconditionFailed" : "NoSuchKey";
+    const content = Buffer.from(`<?xml version="1.0"?><Error><Code>${code}</Code></Error>`);
+    return { status: code === "NoSuchKey" ? 404 : 412, headers: {}, content };
+  });
+  replacing = replaced.catch(() => undefined);
+  return replaced;
+}
+
+function forward(from: Asked, body: Buffer, port: number) {
+  return new Promise<Forwarded>((resolve, reject) => {
+    const { method, url: path, headers } = from;
+    const target = { host: "127.0.0.1", port, method: method ?? "", path: path ?? "", headers };
+    sendRequest(target, (answered) => {
+      const { statusCode: status = 0, headers: answeredHeaders } = answered;
+      Array.fromAsync(answered)
+        .then((chunks) =>
+          resolve({ status, headers: answeredHeaders, content: Buffer.concat(chunks) }),
+        )
+        .catch(reject);
+    })
+      .on("error", reject)
+      .end(body);
+  });
 }

@@ -97,8 +97,8 @@ export class Trouble {
       remove: (name) => asked("remove", false, () => place.remove(name)),
       sweep: (prefix, except) => asked("sweep", false, () => place.sweep(prefix, except)),
       readNote: (name) => asked("readNote", false, () => place.readNote(name)),
-      writeNote: (name, text) =>
-        asked("writeNote", true, () => place.writeNote(name, text)).catch((error: unknown) => {
+      writeNote: (name, ...texts) =>
+        asked("writeNote", true, () => place.writeNote(name, ...texts)).catch((error: unknown) => {
           if (this.isDead && !this.isBucket) this.staged.push(join(url, `${name}.left.tmp`));
           throw error;
         }),
