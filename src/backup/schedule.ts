@@ -58,8 +58,9 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     proven: undefined,
     proofs: 0,
     proofsFailed: 0,
+    damaged: 0,
     get problem() {
-      return failure ?? maintainer.findFailure();
+      return failure ?? maintainer.findProblem();
     },
   };
   const hasJournal = config.changesDays > 0;
@@ -184,7 +185,8 @@ function createMaintainer(
     days: config.backupStatesDays,
   };
   let working: Promise<void> | undefined;
-  let failure: string | undefined;
+  /** By event. Each is gone when the same has succeeded. */
+  const problems = new Map<string, string>();
   /** By the monotonic clock. */
   let dueMs = Number.NEGATIVE_INFINITY;
   let consideredMs: number | undefined;
@@ -224,11 +226,13 @@ function createMaintainer(
     if (isProven) state.provenSinceMs = state.currentSinceMs;
   };
 
-  const fail = (event: string, error: unknown): string | undefined => {
-    if (signal.aborted) return undefined;
+  /** False if the failure is that of a stop. */
+  const fail = (event: string, error: unknown): boolean => {
+    if (signal.aborted) return false;
     const reason = explain(error);
+    problems.set(event, reason);
     log.error(event, { to, reason });
-    return reason;
+    return true;
   };
 
   const makeCopy = async (serial: number): Promise<CopyFacts | undefined> => {
@@ -243,12 +247,12 @@ function createMaintainer(
       state.made++;
       state.last = { atMs, bytes, sinceMs };
       state.currentSinceMs = sinceMs;
-      [failure, retryMs] = [undefined, COPY_RETRY_MS_MIN];
+      problems.delete("backup_failed");
+      retryMs = COPY_RETRY_MS_MIN;
       await cover(copy);
       return copy;
     } catch (error) {
-      failure = fail("backup_failed", error);
-      if (failure === undefined) return undefined;
+      if (!fail("backup_failed", error)) return undefined;
       state.failed++;
       // A copy that cannot be finished fills the disk again and again.
       dueMs = performance.now() + retryMs;
@@ -261,6 +265,7 @@ function createMaintainer(
     const found = damage.filter(({ name }) => !damaged.has(name));
     for (const { name, faults } of found) {
       damaged.add(name);
+      state.damaged++;
       log.error("backup_damaged", { to, name, reason: faults.join("; ") });
     }
     // It continues where the place is whole.
@@ -286,18 +291,20 @@ function createMaintainer(
       state.proven = { atMs: Date.now(), change, copies, oldestAtMs };
       state.provenSinceMs = performance.now();
       isProven = true;
+      problems.delete("backup_proof_failed");
       log.info("backup_proven", { to, change });
       await noteDamage(damage);
     } catch (error) {
-      if (fail("backup_proof_failed", error) === undefined) return;
+      if (!fail("backup_proof_failed", error)) return;
       state.proofsFailed++;
       isProven = false;
       await recheck().catch(() => undefined);
       return;
     }
-    await thread
-      .ask({ ...source, kind: "prune", retention })
-      .catch((error: unknown) => fail("backup_prune_failed", error));
+    await thread.ask({ ...source, kind: "prune", retention }).then(
+      () => problems.delete("backup_prune_failed"),
+      (error: unknown) => fail("backup_prune_failed", error),
+    );
   };
 
   /** Reads every piece in turn, within a number of days. */
@@ -308,6 +315,7 @@ function createMaintainer(
       const order = { ...source, kind: "check", after, share } as const;
       const { damage, ...done } = await thread.ask<Checked>(order);
       checked = done;
+      problems.delete("backup_check_failed");
       await noteDamage(damage);
     } catch (error) {
       checked = { after, share };
@@ -320,14 +328,14 @@ function createMaintainer(
       const copy = await makeCopy(done.serial);
       if (copy !== undefined && !signal.aborted) await prove(copy);
     } else noteCurrent();
-    if (failure === undefined && !signal.aborted) await check(done.checked, elapsedMs);
+    if (!problems.has("backup_failed") && !signal.aborted) await check(done.checked, elapsedMs);
     // It takes memory, and is needed only now and then.
     thread.end();
   };
 
   return {
     end: thread.end,
-    findFailure: () => failure,
+    findProblem: (): string | undefined => problems.values().next().value,
     get checked() {
       return checked;
     },
@@ -337,7 +345,7 @@ function createMaintainer(
     startDue(done: Reached): void {
       const nowMs = performance.now();
       if (done.newest !== undefined) noteNewest(done.newest);
-      const mustCopy = failure === undefined && hasJournal && !done.isCovered;
+      const mustCopy = !problems.has("backup_failed") && hasJournal && !done.isCovered;
       if (working !== undefined || (nowMs < dueMs && !mustCopy)) return;
       const elapsedMs = nowMs - (consideredMs ?? nowMs);
       consideredMs = nowMs;

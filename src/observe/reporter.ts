@@ -14,7 +14,7 @@ import { mergeRequests, type RecentRequest, type RequestQuery } from "./recent-r
 const LOOP_CHECK_MS = 250;
 const SIZE_SAMPLED_MS = 30_000;
 
-export type Reports = Pick<Reporter, "readActivity" | "formatMetrics">;
+export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "areBackupsFailing">;
 
 /** Facts from the command that runs the service. */
 export interface ServiceFacts {
@@ -71,7 +71,9 @@ export interface BackupState {
   proven: ProvenBackups | undefined;
   proofs: number;
   proofsFailed: number;
-  /** Why changes or copies do not arrive in the place now. */
+  /** Pieces that were found to be damaged. */
+  damaged: number;
+  /** Why changes or copies do not arrive in the place now, or what the last proof or check failed at. */
   readonly problem: string | undefined;
 }
 
@@ -141,7 +143,9 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const formatMetrics = (): Promise<string> => formatPage(blocks, observed, figures, loopDelays);
 
-  return { start, stop, sample, readActivity, formatMetrics };
+  const areBackupsFailing = async (): Promise<boolean> => backups?.problem !== undefined;
+
+  return { start, stop, sample, readActivity, formatMetrics, areBackupsFailing };
 }
 
 const secondsSince = (sinceMs: number | undefined): number | undefined =>
@@ -150,7 +154,7 @@ const secondsSince = (sinceMs: number | undefined): number | undefined =>
 /** Without what only this process understands. */
 function describeState(state: BackupState) {
   const { loggedSinceMs: _, currentSinceMs: _current, provenSinceMs: _proven, ...told } = state;
-  const { countChanges, loggedChanges, last, ...shown } = told;
+  const { countChanges, loggedChanges, last, damaged: _damaged, ...shown } = told;
   const { sinceMs: _copied, ...copy } = last ?? {};
   return {
     ...shown,
@@ -254,6 +258,7 @@ async function formatPage(
       postgres_connects_total: ["PostgreSQL: connections opened.", figures.connects],
       backups_total: ["Backups, by result: made or failed.", copies],
       backup_proofs_total: ["Proofs of the backups, by result: proven or failed.", proofs],
+      backup_damaged_total: ["Pieces of the backups that were found damaged.", backups?.damaged],
       log_lines_dropped_total: ["Log lines that were dropped.", dropped],
       spans_total: ["Spans of traces, by result: exported or dropped.", spans],
       changes_total: ["Journal entries that this instance wrote.", changes],
@@ -274,6 +279,10 @@ function listBackupGauges(backups: BackupState | undefined, changes: number): Fa
   const newest = backups?.last;
   const lag = secondsSince(backups?.loggedSinceMs);
   return {
+    backup_problem: [
+      "1 if changes or copies do not arrive in the backups, or the last proof failed.",
+      backups && backups.problem !== undefined,
+    ],
     backup_interval_seconds: [
       "Time after which a new backup is considered.",
       backups && backups.everyMs / 1000,

@@ -52,6 +52,7 @@ async function start(setup: WorkerSetup) {
     reports: {
       readActivity: (sinceMs, query) => ask({ asks: "activity", sinceMs, query }),
       formatMetrics: () => ask({ asks: "metrics" }),
+      areBackupsFailing: () => ask({ asks: "backups" }),
     },
     recent,
     ratesMemory,

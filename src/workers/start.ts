@@ -33,7 +33,7 @@ export interface WorkerSetup {
 /** What only the first thread knows. */
 export type Question =
   | { readonly asks: "activity"; readonly sinceMs: number; readonly query: RequestQuery }
-  | { readonly asks: "metrics" };
+  | { readonly asks: "metrics" | "backups" };
 
 export type FromWorker =
   { readonly logLine: string } | { readonly found: readonly RecentRequest[] } | Question;
@@ -125,10 +125,11 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
       if (!isStopping) throw error;
     });
   listening.then(watch, () => undefined);
-  const make = async (question: Question) =>
-    question.asks === "activity"
-      ? reporter.readActivity(question.sinceMs, question.query)
-      : reporter.formatMetrics();
+  const make = async (question: Question) => {
+    if (question.asks === "activity")
+      return reporter.readActivity(question.sinceMs, question.query);
+    return question.asks === "metrics" ? reporter.formatMetrics() : reporter.areBackupsFailing();
+  };
   /** Lists come in the order of the queries. */
   const finding: PromiseWithResolvers<readonly RecentRequest[]>[] = [];
   const findRequests = (query: RequestQuery): Promise<readonly RecentRequest[]> => {

@@ -147,6 +147,9 @@ test("a copy without room is tried again later, and a stop in the middle of one 
     const activity: unknown = await (await send(service.started, "GET", "/activity")).json();
     const problem = expect.stringMatching(/^A copy needs \d+ free bytes in /);
     expect(activity).toMatchObject({ backups: { problem } });
+    const ready: unknown = await (await send(service.started, "GET", "/readyz")).json();
+    expect(ready).toEqual({ status: "ready", backups: "failing" });
+    expect(await readMetric(service.started, "plantstore_backup_problem")).toBe(1);
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
   }

@@ -181,9 +181,11 @@ describe("serve --backup-to", () => {
     using scene = makeScene();
     makeStore(scene.store, 10);
     renameSync(scene.backups, `${scene.backups}.away`);
-    await using service = await spawnService({
-      ...scene.env,
-    });
+    // The state is the first thread's; another may answer.
+    const env = { ...scene.env, ...(process.platform === "linux" && { PLANTSTORE_WORKERS: "2" }) };
+    await using service = await spawnService(env);
+    const readiness = async (): Promise<unknown> =>
+      (await fetch(`${service.started.url}/readyz`)).json();
     const readLag = () => readMetric(service.started, "plantstore_backup_lag_seconds");
     await until("the lag grows", async () => (await readLag()) > 2);
     await create(service, 11n);
@@ -204,9 +206,14 @@ describe("serve --backup-to", () => {
       proofsFailed: 0,
       problem,
     });
+    for (let asked = 0; asked < 8; asked++)
+      expect(await readiness()).toEqual({ status: "ready", backups: "failing" });
+    expect(await readMetric(service.started, "plantstore_backup_problem")).toBe(1);
 
     renameSync(`${scene.backups}.away`, scene.backups);
     await until("a backup is made", async () => (await count(service)) >= 1);
+    for (let asked = 0; asked < 8; asked++) expect(await readiness()).toEqual({ status: "ready" });
+    expect(await readMetric(service.started, "plantstore_backup_problem")).toBe(0);
     const log = await stop(service);
     expect(log).toContain(`"warning":"No backups in ${scene.backups} yet: ${problem}"`);
     expect(log).toContain(`"event":"change_log_failed","to":"${scene.backups}"`);
@@ -224,9 +231,10 @@ describe("serve --backup-to", () => {
       await until("a segment has the plant", () => scene.countBlocks() === round);
       if (round === 1)
         await until("it is proven", async () => (await countProofs(service, "proven")) > 0);
-      expect(
-        await readMetric(service.started, "plantstore_backup_timestamp_seconds"),
-      ).toBeGreaterThan(0);
+      await until(
+        "the copy is known",
+        async () => (await readMetric(service.started, "plantstore_backup_timestamp_seconds")) > 0,
+      );
       const activity: unknown = await (await send(service.started, "GET", "/activity")).json();
       const backups = { everyMs: 3_600_000, last: { bytes: expect.any(Number) } };
       expect(activity).toMatchObject({ backups });
@@ -334,7 +342,10 @@ describe("serve --backup-to", () => {
       await until("another is made", async () => (await count(service)) > made);
     }
     await until("it is proven", async () => (await countProofs(service, "proven")) > proofs);
-    expect(await stop(service)).toMatch(/"event":"backup_(damaged|proof_failed)"/);
+    const damaged = await readMetric(service.started, "plantstore_backup_damaged_total");
+    const log = await stop(service);
+    expect(log).toMatch(/"event":"backup_(damaged|proof_failed)"/);
+    expect(damaged).toBe(log.match(/"event":"backup_damaged"/g)?.length ?? 0);
     const env = { DATABASE_URL: `sqlite:${scene.file("restored.db")}` };
     expect(await runForJson(["restore", scene.backups], env)).toMatchObject({
       plants: 4,

@@ -16,6 +16,7 @@ const backups = {
   loggedChanges: 0,
   countChanges: () => 0,
   proofs: 1,
+  damaged: 0,
   proofsFailed: 0,
   problem: "The folder /mnt/backups does not exist.",
   get proven() {
