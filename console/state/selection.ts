@@ -308,7 +308,7 @@ export function describeSubject({ matching }: Subject): string {
   const { filter, excepted } = matching;
   const parts = filterNames.flatMap((name) => {
     const value = filter[name];
-    if (value === undefined) return [];
+    if (value === undefined || !narrows({ [name]: value })) return [];
     if (typeof value === "boolean") return t.plants.thatTagged[`${value}`];
     const text = name === "tag" ? t.plants.thatHaveTag : t.plants.thatMatch;
     return fill(text, { value: quote(value) });

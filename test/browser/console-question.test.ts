@@ -97,6 +97,16 @@ describeInBrowser("a question about all that match", () => {
   });
 });
 
+describeInBrowser("a question about a search for accents alone", () => {
+  test("says that every plant matches it", async (visit) => {
+    const { user } = await visit.open({ at: "#/plants?q=%CC%81" });
+    await user.selectAll();
+    await user.within(user.page.locator(".selection")).click("Delete");
+    await user.see({ dialog: /^Delete \d+ plants\?$/, text: "These are all plants in the store." });
+    await user.click("Cancel");
+  });
+});
+
 describeInBrowser("a question about picked plants", () => {
   test("leaves out those that others change, and so does its answer", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/plants?q=oak" });
