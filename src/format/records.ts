@@ -124,11 +124,11 @@ export class LineReader extends RecordReader {
   protected override skipEmpty(chunk: Uint8Array, from: number): number {
     let start = from;
     for (let at = from; at < chunk.length; at++) {
-      const byte = chunk[at];
+      const byte = chunk[at] as number;
       if (byte === NEWLINE) {
         start = at + 1;
         this.begunOn = ++this.line;
-      } else if (byte !== SPACE && byte !== TAB && byte !== RETURN) break;
+      } else if (byte !== SPACE && !(byte >= TAB && byte <= RETURN)) break;
     }
     return start;
   }

@@ -338,7 +338,7 @@ describe("any format", () => {
   });
 
   test("empty lines cost no record each, and count in the numbers of the others, wherever a piece ends", async () => {
-    const bytes = new TextEncoder().encode(`${"\n \t\r\n".repeat(10)}  1 \n\r\n2\n \n`);
+    const bytes = new TextEncoder().encode(`${"\n \t\v\f\r\n".repeat(10)}  1 \n\r\n2\n \n`);
     for (let cut = 0; cut < bytes.length; cut++) {
       const pieces = [bytes.subarray(0, cut), bytes.subarray(cut)];
       const blocks = await Array.fromAsync(new LineReader(100).read(pieces, 2));
