@@ -2,7 +2,14 @@
 
 import { afterEach, describe, expect, spyOn, test } from "bun:test";
 import type { PageText, PlantQuery } from "../../src/domain/page.ts";
-import { send, startService, startShared, type TestService } from "../support/service.ts";
+import {
+  bearer,
+  grantToken,
+  send,
+  startService,
+  startShared,
+  type TestService,
+} from "../support/service.ts";
 import {
   batchHead,
   chunk,
@@ -225,6 +232,32 @@ describe.concurrent("what takes long:", () => {
     await connection.receive(/\r\n0\r\n\r\n$/);
     connection.abort();
     expect(await patient.readPlants()).toHaveLength(6);
+  });
+
+  test("writes that wait for their rate longer than the idle time are answered", async () => {
+    await using slow = await startService(haste);
+    const plants = Array.from({ length: 130 }, (_, id) => ({ id: String(id), name: "a" }));
+    const lines = plants.map(({ id, name }) => `{"id":${id},"name":"${name}"}`);
+    const params = { name: "write_plants", arguments: { writes: plants, dryRun: false } };
+    const atomic = "/plants/batch?atomic=true";
+    const answers = [
+      ["/plants/batch", "application/x-ndjson", lines.join("\n")],
+      [atomic, "application/x-ndjson", lines.join("\n")],
+      [atomic, "application/json", `[${lines.join()}]`],
+      [
+        "/mcp",
+        "application/json",
+        JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }),
+      ],
+    ].map(async ([path = "", type = "", body = ""]) => {
+      const token = await grantToken(slow, ["plants:read", "plants:write"], { rate: "10/s" });
+      const headers = { ...bearer(token), "content-type": type };
+      // No second attempt by the client's runtime on a connection that was cut off.
+      const response = await send(slow, "POST", path, { body, headers, keepalive: false });
+      return [response.status, (await response.text()).includes('"status":200')];
+    });
+    expect(await Promise.all(answers)).toEqual(answers.map(() => [200, true]));
+    expect(await slow.readPlants()).toHaveLength(plants.length);
   });
 
   test("an export that finds nothing for longer than the idle time is not cut off", async () => {
