@@ -158,7 +158,12 @@ async function formatMetrics(): Promise<string> {
     measureBytes: async () => 0,
     countExpiring: async () => 0,
   } as unknown as Store;
-  const reporter = createReporter([], { store, limits: config, checkReady: async () => undefined });
+  const reporter = createReporter([], {
+    store,
+    limits: config,
+    checkReady: async () => undefined,
+    kindOf: () => undefined,
+  });
   const text = await reporter.formatMetrics();
   const families = text.matchAll(/^# HELP (\S+) (.*)$/gm);
   return formatTable(

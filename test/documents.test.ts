@@ -70,6 +70,9 @@ describe("every link, anchor and npm script exists:", () => {
   });
 });
 
+const describeScopes = (scopes: Endpoint["scopes"]): string =>
+  scopes === undefined ? "none" : scopes.toReversed().join(", ") || "any";
+
 test("docs/api.md has every operation in its first table, with its scopes", async () => {
   const [table = ""] = (await read("docs/api.md")).split("## Authentication");
   const rows = [...table.matchAll(/^\| (.*?) \| (.*?) \|/gm)].slice(2);
@@ -82,7 +85,7 @@ test("docs/api.md has every operation in its first table, with its scopes", asyn
     .flatMap(Object.values<Endpoint>)
     // It is in the sentence above.
     .filter(({ at }) => at !== "GET /openapi.json")
-    .map(({ at, scope = "none", needs }) => [at, [needs, scope].filter(Boolean).join(", ")]);
+    .map(({ at, scopes }) => [at, describeScopes(scopes)]);
   // A path without a method stands for its other operations.
   const found = due.map(([at = ""]) => [
     at,

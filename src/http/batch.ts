@@ -16,20 +16,24 @@ import {
   readText,
   requireExpectation,
   requireOpen,
-  requireMediaType,
 } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { acceptUpserts } from "./bulk.ts";
 import { unpack } from "./unpack.ts";
-import type { Exchange, Reader, Service } from "./exchange.ts";
+import type { Exchange, Input, Reader, Service } from "./exchange.ts";
+import { type batchFields, prefer, type Values } from "./field.ts";
 import { discard, isClosing } from "./linger.ts";
-import { answer, answerStored, requireRoomToAnswer, requireScope } from "./handle.ts";
-import { batchParameters, type Coding, parseQuery, prefersAsync, prefersMinimal } from "./query.ts";
+import { answer, answerStored, requireRoomToAnswer } from "./handle.ts";
+import type { Coding } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
 export const BATCH_CODINGS = "zstd, gzip, identity";
+
+export const batchHeaders = prefer(
+  "`return=minimal` answers lines with a summary, and `respond-async` with `upsert=true` answers 202 (RFC 7240). Other preferences are ignored.",
+);
 
 /** Plants of one request in flight in the store: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
@@ -41,24 +45,27 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export async function writePlants(exchange: Exchange): Promise<Response> {
-  const { request, service, token } = exchange;
-  service.rates.requireBatch(token);
-  const { batch: name, upsert, atomic } = parseQuery(request.url, batchParameters);
-  const type = requireMediaType(request.headers, ...BATCH_TYPES);
+type BatchInput = Input<object, Values<typeof batchFields>, Values<typeof batchHeaders>, undefined>;
+
+/** A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost. */
+export const isJob = ({ query, headers }: Pick<BatchInput, "query" | "headers">): boolean =>
+  query.upsert && !query.atomic && headers.Prefer.isAsync;
+
+export async function writePlants(input: BatchInput, exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
+  const { batch: name, upsert, atomic } = input.query;
+  const { form: type, headers: sent } = input;
   const coding = findCoding(request.headers);
   const isArray = type === JSON_TYPE;
   const report = isArray ? createReport("[", ",", "]") : createReport("", "", "");
-  report.isMinimal = !isArray && prefersMinimal(request.headers.get("prefer"));
+  report.isMinimal = !isArray && sent.Prefer.isMinimal;
   report.isMixed = upsert || atomic;
   const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
   const headers = { "content-type": type, ...applied };
   const writer = exchange.leaseWriter(name);
   const batch = { exchange, writer, isUpsert: upsert, report, coding };
-  // A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost.
-  const isJob = upsert && !atomic && prefersAsync(request.headers.get("prefer"));
-  if (isJob) requireScope(token, "plants:read");
-  if (!isArray && !atomic && !isJob) {
+  const isAccepted = isJob(input);
+  if (!isArray && !atomic && !isAccepted) {
     requireExpectation(request);
     const unread = countUnread(exchange);
     // A small batch is never refused for large ones.
@@ -75,7 +82,7 @@ export async function writePlants(exchange: Exchange): Promise<Response> {
   if (isArray) requireArray(text);
   service.budget.noteDropped(TEXT_GROWTH * text.length);
   await requireOpen(request);
-  if (isJob) return acceptJob(exchange, name, text, isArray);
+  if (isAccepted) return acceptJob(exchange, name, text, isArray);
   await exchange.requireFree(writer);
   const blocks = readRecords(text, isArray, service);
   if (atomic) return answerStored(exchange, await writeTogether(batch, blocks), headers);

@@ -16,8 +16,8 @@ export const NDJSON_TYPES = [
 ] as const;
 
 /** Returns the body's media type. Throws a Refusal unless it is one of these, in UTF-8 and without a coding. */
-export function requireType(headers: Headers, ...allowed: readonly string[]): string {
-  const type = requireMediaType(headers, ...allowed);
+export function requireType(headers: Headers, allowed: readonly string[]): string {
+  const type = requireMediaType(headers, allowed);
   if (encodingOf(headers) !== IDENTITY) throw new Refusal("unsupported_encoding");
   return type;
 }
@@ -42,7 +42,7 @@ export function findCoding(headers: Headers): Coding | undefined {
   throw new Refusal("unsupported_encoding", message);
 }
 
-export function requireMediaType(headers: Headers, ...allowed: readonly string[]): string {
+export function requireMediaType(headers: Headers, allowed: readonly string[]): string {
   const contentType = headers.get("content-type") ?? "";
   const type = contentType === allowed[0] ? contentType : findUtf8Type(contentType, allowed);
   if (type === undefined)
@@ -92,11 +92,6 @@ const CHUNKS_PER_TICK = 8;
 const BUFFER_GROWTH = 2;
 /** Bytes of a body of unknown length that the runtime may read from the socket in one tick, before the service sees them. */
 const ARRIVING_BYTES_MAX = 262_144;
-
-export function readJson(exchange: Exchange): string | Promise<string> {
-  requireType(exchange.request.headers, JSON_TYPE);
-  return readText(exchange);
-}
 
 /**
  * The value is case-insensitive (RFC 9110, section 10.1.1), but the runtime answers it in lower case alone. Another

@@ -19,14 +19,13 @@ import {
 import { nameBatch, type Writer } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { formatJson } from "../domain/json.ts";
-import { type Done, type Patch, parsePatchText, type PlantWrite } from "../domain/write.ts";
-import { ignoreBody, NDJSON_TYPES, readText, requireOpen, requireType } from "./body.ts";
+import type { Done, Patch, PlantWrite } from "../domain/write.ts";
+import { NDJSON_TYPES, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import type { asyncHeaders, bulkFields, bulkHeaders, Preferences, Values } from "./field.ts";
 import { answer, answerText } from "./handle.ts";
-import { PATCH_TYPES } from "./plants.ts";
 import { answerAccepted, type Work } from "./jobs.ts";
-import { bulkParameters, parseQuery, prefersAsync } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const [BULK_TYPE] = NDJSON_TYPES;
@@ -40,45 +39,43 @@ const BLOCK_SHARE = 0.25;
 /** A line with counts shows progress, and keeps proxies from closing the connection. */
 const QUIET_MS_MAX = 1_000;
 
-export const patchPlants = (exchange: Exchange): Promise<Response> =>
-  changePlants(exchange, "change", async () => {
-    requireType(exchange.request.headers, ...PATCH_TYPES);
-    return parsePatchText(await readText(exchange));
-  });
-
-export const removePlants = (exchange: Exchange): Promise<Response> =>
-  changePlants(exchange, "remove", async () => {
-    await ignoreBody(exchange.request);
-    return undefined;
-  });
-
-async function changePlants(
-  exchange: Exchange,
-  kind: "change" | "remove",
-  readPatch: () => Promise<Patch | undefined>,
-): Promise<Response> {
-  const { request, service, token } = exchange;
-  service.rates.requireBatch(token);
-  const query = parseQuery(request.url, bulkParameters);
+/** Throws a Refusal unless it says which plants. */
+export function toBulk({
+  query,
+  headers,
+}: Input<object, Values<typeof bulkFields>, Values<typeof bulkHeaders>>) {
   const { batch, dry_run: isDry, all, except, ...filter } = query;
   requireFilter(filter, all);
   // Ignoring a condition would change what the client meant to protect.
-  if (request.headers.has("if-match") || request.headers.has("if-none-match"))
+  if (headers["If-Match"] !== undefined || headers["If-None-Match"] !== undefined)
     throw new Refusal(
       "invalid_precondition",
       "If-Match and If-None-Match apply to one plant, not to a change by filter.",
     );
-  const bulk = { filter, except, patch: await readPatch() };
-  await openBulk(exchange);
-  if (isDry) {
-    const options = matchOptionsFor(exchange, bulkOptionsFor(exchange, request.signal));
-    const preview = await previewBulk(service.store, bulk, options);
-    return answerText(exchange, formatJson(preview));
-  }
-  const report = startChange(batch ?? nameBatch(kind));
-  const run = (options: BulkOptions) => changeAll(exchange, bulk, report, options);
-  return answerBulk(exchange, { kind, request: bulk, report, run });
+  return { batch, isDry, filter, except };
 }
+
+export const changePlants =
+  (kind: "change" | "remove") =>
+  async (
+    {
+      query: { batch, isDry, filter, except },
+      headers,
+      body: patch,
+    }: Input<object, ReturnType<typeof toBulk>, Values<typeof asyncHeaders>, Patch | undefined>,
+    exchange: Exchange,
+  ): Promise<Response> => {
+    const bulk = { filter, except, patch };
+    await openBulk(exchange);
+    if (isDry) {
+      const options = matchOptionsFor(exchange, bulkOptionsFor(exchange, exchange.signal));
+      const preview = await previewBulk(exchange.service.store, bulk, options);
+      return answerText(exchange, formatJson(preview));
+    }
+    const report = startChange(batch ?? nameBatch(kind));
+    const run = (options: BulkOptions) => changeAll(exchange, bulk, report, options);
+    return answerBulk(exchange, { kind, request: bulk, report, run }, headers.Prefer);
+  };
 
 /** The limit of the characters of a block. */
 const blockCharactersMax = ({ service }: Exchange): number =>
@@ -189,8 +186,12 @@ export async function* runBulk<Item>(
 }
 
 /** A job, if the client prefers it. Else NDJSON: plants left alone, progress, and the report as the last line. */
-export async function answerBulk(exchange: Exchange, work: Work): Promise<Response> {
-  if (prefersAsync(exchange.request.headers.get("prefer"))) return answerAccepted(exchange, work);
+export async function answerBulk(
+  exchange: Exchange,
+  work: Work,
+  { isAsync }: Preferences,
+): Promise<Response> {
+  if (isAsync) return answerAccepted(exchange, work);
   const { report, run } = work;
   await exchange.requireFree(report);
   const lines = toStream(exchange, (signal) =>

@@ -4,19 +4,32 @@
  */
 
 import { countChanges as count } from "../domain/change-count.ts";
-import { type ChangePage, type ChangeQuery, isFiltered } from "../domain/change.ts";
+import {
+  BACKWARDS,
+  type ChangePage,
+  type ChangeQuery,
+  isBackwards,
+  isFiltered,
+  type Period,
+} from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
 import { formatTime } from "../domain/time.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import {
+  type changeCountFields,
+  type changeFields,
+  EVENT_STREAM_TYPE,
+  type followHeaders,
+  type Values,
+} from "./field.ts";
 import { toChunk } from "./feed.ts";
 import { answer, answerJson, requireRoomToAnswer } from "./handle.ts";
-import { chooseForm, linkNext, parseChangeCountQuery, parseChangeQuery } from "./query.ts";
+import { linkNext } from "./query.ts";
 import { type Packer, retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
-
-const EVENT_STREAM_TYPE = "text/event-stream";
 
 const RETRY_MS = 2_000;
 /**
@@ -25,13 +38,33 @@ const RETRY_MS = 2_000;
  */
 const PIECE_BYTES_MAX = 131_072;
 
-export async function listChanges(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const accept = request.headers.get("accept");
-  const form = chooseForm(accept, [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE]);
-  const lastEventId = form === EVENT_STREAM_TYPE ? request.headers.get("last-event-id") : null;
-  const query = parseChangeQuery(request.url, form !== JSON_TYPE, lastEventId);
-  if (form === JSON_TYPE && request.method !== "HEAD") return listPage(exchange, query);
+export const CHANGE_FORMS = [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE] as const;
+
+function requireForwards<Query extends Period>(query: Query): Query {
+  if (isBackwards(query)) throw new Refusal("invalid_query", BACKWARDS);
+  return query;
+}
+
+/** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */
+export function toChangeQuery({
+  query,
+  headers,
+}: Input<object, Values<typeof changeFields>, Values<typeof followHeaders>>): ChangeQuery {
+  const { type: types, after, ...others } = requireForwards(query);
+  return { ...others, types, after: headers["Last-Event-ID"] ?? after };
+}
+
+export function toCountQuery({ query }: Input<object, Values<typeof changeCountFields>>) {
+  const { type: types, group, every: everyMs, ...others } = requireForwards(query);
+  return { ...others, types, count: { group, everyMs } };
+}
+
+export async function listChanges(
+  { query, form }: Input<object, ChangeQuery>,
+  exchange: Exchange,
+): Promise<Response> {
+  const { service, isHead } = exchange;
+  if (form === JSON_TYPE && !isHead) return listPage(exchange, query);
   // Read before the headers are sent, so a bad cursor gets an error status.
   const { newest } = await service.store.readChanges({ ...query, limit: 0 });
   const isPacked = NDJSON_TYPES.some((type) => type === form);
@@ -43,7 +76,7 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
     ...packer?.headers,
   };
   // No Link header: that would need a read of the page. A stream, because a string would set Content-Length.
-  if (request.method === "HEAD") {
+  if (isHead) {
     packer?.hold(false);
     return answer(200, new ReadableStream(), headers);
   }
@@ -61,8 +94,10 @@ async function listPage(exchange: Exchange, query: ChangeQuery): Promise<Respons
   return answerPage(exchange, text, headers);
 }
 
-export async function countChanges(exchange: Exchange): Promise<Response> {
-  const query = parseChangeCountQuery(exchange.request.url);
+export async function countChanges(
+  { query }: Input<object, ReturnType<typeof toCountQuery>>,
+  exchange: Exchange,
+): Promise<Response> {
   const { counts, next, newest } = await count(exchange.service.store, query);
   const shown = counts.map(({ startMs, by, batch, firstMs, lastMs, ...each }) =>
     Object.assign(

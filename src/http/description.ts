@@ -13,10 +13,21 @@ import {
   withHeaders,
 } from "./endpoint.ts";
 import { listOperations, splitPlace } from "./operations.ts";
-import { groups, INTRODUCTION, writeDescriptions } from "./prose.ts";
-import { component, int64, mapValues, schemas, type Shape, text } from "./shape.ts";
+import { component, mapValues, schemas } from "./shape.ts";
 import { created } from "./plant-shapes.ts";
 import { describeEvents } from "./webhooks.ts";
+
+const INTRODUCTION =
+  "Stores plants. A write is answered after it is on disk. " +
+  "Sending the same plant again succeeds and stores nothing new, so every create is safe to retry. " +
+  "Every failure answers `{error, message}`. The section Errors lists the values of `error`.\n\n" +
+  `Ids are exact over the whole range of int64. A client that reads them into doubles rounds ids beyond ${Number.MAX_SAFE_INTEGER} without an error; generated clients for JavaScript and TypeScript do so. Stay within that range, or use a parser with 64-bit or big integers.`;
+
+const groups = {
+  plants: "The plants in the store.",
+  webhooks: "Change notifications.",
+  operation: "For operators of the service.",
+};
 
 /** The version of the API, not of the program. */
 const INTERFACE_VERSION = "1.0.0";
@@ -35,7 +46,7 @@ export function describeApi(config: Config): object {
     servers: [{ url: "." }],
     security: [{ bearerAuth: [] }],
     tags: Object.entries(groups).map(([name, description]) => ({ name, description })),
-    paths: describePaths(listOperations(config), writeDescriptions(config)),
+    paths: describePaths(config),
     webhooks: describeEvents(created),
     components: {
       schemas,
@@ -51,26 +62,15 @@ export function describeApi(config: Config): object {
   };
 }
 
-const openParts: Readonly<Record<string, Shape>> = {
-  "/plants/{id}": int64(1, "The plant's id, in plain decimal digits."),
-  "/tokens/{id}": text("9f86d081884c7d65", "The token's id, from the list."),
-  "/webhooks/{name}": text("shop", "The webhook's name."),
-};
-
-function describePaths(
-  operations: ReturnType<typeof listOperations>,
-  prose: Readonly<Record<string, string>>,
-): object {
+function describePaths(config: Config): object {
   const paths: Record<string, Record<string, object>> = {};
-  for (const [tag, entries] of Object.entries(operations))
+  for (const [tag, entries] of Object.entries(listOperations(config)))
     for (const [operationId, endpoint] of Object.entries(entries)) {
       const [method, path] = splitPlace(endpoint);
-      const [, start = "", name = ""] = /^(.*\{(\w+)\})/.exec(path) ?? [];
-      const { [start]: shape } = openParts;
-      const described = describeOperation(operationId, tag, endpoint, prose[operationId]);
+      const described = describeOperation(operationId, tag, endpoint, config);
       paths[path] = {
         ...paths[path],
-        ...(shape && { parameters: describeParameters("path", { [name]: shape }, true) }),
+        ...(endpoint.path && { parameters: describeParameters("path", endpoint.path) }),
         [method.toLowerCase()]: described,
         ...(method === "GET" && { head: describeHead(described) }),
       };
@@ -95,27 +95,22 @@ const bodyFailures = [
 ] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
-function describeOperation(
-  operationId: string,
-  tag: string,
-  endpoint: Endpoint,
-  prose: string | undefined,
-) {
-  const { scope, needs, summary, query, headers: sent, accepts, answers } = endpoint;
-  const isOpen = scope === undefined;
+function describeOperation(operationId: string, tag: string, endpoint: Endpoint, config: Config) {
+  const { scopes: needs, summary, description, query, headers: sent, accepts, answers } = endpoint;
+  const isOpen = needs === undefined;
   const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = endpoint;
+  const named = needs?.map((scope) => `\`${scope}\``).join(" and ") ?? "";
   const needed = isOpen
     ? "Needs no token."
-    : scope === "any"
+    : needs.length === 0
       ? "Needs a token, of any scope."
-      : needs === undefined
-        ? `Needs the scope \`${scope}\`.`
-        : `Needs the scopes \`${scope}\` and \`${needs}\`.`;
+      : `Needs the scope${needs.length > 1 ? "s" : ""} ${named}.`;
+  const words = typeof description === "string" ? description : description(config);
   const all: readonly FailureName[] = [
     ...fails,
     ...(accepts === undefined ? [] : bodyFailures),
     ...(isOpen ? [] : tokenFailures),
-    ...(isOpen || scope === "any" ? [] : (["Forbidden"] as const)),
+    ...((needs ?? []).length === 0 ? [] : (["Forbidden"] as const)),
     "UrlTooLong",
     "InternalError",
   ];
@@ -131,7 +126,7 @@ function describeOperation(
     summary,
     parameters: [...describeParameters("query", query), ...describeParameters("header", sent)],
     requestBody: accepts && { required: true, content: accepts },
-    description: [prose, needed].join(" ").trim(),
+    description: `${words} ${needed}`,
     ...(isOpen && { security: [] }),
     responses,
   };

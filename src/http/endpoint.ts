@@ -1,12 +1,15 @@
 /** An operation with its description, and the parts of the description that operations share. */
 
+import type { Config } from "../config.ts";
 import type { FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
-import { ignoreBody, JSON_TYPE, NDJSON_TYPES, readJson } from "./body.ts";
-import type { Exchange } from "./exchange.ts";
-import { answer, answerJson, type Method, type Operation } from "./handle.ts";
-import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
+import { NDJSON_TYPES } from "./body.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import type { Fields, Values } from "./field.ts";
+import { type Body, type Method, type Operation, requireScopes } from "./handle.ts";
+import { createHeadParser, type Head } from "./query.ts";
+import { component, mapValues, type Shape, text } from "./shape.ts";
 
 export const headers = {
   "X-Request-Id":
@@ -32,34 +35,112 @@ export type Header = keyof typeof headers;
 
 export type Responses = Readonly<Record<string, object>>;
 
-export type Endpoint = Operation & {
+/** What an operation is, but for what it does. */
+interface Described {
   readonly at: `${Method} ${string}`;
   readonly summary: string;
-  readonly query?: Members;
-  readonly headers?: Members;
-  readonly accepts?: object;
+  readonly description: string | ((config: Config) => string);
+  /** The schemas of the body by its media types. */
+  readonly accepts?: object | undefined;
   /** The responses that are not failures. */
   readonly answers: Responses;
   /** In addition to those of every operation and of every body. */
   readonly fails?: readonly FailureName[];
-};
+}
+
+export type Endpoint = Described & Head & Operation;
 
 export type Endpoints = Readonly<Record<string, Endpoint>>;
 
-export const operation = (
-  at: Endpoint["at"],
-  scope: Endpoint["scope"],
-  handle: Endpoint["handle"],
-  described: Omit<Endpoint, "at" | "scope" | "handle">,
-): Endpoint => ({ at, scope, handle, ...described });
+interface BodyOf<Parsed, Path> extends Omit<Body, "parse" | "types"> {
+  /** By default those of `accepts`. */
+  readonly types?: readonly string[];
+  readonly accepts: object;
+  readonly parse?: (text: string, path: Path) => Parsed;
+}
+
+type None = Readonly<Record<string, never>>;
+
+interface Definition<
+  Path extends Fields,
+  Query extends Fields,
+  Heads extends Fields,
+  Refined,
+  Parsed,
+>
+  extends
+    Omit<Described, "accepts">,
+    Pick<Operation, "scopes" | "kind">,
+    Pick<Head, "forms" | "streamQuery"> {
+  readonly path?: Path;
+  readonly query?: Query;
+  readonly headers?: Heads;
+  /** Refuses values that contradict each other, and gives the handler what they mean together. */
+  readonly refine?: (input: Input<Values<Path>, Values<Query>, Values<Heads>>) => Refined;
+  /** Scopes that it needs for such a request, beside those that it always needs. */
+  readonly also?: {
+    readonly scopes: readonly Scope[];
+    readonly when: (input: Input<Values<Path>, NoInfer<Refined>, Values<Heads>>) => boolean;
+  };
+  readonly body?: BodyOf<Parsed, Values<Path>>;
+  readonly run: (
+    input: Input<Values<Path>, NoInfer<Refined>, Values<Heads>, NoInfer<Parsed>>,
+    exchange: Exchange,
+  ) => Response | Promise<Response>;
+}
+
+/** Ties what an operation does to what its fields find. */
+export function operation<
+  Path extends Fields = None,
+  Query extends Fields = None,
+  Heads extends Fields = None,
+  Refined = Values<Query>,
+  Parsed = undefined,
+>(definition: Definition<Path, Query, Heads, Refined, Parsed>): Endpoint {
+  const { refine, also, body, run, ...described } = definition as unknown as Erased;
+  const read = createHeadParser(described, { ignoresQuery: described.scopes === undefined });
+  const parse = (exchange: Exchange): Input => {
+    const input = read(exchange);
+    if (refine !== undefined) input.query = refine(input);
+    if (also?.when(input) === true) requireScopes(exchange.token, also.scopes);
+    return input;
+  };
+  const { accepts, types = Object.keys(accepts ?? {}), ...how } = body ?? {};
+  return {
+    ...described,
+    accepts,
+    body: body && { types, ...how },
+    parse: refine === undefined && also === undefined ? read : parse,
+    run,
+  };
+}
+
+/** Without the types of its fields. */
+interface Erased extends Omit<Endpoint, "accepts" | "body" | "parse"> {
+  readonly refine?: (input: Input) => object;
+  readonly also?: { readonly scopes: readonly Scope[]; readonly when: (input: Input) => boolean };
+  readonly body?: BodyOf<unknown, object>;
+}
+
+/** A small JSON object, parsed by its rules. */
+export const jsonBody = <Parsed>(shape: Shape, parse: (value: unknown) => Parsed) => ({
+  accepts: json(shape),
+  parse: (sent: string) => parse(parseJson(sent)),
+});
 
 /** OpenAPI puts a parameter's description beside its schema. */
-export const describeParameters = (place: string, parameters: Members = {}, required?: true) =>
-  Object.entries(parameters).map(([name, { schema, example, more }]) => {
-    const { description, ...type } = schema;
-    const parameter = { name, in: place, required, description, schema: type, example };
-    return Object.assign(parameter, more);
-  });
+export const describeParameters = (
+  place: string,
+  parameters: Readonly<Record<string, Shape & { isHidden?: boolean }>> = {},
+) =>
+  Object.entries(parameters)
+    .filter(([, { isHidden }]) => isHidden !== true)
+    .map(([name, { schema, example, more, optional }]) => {
+      const { description, ...type } = schema;
+      const required = optional === true ? undefined : true;
+      const parameter = { name, in: place, required, description, schema: type, example };
+      return Object.assign(parameter, more);
+    });
 
 type Content = Readonly<Record<string, Shape>>;
 
@@ -97,38 +178,5 @@ export function jsonAndLines(name: string, examples: readonly unknown[]): Conten
   return {
     ...json({ schema: { type: "array", items: component("schemas", name) }, example: examples }),
     ...Object.fromEntries(NDJSON_TYPES.map((type) => [type, lines])),
-  };
-}
-
-/** An operation with small JSON bodies: tokens and webhooks. */
-interface JsonOperation extends Pick<Endpoint, "at" | "summary" | "fails" | "needs"> {
-  readonly scope: Scope | "any";
-  readonly body?: Shape;
-  readonly run: (exchange: Exchange, input: unknown) => unknown;
-  readonly status?: number;
-  readonly meaning?: string;
-  readonly shows?: Shape;
-}
-
-export function toEndpoint(definition: JsonOperation): Endpoint {
-  const { run, body, meaning = "Done.", shows, fails = [], ...described } = definition;
-  const { status = shows === undefined ? 204 : 200, ...endpoint } = described;
-  return {
-    ...endpoint,
-    handle: async (exchange) => {
-      const { request, service } = exchange;
-      if (body === undefined) await ignoreBody(request);
-      const input = body && parseJson(await readJson(exchange));
-      // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.
-      if (request.method !== "GET")
-        await service.authenticator.authenticate(request.headers.get("authorization"), 0);
-      const result = await run(exchange, input);
-      // The list of webhooks is the only large one, and it is a 200.
-      if (status === 200) return answerJson(exchange, result);
-      return answer(status, shows === undefined ? null : JSON.stringify(result));
-    },
-    ...(body && { bodyTypes: [JSON_TYPE], accepts: json(body) }),
-    answers: answering(status, meaning, shows && json(shows)),
-    fails: [body ? "BadBody" : "BadQuery", ...fails],
   };
 }

@@ -7,6 +7,7 @@ import { Refusal } from "../domain/errors.ts";
 import type { PartsOfWriter, Writer } from "../domain/change.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
+import { findParent, type SpanContext } from "../domain/trace.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { RecentRequests } from "../observe/recent-requests.ts";
@@ -47,6 +48,16 @@ export type RoutedRequest = Request & { readonly params?: Readonly<Record<string
 /** The rest of a body: its reader, or the promise of the whole. */
 export type Rest = Reader | Promise<unknown>;
 export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
+
+/** What a request says, by the fields of its operation. */
+export interface Input<Path = object, Query = object, Headers = object, Body = unknown> {
+  readonly path: Path;
+  query: Query;
+  readonly headers: Headers;
+  /** The media type of the answer: as `Accept` chooses, or that of a body that is answered line by line. */
+  form: string;
+  body: Body;
+}
 
 export class Exchange {
   readonly service: Service;
@@ -103,10 +114,34 @@ export class Exchange {
     this.bytesLeaving = bytesLeaving;
   }
 
+  /** Aborted when the client leaves. It takes memory, so it is made on demand. */
+  get signal(): AbortSignal {
+    return this.request.signal;
+  }
+
+  /** A HEAD request: nobody reads the body of the answer. */
+  get isHead(): boolean {
+    return this.request.method === "HEAD";
+  }
+
+  /** The span that work for this request is a part of. */
+  get parent(): SpanContext | undefined {
+    return this.span ?? (this.service.tracer && findParent(this.request.headers));
+  }
+
+  /** Sets the runtime's idle timer. */
+  limitIdle(seconds: number): void {
+    this.service.limitIdle(this.request, seconds);
+  }
+
+  get authorization(): string {
+    return this.request.headers.get("authorization") ?? "";
+  }
+
   /** For work that may take longer than the idle time. The timer is set again with the answer. */
   waitLong(): void {
     this.isPatient = true;
-    this.service.limitIdle(this.request, 0);
+    this.limitIdle(0);
   }
 
   nameWriter(batch?: string): PartsOfWriter {

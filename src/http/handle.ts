@@ -9,26 +9,49 @@ import { redact } from "../observe/log.ts";
 import { methods, OTHER_PATH } from "../observe/metrics.ts";
 import { fillPath } from "../observe/recent-requests.ts";
 import { flushOverdue, joinTick } from "../tick.ts";
-import { countUnread, findLength, requireOpen } from "./body.ts";
+import {
+  countUnread,
+  findLength,
+  ignoreBody,
+  readText,
+  requireMediaType,
+  requireOpen,
+  requireType,
+} from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
-import { Exchange, type RoutedRequest, type Service } from "./exchange.ts";
+import { Exchange, type Input, type RoutedRequest, type Service } from "./exchange.ts";
 import { linger } from "./linger.ts";
 import { findClientAddress } from "./proxies.ts";
-import { parseQuery, pathOf } from "./query.ts";
+import { createHeadParser, type Head, pathOf } from "./query.ts";
 import { toStream } from "./stream.ts";
 
 export interface Operation {
-  /** The scope that a token needs; `any` accepts every valid token. Undefined: open to all, as it shows no plant. */
-  readonly scope: Scope | "any" | undefined;
-  /** A scope that the token needs too. */
-  readonly needs?: Scope | undefined;
-  readonly handle: (exchange: Exchange) => Response | Promise<Response>;
-  /** The operation parses the query itself. Otherwise, with a token, any parameter is refused. */
-  readonly hasQuery?: boolean;
-  /** The media types that it accepts, for the 415 answer. */
-  readonly bodyTypes?: readonly string[] | undefined;
-  /** The codings that it unpacks, for the same answer; without them, only a body without a coding is accepted. */
-  readonly bodyCodings?: string | undefined;
+  /** The scopes that a token needs, all of them; none: any valid token. Undefined: open to all, as it shows no plant. */
+  readonly scopes: readonly Scope[] | undefined;
+  readonly kind: Kind;
+  /** Undefined if it ignores its body. */
+  readonly body?: Body | undefined;
+  /** Reads the URL and the headers, and judges them. */
+  readonly parse: (exchange: Exchange) => Input;
+  readonly run: (input: Input, exchange: Exchange) => Response | Promise<Response>;
+}
+
+/**
+ * How requests are counted and bounded. `read`, `create` and `write` concern a page or a plant, and have a latency in the
+ * reports. `batch`: each plant takes a unit of the token's rate, and only some run at a time. `manage` concerns tokens
+ * and webhooks: if it changes them, the token is checked again when the body has arrived. `other` has no such rules.
+ */
+export type Kind = "read" | "create" | "write" | "batch" | "manage" | "other";
+
+export interface Body {
+  /** The media types that it may have. The 415 answer names them. */
+  readonly types: readonly string[];
+  /** The codings that it may have, for the same answer; without them, only `identity`. */
+  readonly codings?: string;
+  /** Undefined if the operation reads it by itself, as it arrives, and answers in its type. */
+  readonly parse?: (text: string, path: object) => unknown;
+  /** The answer shows what was sent, so its size is judged before anything is stored. */
+  readonly isEchoed?: boolean;
 }
 
 export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
@@ -46,8 +69,11 @@ export function createHandler(service: Service, route: Route | undefined) {
   const GET = operations.get("GET");
   // The runtime sends no body in answer to HEAD.
   if (GET !== undefined) operations.set("HEAD", GET);
-  const handle = () => answer(204, null, { allow });
-  if (route !== undefined) operations.set("OPTIONS", { scope: undefined, handle });
+  if (route !== undefined)
+    operations.set(
+      "OPTIONS",
+      openOperation(() => answer(204, null, { allow })),
+    );
   const allow = methods.filter((method) => operations.has(method)).join(", ");
   const path = route?.path ?? OTHER_PATH;
   const countRequest = metrics.counterOf(path, Object.keys(route?.operations ?? {}));
@@ -55,7 +81,7 @@ export function createHandler(service: Service, route: Route | undefined) {
   const hasId = path.includes("{id}");
   /** Probes, monitoring and files would evict the requests of clients. */
   const isListed =
-    !POLLED_PATHS.has(path) && operations.values().some(({ scope }) => scope !== undefined);
+    !POLLED_PATHS.has(path) && operations.values().some(({ scopes }) => scopes !== undefined);
 
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
     const { request, startedAtMs } = exchange;
@@ -106,7 +132,7 @@ export function createHandler(service: Service, route: Route | undefined) {
     const operation = operations.get(method);
     // The reads of a tick run each step together, while its code and data are in the CPU's caches. A body would be
     // buffered meanwhile, uncounted.
-    if (method === "GET" && operation?.scope?.startsWith("plants:") && !hasBody(request))
+    if (method === "GET" && operation?.scopes?.[0] === "plants:read" && !hasBody(request))
       await joinTick();
     const exchange = new Exchange(service, request, startedAtMs);
     if (tracer !== undefined) exchange.span = tracer.startRequest(request.headers, startedAtMs);
@@ -120,7 +146,24 @@ export function createHandler(service: Service, route: Route | undefined) {
       // Awaiting a cached token would cost a microtask.
       const authorized = authorize(exchange, operation);
       if (authorized !== undefined) await authorized;
-      return finish(exchange, await operation.handle(exchange), undefined);
+      const input = operation.parse(exchange);
+      const isRead = method === "GET" || method === "HEAD" || method === "OPTIONS";
+      const { body } = operation;
+      if (body !== undefined) {
+        const type = requireBodyType(request.headers, body);
+        if (body.parse === undefined) input.form = type;
+      } else if (!isRead) await ignoreBody(request);
+      if (body?.parse !== undefined) {
+        const read = readText(exchange);
+        const text = typeof read === "string" ? read : await read;
+        input.body = body.parse(text, input.path);
+        const opened = body.isEchoed === true ? requireSendable(exchange, text.length) : undefined;
+        if (opened !== undefined) await opened;
+      }
+      // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.
+      if (operation.kind === "manage" && !isRead)
+        await service.authenticator.authenticate(exchange.authorization, 0);
+      return finish(exchange, await operation.run(input, exchange), undefined);
     } catch (error) {
       // A client that left is no failure of ours. Its signal takes memory, so it is looked at last.
       const isAbort = error instanceof Error && error.name === "AbortError";
@@ -132,13 +175,24 @@ export function createHandler(service: Service, route: Route | undefined) {
   };
 }
 
+/** Shows no plant, so it needs no token. Ignores its query. */
+export const openOperation = (run: Operation["run"], head: Head = {}): Operation => ({
+  scopes: undefined,
+  kind: "other",
+  parse: createHeadParser(head, { ignoresQuery: true }),
+  run,
+});
+
+const requireBodyType = (headers: Headers, { types, codings }: Body): string =>
+  codings === undefined ? requireType(headers, types) : requireMediaType(headers, types);
+
 const hasBody = ({ headers }: Request): boolean =>
   headers.has("content-length") || headers.has("transfer-encoding");
 
 /** Checks the token, its rate and its scope. A promise if the token is not cached. */
 function authorize(exchange: Exchange, operation: Operation): Promise<void> | undefined {
   const { request, service } = exchange;
-  if (operation.scope === undefined) return undefined;
+  if (operation.scopes === undefined) return undefined;
   const header = request.headers.get("authorization");
   const found = service.authenticator.authenticate(header);
   if (!(found instanceof Promise)) {
@@ -156,13 +210,12 @@ function authorize(exchange: Exchange, operation: Operation): Promise<void> | un
 }
 
 function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord): void {
-  const { request, service } = exchange;
-  const { scope, needs, hasQuery } = operation;
+  const { service } = exchange;
+  const { scopes = [], kind } = operation;
   exchange.token = token;
   exchange.rate = service.rates.take(token);
-  if (scope !== undefined && scope !== "any") requireScope(token, scope);
-  if (needs !== undefined) requireScope(token, needs);
-  if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
+  requireScopes(token, scopes);
+  if (kind === "batch") service.rates.requireBatch(token);
 }
 
 const POLLED_PATHS: ReadonlySet<string> = new Set(["/activity", "/metrics"]);
@@ -234,10 +287,11 @@ function describeSpan(
 /** RFC 9112, section 3.2: exactly one valid Host. The runtime joins several with commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
-/** The answer's WWW-Authenticate header names the scope. */
-export function requireScope(token: TokenRecord | undefined, scope: Scope): void {
-  if (!token?.scopes.includes(scope))
-    throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`, scope);
+/** The answer's WWW-Authenticate header names the scope that is missing. */
+export function requireScopes(token: TokenRecord | undefined, scopes: readonly Scope[]): void {
+  for (const scope of scopes)
+    if (!token?.scopes.includes(scope))
+      throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`, scope);
 }
 
 export type MoreHeaders = Readonly<Record<string, string>>;
@@ -314,7 +368,7 @@ export function requireRoomToAnswer(exchange: Exchange, characters: number): voi
 }
 
 /** For a plant echoed in the answer: refuses a large one before it is stored if the answer could not be sent. */
-export function requireSendable(exchange: Exchange, characters: number): Promise<void> | undefined {
+function requireSendable(exchange: Exchange, characters: number): Promise<void> | undefined {
   if (characters * CHARACTER_BYTES_MAX <= SMALL_BYTES_MAX) return undefined;
   exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
   return requireOpen(exchange.request);
@@ -327,13 +381,13 @@ function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, oper
   if (status === 503) headers["retry-after"] = "1";
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding")
-    headers["accept-encoding"] = operation?.bodyCodings ?? "identity";
+    headers["accept-encoding"] = operation?.body?.codings ?? "identity";
   if (status === 401 || status === 403)
     headers["www-authenticate"] = challenge(refusal, exchange.service.config.jwtAudience);
-  if (status === 415 && operation?.bodyTypes !== undefined)
+  if (status === 415 && operation?.body !== undefined)
     // RFC 5789, section 2.2, for a PATCH.
     headers[exchange.request.method === "PATCH" ? "accept-patch" : "accept-post"] =
-      operation.bodyTypes.join(", ");
+      operation.body.types.join(", ");
   const text = JSON.stringify({ error: code, message: refusal.message });
   const { body, closes } = linger(exchange, text);
   if (closes) headers["connection"] = "close";

@@ -1,14 +1,13 @@
 /** GET and DELETE /jobs, and the answer to a request that becomes a job. */
 
 import { Refusal } from "../domain/errors.ts";
-import { LEFT_MAX } from "../domain/job.ts";
+import { JOBS_MAX, JOBS_RUNNING_MAX, LEFT_MAX } from "../domain/job.ts";
 import { formatJson } from "../domain/json.ts";
 import { answering, type Endpoints, json, ok, operation } from "./endpoint.ts";
-import { ignoreBody } from "./body.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import { jobFields, stopFields, type Values } from "./field.ts";
 import { answer, answerText } from "./handle.ts";
 import type { ListedJob, Order } from "./job-runner.ts";
-import { jobParameters, parseQuery, stopParameters } from "./query.ts";
 import { define, int64, integer, list, object, text, time } from "./shape.ts";
 
 function formatJob({ name, kind, by, state, startedAtMs, report, left }: ListedJob): string {
@@ -27,13 +26,13 @@ export type Work = Pick<Order, "kind" | "request" | "report" | "run">;
 
 /** The answer to a request with `Prefer: respond-async`. */
 export async function answerAccepted(exchange: Exchange, work: Work): Promise<Response> {
-  const { request, service, token, requestId } = exchange;
+  const { authorization, service, token, requestId } = exchange;
   // Another instance can run it to its end.
   if (service.readiness.isDraining) throw new Refusal("shutting_down");
   const { job, isNew } = await service.jobs.start({
     ...work,
     by: token?.name,
-    authorization: request.headers.get("authorization") ?? "",
+    authorization,
     requestId,
     onEnd: () => {
       exchange.hold(0, 0);
@@ -45,29 +44,23 @@ export async function answerAccepted(exchange: Exchange, work: Work): Promise<Re
   return answer(202, formatJob(job), { "preference-applied": "respond-async" });
 }
 
-async function listJobs(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const { batch } = parseQuery(request.url, jobParameters);
-  const jobs = (await service.jobs.list()).filter(({ name }) => (batch ?? name) === name);
+async function listJobs(
+  { query: { batch } }: Input<object, Values<typeof jobFields>>,
+  exchange: Exchange,
+): Promise<Response> {
+  const all = await exchange.service.jobs.list();
+  const jobs = all.filter(({ name }) => (batch ?? name) === name);
   return answerText(exchange, `[${jobs.map(formatJob).join(",")}]`);
 }
 
-async function stopJob(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  await ignoreBody(request);
-  const { batch } = parseQuery(request.url, stopParameters);
-  return answerText(exchange, formatJob(await service.jobs.stop(batch)));
+async function stopJob(
+  { query }: Input<object, Values<typeof stopFields>>,
+  exchange: Exchange,
+): Promise<Response> {
+  return answerText(exchange, formatJob(await exchange.service.jobs.stop(query.batch)));
 }
 
 const EXAMPLE = "Tag 2 plants as tropical 2026-01-02T00:00:00.000Z";
-
-/** Headers of requests that may be answered with 202. */
-export const asyncHeaders = {
-  Prefer: text(
-    undefined,
-    "`respond-async` answers 202, and the service finishes the work without the client (RFC 7240). Other preferences are ignored.",
-  ),
-};
 
 const Job = define("Job", {
   batch: text(EXAMPLE, "The name of the job, and of its writes in the journal."),
@@ -98,15 +91,29 @@ export const accepted = answering(
 );
 
 export const jobOperations: Endpoints = {
-  listJobs: operation("GET /jobs", "plants:read", listJobs, {
+  listJobs: operation({
+    at: "GET /jobs",
+    scopes: ["plants:read"],
+    kind: "other",
     summary: "List jobs",
-    query: jobParameters,
+    description: ({ jobLostSeconds }) =>
+      "The work of requests with `Prefer: respond-async`, the oldest first: all that runs, by any token and on any service of this store, and what ended before. " +
+      `At most ${JOBS_RUNNING_MAX} run at a time. ${JOBS_MAX} are kept. ` +
+      `A service that shuts down ends its jobs after a commit. One that is killed leaves them \`lost\` after ${jobLostSeconds} seconds. ` +
+      "Send the request again, with the same batch, and the work continues.",
+    query: jobFields,
+    run: listJobs,
     answers: ok("The jobs.", json(list(Job))),
   }),
-  stopJob: operation("DELETE /jobs", "plants:write", stopJob, {
+  stopJob: operation({
+    at: "DELETE /jobs",
+    scopes: ["plants:write", "plants:read"],
+    kind: "other",
     summary: "Stop a job",
-    needs: "plants:read",
-    query: stopParameters,
+    description:
+      "The job changes nothing after the answer, and ends within two seconds. Its changes stay; `POST /changes/revert` undoes them by the batch.",
+    query: stopFields,
+    run: stopJob,
     answers: ok("The job.", json(Job)),
     fails: ["BadQuery", "JobNotFound"],
   }),

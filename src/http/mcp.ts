@@ -9,9 +9,9 @@ import packageJson from "../../package.json";
 import { catalogue, toRefusal } from "../domain/errors.ts";
 import { clip, describe, parseJson } from "../domain/json.ts";
 import type { TokenRecord } from "../domain/token.ts";
-import { readJson } from "./body.ts";
+import { readText } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, requireRoomToAnswer, requireScope } from "./handle.ts";
+import { answer, answerText, requireRoomToAnswer, requireScopes } from "./handle.ts";
 import { type Members, tools } from "./tools.ts";
 
 const MODERN = "2026-07-28";
@@ -75,7 +75,7 @@ export async function answerMcp(exchange: Exchange): Promise<Response> {
 
 async function readMessage(exchange: Exchange): Promise<unknown> {
   try {
-    return parseJson(await readJson(exchange));
+    return parseJson(await readText(exchange));
   } catch (error) {
     const { reason, message } = toRefusal(error);
     if (reason !== "invalid_json" && reason !== "invalid_utf8") throw error;
@@ -244,7 +244,7 @@ async function callTool(exchange: Exchange, params: Members): Promise<string> {
     );
   if (!isObject(input))
     throw new RpcError("invalid_params", `arguments: expected an object, got ${describe(input)}`);
-  for (const scope of tool.scopes) requireScope(token, scope);
+  requireScopes(token, tool.scopes);
   try {
     const json = await tool.run(exchange, input);
     requireRoomToAnswer(exchange, 2 * json.length);

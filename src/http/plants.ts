@@ -1,62 +1,59 @@
 /** The operations on one plant, on pages and streams of plants, and on tags. */
 
+import { type Condition, entityTagOf, matches } from "../domain/entity-tag.ts";
 import { Refusal } from "../domain/errors.ts";
-import { entityTagOf } from "../domain/entity-tag.ts";
-import { findPlainInt64 } from "../domain/json.ts";
 import { type PageText, type PlantQuery, SMALL_PAGE_LENGTH, type TagPage } from "../domain/page.ts";
-import {
-  formatPlant,
-  formatStoredPlant,
-  lengthOf,
-  parseNewPlant,
-  parseReplacement,
-} from "../domain/plant.ts";
-import { formatCursor, scanBytesOf } from "../domain/sort.ts";
-import { parsePatchText } from "../domain/write.ts";
+import { formatPlant, formatStoredPlant, lengthOf, type Plant } from "../domain/plant.ts";
+import { formatCursor, scanBytesOf, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
+import type { Patch } from "../domain/write.ts";
 import { CSV_HEAD, TIMED_CSV_HEAD } from "../format/csv.ts";
-import { ignoreBody, JSON_TYPE, NDJSON_TYPES, readJson, readText, requireType } from "./body.ts";
+import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
+import type { Exchange, Input, Service } from "./exchange.ts";
+import type {
+  changeConditions,
+  countFields,
+  plantFields,
+  plantPath,
+  readConditions,
+  tagFields,
+  Values,
+  writeFields,
+} from "./field.ts";
+import { answer, answerJson, answerStored, answerText, requireRoomToAnswer } from "./handle.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
-import type { Exchange, Service } from "./exchange.ts";
-import {
-  answer,
-  answerJson,
-  answerStored,
-  answerText,
-  requireRoomToAnswer,
-  requireSendable,
-} from "./handle.ts";
-import {
-  chooseForm,
-  countParameters,
-  isUnmodified,
-  linkNext,
-  parseCondition,
-  parsePlantQuery,
-  parseQuery,
-  parseWriter,
-  tagParameters,
-} from "./query.ts";
+import { linkNext } from "./query.ts";
 import { streamPages } from "./stream.ts";
 
 const REPLAYED = { "idempotent-replayed": "true" };
 
-export async function createPlant(exchange: Exchange): Promise<Response> {
+type Writing = Values<typeof writeFields>;
+type OfPlant = Values<typeof plantPath>;
+type Conditions = Values<typeof changeConditions>;
+
+const conditionOf = (headers: Conditions): Condition => ({
+  match: headers["If-Match"],
+  noneMatch: headers["If-None-Match"],
+});
+
+export async function createPlant(
+  { query, body: plant }: Input<object, Writing, object, Plant>,
+  exchange: Exchange,
+): Promise<Response> {
   const { service, startedAtMs } = exchange;
-  const writer = parseWriter(exchange);
-  const text = await readJson(exchange);
-  const plant = parseNewPlant(text);
-  await requireSendable(exchange, text.length);
-  await exchange.requireFree(writer);
-  const outcome = await service.store.createPlant(plant, writer);
+  const freed = exchange.requireFree(query);
+  if (freed !== undefined) await freed;
+  const outcome = await service.store.createPlant(plant, exchange.nameWriter(query.batch));
   if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
   const headers = outcome === "replayed" ? REPLAYED : undefined;
   return answerStored(exchange, formatPlant(plant), headers);
 }
 
-export async function readPlant(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const plant = await service.store.findPlant(parseId(request));
+export async function readPlant(
+  { path, headers: sent }: Input<OfPlant, object, Values<typeof readConditions>>,
+  exchange: Exchange,
+): Promise<Response> {
+  const plant = await exchange.service.store.findPlant(path.id);
   if (plant === undefined) throw new Refusal("plant_not_found");
   // Checked before serializing, so a refused request builds no body.
   requireRoomToAnswer(exchange, lengthOf(plant));
@@ -64,64 +61,69 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const etag = entityTagOf(text);
   // Clients may cache it, but must revalidate every time.
   const headers = { etag, "cache-control": "private, no-cache" };
-  if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
+  if (matches(sent["If-None-Match"] ?? [], etag)) return answer(304, null, headers);
   return answerText(exchange, text, headers);
 }
 
-export async function replacePlant(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const writer = parseWriter(exchange);
-  const id = parseId(request);
-  const condition = parseCondition(request.headers);
-  const text = await readJson(exchange);
-  const plant = parseReplacement(text, id);
-  await requireSendable(exchange, text.length);
+type Changing<Body> = Input<OfPlant, Writing, Conditions, Body>;
+
+export async function replacePlant(
+  { query, headers, body: plant }: Changing<Plant>,
+  exchange: Exchange,
+): Promise<Response> {
+  const writer = exchange.nameWriter(query.batch);
   await exchange.requireFree(writer);
-  await service.store.replacePlant(plant, condition, writer);
+  await exchange.service.store.replacePlant(plant, conditionOf(headers), writer);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerStored(exchange, formatPlant(plant), { etag });
 }
 
 export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
 
-export async function patchPlant(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const writer = parseWriter(exchange);
-  const id = parseId(request);
-  const condition = parseCondition(request.headers);
-  requireType(request.headers, ...PATCH_TYPES);
-  const text = await readText(exchange);
-  const patch = parsePatchText(text);
-  await requireSendable(exchange, text.length);
+export async function patchPlant(
+  { path, query, headers, body: patch }: Changing<Patch>,
+  exchange: Exchange,
+): Promise<Response> {
+  const writer = exchange.nameWriter(query.batch);
   await exchange.requireFree(writer);
-  const plant = await service.store.patchPlant(id, patch, condition, writer);
+  const condition = conditionOf(headers);
+  const plant = await exchange.service.store.patchPlant(path.id, patch, condition, writer);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerStored(exchange, formatPlant(plant), { etag });
 }
 
-export async function removePlant(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const writer = parseWriter(exchange);
-  await ignoreBody(request);
-  const [id, condition] = [parseId(request), parseCondition(request.headers)];
+export async function removePlant(
+  { path, query, headers }: Changing<undefined>,
+  exchange: Exchange,
+): Promise<Response> {
+  const writer = exchange.nameWriter(query.batch);
   await exchange.requireFree(writer);
-  await service.store.removePlant(id, condition, writer);
+  await exchange.service.store.removePlant(path.id, conditionOf(headers), writer);
   return answer(204, null);
-}
-
-function parseId({ params }: Exchange["request"]): bigint {
-  const id = findPlainInt64(params?.["id"] ?? "");
-  if (id === undefined) throw new Refusal("invalid_id");
-  return id;
 }
 
 const CSV_TYPE = "text/csv";
 
-export async function listPlants(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
-  if (form === JSON_TYPE) return listPage(exchange);
-  const query = parsePlantQuery(request.url, true);
+export const PLANT_FORMS = [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE] as const;
+
+/** Throws a Refusal if a field contradicts another. */
+export function toPlantQuery({
+  query,
+  form,
+}: Input<object, Values<typeof plantFields>>): PlantQuery {
+  const { include, sort, cursor, ...others } = query;
+  const ordered = toOrder({ ...others, sort, cursor });
+  const isStream = form !== JSON_TYPE;
+  const limit = isStream && ordered.sort !== undefined ? SORTED_STREAM_LENGTH : others.limit;
+  return { ...others, ...ordered, limit, hasTimes: include !== undefined };
+}
+
+export async function listPlants(
+  { query, form }: Input<object, PlantQuery>,
+  exchange: Exchange,
+): Promise<Response> {
+  const { service } = exchange;
+  if (form === JSON_TYPE) return listPage(query, exchange);
   const isCsv = form === CSV_TYPE;
   if (query.sort !== undefined) exchange.waitLong();
   const packer = openPacker(exchange);
@@ -154,15 +156,14 @@ export function openSort(exchange: Exchange, query: PlantQuery): AbortSignal | u
   if (query.sort === undefined) return undefined;
   exchange.reserve(exchange.bytesKept + scanBytesOf(query), ANSWERS_SHARE);
   exchange.waitLong();
-  return exchange.request.signal;
+  return exchange.signal;
 }
 
 /** Far below the size of a large answer. */
 const SMALL_PAGE_CHARACTERS = 4_096;
 
-async function listPage(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const query = parsePlantQuery(request.url, false);
+async function listPage(query: PlantQuery, exchange: Exchange): Promise<Response> {
+  const { service } = exchange;
   // While large answers are refused, pages are cut short. A single large plant still makes a large page.
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
@@ -180,10 +181,11 @@ async function listPage(exchange: Exchange): Promise<Response> {
   return answerPage(exchange, text, { vary: VARY, ...link });
 }
 
-export async function countPlants(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const query = parseQuery(request.url, countParameters);
-  const { count, exact, next } = await service.store.countPlants(query);
+export async function countPlants(
+  { query }: Input<object, Values<typeof countFields>>,
+  exchange: Exchange,
+): Promise<Response> {
+  const { count, exact, next } = await exchange.service.store.countPlants(query);
   return answer(200, JSON.stringify({ count, exact }), linkNext(exchange, undefined, next));
 }
 
@@ -192,12 +194,14 @@ const TAG_COUNTS_MS_MAX = 1_000;
 
 export const answerTags =
   (hasCounts: boolean) =>
-  async (exchange: Exchange): Promise<Response> => {
-    const { request, service } = exchange;
-    const { limit, ...query } = parseQuery(request.url, tagParameters);
-    const page = await service.store.listTags({ ...query, limit });
-    const { tags, next } = hasCounts ? await countTags(service.store, page) : page;
-    return answerJson(exchange, tags, linkNext(exchange, limit, next));
+  async (
+    { query }: Input<object, Values<typeof tagFields>>,
+    exchange: Exchange,
+  ): Promise<Response> => {
+    const { store } = exchange.service;
+    const page = await store.listTags(query);
+    const { tags, next } = hasCounts ? await countTags(store, page) : page;
+    return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
   };
 
 /** At least one tag is counted, so every page gets further. */

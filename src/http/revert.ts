@@ -2,7 +2,7 @@
 
 import { type BulkOptions, type Left, SAMPLE_LENGTH } from "../domain/bulk.ts";
 import { changeTypes, nameBatch } from "../domain/change.ts";
-import { formatJson, parseJson } from "../domain/json.ts";
+import { formatJson } from "../domain/json.ts";
 import {
   openRange,
   parseRevert,
@@ -11,11 +11,11 @@ import {
   readTouched,
   revertBlock,
   type RevertOptions,
-  type RevertRequest,
+  type RevertRequest as Wanted,
   startCounts,
 } from "../domain/revert.ts";
-import { type Endpoint, json, ok, operation } from "./endpoint.ts";
-import { JSON_TYPE, readJson, requireOpen } from "./body.ts";
+import { type Endpoint, json, jsonBody, ok, operation } from "./endpoint.ts";
+import { requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import {
   answerBulk,
@@ -25,10 +25,10 @@ import {
   runBulk,
   startBulkReport,
 } from "./bulk.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import { asyncHeaders, revertFields, type Values } from "./field.ts";
 import { answerText } from "./handle.ts";
-import { accepted, asyncHeaders } from "./jobs.ts";
-import { parseQuery, writeParameters } from "./query.ts";
+import { accepted } from "./jobs.ts";
 import { id, Plant } from "./plant-shapes.ts";
 import { define, annotate, flag, integer, list, object, type Shape, text } from "./shape.ts";
 
@@ -39,21 +39,24 @@ const PAGE_BYTES = 1_048_576;
 /** A pass of a revert takes at most this share of the budget: others are served beside it. */
 const PASS_SHARE = 0.25;
 
-async function revertChanges(exchange: Exchange): Promise<Response> {
-  const { request, service, token } = exchange;
-  service.rates.requireBatch(token);
-  const { batch } = parseQuery(request.url, writeParameters);
-  const wanted = parseRevert(parseJson(await readJson(exchange)));
+async function revertChanges(
+  {
+    query,
+    headers,
+    body: wanted,
+  }: Input<object, Values<typeof revertFields>, Values<typeof asyncHeaders>, Wanted>,
+  exchange: Exchange,
+): Promise<Response> {
   const range = await openRevert(exchange, wanted);
   if (wanted.dryRun === true)
-    return answerText(exchange, formatJson(await previewRevert(exchange, range, request.signal)));
-  const report = startReport(batch);
+    return answerText(exchange, formatJson(await previewRevert(exchange, range, exchange.signal)));
+  const report = startReport(query.batch);
   const run = (options: BulkOptions) => revertAll(exchange, range, report, options);
-  return answerBulk(exchange, { kind: "revert", request: wanted, report, run });
+  return answerBulk(exchange, { kind: "revert", request: wanted, report, run }, headers.Prefer);
 }
 
 /** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
-export async function openRevert(exchange: Exchange, wanted: RevertRequest): Promise<Range> {
+export async function openRevert(exchange: Exchange, wanted: Wanted): Promise<Range> {
   exchange.reserve(PAGE_BYTES, ANSWERS_SHARE);
   await requireOpen(exchange.request);
   exchange.waitLong();
@@ -158,29 +161,29 @@ const REVERT_EXAMPLE =
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
   '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
-export const revertOperation: Endpoint = operation(
-  "POST /changes/revert",
-  "plants:write",
-  revertChanges,
-  {
-    bodyTypes: [JSON_TYPE],
-    summary: "Undo changes",
-    needs: "plants:read",
-    query: {
-      batch: annotate(
-        writeParameters.batch,
-        "Names these writes in the journal; by default `revert` and the time.",
-      ),
-    },
-    headers: asyncHeaders,
-    accepts: json(RevertRequest),
-    answers: {
-      ...ok("The result, or the preview of a dry run.", {
-        ...json(RevertPreview),
-        [BULK_TYPE]: text(REVERT_EXAMPLE),
-      }),
-      ...accepted,
-    },
-    fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
+export const revertOperation: Endpoint = operation({
+  at: "POST /changes/revert",
+  scopes: ["plants:write", "plants:read"],
+  kind: "batch",
+  summary: "Undo changes",
+  description: ({ revertPlantsMax }) =>
+    "Undoes the changes that match all members of the body; the API calls that `revert`. Each plant that they concern returns to its state before them. " +
+    "A plant that was changed since is left alone. " +
+    "Each plant is one write, recorded under this token. Send the request again to continue. It is a change like others, and can itself be undone. " +
+    `With \`dryRun\` nothing is changed, and the answer is JSON, for at most ${revertPlantsMax} plants. ` +
+    "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed since, else the error of its write. " +
+    "Lines with counts show progress; `complete` is true in the last one. If the work was interrupted, the last line has `complete: false`, a status and an error. " +
+    "With `Prefer: respond-async` it is a job, as for `PATCH /plants`.",
+  query: revertFields,
+  headers: asyncHeaders,
+  body: jsonBody(RevertRequest, parseRevert),
+  run: revertChanges,
+  answers: {
+    ...ok("The result, or the preview of a dry run.", {
+      ...json(RevertPreview),
+      [BULK_TYPE]: text(REVERT_EXAMPLE),
+    }),
+    ...accepted,
   },
-);
+  fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
+});

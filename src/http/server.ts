@@ -12,8 +12,9 @@ import { JSON_TYPE } from "./body.ts";
 import { Budget, LINES_SHARE, PACKING_SHARE } from "./budget.ts";
 import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
-import { createHandler, type Route } from "./handle.ts";
+import { createHandler, type Kind, type Route } from "./handle.ts";
 import { Jobs } from "./job-runner.ts";
+import { createHeadParser } from "./query.ts";
 import { createRoutes, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
@@ -42,6 +43,17 @@ export const pathsOf = (routes: readonly Route[]): readonly string[] => [
   ...routes.map(({ path }) => path),
   OTHER_PATH,
 ];
+
+/** A HEAD is the GET of its path. */
+export function createKindFinder(routes: readonly Route[]) {
+  const kinds = new Map(
+    routes.flatMap(({ path, operations }) =>
+      Object.entries(operations).map(([method, { kind }]) => [`${method} ${path}`, kind] as const),
+    ),
+  );
+  return (method: string, path: string): Kind | undefined =>
+    kinds.get(`${method === "HEAD" ? "GET" : method} ${path}`);
+}
 
 /** Patterns of the runtime's router. The metadata is also at its own URL, outside of the base path. */
 function listPatterns({ path }: Route, { basePath, jwtAudience }: Config): string[] {
@@ -158,9 +170,11 @@ const mcpRoute: Route = {
   path: "/mcp",
   operations: {
     POST: {
-      scope: "any",
-      bodyTypes: [JSON_TYPE],
-      handle: async (exchange) => (await import("./mcp.ts")).answerMcp(exchange),
+      scopes: [],
+      kind: "other",
+      body: { types: [JSON_TYPE] },
+      parse: createHeadParser({}),
+      run: async (_input, exchange) => (await import("./mcp.ts")).answerMcp(exchange),
     },
   },
 };

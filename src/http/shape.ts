@@ -11,6 +11,8 @@ export interface Shape {
   readonly example: unknown;
   /** More members of the parameter's description. */
   readonly more?: Schema;
+  /** It may be left out of an object or a request. */
+  readonly optional?: boolean;
 }
 
 const shapeOf =
@@ -32,10 +34,10 @@ export const maybe = ({ schema, example }: Shape): Shape => ({
   example,
 });
 
-export const annotate = ({ schema, example }: Shape, description: string): Shape => ({
-  schema: { ...schema, description },
-  example,
-});
+export const annotate = <Described extends Pick<Shape, "schema">>(
+  shape: Described,
+  description: string,
+): Described => ({ ...shape, schema: { ...shape.schema, description } });
 
 export const list = (item: Shape, description?: string, more?: Schema): Shape => ({
   schema: { type: "array", items: item.schema, description, ...more },
@@ -44,7 +46,7 @@ export const list = (item: Shape, description?: string, more?: Schema): Shape =>
 
 export type Members = Readonly<Record<string, Shape>>;
 
-/** Every member is required, except `optional`. An object whose members have no examples has none. */
+/** Every member is required, except those that are optional, or named in `optional`. An object whose members have no examples has none. */
 export const object = (
   members: Members,
   { optional = [], ...more }: Schema & { readonly optional?: readonly string[] } = {},
@@ -53,7 +55,9 @@ export const object = (
   return {
     schema: {
       type: "object",
-      required: Object.keys(members).filter((name) => !optional.includes(name)),
+      required: Object.keys(members).filter(
+        (name) => members[name]?.optional !== true && !optional.includes(name),
+      ),
       properties: mapValues(members, ({ schema }) => schema),
       ...more,
     },

@@ -4,9 +4,11 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
+import { matches } from "../domain/entity-tag.ts";
 import type { Exchange, Service } from "./exchange.ts";
-import { answer, type Operation, type Route } from "./handle.ts";
-import { acceptsGzip, isUnmodified, prefixOf } from "./query.ts";
+import { readConditions, type Values } from "./field.ts";
+import { answer, openOperation, type Operation, type Route } from "./handle.ts";
+import { acceptsGzip, prefixOf } from "./query.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
@@ -18,11 +20,11 @@ export function createFileRoutes(config: Config, consoleFolder: string): readonl
     ...serve(readFiles(consoleFolder, findSignIn(config)), "/", "/console/{file}"),
     ...serve(readFiles(DOCS_FOLDER), "/docs", "/docs/{file}"),
   ];
-  const redirect: Operation["handle"] = (exchange) =>
+  const redirect: Operation["run"] = (_input, exchange) =>
     answer(308, null, { location: `${prefixOf(exchange)}${basePath}/` });
   // A page's links are relative: they work only if its path ends in a slash.
   if (basePath !== "" && routes.some(({ path }) => path === "/"))
-    routes.push({ path: "", operations: { GET: { scope: undefined, handle: redirect } } });
+    routes.push({ path: "", operations: { GET: openOperation(redirect) } });
   return routes;
 }
 
@@ -30,8 +32,12 @@ const INDEX = "index.html";
 
 function serve(files: Files | undefined, ...paths: readonly string[]): Route[] {
   if (files === undefined) return [];
-  const handle: Operation["handle"] = (exchange) => answerFile(exchange, files);
-  return paths.map((path) => ({ path, operations: { GET: { scope: undefined, handle } } }));
+  const GET = openOperation(
+    ({ headers }, exchange) =>
+      answerFile(exchange, files, headers as Values<typeof readConditions>),
+    { headers: readConditions },
+  );
+  return paths.map((path) => ({ path, operations: { GET } }));
 }
 
 /** No inline code, nothing from another origin, no framing. */
@@ -104,7 +110,11 @@ function addSignIn(path: string, { attributes }: NonNullable<SignIn>): Uint8Arra
   return GZIP.test(path) ? Bun.gzipSync(adapted) : adapted;
 }
 
-async function answerFile({ request, service }: Exchange, files: Files): Promise<Response> {
+async function answerFile(
+  { request, service }: Exchange,
+  files: Files,
+  conditions: Values<typeof readConditions>,
+): Promise<Response> {
   const { headers: sent, params } = request;
   const name = params?.["file"] ?? INDEX;
   const compressed = acceptsGzip(sent.get("accept-encoding")) ? files.get(`${name}.gz`) : undefined;
@@ -112,7 +122,7 @@ async function answerFile({ request, service }: Exchange, files: Files): Promise
   if (file === undefined || GZIP.test(name)) throw new Refusal("path_not_found");
   const headers =
     file.issuerOrigin === undefined ? file.headers : await adaptHeaders(file, service);
-  const isKnown = isUnmodified(sent, headers.etag);
+  const isKnown = matches(conditions["If-None-Match"] ?? [], headers.etag);
   const status = isKnown ? 304 : 200;
   return new Response(isKnown ? null : file.content, { status, headers });
 }

@@ -5,13 +5,13 @@ import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { REQUESTS_KEPT } from "../observe/recent-requests.ts";
-import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
+import { PROMETHEUS_TYPE, SAMPLES_MAX } from "../observe/reporter.ts";
 import { type Endpoints, json, ok, operation } from "./endpoint.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import { activityFields, type Values } from "./field.ts";
 import { within } from "../tick.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
-import { activityParameters, parseQuery } from "./query.ts";
 import { annotate, integer, list, maybe, number, object, text } from "./shape.ts";
 
 /** Any client may ask, and a probe is a commit, so it is throttled to one per second. */
@@ -36,15 +36,17 @@ export function createReadiness(store: Pick<Store, "probe">) {
 /** Another thread may be too busy to say how its backups are. */
 const READY_MS_MAX = 1_000;
 
-async function showReady({ service }: Exchange): Promise<Response> {
+async function showReady(_input: Input, { service }: Exchange): Promise<Response> {
   await service.readiness.check();
   // Clients are served all the same, so the status stays 200. The reason is not for everybody who may ask.
   const isFailing = await within(READY_MS_MAX, service.reports.areBackupsFailing());
   return answer(200, JSON.stringify({ status: "ready", ...(isFailing && { backups: "failing" }) }));
 }
 
-async function showActivity(exchange: Exchange): Promise<Response> {
-  const { since, ...query } = parseQuery(exchange.request.url, activityParameters);
+async function showActivity(
+  { query: { since, ...query } }: Input<object, Values<typeof activityFields>>,
+  exchange: Exchange,
+): Promise<Response> {
   const body = await exchange.service.reports.readActivity(since, query);
   // Unknown figures are null, so a client can tell them from missing ones.
   const shown = JSON.stringify(body, (_key, value: unknown) => value ?? null);
@@ -53,7 +55,7 @@ async function showActivity(exchange: Exchange): Promise<Response> {
 }
 
 /** Answered even if memory is short: an operator has to see that. */
-async function showMetrics({ service }: Exchange): Promise<Response> {
+async function showMetrics(_input: Input, { service }: Exchange): Promise<Response> {
   return answer(200, await service.formatMetrics(), { "content-type": PROMETHEUS_TYPE });
 }
 
@@ -164,29 +166,56 @@ function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
   });
   const body = JSON.stringify(metadata.example);
   return {
-    describeResource: operation(`GET ${METADATA_PATH}`, undefined, () => answer(200, body), {
+    describeResource: operation({
+      at: `GET ${METADATA_PATH}`,
+      scopes: undefined,
+      kind: "other",
       summary: "Show whose JWTs the service accepts",
+      description: "For clients that ask the issuer for a token.",
+      run: () => answer(200, body),
       answers: ok("Protected resource metadata (RFC 9728).", json(metadata)),
     }),
   };
 }
 
 export const listStatusOperations = (config: Config): Endpoints => ({
-  showActivity: operation("GET /activity", "plants:read", showActivity, {
+  showActivity: operation({
+    at: "GET /activity",
+    scopes: ["plants:read"],
+    kind: "other",
     summary: "Show the recent activity of this instance",
-    query: activityParameters,
+    description: ({ sampleSeconds }) =>
+      `The last ${(SAMPLES_MAX * sampleSeconds) / 60} minutes in intervals, oldest first, with counts per interval; and recent requests, newest first.`,
+    query: activityFields,
+    run: showActivity,
     answers: ok("The samples.", json(ActivityShape)),
   }),
-  showMetrics: operation("GET /metrics", "plants:read", showMetrics, {
+  showMetrics: operation({
+    at: "GET /metrics",
+    scopes: ["plants:read"],
+    kind: "other",
     summary: "Show metrics of this instance, for Prometheus",
+    description: "Counters since the start of this instance, and figures as they are now.",
+    run: showMetrics,
     answers: ok("Prometheus text format 0.0.4.", { "text/plain": text(METRICS_EXAMPLE) }),
   }),
-  isAlive: operation("GET /livez", undefined, () => answer(200, '{"status":"alive"}'), {
+  isAlive: operation({
+    at: "GET /livez",
+    scopes: undefined,
+    kind: "other",
     summary: "Check liveness",
+    description: "Answers as long as the process runs.",
+    run: () => answer(200, '{"status":"alive"}'),
     answers: describeStatus("The process runs.", "alive"),
   }),
-  isReady: operation("GET /readyz", undefined, showReady, {
+  isReady: operation({
+    at: "GET /readyz",
+    scopes: undefined,
+    kind: "other",
     summary: "Check readiness",
+    description:
+      "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",
+    run: showReady,
     answers: ok("The service is ready.", json(ReadyShape)),
     fails: ["BadRequest", "Unavailable"],
   }),

@@ -1,47 +1,53 @@
 /** Tokens over HTTP: who am I, list, create, revoke. */
 
-import {
-  findExcess,
-  grantRules,
-  type IssuedToken,
-  issueToken,
-  parseGrant,
-  summarize,
-} from "../auth/token.ts";
+import { findExcess, grantRules, issueToken, parseGrant, summarize } from "../auth/token.ts";
 import { formatTime } from "../domain/time.ts";
 import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes } from "../domain/token.ts";
-import { type Endpoints, json, ok, operation, toEndpoint } from "./endpoint.ts";
-import type { Exchange } from "./exchange.ts";
-import { answerJson, requireScope } from "./handle.ts";
-import { linkNext, parseQuery, tokenParameters } from "./query.ts";
+import { answering, type Endpoints, json, jsonBody, ok, operation } from "./endpoint.ts";
+import type { Exchange, Input } from "./exchange.ts";
+import { tokenFields, tokenPath, type Values } from "./field.ts";
+import { answer, answerJson, requireScopes } from "./handle.ts";
+import { linkNext } from "./query.ts";
 import { define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
-async function createToken({ service, token }: Exchange, body: unknown): Promise<IssuedToken> {
-  const grant = parseGrant(body);
-  for (const scope of grant.scopes) requireScope(token, scope);
-  const excess = token && findExcess(grant, token, service.config.rateLimit);
-  if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
-  return issueToken(service.store, grant);
+function describeToken(_input: Input, exchange: Exchange): Response {
+  const { token } = exchange;
+  return answerJson(exchange, {
+    name: token?.name,
+    prefix: token?.prefix || undefined,
+    scopes: token?.scopes,
+    expires: formatTime(token?.expiresAtMs) ?? undefined,
+  });
 }
 
-async function listTokens(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const { limit, after } = parseQuery(request.url, tokenParameters);
+async function createToken({ body }: Input, { service, token }: Exchange): Promise<Response> {
+  const grant = parseGrant(body);
+  requireScopes(token, grant.scopes);
+  const excess = token && findExcess(grant, token, service.config.rateLimit);
+  if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
+  return answer(201, JSON.stringify(await issueToken(service.store, grant)));
+}
+
+async function listTokens(
+  { query: { limit, after } }: Input<object, Values<typeof tokenFields>>,
+  exchange: Exchange,
+): Promise<Response> {
   // Tokens are listed by hash. The cursor sorts after every hash that begins with this id: digits are 0 to f.
   const from = after === undefined ? "" : `${after}g`;
-  const found = await service.store.listTokens({ after: from, limit: limit + 1 });
+  const found = await exchange.service.store.listTokens({ after: from, limit: limit + 1 });
   const page = found.slice(0, limit).map(summarize);
   const next = found.length > limit ? page.at(-1)?.id : undefined;
   return answerJson(exchange, page, linkNext(exchange, limit, next));
 }
 
-async function revokeToken({ request, service }: Exchange): Promise<void> {
+async function revokeToken(
+  { path: { id } }: Input<Values<typeof tokenPath>>,
+  { service }: Exchange,
+): Promise<Response> {
   const { store, config } = service;
-  const id = tokenParameters.after.find(request.params?.["id"] ?? "");
-  if (id === undefined) throw new Refusal("token_not_found");
   const [token] = await store.listTokens({ after: id, limit: 1 });
   if (token === undefined || summarize(token).id !== id) throw new Refusal("token_not_found");
   // PLANTSTORE_TOKEN manages tokens too, and cannot be revoked here.
@@ -49,6 +55,7 @@ async function revokeToken({ request, service }: Exchange): Promise<void> {
   const unlessLast = config.token === undefined && isManager ? MANAGE : undefined;
   if (!(await store.revokeToken(token.hash, Date.now(), unlessLast)))
     throw new Refusal("last_manager");
+  return answer(204, null);
 }
 
 const scopesShown = list(
@@ -91,41 +98,56 @@ const GrantShape = object(
 );
 
 export const tokenOperations: Endpoints = {
-  describeToken: toEndpoint({
+  describeToken: operation({
     at: "GET /token",
-    scope: "any",
-    run: ({ token }) => ({
-      name: token?.name,
-      prefix: token?.prefix || undefined,
-      scopes: token?.scopes,
-      expires: formatTime(token?.expiresAtMs) ?? undefined,
-    }),
+    scopes: [],
+    kind: "manage",
     summary: "Show the token that the request was sent with",
-    meaning: "The token, without its secret.",
-    shows: OwnShape,
+    description: "Its name, its scopes and its expiry, so that a client can tell what it may do.",
+    run: describeToken,
+    answers: ok("The token, without its secret.", json(OwnShape)),
   }),
-  listTokens: operation("GET /tokens", MANAGE, listTokens, {
+  listTokens: operation({
+    at: "GET /tokens",
+    scopes: [MANAGE],
+    kind: "manage",
     summary: "List the tokens",
-    query: tokenParameters,
+    description:
+      "A page of all tokens, revoked ones included, in the order of their ids; the next page is in the `Link` header, which the " +
+      "last page does not have. The answer never has the token itself.",
+    query: tokenFields,
+    run: listTokens,
     answers: ok("The tokens.", json(list(Token)), "Link"),
   }),
-  createToken: toEndpoint({
+  createToken: operation({
     at: "POST /tokens",
-    scope: MANAGE,
-    body: GrantShape,
-    run: createToken,
+    scopes: [MANAGE],
+    kind: "manage",
     summary: "Create a token",
-    status: 201,
-    meaning: "The token works at once.",
-    shows: object({ token: text("pst_…"), ...tokenMembers }),
-    fails: ["TokenNameTaken"],
+    description:
+      "Answers with the token, which is shown only once. A token cannot grant a scope that it lacks, a later expiry " +
+      "than its own, or a higher rate. Each token has a rate of its own, so a rate does not bound what a token with " +
+      "`tokens:manage` can do through others. " +
+      "If the answer is lost, the name is taken: revoke that token, and create it again.",
+    body: jsonBody(GrantShape, (value) => value),
+    run: createToken,
+    answers: answering(
+      201,
+      "The token works at once.",
+      json(object({ token: text("pst_…"), ...tokenMembers })),
+    ),
+    fails: ["BadBody", "TokenNameTaken"],
   }),
-  revokeToken: toEndpoint({
+  revokeToken: operation({
     at: "DELETE /tokens/{id}",
-    scope: MANAGE,
-    run: revokeToken,
+    scopes: [MANAGE],
+    kind: "manage",
     summary: "Revoke a token",
-    meaning: "The token is revoked.",
-    fails: ["TokenNotFound", "LastManager"],
+    description:
+      "Instances that can ask the store refuse the token within 5 seconds. The last token that can manage tokens cannot be revoked, unless the service has PLANTSTORE_TOKEN.",
+    path: tokenPath,
+    run: revokeToken,
+    answers: answering(204, "The token is revoked."),
+    fails: ["BadQuery", "TokenNotFound", "LastManager"],
   }),
 };

@@ -3,7 +3,7 @@
 import { type Bulk, describeLeft, type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
 import { nameBatch } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
-import { parseMembers, type Rule } from "../domain/members.ts";
+import { parseMembers } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
 import { type EntityTags, entityTagOf, findEntityTags } from "../domain/entity-tag.ts";
@@ -16,7 +16,7 @@ import {
   quoteIds,
 } from "../domain/json.ts";
 import { findCursor, formatCursor, formatSort, type Ordering, toOrder } from "../domain/sort.ts";
-import { findFaults, formatStoredPlant, isStorable, type Plant } from "../domain/plant.ts";
+import { findFaults, formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { rehearse } from "../domain/decide.ts";
 import { parseRevert } from "../domain/revert.ts";
 import { plantScopes, type Scope } from "../domain/token.ts";
@@ -30,18 +30,20 @@ import {
 } from "../domain/write.ts";
 import type { Exchange } from "./exchange.ts";
 import {
-  bulkParameters,
-  changeParameters,
-  filterParameters,
+  type Argument,
+  bulkFields,
+  changeFields,
+  type Field,
+  filterFields,
   limitTo,
-  type Parameter,
-  plantParameters,
-  writeParameters,
-} from "./query.ts";
+  plantFields,
+  toArgument,
+  writeFields,
+} from "./field.ts";
 import { bulkOptionsFor, changeAll, matchOptionsFor, openBulk, startChange } from "./bulk.ts";
 import { openSort } from "./plants.ts";
 import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
-import { flag, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
+import { flag, list, mapValues, maybe, object, text } from "./shape.ts";
 
 interface Tool {
   /** The token needs all of them. */
@@ -76,8 +78,6 @@ interface Named {
   readonly dryRun?: boolean;
 }
 
-type Argument<Value> = Shape & Rule<Value> & { readonly fallback?: unknown };
-
 /** A tool whose arguments each have a rule. A refusal names every fault. */
 function tool<Values extends object>(
   { scopes, annotations }: Kind,
@@ -87,31 +87,17 @@ function tool<Values extends object>(
   run: (exchange: Exchange, values: Values) => Promise<string>,
 ): Tool {
   const known: Readonly<Record<string, Argument<unknown>>> = rules;
-  const optional = Object.keys(known).filter((name) => known[name]?.optional === true);
-  const { schema: inputSchema } = object(known, { optional, additionalProperties: false });
-  const defaults = mapValues(known, ({ fallback }) => fallback);
+  const { schema: inputSchema } = object(known, { additionalProperties: false });
   return {
     scopes,
     listed: { title, description, annotations, inputSchema },
     run: async (exchange, input) => {
-      const values: Values & Named = parseMembers<Values>(input, rules, defaults);
+      const values: Values & Named = parseMembers<Values>(input, rules);
       if (values.dryRun !== true) await exchange.requireFree(values);
       return run(exchange, values);
     },
   };
 }
-
-/** A query parameter as an argument: the same meaning, and the same values. */
-const toArgument = <Value>(parameter: Parameter<Value>): Argument<Value> => ({
-  ...parameter,
-  optional: true,
-  find: (input) => {
-    const { type: named } = parameter.schema;
-    const type = named === "integer" ? "number" : named;
-    if (typeof input !== type || !isStorable(String(input))) return undefined;
-    return parameter.find(String(input));
-  },
-});
 
 const ID_EXPECTED = `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`;
 const id: Argument<bigint> = {
@@ -136,17 +122,14 @@ const tag: Argument<string | undefined> = {
   ),
   optional: true,
 };
-const batch = toArgument(writeParameters.batch);
+const batch = toArgument(writeFields.batch);
 const ifMatch: Argument<EntityTags | undefined> = {
   ...text(undefined, "An etag: change the plant only if it is still in this state."),
   expected: "the etag of an earlier answer, with its quotes",
   optional: true,
   find: (input) => (typeof input === "string" ? findEntityTags(input) : undefined),
 };
-const filterArguments = mapValues<Parameter<unknown>, Argument<unknown>>(
-  filterParameters,
-  toArgument,
-) as {
+const filterArguments = mapValues<Field<unknown>, Argument<unknown>>(filterFields, toArgument) as {
   readonly [Name in FilterName]: Argument<Filter[Name]>;
 };
 /** A model reads the whole answer, so it is short. */
@@ -210,7 +193,7 @@ function continueAt(ordering: Pick<Ordering, "order" | "sort">, after: string | 
     return { ...ordered, sort: { ...sort, after: place } };
   const last = sort === undefined ? findPlainInt64(after) : undefined;
   if (last !== undefined) return { ...ordered, after: last };
-  const { expected } = plantParameters.after;
+  const { expected } = plantFields.after;
   const wanted = sort === undefined ? expected : `next of an answer with sort ${formatSort(sort)}`;
   throw new Refusal("invalid_body", `after: expected ${wanted}, got ${describe(after)}`);
 }
@@ -470,7 +453,7 @@ const writes: Argument<readonly Members[]> = {
 const EXCEPT_MAX = 1_000;
 const matching = {
   ...filterArguments,
-  all: toArgument(bulkParameters.all),
+  all: toArgument(bulkFields.all),
   except: {
     ...list(text(), "Not the plants with these ids.", { maxItems: EXCEPT_MAX }),
     expected: `a list of at most ${EXCEPT_MAX} ids, each ${ID_EXPECTED}`,
@@ -502,12 +485,12 @@ export const tools: Readonly<Record<string, Tool>> = {
     `Plants that match all filters, in the order of their ids, or of \`sort\`; without a filter, all plants. ${NEXT}`,
     {
       ...filterArguments,
-      order: toArgument(plantParameters.order),
+      order: toArgument(plantFields.order),
       limit: toArgument(limitTo("Plants on a page.", ENTRIES_MAX)),
-      sort: toArgument(plantParameters.sort),
-      include: toArgument(plantParameters.include),
+      sort: toArgument(plantFields.sort),
+      include: toArgument(plantFields.include),
       after: toArgument({
-        ...plantParameters.cursor,
+        ...plantFields.cursor,
         ...text(undefined, "The last `next`, of a call with the same order."),
       }),
     },
@@ -537,7 +520,7 @@ export const tools: Readonly<Record<string, Tool>> = {
     {
       id,
       limit: toArgument(limitTo("Changes on a page.", ENTRIES_MAX)),
-      after: toArgument(changeParameters.after),
+      after: toArgument(changeFields.after),
     },
     readHistory,
   ),

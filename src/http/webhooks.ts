@@ -2,10 +2,33 @@
 
 import { fixedLimits } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
-import { findParent } from "../domain/trace.ts";
+import type { Scope } from "../domain/token.ts";
+import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
-import { describeParameters, type Endpoint, type Endpoints, json, toEndpoint } from "./endpoint.ts";
-import { define, annotate, int64, integer, list, maybe, object, text, time } from "./shape.ts";
+import {
+  answering,
+  describeParameters,
+  type Endpoint,
+  type Endpoints,
+  json,
+  jsonBody,
+  operation,
+} from "./endpoint.ts";
+import type { Input } from "./exchange.ts";
+import { webhookPath } from "./field.ts";
+import { answer, answerJson } from "./handle.ts";
+import {
+  define,
+  annotate,
+  int64,
+  integer,
+  list,
+  maybe,
+  object,
+  type Shape,
+  text,
+  time,
+} from "./shape.ts";
 
 const AttemptShape = object({
   event: text("msg_1767225600000001", "The `webhook-id`. For a test it begins with `msg_test_`."),
@@ -61,39 +84,59 @@ const ReplayShape = object({
 
 type Action = keyof typeof webhookActions;
 
-const manage = (
+type Managed = Pick<Endpoint, "at" | "summary" | "description" | "fails"> & {
+  readonly body?: Shape;
+  readonly needs?: Scope;
+  readonly status?: number;
+  readonly shows?: Shape;
+};
+
+function manage(
   action: Action,
-  operation: Omit<Parameters<typeof toEndpoint>[0], "scope" | "run">,
-) =>
-  toEndpoint({
-    ...operation,
-    scope: "webhooks:manage",
-    run: ({ request, service, span }, input) => {
+  { body, needs, shows, fails = [], ...described }: Managed,
+): Endpoint {
+  const { status = shows === undefined ? 204 : 200, ...rest } = described;
+  const isNamed = rest.at.includes("{name}");
+  return operation({
+    ...rest,
+    scopes: needs === undefined ? ["webhooks:manage"] : ["webhooks:manage", needs],
+    kind: "manage",
+    ...(isNamed && { path: webhookPath }),
+    ...(body && { body: jsonBody(body, (value) => value) }),
+    run: async ({ path, body: input }: Input<{ readonly name?: string }>, exchange) => {
+      const { service, parent } = exchange;
       // A test waits for its receiver, and the runtime's timer may fire early.
-      service.limitIdle(request, 2 * service.config.webhookSecondsMax);
+      exchange.limitIdle(2 * service.config.webhookSecondsMax);
       const { store, config, tracer } = service;
-      const parent = span ?? (tracer && findParent(request.headers));
       const context = { store, config, tracer, parent };
-      return webhookActions[action](context, request.params?.["name"] ?? "", input);
+      const result = await webhookActions[action](context, path.name ?? "", input);
+      // The list is the only large one, and it is a 200.
+      if (status === 200) return answerJson(exchange, result);
+      return answer(status, shows === undefined ? null : JSON.stringify(result));
     },
+    answers: answering(status, "Done.", shows && json(shows)),
     fails: [
-      ...(operation.at.includes("{name}") ? (["WebhookNotFound"] as const) : []),
-      ...(operation.fails ?? []),
+      body ? "BadBody" : "BadQuery",
+      ...(isNamed ? (["WebhookNotFound"] as const) : []),
+      ...fails,
     ],
   });
+}
 
-const act = (action: Action, summary: string, shows = Webhook): Endpoint =>
-  manage(action, { at: `POST /webhooks/{name}/${action}`, summary, shows });
+const act = (action: Action, summary: string, description: string, shows = Webhook): Endpoint =>
+  manage(action, { at: `POST /webhooks/{name}/${action}`, summary, description, shows });
 
 export const webhookOperations: Endpoints = {
   listWebhooks: manage("list", {
     at: "GET /webhooks",
     summary: "List the webhooks",
+    description: "All webhooks by name, without their secrets.",
     shows: list(Webhook),
   }),
   addWebhook: manage("add", {
     at: "POST /webhooks",
     summary: "Add a webhook",
+    description: `Sends every change from now on to a URL, signed, in order and at least once. At most ${WEBHOOKS_MAX} webhooks.`,
     needs: "plants:read",
     body: NewWebhookShape,
     status: 201,
@@ -103,21 +146,42 @@ export const webhookOperations: Endpoints = {
   readWebhook: manage("show", {
     at: "GET /webhooks/{name}",
     summary: "Show a webhook",
+    description: "The webhook, without its secret.",
     shows: Webhook,
   }),
-  removeWebhook: manage("remove", { at: "DELETE /webhooks/{name}", summary: "Remove a webhook" }),
-  testWebhook: act("test", "Send a test event", AttemptShape),
+  removeWebhook: manage("remove", {
+    at: "DELETE /webhooks/{name}",
+    summary: "Remove a webhook",
+    description: "An event in flight may still arrive.",
+  }),
+  testWebhook: act(
+    "test",
+    "Send a test event",
+    "The event has the type `webhook.test`.",
+    AttemptShape,
+  ),
   replayWebhook: manage("replay", {
     at: "POST /webhooks/{name}/replay",
     summary: "Send changes again",
+    description: "Sends the changes after that number again, even if the webhook was paused.",
     body: ReplayShape,
     shows: Webhook,
     fails: ["ChangesGone"],
   }),
-  skipWebhook: act("skip", "Skip the change that fails", withSkipped),
-  pauseWebhook: act("pause", "Pause a webhook"),
-  resumeWebhook: act("resume", "Resume a webhook"),
-  rotateWebhook: act("rotate", "Replace the secret", withSecret),
+  skipWebhook: act(
+    "skip",
+    "Skip the change that fails",
+    "Skips the change that failed and resumes at once, even if the webhook was paused. Does nothing if none has failed, so it is safe to repeat.",
+    withSkipped,
+  ),
+  pauseWebhook: act("pause", "Pause a webhook", "Nothing is sent until the webhook is resumed."),
+  resumeWebhook: act("resume", "Resume a webhook", "Continues from its cursor at once."),
+  rotateWebhook: act(
+    "rotate",
+    "Replace the secret",
+    "For 24 hours events are signed with both secrets.",
+    withSecret,
+  ),
 };
 
 const eventHeaders = {
@@ -146,7 +210,7 @@ export function describeEvents(example: object): object {
       summary: `A plant was ${change === "replaced" ? "changed" : change}`,
       description: `Signed by Standard Webhooks 1.0.0. Answer 2xx within ${fixedLimits.webhookSecondsMax.value} s. Anything else is sent again later; 410 pauses the webhook.`,
       security: [],
-      parameters: describeParameters("header", eventHeaders, true),
+      parameters: describeParameters("header", eventHeaders),
       requestBody: { required: true, content: json(event) },
       responses: {
         "2XX": { description: "Accepted." },

@@ -43,6 +43,8 @@ interface Observed extends ServiceFacts {
   /** Rejects if no write was committed within the last second. */
   readonly checkReady: () => Promise<void>;
   readonly findKeysAge?: () => number | undefined;
+  /** Whether requests to the path with the method count as reads or as writes of a plant. */
+  readonly kindOf: (method: string, path: string) => string | undefined;
   /** One list for each HTTP thread. */
   readonly findRequests?: (query: RequestQuery) => readonly Promise<readonly RecentRequest[]>[];
 }
@@ -85,11 +87,11 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const { size } = figures;
   const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
   if (backups !== undefined) backups.countChanges = () => Metrics.addUp(blocks).changes;
-  let last = summarize([]);
+  let last = summarize([], observed.kindOf);
   let timers: Timer[] = [];
 
   const sample = (atMs: number): void => {
-    const now = summarize(blocks);
+    const now = summarize(blocks, observed.kindOf);
     samples.push({ atMs, ...compare(last, now, size.value) });
     last = now;
     if (samples.length > SAMPLES_MAX) samples.shift();
@@ -382,18 +384,20 @@ const between = (from: Histogram, to: Histogram): Histogram =>
 
 type Summary = ReturnType<typeof summarize>;
 
-function summarize(blocks: readonly Metrics[]) {
+function summarize(blocks: readonly Metrics[], kindOf: Observed["kindOf"]) {
   const { creates, requests, durations, gauges } = Metrics.addUp(blocks);
   const count = (from: number, to: number): number =>
     requests.reduce(
       (sum, [{ status }, more]) => sum + (status >= from && status <= to ? more : 0),
       0,
     );
-  // Plants and tags only: batches and feeds last as long as their clients want.
+  // Batches and feeds last as long as their clients want.
   const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
-  for (const [{ method, path }, times] of durations)
-    if (/GET|HEAD/.test(method) && /^\/(plants|tags)/.test(path)) reads.addAll(times);
-    else if (/PUT|PATCH|DELETE/.test(method) && path === "/plants/{id}") writes.addAll(times);
+  for (const [{ method, path }, times] of durations) {
+    const kind = kindOf(method, path);
+    if (kind === "read") reads.addAll(times);
+    else if (kind === "write") writes.addAll(times);
+  }
   return {
     creates,
     reads,

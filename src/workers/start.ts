@@ -5,7 +5,7 @@ import { openAuthenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { Route } from "../http/handle.ts";
-import { isPortShared, type RunningServer, startServer } from "../http/server.ts";
+import { createKindFinder, isPortShared, type RunningServer, startServer } from "../http/server.ts";
 import type { Tls, TlsPair } from "../http/tls.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
@@ -73,6 +73,7 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
     tls: tls?.state,
     store,
     limits: parts.config,
+    kindOf: createKindFinder(parts.routes),
     checkReady: () => server.checkReady(),
     findKeysAge: () => server.findKeysAge(),
     findRequests: (query) => [

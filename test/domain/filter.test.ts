@@ -4,12 +4,12 @@ import { expect, test } from "bun:test";
 import * as fc from "fast-check";
 import type { Filter as ClientFilter } from "../../client/client.ts";
 import { createFilter, filterNames, filters, narrows, needsScan } from "../../src/domain/filter.ts";
-import { filterParameters } from "../../src/http/query.ts";
+import { filterFields } from "../../src/http/field.ts";
 import { runsFactor } from "../support/long.ts";
 import { seed } from "../support/random.ts";
 
 test("every filter is a parameter, and one of the client", () => {
-  expect(Object.keys(filterParameters)).toEqual([...filterNames]);
+  expect(Object.keys(filterFields)).toEqual([...filterNames]);
   // Does not compile if the client lacks one.
   filterNames satisfies readonly (keyof ClientFilter)[];
 });

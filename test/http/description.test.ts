@@ -9,7 +9,6 @@ import type { Answer, Description, Operation } from "../../reference/description
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { NDJSON_TYPES } from "../../src/http/body.ts";
 import { createRoutes, listOperations } from "../../src/http/operations.ts";
-import { writeDescriptions } from "../../src/http/prose.ts";
 import frozen from "../frozen/interface.openapi.json";
 import { limits } from "../support/limits.ts";
 import { send, startService, startShared } from "../support/service.ts";
@@ -43,11 +42,6 @@ test("the interface that we must keep is satisfied by what the service answers",
 });
 
 describe("the description", () => {
-  test("has words only for operations that exist", () => {
-    const ids = Object.values(listOperations(service.config)).flatMap(Object.keys);
-    expect(ids).toEqual(expect.arrayContaining(Object.keys(writeDescriptions(service.config))));
-  });
-
   test("lists every code of the catalogue, where it can be answered", () => {
     // Those that no operation answers: for wrong paths and methods, and in the report of a job.
     const elsewhere = Object.keys(catalogue).filter(

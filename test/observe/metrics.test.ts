@@ -1,6 +1,8 @@
 import { expect, spyOn, test } from "bun:test";
 import { Histogram, Metrics } from "../../src/observe/metrics.ts";
 import { createFigure, createReporter, SAMPLES_MAX } from "../../src/observe/reporter.ts";
+import { resolveConfig } from "../../src/config.ts";
+import { createKindFinder, listRoutes } from "../../src/http/server.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 test("a histogram tells quantiles to within 5 %, whatever the durations are", () =>
@@ -62,6 +64,7 @@ const reporterParts = {
   },
   limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
   checkReady: async () => undefined,
+  kindOf: createKindFinder(listRoutes(resolveConfig({}, {}).config)),
 } as unknown as Parameters<typeof createReporter>[1];
 
 const none = { status: undefined, path: undefined, token: undefined, limit: 1 };
