@@ -92,6 +92,10 @@ test("docs/api.md has every operation in its first table, with its scopes", asyn
     documented.find(([name]) => name === at || at.replace(/^\w+ /, "").startsWith(name))?.[1],
   ]);
   expect(found).toEqual(due);
+  // An operation declares what all of its requests need.
+  expect(table).toContain(
+    "`POST /plants/batch`](#write-many-plants) | `plants:write`; a [job](#jobs) also `plants:read`",
+  );
 });
 
 test("docs/operations.md says for every alert what to look at and what to do", async () => {
