@@ -16,6 +16,7 @@ import type { Source } from "./order.ts";
 import {
   type CheckPosition,
   findPiece,
+  joinSpans,
   nameNote,
   nameOpenSegment,
   nameSegment,
@@ -26,6 +27,7 @@ import {
   prefixOfStaged,
   sealOf,
   type Shipped,
+  type Span,
   type Timeline,
 } from "./piece.ts";
 import { type GrowingFile, openPlace, type Place } from "./place.ts";
@@ -76,7 +78,7 @@ interface OpenSegment {
   readonly file: GrowingFile;
   bytes: number;
   last: number;
-  atMs: number;
+  span: Span | undefined;
 }
 
 type Journal = ReturnType<typeof readJournal>;
@@ -265,7 +267,8 @@ export class Appender {
 
   /** Begins a segment after the cursor. A bucket has whole objects only, so there it is an empty one. */
   private async begin(link: Link): Promise<void> {
-    if (link.place.grow === undefined) await this.put(link, [], link.cursor, Date.now());
+    if (link.place.grow === undefined)
+      await this.put(link, { lines: [], newest: link.cursor, span: undefined });
     else this.grow(link, link.place.grow);
   }
 
@@ -283,7 +286,7 @@ export class Appender {
       file.close();
       throw error;
     }
-    const end = { bytes: text.length, last: cursor, atMs: Date.now() };
+    const end = { bytes: text.length, last: cursor, span: undefined };
     link.segment = { after: cursor, serial, format, file, ...end };
     return link.segment;
   }
@@ -293,14 +296,17 @@ export class Appender {
     return { ...link.owner, timeline, serial: link.serial++ };
   }
 
-  private async write(link: Link, { lines, newest, atMs }: Page): Promise<void> {
+  private async write(link: Link, page: Page): Promise<void> {
     const { grow } = link.place;
-    if (grow === undefined) link.logBytes += await this.put(link, lines, newest, atMs);
+    const { lines, newest } = page;
+    if (grow === undefined) link.logBytes += await this.put(link, page);
     else {
       const segment = link.segment ?? this.grow(link, grow);
       const text = lines.map(segment.format).join("");
       segment.file.append(text);
-      Object.assign(segment, { last: newest, atMs, bytes: segment.bytes + text.length });
+      segment.last = newest;
+      segment.span = joinSpans(segment.span, page.span);
+      segment.bytes += text.length;
       link.logBytes += text.length / PACKING;
       if (segment.bytes >= SEGMENT_BYTES_MAX) this.closeSegment(link);
     }
@@ -309,16 +315,14 @@ export class Appender {
 
   private async put(
     link: Link,
-    lines: readonly string[],
-    last: number,
-    atMs: number,
+    { lines, newest, span }: Pick<Page, "lines" | "newest" | "span">,
   ): Promise<number> {
     const { place, owner, cursor } = link;
     const position = this.nextPosition(link);
     const format = createFormatter(sealOf(position, cursor));
     const staged = place.stage(`${prefixOfStaged(owner.store)}.${this.source.instance}`);
     writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
-    return place.keep(staged, nameSegment(position, cursor, last, atMs));
+    return place.keep(staged, nameSegment(position, cursor, newest, span ?? spanOfNow()));
   }
 
   private formatHeader({ owner, journal, cursor }: Link): string {
@@ -330,11 +334,11 @@ export class Appender {
     const { segment, owner, journal } = link;
     link.segment = undefined;
     if (segment === undefined) return;
-    const { serial, after, last, atMs, file } = segment;
+    const { serial, after, last, span = spanOfNow(), file } = segment;
     const timeline = (journal.history.at(-1) as Timeline).number;
     try {
       file.append(segment.format(END));
-      file.finish(nameSegment({ ...owner, timeline, serial }, after, last, atMs));
+      file.finish(nameSegment({ ...owner, timeline, serial }, after, last, span));
     } finally {
       file.close();
     }
@@ -448,6 +452,9 @@ const contested = ({ url }: Place): StoreOpenError =>
 const describeShipped = ({ cursor, isCovered, examined, journal }: Link): string =>
   [isCovered ? cursor : "", examined, journal.history.at(-1)?.id].join(" ");
 
+/** Of a segment without a change. */
+const spanOfNow = (): Span => ({ fromMs: Date.now(), toMs: Date.now() });
+
 interface End {
   readonly cursor: number;
   readonly isCovered: boolean;
@@ -507,8 +514,8 @@ const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes W
 interface Page {
   readonly lines: readonly string[];
   readonly newest: number;
-  /** The time of the newest. */
-  readonly atMs: number;
+  /** Of the lines; undefined if there is none. */
+  readonly span: Span | undefined;
   readonly hasMore: boolean;
 }
 
@@ -532,7 +539,7 @@ function readJournal(db: Database, from: string, assertNotMoved: () => void) {
     if (db.query("SELECT 1 FROM changes WHERE last = ?").get(cursor) === null) return undefined;
     const blocks: string[] = [];
     let newest = cursor;
-    let atMs = 0;
+    let span: Span | undefined;
     let characters = 0;
     const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
     for (const row of rows.iterate(cursor)) {
@@ -541,11 +548,12 @@ function readJournal(db: Database, from: string, assertNotMoved: () => void) {
       const json = `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`;
       blocks.push(json);
       newest = Number(row.last);
-      atMs = Number(row.at_ms);
+      const atMs = Number(row.at_ms);
+      span = joinSpans(span, { fromMs: atMs, toMs: atMs });
       characters += json.length;
       if (characters >= WRITE_CHARACTERS) break;
     }
-    return { lines: blocks, newest, atMs, hasMore: newest < change };
+    return { lines: blocks, newest, span, hasMore: newest < change };
   });
 
   return {

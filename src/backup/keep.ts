@@ -10,6 +10,7 @@ import {
   type CheckPosition,
   findPiece,
   isProof,
+  joinSpans,
   nameCopy,
   nameSegment,
   prefixOfStaged,
@@ -241,7 +242,9 @@ async function join(
   const parts: { path: string; segment: KnownSegment }[] = [];
   for (const segment of group) parts.push({ path: await place.fetch(segment.name), segment });
   const staged = place.stage(prefix);
-  const name = nameSegment(last, first.after, last.end, last.atMs ?? 0);
+  const spans = group.filter(({ after, end }) => end > after).map(({ span }) => span);
+  const span = spans.reduce(joinSpans) ?? { fromMs: 0, toMs: 0 };
+  const name = nameSegment(last, first.after, last.end, span);
   writeFileSync(staged, joinSegments(header, parts, sealOf(last, first.after)));
   await place.keep(staged, name);
   place.release();

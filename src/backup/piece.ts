@@ -41,9 +41,20 @@ export interface Segment extends Piece {
   readonly after: number | undefined;
   /** Its last change; undefined while it is open. */
   readonly last: number | undefined;
-  /** When that was made, by the wall clock at that time. For people. */
-  readonly atMs: number | undefined;
+  /** By the wall clock at that time, in whole seconds. For people, and for a restore to a time. */
+  readonly span: Span | undefined;
 }
+
+/** The earliest and the latest time of changes. The clock may have been set in between. */
+export interface Span {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+export const joinSpans = (one: Span | undefined, other: Span | undefined): Span | undefined =>
+  one === undefined || other === undefined
+    ? (one ?? other)
+    : { fromMs: Math.min(one.fromMs, other.fromMs), toMs: Math.max(one.toMs, other.toMs) };
 
 export type AnyPiece = Copy | Segment;
 
@@ -69,7 +80,7 @@ export const DIGEST_DIGITS = 16;
 const PREFIX = String.raw`^(.+)-([0-9a-f]{16})-t(\d{4,9})-s(\d{8,15})-(\d{16})`;
 const TIME = String.raw`(\d{8}T\d{6}Z)`;
 const COPY = new RegExp(String.raw`${PREFIX}-${TIME}-([0-9a-f]{16})\.db\.zst$`);
-const SEGMENT = new RegExp(String.raw`${PREFIX}-(\d{16})-${TIME}\.changes\.zst$`);
+const SEGMENT = new RegExp(String.raw`${PREFIX}-(\d{16})-${TIME}-${TIME}\.changes\.zst$`);
 const OPEN = new RegExp(String.raw`${PREFIX}-open\.changes$`);
 /** A name of version 1.0: a copy, or the log of the changes after it. */
 const OLD = /^(.+)-(\d{8}T\d{6}Z)\.(db|changes)$/;
@@ -92,8 +103,9 @@ export const nameSegment = (
   position: Position,
   after: number,
   last: number,
-  atMs: number,
-): string => `${prefixOf(position, after)}-${pad(last, 16)}-${formatTime(atMs)}.changes.zst`;
+  { fromMs, toMs }: Span,
+): string =>
+  `${prefixOf(position, after)}-${pad(last, 16)}-${formatTime(fromMs)}-${formatTime(toMs)}.changes.zst`;
 
 /** In a folder the segment that is being written grows. */
 export const nameOpenSegment = (position: Position, after: number): string =>
@@ -186,14 +198,17 @@ export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
     const [, label = "", store = "", timeline, serial, change, ...rest] = found;
     const numbers = { timeline: Number(timeline), serial: Number(serial) };
     const piece = { name, bytes, label, store, ...numbers };
-    const [one, other] = rest;
-    const atMs = parseTime((copy === null ? other : one) ?? "");
     if (copy === null) {
-      const last = one === undefined ? undefined : Number(one);
-      return { kind: "segment", ...piece, after: Number(change), last, atMs };
+      const [last, ...times] = rest;
+      const [fromMs, toMs] = times.map(parseTime);
+      const span = fromMs === undefined || toMs === undefined ? undefined : { fromMs, toMs };
+      const named = last === undefined || span === undefined ? undefined : Number(last);
+      return { kind: "segment", ...piece, after: Number(change), last: named, span };
     }
+    const [time = "", digest] = rest;
+    const atMs = parseTime(time);
     if (atMs === undefined) return undefined;
-    return { kind: "copy", ...piece, change: Number(change), atMs, digest: other };
+    return { kind: "copy", ...piece, change: Number(change), atMs, digest };
   }
   const [, label = "", time = "", ending] = OLD.exec(name) ?? [];
   const atMs = parseTime(time);
@@ -201,7 +216,7 @@ export function findPiece({ name, bytes }: FoundFile): AnyPiece | undefined {
   const old = { name, bytes, label, store: label, timeline: 0, serial: 0 };
   return ending === "db"
     ? { kind: "copy", ...old, change: undefined, atMs, digest: undefined }
-    : { kind: "segment", ...old, after: undefined, last: undefined, atMs: undefined };
+    : { kind: "segment", ...old, after: undefined, last: undefined, span: undefined };
 }
 
 /** Whether version 1.0 made it. */

@@ -97,6 +97,36 @@ interface Way extends Step {
   readonly after: number;
 }
 
+/**
+ * How far the ways lead from a copy. Ways that overlap or touch join into stretches, and a copy within one reaches its
+ * end. So many copies cost one sweep over the ways, and not one each.
+ */
+function createReach(ways: readonly Way[]): (copy: KnownCopy) => number {
+  const bySchema = new Map<number | undefined, readonly Run[]>();
+  const joinWays = (copy: KnownCopy): readonly Run[] => {
+    const stretches: { after: number; last: number }[] = [];
+    for (const { segment, after, until } of ways) {
+      if (!hasSchema(segment, copy)) continue;
+      const stretch = stretches.at(-1);
+      if (stretch !== undefined && after <= stretch.last)
+        stretch.last = Math.max(stretch.last, until);
+      else stretches.push({ after, last: until });
+    }
+    bySchema.set(copy.schema, stretches);
+    return stretches;
+  };
+  return (copy) => {
+    const stretches = bySchema.get(copy.schema) ?? joinWays(copy);
+    let [low, high] = [0, stretches.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((stretches[middle] as Run).after <= copy.change) low = middle + 1;
+      else high = middle;
+    }
+    return Math.max(copy.change, stretches[low - 1]?.last ?? 0);
+  };
+}
+
 /** The way from a copy, as far as it is whole: of the runs that continue it, always the one that leads furthest. */
 function follow(copy: KnownCopy, ways: readonly Way[]): Plan {
   const steps: Step[] = [];
@@ -129,19 +159,17 @@ export function choosePlan(
   target: number,
 ): Plan | undefined {
   const ways = listWays(segments, history, target);
-  let best: Plan | undefined;
-  const isBetter = (plan: Plan): boolean => {
-    if (best === undefined || plan.reached !== best.reached)
-      return plan.reached > (best?.reached ?? -1);
-    return compareCopies(plan.copy, best.copy) > 0;
-  };
+  const reachOf = createReach(ways);
+  let best: { readonly copy: KnownCopy; readonly reached: number } | undefined;
   for (const copy of copies) {
     if (copy.fault !== undefined || copy.change > target) continue;
     if (!isOnHistory(history, copy)) continue;
-    const plan = follow(copy, ways);
-    if (isBetter(plan)) best = plan;
+    const reached = reachOf(copy);
+    const isFurther = reached > (best?.reached ?? -1);
+    const isNearer = reached === best?.reached && compareCopies(copy, best.copy) > 0;
+    if (isFurther || isNearer) best = { copy, reached };
   }
-  return best;
+  return best && follow(best.copy, ways);
 }
 
 /** The highest change that the pieces of this history held, whole or not. */
@@ -184,17 +212,16 @@ export function listReachable(
   history: readonly Timeline[],
 ): readonly Run[] {
   const ranges: { after: number; last: number }[] = [];
-  const ways = listWays(segments, history, NEWEST);
-  const plans = copies
+  const reachOf = createReach(listWays(segments, history, NEWEST));
+  const starts = copies
     .filter(({ fault }) => fault === undefined)
     .filter((copy) => isOnHistory(history, copy))
-    .map((copy) => follow(copy, ways))
-    .toSorted((one, other) => one.copy.change - other.copy.change);
-  for (const { copy, reached } of plans) {
+    .toSorted((one, other) => one.change - other.change);
+  for (const copy of starts) {
     const range = ranges.at(-1);
-    if (range !== undefined && copy.change <= range.last)
-      range.last = Math.max(range.last, reached);
-    else ranges.push({ after: copy.change, last: reached });
+    const last = reachOf(copy);
+    if (range !== undefined && copy.change <= range.last) range.last = Math.max(range.last, last);
+    else ranges.push({ after: copy.change, last });
   }
   return ranges;
 }

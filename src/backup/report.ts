@@ -105,9 +105,9 @@ function listPieces(survey: Survey): readonly ListedPiece[] {
       bytes,
       state: stateOf(name, survey.knownCopies.has(name) ? "whole" : "not read"),
     })),
-    ...segments.map(({ name, timeline, after, end, last, bytes, atMs }): ListedPiece => {
+    ...segments.map(({ name, timeline, after, end, last, bytes, span }): ListedPiece => {
       const known = survey.knownSegments.get(name);
-      const { firstAtMs, lastAtMs = atMs } = known ?? {};
+      const { firstAtMs = span?.fromMs, lastAtMs = span?.toMs } = known ?? {};
       const usual = last === undefined ? "open" : known === undefined ? "not read" : "whole";
       return {
         name,

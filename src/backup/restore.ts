@@ -128,6 +128,9 @@ function preferNew(found: readonly FoundStore[]): readonly FoundStore[] {
   return isOneName && identified.length > 0 ? identified : found;
 }
 
+/** The unit of the times in names. */
+const SECOND_MS = 1_000;
+
 /** The change that a time stands for. The clock may have been set meanwhile; then the person decides. */
 async function findTarget(
   place: Place,
@@ -142,9 +145,17 @@ async function findTarget(
     if (madeAtMs > atMs) firstLater = Math.min(firstLater, first);
     else lastInTime = Math.max(lastInTime, last);
   };
-  for (const { segment, until } of survey.listOnHistory(history))
-    for (const { first, last, at } of readBlocks(await place.fetch(segment.name), segment))
-      if (first <= until) note(first, Math.min(last, until), at);
+  for (const { segment, until } of survey.listOnHistory(history)) {
+    const { after = 0, last, span } = segment;
+    if (last === after || until <= after) continue;
+    // Most names tell on which side of the time all changes are. Only what may have both is read.
+    const isInTime = span !== undefined && span.toMs + SECOND_MS <= atMs;
+    const isNamed = last !== undefined && (isInTime || (span?.fromMs ?? 0) > atMs);
+    if (isNamed) note(after + 1, Math.min(last, until), isInTime ? atMs : NEWEST);
+    else
+      for (const block of readBlocks(await place.fetch(segment.name), segment))
+        if (block.first <= until) note(block.first, Math.min(block.last, until), block.at);
+  }
   // Without a journal there are only copies.
   if (firstLater === NEWEST && lastInTime === 0)
     for (const { change: last, atMs: madeAtMs } of survey.know().copies) note(last, last, madeAtMs);

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { createDemoPlants } from "../../scripts/demo-plants.ts";
 import { Appender, type Reached } from "../../src/backup/append.ts";
 import { backUp, prune } from "../../src/backup/keep.ts";
-import { labelOf, parseNote } from "../../src/backup/piece.ts";
+import { labelOf, nameCopy, nameNote, nameSegment, parseNote } from "../../src/backup/piece.ts";
 import { openPlace } from "../../src/backup/place.ts";
 import { verifyPlace } from "../../src/backup/report.ts";
 import { Survey } from "../../src/backup/survey.ts";
@@ -17,7 +17,7 @@ import { openStoreAt } from "../support/database.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { readMetric, sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { makeStore } from "../support/stores.ts";
+import { alter, makeStore } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
 const EVERY_MS = 1_000;
@@ -130,6 +130,41 @@ test("an object that is lost between listing and reading is not looked for again
   bucket.fault = () => undefined;
 });
 
+test("a restore to a time reads no segment after it, and of those before it only what it replays", async () => {
+  using at = makeWorkplace();
+  const to = `${bucket.url}/timed`;
+  await using backed = await openBacked(at.store, to);
+  await backed.copy();
+  const START_MS = Date.UTC(2035, 0, 1);
+  const HOUR_MS = 3_600_000;
+  const SEGMENTS = 12;
+  for (let nth = 0; nth < SEGMENTS; nth++) {
+    for (const part of [0, 1]) {
+      const id = BigInt(2 * nth + part);
+      await backed.store.createPlant({ id, name: "n", tag: undefined });
+      const atMs = START_MS + (nth + part / 2) * HOUR_MS;
+      alter(at.store, `UPDATE changes SET at_ms = ${atMs} ORDER BY last DESC LIMIT 1`);
+    }
+    await backed.append();
+    if (nth === 5) await backed.copy();
+  }
+  const restore = async (hours: number) => {
+    bucket.seen.length = 0;
+    const time = new Date(START_MS + hours * HOUR_MS).toISOString();
+    const env = { ...bucket.env, DATABASE_URL: `sqlite:${at.file(`${hours}.db`)}` };
+    const restored = await runForJson(["restore", to, "--at", time], env);
+    const read = bucket.seen.filter(({ path }) => path.includes(".changes.zst"));
+    return { ...(restored as object), read: new Set(read.map(({ path }) => path)).size };
+  };
+  // The segment with changes on both sides of the time is among those that are replayed.
+  expect(await restore(2.25)).toMatchObject({ plants: 5, missing: [], read: 3 });
+  expect(await restore(8.25)).toMatchObject({ plants: 17, missing: [], read: 3 });
+  // Between two segments, and at a change itself.
+  expect(await restore(7.75)).toMatchObject({ plants: 16, missing: [], read: 2 });
+  expect(await restore(8)).toMatchObject({ plants: 17, missing: [], read: 3 });
+  expect(await restore(99)).toMatchObject({ plants: 24, missing: [], read: 6 });
+});
+
 test("backup verify has one copy at a time in its temporary folder", async () => {
   using at = makeWorkplace();
   const to = `${bucket.url}/verified`;
@@ -208,7 +243,10 @@ test("an hour of creates costs two writes for each append, and few objects after
     }
   });
   expect(puts).toBeLessThanOrEqual(2 * APPENDS + 1);
+  bucket.seen.length = 0;
   await prune({ ...backed.source, retention });
+  // Copies are kept or removed by their names.
+  expect(bucket.seen.filter(({ path }) => path.includes(".db.zst"))).toEqual([]);
   bucket.seen.length = 0;
   type Listed = { stores: [{ pieces: unknown[]; missing: unknown[] }] };
   const listed: unknown = await runForJson(["backup", "list", to], bucket.env);
@@ -220,4 +258,32 @@ test("an hour of creates costs two writes for each append, and few objects after
   expect(read.map(({ path }) => path.replace(/.*\//, ""))).toEqual([
     expect.stringMatching(/\.writer$/),
   ]);
+});
+
+test("the list of 10,000 pieces is ten pages of one listing, and the note", async () => {
+  const PIECES = 10_000;
+  const owner = { label: "plants", store: "0123456789abcdef", timeline: 1 };
+  const names = Array.from({ length: PIECES }, (_, nth) => {
+    const serial = nth + 1;
+    if (nth % 250 === 0) return nameCopy({ ...owner, serial }, nth, nth * 1_000, "0".repeat(16));
+    const span = { fromMs: nth * 1_000, toMs: nth * 1_000 };
+    return nameSegment({ ...owner, serial }, nth - 1, nth, span);
+  });
+  const timelines = [{ number: 1, id: owner.store, after: 0 }];
+  const shipped = { timelines, change: PIECES - 1, isCovered: true, serial: PIECES + 1 };
+  bucket.seed("long", [
+    ...names.map((name) => [name, "never read"] as const),
+    [nameNote(owner.store), JSON.stringify({ shipped })],
+  ]);
+  bucket.seen.length = 0;
+  const listed: unknown = await runForJson(["backup", "list", `${bucket.url}/long`], bucket.env);
+  expect(listed).toMatchObject({ stores: [{ missing: [], timeline: 1 }] });
+  const [{ pieces, reachable }] = (
+    listed as { stores: [{ pieces: unknown[]; reachable: unknown[] }] }
+  ).stores;
+  expect(pieces).toHaveLength(PIECES);
+  expect([reachable.length, reachable.at(-1)]).toEqual([40, { from: 9_750, to: PIECES - 1 }]);
+  const pages = bucket.seen.filter(({ path }) => path.includes("list-type"));
+  // The note is an object too.
+  expect([pages.length, bucket.seen.length]).toEqual([11, 12]);
 });

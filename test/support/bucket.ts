@@ -1,6 +1,7 @@
 /** A real S3 server, and a proxy in front of it that fails as networks and servers do. */
 
 import { createHash } from "node:crypto";
+import { mkdirSync, writeFileSync } from "node:fs";
 import {
   createServer,
   type IncomingMessage,
@@ -105,8 +106,19 @@ export async function startBucket() {
   });
   const { port } = proxy.address() as AddressInfo;
   const stack = started.move();
+  /** Puts objects below `of/tests` into the server's own folder: thousands of requests would take minutes. */
+  const seed = (under: string, objects: readonly (readonly [name: string, text: string])[]) => {
+    const place = `${folder.path}/${BUCKET}/of/tests/${under}`;
+    mkdirSync(place, { recursive: true });
+    for (const [name, text] of objects) {
+      const path = `${place}/${name}._S3rver_object`;
+      writeFileSync(path, text);
+      writeFileSync(`${path}.md5`, createHash("md5").update(text).digest("hex"));
+    }
+  };
   return Object.assign(bucket, {
     url: `s3://${BUCKET}/of/tests`,
+    seed,
     env: {
       AWS_ACCESS_KEY_ID: KEY,
       AWS_SECRET_ACCESS_KEY: KEY,

@@ -575,6 +575,8 @@ class Day {
       renameSync(aside, other === path ? path : other);
     } else if (kind === "double") {
       const double = this.nameDouble(name);
+      // A name with another time is what a clock that was set would have written.
+      if (double.includes("-2099")) this.jumps++;
       copyFileSync(path, join(this.place, double));
       this.timelines.noteDouble(name, double);
       this.written.add(double);
