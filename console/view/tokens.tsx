@@ -116,7 +116,7 @@ export function TokensView(): JSX.Element {
         t.operators.tokens.lastUsed,
         "",
       ]}
-      keys={shown.map(({ id }) => String(id))}
+      keys={shown.map(({ id }) => id)}
       rows={shown.map((token) => [
         <>
           <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>{" "}

@@ -1,6 +1,6 @@
 /**
  * Sends changes to webhooks: to each in order, one at a time, at least once. The cursor is part of the record, so a
- * webhook that is down costs no memory. The instance that holds the lease sends.
+ * webhook that is down costs no memory. The instance that holds the lease sends, and renews the lease.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,19 +11,42 @@ import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { Tracer } from "../observe/tracer.ts";
 import type { WebhookStore } from "./manage.ts";
-import { Receiver, type ReceiverLimits } from "./receiver.ts";
 import { deliver, type SendOptions, toEvent } from "./send.ts";
 
-interface Limits extends SendOptions, ReceiverLimits {
+interface Limits extends SendOptions {
+  readonly webhookRetrySeconds: readonly number[];
+  readonly webhookLeaseSeconds: number;
   readonly webhookPollMs: number;
 }
 
 const PAGE_LENGTH = 100;
 const LIST_POLLS = 10;
+/** Lease renewals per `spareMs`. */
+const WRITES_PER_LEASE = 10;
+/** A cursor advances over unwanted changes in memory. It is written before the journal could be trimmed past it. */
+const CURSOR_MS_MAX = 3_600_000;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
 /** For events in flight at a stop. A receiver that has not answered by then gets the event again. */
 const STOP_MS_MAX = 1_000;
+
+/** A webhook as this instance sees it. Only its own rounds change it, one at a time. */
+interface Receiver {
+  /** `stored`, with the changes that are not written yet. */
+  webhook: Webhook;
+  stored: Webhook;
+  /** When this version was first seen, or its write began. */
+  sinceMs: number;
+  /** When the next attempt is due. */
+  dueMs: number;
+  round: Promise<void> | undefined;
+  /** Another writer won, or the webhook was removed. */
+  isLost: boolean;
+  sent: number;
+  failed: number;
+}
+
+const HOLDER = crypto.randomUUID();
 
 export function createWebhookSender(
   store: WebhookStore,
@@ -31,24 +54,27 @@ export function createWebhookSender(
   log: Log,
   tracer?: Tracer,
 ) {
+  const leaseMs = limits.webhookLeaseSeconds * 1000;
+  /** The lease minus the longest that one event can take. */
+  const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
   /** Starts nothing new. */
   const stopping = new AbortController();
   /** Aborts events in flight. */
   const ending = new AbortController();
-  const sendInTurn = createDelivery(limits, log, tracer, stopping.signal, ending.signal);
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
   const ages = new Ages();
   let newest = 0;
   let isFailing = false;
+  let large: Promise<unknown> = Promise.resolve();
 
   async function work(): Promise<void> {
     for (let polls = 0; !stopping.signal.aborted; polls++) {
-      const isStale = receivers.values().some(({ isLost }) => isLost);
+      const isStale = [...receivers.values()].some(({ isLost }) => isLost);
       if (polls % LIST_POLLS === 0 || isStale) await list().catch(noteFailure);
       if (receivers.size > 0) await look().catch(noteFailure);
       for (const receiver of receivers.values())
-        if (receiver.webhook.cursor !== newest || receiver.isUnwritten)
+        if (receiver.webhook.cursor !== newest || isUnwritten(receiver))
           receiver.round ??= runRound(receiver)
             .catch(noteFailure)
             .finally(() => (receiver.round = undefined));
@@ -73,25 +99,30 @@ export function createWebhookSender(
     const webhooks = await store.listWebhooks();
     isFailing = false;
     const known = receivers;
+    const { webhookRetrySeconds: waits } = limits;
     receivers = new Map(
-      webhooks.map((webhook) => {
-        const receiver = known.get(webhook.name) ?? new Receiver(store, limits, webhook);
-        receiver.see(webhook);
-        return [webhook.name, receiver];
-      }),
+      webhooks.map((webhook) => [webhook.name, refresh(known.get(webhook.name), webhook, waits)]),
     );
     for (const [name, removed] of known) removed.isLost ||= !receivers.has(name);
   }
 
   async function runRound(receiver: Receiver): Promise<void> {
     try {
-      if (receiver.isDue) await sendAll(receiver);
+      if (isDue(receiver)) await sendAll(receiver);
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
-      pause(receiver, explainGone(receiver.webhook), log);
+      pause(receiver, explainGone(receiver.webhook));
     } finally {
-      if (receiver.isUnwritten) await receiver.write();
+      if (isUnwritten(receiver)) await write(store, receiver);
     }
+  }
+
+  /** Clocks differ, so another holder's lease has expired once its version is unchanged here for a whole lease. */
+  function isDue(receiver: Receiver): boolean {
+    const { paused, holder } = receiver.webhook;
+    const isWaiting = performance.now() < receiver.dueMs;
+    if (receiver.isLost || paused !== undefined || isWaiting) return false;
+    return holder === undefined || holder === HOLDER || ageMs(receiver) > leaseMs;
   }
 
   async function sendAll(receiver: Receiver): Promise<void> {
@@ -99,13 +130,71 @@ export function createWebhookSender(
       const page = await read(store, receiver.webhook);
       for (const change of page.changes) {
         if (!(await sendInTurn(receiver, change))) return;
-        receiver.update({ cursor: change.seq });
+        update(receiver, { cursor: change.seq });
       }
-      receiver.update({ cursor: page.last });
+      update(receiver, { cursor: page.last });
       ({ hasMore } = page);
       // One page per tick: there may be a million unwanted changes, and other work must run in between.
       await new Promise(setImmediate);
     }
+  }
+
+  /** A large event takes several times its size while in flight, so only one is sent at a time. */
+  function sendInTurn(receiver: Receiver, change: ListedChange): Promise<boolean> {
+    const sendHeld = async (): Promise<boolean> => {
+      const { signal } = stopping;
+      // Again after the wait for the lease, which may take as long as a commit.
+      return !signal.aborted && (await hold(receiver)) && !signal.aborted && send(receiver, change);
+    };
+    if (change.json.length < LARGE_CHARACTERS) return sendHeld();
+    const sent = large.then(sendHeld);
+    large = sent.catch(() => undefined);
+    return sent;
+  }
+
+  async function send(receiver: Receiver, change: ListedChange): Promise<boolean> {
+    const { webhook } = receiver;
+    const { signal } = ending;
+    const origin = { cause: change.trace };
+    const sent = await deliver(tracer, origin, webhook, toEvent(change), limits, signal);
+    const { attempt, retryAfterMs, ids } = sent;
+    if (signal.aborted && attempt.status === null) return false;
+    const attempts = joinAttempts(attempt, ...webhook.attempts);
+    const isDelivered = hasSucceeded(attempt);
+    const failures = isDelivered ? 0 : webhook.failures + 1;
+    update(receiver, { attempts, failures });
+    receiver[isDelivered ? "sent" : "failed"]++;
+    if (isDelivered) return true;
+    const what = attempt.error ?? `The receiver answered ${attempt.status}.`;
+    const facts = { webhook: webhook.name, change: change.seq, failures, what, ...ids };
+    log.warn("webhook_failed", facts);
+    if (attempt.status === 410) pause(receiver, "The receiver answered 410 Gone.");
+    else retryOrPause(receiver, retryAfterMs, what);
+    return false;
+  }
+
+  function retryOrPause(receiver: Receiver, retryAfterMs: number, what: string): void {
+    const { failures } = receiver.webhook;
+    const waitSeconds = limits.webhookRetrySeconds[failures - 1];
+    if (waitSeconds === undefined)
+      return pause(receiver, `${failures} attempts failed. The last one: ${what}`);
+    const backoffMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
+    const waitMs = Math.round(Math.max(backoffMs, retryAfterMs));
+    update(receiver, { nextAttemptAtMs: Date.now() + waitMs, waitMs });
+    receiver.dueMs = performance.now() + waitMs;
+  }
+
+  function pause(receiver: Receiver, reason: string): void {
+    const { name, cursor } = receiver.webhook;
+    update(receiver, { paused: reason });
+    log.warn("webhook_paused", { webhook: name, after: cursor, reason });
+  }
+
+  /** Whether this instance holds the lease for as long as one event can take. */
+  async function hold(receiver: Receiver): Promise<boolean> {
+    const isHeld = receiver.webhook.holder === HOLDER;
+    const isFresh = isHeld && ageMs(receiver) < spareMs / WRITES_PER_LEASE;
+    return (isFresh || (await write(store, receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
   return {
@@ -133,63 +222,62 @@ export function createWebhookSender(
   };
 }
 
-/** Sends one event while this instance holds the lease. Resolves to false if it was not delivered. */
-function createDelivery(
-  limits: Limits,
-  log: Log,
-  tracer: Tracer | undefined,
-  stopping: AbortSignal,
-  ending: AbortSignal,
-) {
-  let large: Promise<unknown> = Promise.resolve();
+const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
-  async function send(receiver: Receiver, change: ListedChange): Promise<boolean> {
-    const { webhook } = receiver;
-    const origin = { cause: change.trace };
-    const sent = await deliver(tracer, origin, webhook, toEvent(change), limits, ending);
-    const { attempt, retryAfterMs, ids } = sent;
-    if (ending.aborted && attempt.status === null) return false;
-    const attempts = joinAttempts(attempt, ...webhook.attempts);
-    const isDelivered = hasSucceeded(attempt);
-    const failures = isDelivered ? 0 : webhook.failures + 1;
-    receiver.update({ attempts, failures });
-    receiver[isDelivered ? "sent" : "failed"]++;
-    if (isDelivered) return true;
-    const what = attempt.error ?? `The receiver answered ${attempt.status}.`;
-    const facts = { webhook: webhook.name, change: change.seq, failures, what, ...ids };
-    log.warn("webhook_failed", facts);
-    if (attempt.status === 410) pause(receiver, "The receiver answered 410 Gone.", log);
-    else retryOrPause(receiver, retryAfterMs, what);
-    return false;
-  }
-
-  function retryOrPause(receiver: Receiver, retryAfterMs: number, what: string): void {
-    const { failures } = receiver.webhook;
-    const waitSeconds = limits.webhookRetrySeconds[failures - 1];
-    if (waitSeconds === undefined)
-      return pause(receiver, `${failures} attempts failed. The last one: ${what}`, log);
-    const backoffMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
-    const waitMs = Math.round(Math.max(backoffMs, retryAfterMs));
-    receiver.update({ nextAttemptAtMs: Date.now() + waitMs, waitMs });
-    receiver.dueMs = performance.now() + waitMs;
-  }
-
-  /** A large event takes several times its size while in flight, so only one is sent at a time. */
-  return (receiver: Receiver, change: ListedChange): Promise<boolean> => {
-    // Again after the wait for the lease, which may take as long as a commit.
-    const sendHeld = async (): Promise<boolean> =>
-      !stopping.aborted && (await receiver.hold()) && !stopping.aborted && send(receiver, change);
-    if (change.json.length < LARGE_CHARACTERS) return sendHeld();
-    const sent = large.then(sendHeld);
-    large = sent.catch(() => undefined);
-    return sent;
-  };
+/** True even if the last write failed. A cursor that only skipped changes is written once an hour. */
+function isUnwritten(receiver: Receiver): boolean {
+  const { webhook, stored } = receiver;
+  const isOld = webhook.cursor !== stored.cursor && ageMs(receiver) > CURSOR_MS_MAX;
+  return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;
 }
 
-function pause(receiver: Receiver, reason: string, log: Log): void {
-  const { name, cursor } = receiver.webhook;
-  receiver.update({ paused: reason });
-  log.warn("webhook_paused", { webhook: name, after: cursor, reason });
+/** What this instance knows of a webhook, after the list was read again. */
+function refresh(last: Receiver | undefined, webhook: Webhook, waits: readonly number[]): Receiver {
+  if (last?.round !== undefined) return last;
+  const { sent, failed } = last ?? { sent: 0, failed: 0 };
+  const isSame = last?.stored.version === webhook.version;
+  const sinceMs = performance.now();
+  const dueMs = sinceMs + findWaitMs(webhook, waits);
+  const seen = isSame ? last : { webhook, stored: webhook, sinceMs, dueMs };
+  return { ...seen, sent, failed, round: undefined, isLost: false };
+}
+
+/** The rest of a wait that another process wrote. Never longer than the whole: the clock may have been set back. */
+function findWaitMs(webhook: Webhook, retrySeconds: readonly number[]): number {
+  const { nextAttemptAtMs, waitMs, failures } = webhook;
+  const wholeMs = waitMs ?? (retrySeconds[failures - 1] ?? 0) * 1000;
+  return Math.max(0, Math.min(nextAttemptAtMs - Date.now(), wholeMs));
+}
+
+/** False if another writer won and took the lease. If it left the lease with us, its write is merged. */
+async function write(store: WebhookStore, receiver: Receiver, holder?: string): Promise<boolean> {
+  while (!receiver.isLost) {
+    const sinceMs = performance.now();
+    const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
+    if (await store.putWebhook(next, receiver.stored)) {
+      Object.assign(receiver, { sinceMs, webhook: next, stored: next });
+      return true;
+    }
+    const webhooks = await store.listWebhooks();
+    const stored = webhooks.find(({ name }) => name === next.name);
+    if (stored?.holder === HOLDER) adopt(receiver, stored);
+    else receiver.isLost = true;
+  }
+  return false;
+}
+
+function update(receiver: Receiver, changes: Partial<Webhook>): void {
+  receiver.webhook = { ...receiver.webhook, ...changes };
+}
+
+/** Merges what commands write while an instance sends: a new secret, and test attempts. */
+function adopt(receiver: Receiver, stored: Webhook): void {
+  const { secret, oldSecret, attempts } = stored;
+  const known = new Set(receiver.stored.attempts.map(({ event }) => event));
+  const tests = attempts.filter(({ event }) => !known.has(event));
+  const joined = joinAttempts(...tests, ...receiver.webhook.attempts);
+  receiver.stored = stored;
+  update(receiver, { secret, oldSecret, attempts: joined });
 }
 
 /** At most LARGE_CHARACTERS, or one large change: a waiting webhook holds it in memory. */

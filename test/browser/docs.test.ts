@@ -197,8 +197,41 @@ describeInBrowser("the API reference", () => {
       expect(await page.evaluate<number>(kept)).toBe(0);
     });
 
-  test("keeps the language of its samples, and leaves the console's alone", async () => {
+  // One page: each load takes the browser seconds.
+  test("finds operations, errors and settings, marks the place in the page, and keeps the language of its samples alone", async () => {
     const { page, user } = await openDocs();
+    const search = page.getByRole("combobox", { name: /^Search/ });
+    for (const [words, title, address] of [
+      ["remove plant", "Remove a plant", "/plants/removePlant"],
+      ["3001", "3001 id_taken", "/errors/3001"],
+      ["log_level", "PLANTSTORE_LOG_LEVEL", "/settings/PLANTSTORE_LOG_LEVEL"],
+      ["plant.created", "A plant was created", "/webhooks/onPlantCreated"],
+    ] as const) {
+      await user.press("/", { element: "[role=combobox]:focus" });
+      await page.keyboard.type(words);
+      await page.getByRole("option", { name: title, selected: true }).waitFor();
+      await user.press("Enter");
+      await user.untilAt(`/docs#${address}`);
+      await user.untilSo(
+        `(() => {
+          const { top } = document.querySelector(${JSON.stringify(`[id="${address}"]`)}).getBoundingClientRect();
+          return top > 0 && top < innerHeight;
+        })()`,
+      );
+    }
+    await user.press("/");
+    await page.keyboard.type("token");
+    await user.press("ArrowDown", { element: '#found-1[aria-selected="true"]' });
+    await user.press("Escape");
+    expect(await search.inputValue()).toBe("");
+
+    const contents = page.getByRole("navigation", { name: "Contents" });
+    for (const title of ["Paging", "List plants", "Settings"]) {
+      await contents.getByRole("link", { name: title }).click();
+      await contents.locator("[aria-current]", { hasText: title }).waitFor();
+      expect(await contents.locator("[aria-current]").count()).toBe(1);
+    }
+
     await page.evaluate(`localStorage.setItem("plantstore.language /", '"de"')`);
     const operation = findOperation(page, "listPlants");
     await operation.getByRole("button", { name: "Python", exact: true }).click();
@@ -208,7 +241,7 @@ describeInBrowser("the API reference", () => {
     expect(await page.evaluate<string>(kept)).toBe('"de"');
   });
 
-  test("shows enums, defaults, limits, headers and examples, samples of a stream, and answers in sight", async () => {
+  test("shows enums, defaults, limits, headers and examples, answers in sight, what is required, and the feed from now", async () => {
     const { page, user } = await openDocs();
     const list = findOperation(page, "listPlants");
     const order = list.getByLabel(/^order /);
@@ -255,12 +288,28 @@ describeInBrowser("the API reference", () => {
     await user.untilSo(
       `document.querySelector("[id$='/listPlants'] .live .status").getBoundingClientRect().bottom < innerHeight`,
     );
-  });
 
-  test("a sample of the change feed starts from now, and the other one with the history", async () => {
-    const { page } = await openDocs();
+    await service.create('{"id":504,"name":"Lily"}');
+    const sent: string[] = [];
+    page.on("request", (request) => sent.push(request.url()));
+    const replace = findOperation(page, "replacePlant");
+    const field = replace.getByLabel(/^id /);
+    await field.fill(" ");
+    await replace.getByLabel("Request body").fill("");
+    await replace.getByRole("button", { name: "Send request" }).click();
+    await user.untilSo("document.activeElement.id === 'replacePlant-id'");
+    expect(await replace.getByText("Required: enter a value.").count()).toBe(2);
+    await field.fill("504");
+    await replace.getByRole("button", { name: "Send request" }).click();
+    await user.untilSo("document.activeElement.id === 'replacePlant-body'");
+    expect(sent).toEqual([]);
+    await replace.getByLabel("Request body").fill('{"name": "Rose"}');
+    expect(await execute(replace)).toMatchObject({ status: "200" });
+    expect(await replace.getByText("Required: enter a value.").count()).toBe(0);
+    expect(sent).toEqual([`${service.url}/plants/504`]);
+
+    // The feed from now, and with the history.
     await service.create('{"id":501,"name":"Old"}');
-    await pasteToken(page);
     const changes = findOperation(page, "listChanges");
     const sample = changes.locator(".samples pre");
     const from = changes.getByLabel(/^from /);
@@ -295,63 +344,5 @@ describeInBrowser("the API reference", () => {
     await from.fill("7");
     await changes.getByLabel("Accept").selectOption("text/event-stream");
     expect(await sample.innerText()).toContain("/changes?from=7'");
-  });
-
-  test("an empty required field is named, and nothing is sent", async () => {
-    await service.create('{"id":504,"name":"Lily"}');
-    const { page, user } = await openDocs();
-    await pasteToken(page);
-    const sent: string[] = [];
-    page.on("request", (request) => sent.push(request.url()));
-    const replace = findOperation(page, "replacePlant");
-    const id = replace.getByLabel(/^id /);
-    await id.fill(" ");
-    await replace.getByLabel("Request body").fill("");
-    await replace.getByRole("button", { name: "Send request" }).click();
-    await user.untilSo("document.activeElement.id === 'replacePlant-id'");
-    expect(await replace.getByText("Required: enter a value.").count()).toBe(2);
-    await id.fill("504");
-    await replace.getByRole("button", { name: "Send request" }).click();
-    await user.untilSo("document.activeElement.id === 'replacePlant-body'");
-    expect(sent).toEqual([]);
-    await replace.getByLabel("Request body").fill('{"name": "Rose"}');
-    expect(await execute(replace)).toMatchObject({ status: "200" });
-    expect(await replace.getByText("Required: enter a value.").count()).toBe(0);
-    expect(sent).toEqual([`${service.url}/plants/504`]);
-  });
-
-  test("finds operations, errors and settings, and marks the place in the page", async () => {
-    const { page, user } = await openDocs();
-    const search = page.getByRole("combobox", { name: /^Search/ });
-    for (const [words, title, address] of [
-      ["remove plant", "Remove a plant", "/plants/removePlant"],
-      ["3001", "3001 id_taken", "/errors/3001"],
-      ["log_level", "PLANTSTORE_LOG_LEVEL", "/settings/PLANTSTORE_LOG_LEVEL"],
-      ["plant.created", "A plant was created", "/webhooks/onPlantCreated"],
-    ] as const) {
-      await user.press("/", { element: "[role=combobox]:focus" });
-      await page.keyboard.type(words);
-      await page.getByRole("option", { name: title, selected: true }).waitFor();
-      await user.press("Enter");
-      await user.untilAt(`/docs#${address}`);
-      await user.untilSo(
-        `(() => {
-          const { top } = document.querySelector(${JSON.stringify(`[id="${address}"]`)}).getBoundingClientRect();
-          return top > 0 && top < innerHeight;
-        })()`,
-      );
-    }
-    await user.press("/");
-    await page.keyboard.type("token");
-    await user.press("ArrowDown", { element: '#found-1[aria-selected="true"]' });
-    await user.press("Escape");
-    expect(await search.inputValue()).toBe("");
-
-    const contents = page.getByRole("navigation", { name: "Contents" });
-    for (const title of ["Paging", "List plants", "Settings"]) {
-      await contents.getByRole("link", { name: title }).click();
-      await contents.locator("[aria-current]", { hasText: title }).waitFor();
-      expect(await contents.locator("[aria-current]").count()).toBe(1);
-    }
   });
 });

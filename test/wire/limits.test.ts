@@ -143,7 +143,7 @@ test.each([
 );
 
 const READ_SECONDS_MAX = 1;
-const haste = limits({ readSecondsMax: READ_SECONDS_MAX, queueSecondsMax: 1, idleSecondsMax: 6 });
+const haste = limits({ readSecondsMax: READ_SECONDS_MAX, idleSecondsMax: 6 });
 const hasty = await startShared(haste);
 
 // Together, because each waits for a deadline.
@@ -218,8 +218,8 @@ describe.concurrent("what takes long:", () => {
   // The runtime closes an idle connection up to four seconds early or late.
   test("a batch may take longer than the idle time, as long as something comes now and then", async () => {
     await using patient = await startService(
-      // A busy machine may be late by two seconds.
-      limits({ readSecondsMax: 4, queueSecondsMax: 1, idleSecondsMax: 7 }),
+      // Only the idle time can end it: a busy machine may be late by minutes.
+      limits({ readSecondsMax: 240, idleSecondsMax: 7 }),
     );
     const connection = await connectRaw(patient.url);
     connection.send(batchHead());
