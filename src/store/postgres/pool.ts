@@ -42,15 +42,69 @@ export type ConnectionPool = ReturnType<typeof createPool>;
 
 /** Up to `usersMax` callers share a connection, so the server gets their statements together. */
 export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1, usersMax = 1) {
-  const { figures } = hosts;
+  const slots = createSlots(hosts, limits, connectionsMax, usersMax);
   // Reads share connections, and acknowledge nothing.
   const isForReads = usersMax > 1;
+  const lockMsMax = limits.statementSecondsMax * 1000 * LOCK_SHARE;
+
+  return {
+    /** Retries until the deadline. Rejects with a Refusal, except for errors about the data itself. */
+    async run<Result>(
+      work: Work<Result>,
+      deadlineMs = performance.now() + limits.queueSecondsMax * 1000,
+      attemptsMax = Number.POSITIVE_INFINITY,
+    ): Promise<Result> {
+      let slot = await slots.take(deadlineMs);
+      try {
+        for (let attempts = 1; ; attempts++) {
+          try {
+            const connection = await slots.connect(slot, deadlineMs);
+            // Others may share it, with a later deadline.
+            if (slot.users === 1 || deadlineMs > connection.deadlineMs)
+              connection.deadlineMs = deadlineMs;
+            if (!isForReads) await connection.check();
+            return await work(connection);
+          } catch (error) {
+            // A Refusal is a result of the work. The connection is fine, and others may be using it.
+            if (error instanceof Refusal) throw error;
+            if (slots.isAvoided(slot) && performance.now() < deadlineMs) {
+              const other = await slots.take(deadlineMs);
+              slots.giveBack(slot);
+              slot = other;
+              continue;
+            }
+            const failure = classify(error);
+            const pauseMs = jitter(attempts);
+            // Given up while it waits for a lock, a write would leave its outcome open.
+            const neededMs = failure === "locked" ? lockMsMax : 0;
+            const isLate = performance.now() + pauseMs + neededMs >= deadlineMs;
+            const isOver = attempts >= attemptsMax || isLate;
+            const mayHelp = /^(retry|locked|reconnect)$/.test(failure);
+            const isWorn = !mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0;
+            if (isWorn && failure !== "full") slot.connection?.close();
+            if (!mayHelp || isOver || slots.isClosed)
+              throw isForReads ? asNotStored(translate(error)) : translate(error);
+            hosts.figures.retries++;
+            await Bun.sleep(pauseMs);
+          }
+        }
+      } finally {
+        slots.giveBack(slot);
+      }
+    },
+
+    close: (): void => slots.close(),
+  };
+}
+
+/** The places for connections, and the callers that wait for one. */
+function createSlots(hosts: Hosts, limits: OpenLimits, connectionsMax: number, usersMax: number) {
+  const { figures } = hosts;
   const slots = Array.from({ length: connectionsMax }, (): Slot => ({
     users: 0,
     failedAtMs: Number.NEGATIVE_INFINITY,
   }));
   const waiting: PromiseWithResolvers<Slot>[] = [];
-  const lockMsMax = limits.statementSecondsMax * 1000 * LOCK_SHARE;
   let isClosed = false;
 
   const isConnected = ({ connection }: Slot): boolean =>
@@ -87,77 +141,42 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
     });
   }
 
-  function giveBack(slot: Slot): void {
-    if (isClosed) slot.connection?.close();
-    const next = isAvoided(slot) ? undefined : waiting.shift();
-    if (next !== undefined) return next.resolve(slot);
-    slot.users--;
-    if (slot.users === 0) figures.connectionsInUse--;
-  }
-
-  function connect(slot: Slot, deadlineMs: number): Connection | Promise<Connection> {
-    const { connection } = slot;
-    if (connection !== undefined && isConnected(slot)) return connection;
-    const reconnect = async (): Promise<Connection> => {
-      if (connection?.isLate) hosts.doubt(connection);
-      connection?.close();
-      slot.failedAtMs = Number.NEGATIVE_INFINITY;
-      try {
-        return (slot.connection = await hosts.connect(deadlineMs));
-      } catch (error) {
-        slot.failedAtMs = performance.now();
-        throw error;
-      }
-    };
-    slot.opening ??= reconnect().finally(() => delete slot.opening);
-    return slot.opening;
-  }
-
   return {
-    /** Retries until the deadline. Rejects with a Refusal, except for errors about the data itself. */
-    async run<Result>(
-      work: Work<Result>,
-      deadlineMs = performance.now() + limits.queueSecondsMax * 1000,
-      attemptsMax = Number.POSITIVE_INFINITY,
-    ): Promise<Result> {
+    get isClosed(): boolean {
+      return isClosed;
+    },
+
+    isAvoided,
+
+    async take(deadlineMs: number): Promise<Slot> {
       if (isClosed) throw new Refusal("shutting_down");
-      let slot = findFree() ?? (await waitForSlot(deadlineMs));
-      try {
-        for (let attempts = 1; ; attempts++) {
-          try {
-            const connection = await connect(slot, deadlineMs);
-            // Others may share it, with a later deadline.
-            if (slot.users === 1 || deadlineMs > connection.deadlineMs)
-              connection.deadlineMs = deadlineMs;
-            if (!isForReads) await connection.check();
-            return await work(connection);
-          } catch (error) {
-            // A Refusal is a result of the work. The connection is fine, and others may be using it.
-            if (error instanceof Refusal) throw error;
-            if (isAvoided(slot) && performance.now() < deadlineMs) {
-              const other = findFree() ?? (await waitForSlot(deadlineMs));
-              giveBack(slot);
-              slot = other;
-              continue;
-            }
-            const failure = classify(error);
-            const pauseMs = jitter(attempts);
-            // Given up while it waits for a lock, a write would leave its outcome open.
-            const neededMs = failure === "locked" ? lockMsMax : 0;
-            const isLate = performance.now() + pauseMs + neededMs >= deadlineMs;
-            const isOver = attempts >= attemptsMax || isLate;
-            const mayHelp = /^(retry|locked|reconnect)$/.test(failure);
-            const isWorn = !mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0;
-            if (isWorn && failure !== "full") slot.connection?.close();
-            if (!mayHelp || isOver || isClosed)
-              throw isForReads ? asNotStored(translate(error)) : translate(error);
-            figures.retries++;
-            await Bun.sleep(pauseMs);
-          }
+      return findFree() ?? waitForSlot(deadlineMs);
+    },
+
+    giveBack(slot: Slot): void {
+      if (isClosed) slot.connection?.close();
+      const next = isAvoided(slot) ? undefined : waiting.shift();
+      if (next !== undefined) return next.resolve(slot);
+      slot.users--;
+      if (slot.users === 0) figures.connectionsInUse--;
+    },
+
+    connect(slot: Slot, deadlineMs: number): Connection | Promise<Connection> {
+      const { connection } = slot;
+      if (connection !== undefined && isConnected(slot)) return connection;
+      const reconnect = async (): Promise<Connection> => {
+        if (connection?.isLate) hosts.doubt(connection);
+        connection?.close();
+        slot.failedAtMs = Number.NEGATIVE_INFINITY;
+        try {
+          return (slot.connection = await hosts.connect(deadlineMs));
+        } catch (error) {
+          slot.failedAtMs = performance.now();
+          throw error;
         }
-      } finally {
-        giveBack(slot);
-      }
+      };
+      slot.opening ??= reconnect().finally(() => delete slot.opening);
+      return slot.opening;
     },
 
     close(): void {
