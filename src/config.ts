@@ -21,8 +21,12 @@ interface Rule {
   readonly allowed: string;
   readonly secret?: true;
   readonly mask?: (text: string) => string;
-  /** A standard's own variable. Others share it, so it has no flag, and an empty one counts as unset. */
+  /** The variable of a standard, in place of PLANTSTORE_…. Other programs share those of OpenTelemetry. */
   readonly env?: string;
+  /** Another setting that must be set too. */
+  readonly needs?: string;
+  /** Another setting without which it has no effect. */
+  readonly only?: string;
 }
 
 const integer = (fallback: string, min: number, max: number) => ({
@@ -91,19 +95,31 @@ const pemFile = {
 
 const rules = {
   host: {
+    env: "HOST",
     default: "127.0.0.1",
     meaning: "Address to listen on; 0.0.0.0 for every network.",
     parse: (text) => (isHost(text) ? text : undefined),
     allowed: "a host name or an IP address, without a port",
   },
-  port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
+  port: {
+    env: "PORT",
+    meaning: "Port to listen on; 0 picks a free one.",
+    ...integer("8080", 0, 65_535),
+  },
   tlsCert: {
     default: "",
     meaning: "PEM file with the certificate for HTTPS, followed by its intermediate certificates.",
     ...pemFile,
+    needs: "tlsKey",
   },
-  tlsKey: { default: "", meaning: "PEM file with the private key.", ...pemFile },
+  tlsKey: {
+    default: "",
+    meaning: "PEM file with the private key.",
+    ...pemFile,
+    needs: "tlsCert",
+  },
   databaseUrl: {
+    env: "DATABASE_URL",
     default: "sqlite:./data/plants.db",
     meaning: "URL of the store: sqlite:<file> or postgres://…",
     parse: (text) => {
@@ -126,18 +142,22 @@ const rules = {
     parse: (text) => (text === "" || isIssuer(text) ? text : undefined),
     allowed:
       "an https URL without query and fragment, as in https://id.example; http on a loopback address",
+    // An issuer signs tokens for other services too.
+    needs: "jwtAudience",
   },
   jwtAudience: {
     default: "",
     meaning: "Audience (aud) of these JWTs, ideally the public URL of the service.",
     parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
     allowed: 'up to 200 visible ASCII characters without " and \\',
+    only: "jwtIssuer",
   },
   jwtClientId: {
     default: "",
     meaning: "Client ID of the console at the issuer; with it, staff sign in there.",
     parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
     allowed: 'up to 200 visible ASCII characters without " and \\',
+    only: "jwtIssuer",
   },
   basePath: {
     default: "",
@@ -205,14 +225,17 @@ const rules = {
     meaning: "Interval at which a new backup is considered, as in 15m.",
     parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
+    only: "backupTo",
   },
   backupMomentsDays: {
     meaning: "Any moment of these last days can be restored.",
     ...integer("7", 0, 3_650),
+    only: "backupTo",
   },
   backupStatesDays: {
     meaning: "Before that, one state a day can be restored for this number of days.",
     ...integer("30", 0, 3_650),
+    only: "backupTo",
   },
   writeConnections: {
     meaning: "PostgreSQL: connections for writes, each with one group of writes in flight.",
@@ -330,20 +353,22 @@ const rules = {
 
 export type SettingName = keyof typeof rules;
 
-/** Secrets have no flag, because every user of the machine can read a command line; nor have variables of a standard. */
+/** Secrets have no flag, because every user of the machine can read a command line; nor have variables of OpenTelemetry. */
 type Setting = Rule & Readonly<{ env: string; flag: string | undefined }>;
 
-/** Conventional names, without the prefix PLANTSTORE_. */
-const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
+const isShared = (env = ""): boolean => env.startsWith("OTEL_");
+
+/** Two words are joined by a dash, however a setting or a parameter joins them. */
+export const toFlag = (name: string): string =>
+  `--${name.replaceAll(/_|(?=[A-Z])/g, "-").toLowerCase()}`;
 
 /** `logLevel` is --log-level and PLANTSTORE_LOG_LEVEL. */
 export const settings = Object.fromEntries(
   Object.entries(rules).map(([name, rule]: [string, Rule]) => {
-    const words = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    const variable = words.toUpperCase().replaceAll("-", "_");
-    const own = unprefixed.has(variable) ? variable : `PLANTSTORE_${variable}`;
-    const hasFlag = !rule.secret && rule.env === undefined;
-    return [name, { ...rule, env: rule.env ?? own, flag: hasFlag ? `--${words}` : undefined }];
+    const flag = toFlag(name);
+    const variable = `PLANTSTORE_${flag.slice(2).toUpperCase().replaceAll("-", "_")}`;
+    const { env = variable, secret } = rule;
+    return [name, { ...rule, env, flag: secret || isShared(env) ? undefined : flag }];
   }),
 ) as Readonly<Record<SettingName, Setting>>;
 
@@ -449,7 +474,7 @@ export function resolveConfig(
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       // Those of OpenTelemetry may be meant for other programs.
-      if (isTraced || !setting.env.startsWith("OTEL_")) faults.push(error.message);
+      if (isTraced || !isShared(setting.env)) faults.push(error.message);
       else {
         values[name] = setting.parse(setting.default ?? "");
         sources[name] = "default";
@@ -457,21 +482,13 @@ export function resolveConfig(
     }
   }
   const config = Object.assign(values as Config, injected);
-  for (const name of ["backupEvery", "backupMomentsDays", "backupStatesDays"] as const)
-    if (config.backupTo === "" && sources[name] !== "default")
-      faults.push(`${settings[name].env}: has no effect without ${settings.backupTo.env}`);
-  for (const [one, other] of [
-    ["tlsCert", "tlsKey"],
-    ["tlsKey", "tlsCert"],
-  ] as const)
-    if (config[one] !== "" && config[other] === "")
-      faults.push(`${settings[one].env}: needs ${settings[other].env}`);
-  // An issuer signs tokens for other services too.
-  if (config.jwtIssuer !== "" && config.jwtAudience === "")
-    faults.push(`${settings.jwtIssuer.env}: needs ${settings.jwtAudience.env}`);
-  for (const name of ["jwtAudience", "jwtClientId"] as const)
-    if (config.jwtIssuer === "" && config[name])
-      faults.push(`${settings[name].env}: has no effect without ${settings.jwtIssuer.env}`);
+  for (const [name, { env, needs, only }] of Object.entries(settings)) {
+    const isUnset = (other: string | undefined): boolean => config[other as SettingName] === "";
+    if (isUnset(name) || sources[name] === "default") continue;
+    if (isUnset(needs)) faults.push(`${env}: needs ${settings[needs as SettingName].env}`);
+    if (isUnset(only))
+      faults.push(`${env}: has no effect without ${settings[only as SettingName].env}`);
+  }
   const spoken = config.otlpTracesProtocol ? "otlpTracesProtocol" : "otlpProtocol";
   if (config[spoken] !== PROTOCOL && faults.length === 0 && findTracing(config) !== undefined)
     faults.push(
@@ -542,7 +559,7 @@ export function findIgnoredVariables(environment: Environment): string[] {
       .filter((name) => !/^(tcp|udp):\/\//.test(environment[name] ?? ""))
       .map((name) => {
         const variable = name.slice("PLANTSTORE_".length);
-        return unprefixed.has(variable)
+        return known.has(variable)
           ? `${name} has no effect; the variable is called ${variable}.`
           : `${name} is not a setting and has no effect.`;
       })

@@ -1,11 +1,23 @@
 import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { Glob } from "bun";
 import {
   ConfigError,
   findIgnoredVariables,
   findTracing,
+  fixedLimits,
   resolveConfig,
   settings,
 } from "../src/config.ts";
+import { settingExamples } from "./support/settings.ts";
+
+const root = join(import.meta.dir, "..");
+
+async function readAll(pattern: string): Promise<string> {
+  const files = Array.from(new Glob(pattern).scanSync(root));
+  expect(files.length).toBeGreaterThan(50);
+  return (await Promise.all(files.map((file) => Bun.file(join(root, file)).text()))).join("\n");
+}
 
 describe("a setting", () => {
   test("comes from its flag before the environment, and from there before the default", () => {
@@ -55,6 +67,41 @@ describe("a setting", () => {
   test("is not needed for the idle time: it is longer than every deadline of ours, by the runtime's error", () => {
     const { idleSecondsMax, readSecondsMax, queueSecondsMax } = resolveConfig({}, {}).config;
     expect(idleSecondsMax).toBeGreaterThanOrEqual(Math.max(readSecondsMax, queueSecondsMax) + 5);
+  });
+
+  test.each(settingExamples.map(({ setting, refused }) => [setting.env, refused, setting]))(
+    "%s=%p is refused by its flag and its variable, with what is allowed, and is no secret",
+    (env, refused, { flag, allowed, secret }) => {
+      const traced = env.startsWith("OTEL_") && { [settings.otlpEndpoint.env]: "http://127.0.0.1" };
+      const resolve = () => resolveConfig({}, { ...traced, [env]: refused });
+      expect(resolve).toThrow(new RegExp(`^${env}: .+; expected ${RegExp.escape(allowed)}`));
+      if (secret) expect(resolve).not.toThrow(refused);
+      if (flag === undefined) return;
+      const member = flag.slice(2).replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+      expect(() => resolveConfig({ [member]: refused }, {})).toThrow(`${flag}: `);
+    },
+  );
+
+  test("acts somewhere, as does each fixed limit: the sources read it, and not only where it is defined", async () => {
+    const text = await readAll("src/**/*.ts");
+    const words = new Set(text.match(/(?<!^ {2})\b[a-z]\w*\b/gm));
+    const names = [...Object.keys(settings), ...Object.keys(fixedLimits)];
+    expect(names.filter((name) => !words.has(name))).toEqual([]);
+  });
+
+  test("has a test, besides its examples", async () => {
+    const words = new Set((await readAll("test/**/*.test.ts")).match(/--[a-z-]+|\w+/g));
+    const untested = Object.entries(settings).filter(
+      ([name, { env, flag = name }]) => ![name, env, flag].some((one) => words.has(one)),
+    );
+    expect(untested.map(([, { env }]) => env)).toEqual([]);
+  });
+
+  test("that needs another one names a setting", () => {
+    const named = Object.values(settings).flatMap(({ needs, only }) => [needs, only]);
+    const others = named.filter((name) => name !== undefined);
+    expect(others.length).toBeGreaterThan(7);
+    expect(Object.keys(settings)).toEqual(expect.arrayContaining(others));
   });
 
   test.each([

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../package.json";
 import { fillTables, generated } from "../scripts/tables.ts";
-import { resolveConfig } from "../src/config.ts";
+import { resolveConfig, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Endpoint } from "../src/http/endpoint.ts";
 import { listOperations } from "../src/http/operations.ts";
@@ -30,6 +30,18 @@ test("each table is in one document", async () => {
   const tables = [...all.matchAll(/<!-- table: (\w+) -->/g)].map(([, name]) => name);
   expect(tables).toEqual(expect.arrayContaining(["errors", "limits", "metrics", "settings"]));
   expect(tables).toHaveLength(new Set(tables).size);
+});
+
+test("each setting is explained in a document, besides its row in the table", async () => {
+  const texts = await Promise.all(documents.filter((name) => name.startsWith("docs/")).map(read));
+  const text = texts.join("\n").replaceAll(/<!-- table: [^]*?<!-- end -->/g, "");
+  const groups = [...text.matchAll(/\b(?!PLANTSTORE_…)([A-Z_]+_)…/g)].map(([, one = ""]) => one);
+  expect(texts.length).toBeGreaterThan(5);
+  const missing = Object.values(settings).filter(
+    ({ env, flag = env }) =>
+      !text.includes(env) && !text.includes(flag) && !groups.some((one) => env.startsWith(one)),
+  );
+  expect(missing.map(({ env }) => env)).toEqual([]);
 });
 
 test.each([

@@ -14,16 +14,17 @@ import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.t
 import { findTimeMs } from "../domain/time.ts";
 import { isBucketUrl, parseStoreUrl } from "../store-url.ts";
 import { migrations } from "../store/sqlite/database.ts";
-import { parseChangeNumber } from "./changes.ts";
 import {
   CommandError,
   EXIT_DIFFERENT,
   explain,
   toTemporaryFileError,
   type Flags,
+  parseFlag,
   untilInterrupted,
   UsageError,
 } from "./command.ts";
+import { fieldsOf } from "./fields.ts";
 import {
   countOf,
   formatBytes,
@@ -48,7 +49,10 @@ export async function backUp(config: Config, flags: Flags, file: string): Promis
   );
 }
 
-export async function restore(config: Config, flags: Flags, file: string): Promise<void> {
+type PlaceFlags = Flags<"store">;
+type RestoreFlags = PlaceFlags & Flags<"at" | "atChange" | "timeline", "incomplete">;
+
+export async function restore(config: Config, flags: RestoreFlags, file: string): Promise<void> {
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
   const until = parseUntil(flags);
   if (isPlace(from)) {
@@ -80,26 +84,27 @@ const isPlace = (path: string): boolean =>
 
 type Until = Pick<RestoreOrder, "change" | "atMs" | "store" | "timeline" | "isIncomplete">;
 
-function parseUntil({ at, atChange, store, timeline, incomplete }: Flags): Until {
+function parseUntil({ at, atChange, store, timeline, incomplete }: RestoreFlags): Until {
   if (at !== undefined && atChange !== undefined)
     throw new UsageError("--at and --at-change: give one of them");
-  const atMs = at === undefined ? undefined : findTimeMs(at);
-  if (at !== undefined && atMs === undefined)
-    throw new UsageError(
-      `--at: ${JSON.stringify(at)} is not allowed; expected a time with its zone, as in 2026-11-15T10:00:00Z`,
-    );
-  if (timeline !== undefined && !/^\d{1,9}$/.test(timeline))
-    throw new UsageError(
-      `--timeline: ${JSON.stringify(timeline)} is not allowed; expected a number`,
-    );
   return {
-    atMs,
+    atMs: parseFlag("--at", at, timeRule),
     store,
     isIncomplete: incomplete,
-    change: atChange === undefined ? undefined : parseChangeNumber("--at-change", atChange),
-    timeline: timeline === undefined ? undefined : Number(timeline),
+    change: parseFlag("--at-change", atChange, fieldsOf.changes.after),
+    timeline: parseFlag("--timeline", timeline, timelineRule),
   };
 }
+
+const timeRule = {
+  expected: "a time with its zone, as in 2026-11-15T10:00:00Z",
+  find: findTimeMs,
+};
+
+const timelineRule = {
+  expected: "a number",
+  find: (text: string) => (/^\d{1,9}$/.test(text) ? Number(text) : undefined),
+};
 
 /** Anybody who can write to a bucket chooses names, and a terminal obeys control characters. */
 const escape = (text: string): string =>
@@ -111,7 +116,7 @@ const escape = (text: string): string =>
 
 const formatMoment = (atMs: number): string => new Date(atMs).toISOString();
 
-const toListOrder = (kind: ListOrder["kind"], place: string, { store }: Flags): ListOrder => ({
+const toListOrder = (kind: ListOrder["kind"], place: string, { store }: PlaceFlags): ListOrder => ({
   kind,
   place: requirePath(place),
   label: "plants",
@@ -120,7 +125,7 @@ const toListOrder = (kind: ListOrder["kind"], place: string, { store }: Flags): 
 });
 
 /** Reads every piece and restores the newest state. It uses no settings, so it gets no Config. */
-export async function verifyBackup(place: string, flags: Flags): Promise<void> {
+export async function verifyBackup(place: string, flags: PlaceFlags): Promise<void> {
   const order = toListOrder("verify", place, flags);
   const sentence = "Every piece is whole, and the newest state can be restored.";
   // Made and removed here: a thread that is ended by Ctrl-C cannot remove it.
@@ -132,7 +137,7 @@ export async function verifyBackup(place: string, flags: Flags): Promise<void> {
   );
 }
 
-export async function listBackups(place: string, flags: Flags): Promise<void> {
+export async function listBackups(place: string, flags: PlaceFlags): Promise<void> {
   const order = toListOrder("list", place, flags);
   const listed = await untilInterrupted((signal) => runOnThread<Listed>(order, signal));
   if (flags.json) return printJson(toJson(listed));

@@ -1,20 +1,14 @@
 /** plantstore change and remove: all plants that match a filter, in the store or a running service. */
 
 import type { Bulk, BulkFilter, BulkPreview, Client, PlantPatch } from "../../client/client.ts";
-import type { Config } from "../config.ts";
-import {
-  changeBlock,
-  idsRule,
-  previewBulk,
-  readMatching,
-  startBulkCounts,
-} from "../domain/bulk.ts";
+import { type Config, toFlag } from "../config.ts";
+import { changeBlock, previewBulk, readMatching, startBulkCounts } from "../domain/bulk.ts";
 import { filterNames, narrows, pickFilter } from "../domain/filter.ts";
 import type { Store } from "../domain/store.ts";
 import { type Patch, parsePatch } from "../domain/write.ts";
 import { type Flags, refusePairs, UsageError, withTarget } from "./command.ts";
 import { dryRunPairs, edit, parseBatch, requireConsent } from "./edit.ts";
-import { parseFilter } from "./export.ts";
+import { fieldsOf, parseFields } from "./fields.ts";
 import { toWorking, writeBlocks } from "./store-client.ts";
 import { formatCount } from "./terminal.ts";
 
@@ -48,14 +42,17 @@ const toBulk = (filter: BulkFilter, patch?: PlantPatch) => ({
   patch: patch && parsePatch(patch),
 });
 
-export const changeMatching = (config: Config, flags: Flags): Promise<void> =>
+type Selecting = Flags<never, "all">;
+type Changing = Selecting & Flags<"setName" | "setTag", "removeTag">;
+
+export const changeMatching = (config: Config, flags: Changing): Promise<void> =>
   run("change", config, flags, parsePatchFlags(flags));
 
-export const removeMatching = (config: Config, flags: Flags): Promise<void> =>
+export const removeMatching = (config: Config, flags: Selecting): Promise<void> =>
   run("remove", config, flags, undefined);
 
 /** The flags of the filter have the names of the members, so those of the patch have others. */
-function parsePatchFlags(flags: Flags): Patch {
+function parsePatchFlags(flags: Changing): Patch {
   const { setName, setTag, removeTag } = flags;
   refusePairs(flags, [["--set-tag", "--remove-tag", "give one of them"]]);
   const patch = {
@@ -68,24 +65,20 @@ function parsePatchFlags(flags: Flags): Patch {
   return parsePatch(patch);
 }
 
-function parseSelected(flags: Flags): BulkFilter {
-  const filter = parseFilter(flags);
-  const { all: isAll = false, except } = flags;
-  if (narrows(filter) && isAll) throw new UsageError("--all: expected no filter with it");
-  if (!narrows(filter) && !isAll)
+function parseSelected(flags: Selecting): BulkFilter {
+  const selected = { ...parseFields(flags, fieldsOf.bulk), all: flags.all };
+  if (narrows(selected) && flags.all) throw new UsageError("--all: expected no filter with it");
+  if (!narrows(selected) && !flags.all)
     throw new UsageError(
-      `give a filter that not every plant matches: ${filterNames.map((name) => `--${name}`).join(", ")}; or --all`,
+      `give a filter that not every plant matches: ${filterNames.map(toFlag).join(", ")}; or --all`,
     );
-  const ids = except === undefined ? undefined : idsRule.find(except);
-  if (except !== undefined && ids === undefined)
-    throw new UsageError(`--except: expected ${idsRule.expected}, got ${JSON.stringify(except)}`);
-  return { ...filter, except: ids, all: flags.all };
+  return selected;
 }
 
 async function run(
   verb: "change" | "remove",
   config: Config,
-  flags: Flags,
+  flags: Selecting,
   patch: Patch | undefined,
 ): Promise<void> {
   const selected = parseSelected(flags);

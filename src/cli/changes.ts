@@ -31,6 +31,7 @@ import {
   withTarget,
 } from "./command.ts";
 import { describeCounts, edit, requireConsent } from "./edit.ts";
+import { fieldsOf, parseFields } from "./fields.ts";
 import { PAGE_LENGTH, retryBusy, toWorking, writeBlocks } from "./store-client.ts";
 import { countOf, printError, printRetry, quotePlant } from "./terminal.ts";
 
@@ -65,8 +66,8 @@ const revertsOf = (store: Store, config: Config): Pick<Client, "previewRevert" |
   },
 });
 
-export async function printChanges(config: Config, flags: Flags): Promise<void> {
-  let after = parseChangeNumber("--after", flags.after);
+export async function printChanges(config: Config, flags: Flags<never, "follow">): Promise<void> {
+  let { after } = parseFields(flags, fieldsOf.changes);
   const format = flags.json ? (change: Change) => formatJson(change) : formatForPeople;
   await untilInterrupted((signal) =>
     withTarget(config, flags, changesOf, async (target) => {
@@ -83,12 +84,6 @@ export async function printChanges(config: Config, flags: Flags): Promise<void> 
   );
 }
 
-export function parseChangeNumber(flag: string, text = "0"): number {
-  const number = findChangeNumber(text);
-  if (number !== undefined) return number;
-  throw new UsageError(`${flag}: ${JSON.stringify(text)} is not the number of a change`);
-}
-
 function formatForPeople({ seq, time, type, id, plant, before, ...more }: Change): string {
   const facts = [
     plant && quotePlant(plant),
@@ -98,7 +93,9 @@ function formatForPeople({ seq, time, type, id, plant, before, ...more }: Change
   return [seq, time, type.padEnd(8), id, ...facts.filter(Boolean)].join(" ");
 }
 
-export async function revert(config: Config, flags: Flags): Promise<void> {
+type RevertFlags = Flags<"by" | "from" | "to" | "types">;
+
+export async function revert(config: Config, flags: RevertFlags): Promise<void> {
   const { by, batch } = flags;
   const types = splitList(flags.types) as RevertRange["types"];
   const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch, types };

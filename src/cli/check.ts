@@ -12,7 +12,7 @@ import {
   findAuthority,
   findSchema,
   type Flags,
-  UsageError,
+  parseFlag,
   withStore,
 } from "./command.ts";
 import { formatBytes, formatCount, formatFact, printJson, printTable } from "./terminal.ts";
@@ -102,13 +102,16 @@ function explainSilence(error: unknown, host: string): string {
 
 const HEALTH_MS_MAX = 5_000;
 
+const waitRule = {
+  expected: "seconds",
+  find: (text: string) => (/^\d{1,4}$/.test(text) ? Number(text) : undefined),
+};
+
 /** For container engines and systemd: a minimal image has no other HTTP client. */
-export async function checkHealth(config: Config, flags: Flags) {
+export async function checkHealth(config: Config, flags: Flags<"wait">) {
   const { host, port, basePath, tlsCert } = config;
-  const { wait = "" } = flags;
-  if (!/^\d{1,4}$/.test(wait))
-    throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
-  const untilMs = performance.now() + Number(wait) * 1000;
+  const waitSeconds = parseFlag("--wait", flags.wait, waitRule) ?? 0;
+  const untilMs = performance.now() + waitSeconds * 1000;
   const called = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const scheme = tlsCert === "" ? "http" : "https";
   const url = `${scheme}://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;

@@ -4,13 +4,10 @@ import { readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { Client, ServiceError } from "../../client/client.ts";
-import { type Config, ConfigError } from "../config.ts";
-import type { FilterName } from "../domain/filter.ts";
+import { type Config, ConfigError, toFlag } from "../config.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import { isActive } from "../domain/job.ts";
 import type { SchemaChange, Store } from "../domain/store.ts";
-import type { Encoding } from "../format/encoding.ts";
-import type { FileFormat } from "../format/plants.ts";
 import { MalformedFile } from "../format/records.ts";
 import { parseStoreUrl } from "../store-url.ts";
 import { openStore } from "../store/open.ts";
@@ -149,38 +146,27 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
   return { location: resolve(path), version, newest: migrations.length };
 }
 
-type Moments = "after" | "at" | "atChange" | "expires" | "from" | "to" | "wait";
-type Names =
-  | "batch"
-  | "by"
-  | "ca"
-  | "databaseUrl"
-  | "except"
-  | "output"
-  | "rejects"
-  | "sheet"
-  | "store"
-  | "timeline"
-  | "url";
-type Parts = "delimiter" | "map" | "rate" | "scopes" | "setName" | "setTag" | "types";
+type Texts = "batch" | "ca" | "databaseUrl" | "url";
+type Switches = "dryRun" | "force" | "json" | "yes";
 
-/** The flags of all commands, besides those of settings. */
-export interface Flags extends Readonly<
-  Partial<Record<FilterName | Moments | Names | Parts, string>>
-> {
-  readonly all?: boolean;
-  readonly dryRun?: boolean;
-  readonly encoding?: Encoding;
-  readonly follow?: boolean;
-  readonly force?: boolean;
-  readonly format?: FileFormat["kind"];
-  readonly incomplete?: boolean;
-  readonly sort?: string;
-  readonly json?: boolean;
-  readonly removeMissing?: boolean;
-  readonly removeTag?: boolean;
-  readonly upsert?: boolean;
-  readonly yes?: boolean;
+/** The flags that several commands have, besides those of settings. A command adds its own: texts, and switches. */
+export type Flags<Text extends string = never, Switch extends string = never> = Readonly<
+  Partial<Record<Text | Texts, string> & Record<Switch | Switches, boolean>>
+>;
+
+/** A rule for what a flag may be, as the API has them. */
+interface Rule<Value> {
+  readonly expected: string;
+  readonly find: (text: string) => Value | undefined;
+}
+
+/** Throws a usage error if the text is not allowed. */
+export function parseFlag<Value>(flag: string, text: string | undefined, rule: Rule<Value>) {
+  const value = text === undefined ? undefined : rule.find(text);
+  if (value !== undefined || text === undefined) return value;
+  throw new UsageError(
+    `${flag}: ${JSON.stringify(text)} is not allowed; expected ${rule.expected}`,
+  );
 }
 
 /**
@@ -220,15 +206,15 @@ export async function withTarget<Target, Result>(
 export const splitList = (list: string | undefined): string[] | undefined =>
   list?.split(",").map((item) => item.trim());
 
-/** The member of `Flags` for a flag. */
-const toName = (flag: string): string =>
-  flag.replace(/^--/, "").replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+/** The member of `Flags` for a flag, or for the name of a parameter. */
+export const toMember = (flag: string): string =>
+  flag.replace(/^--/, "").replaceAll(/[-_](.)/g, (_, letter: string) => letter.toUpperCase());
 
 /** Throws a usage error for the first two flags that were both given: their names, and why they exclude each other. */
 export function refusePairs(flags: object, pairs: readonly (readonly [string, string, string])[]) {
   const values: Readonly<Record<string, unknown>> = { ...flags };
   for (const [one, other, why] of pairs)
-    if (values[toName(one)] !== undefined && values[toName(other)] !== undefined)
+    if (values[toMember(one)] !== undefined && values[toMember(other)] !== undefined)
       throw new UsageError(`${one} and ${other}: ${why}`);
 }
 
@@ -239,7 +225,9 @@ export function requireFlags<Parsed>(parse: () => Parsed, list: string | undefin
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const message = error.message.replace("an array", JSON.stringify(list));
-    const flags = `--${message.replaceAll(/; (?=\w+: )/g, "\n--")}`;
+    const flags = message.replaceAll(/(^|; )(\w+)(?=: )/g, (_, first: string, name: string) => {
+      return (first && "\n") + toFlag(name);
+    });
     // --url is the service; the URL of a webhook is the argument <target>.
     throw new UsageError(flags.replace(/^--url:/, "<target>:"));
   }

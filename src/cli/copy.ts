@@ -38,8 +38,10 @@ export class StoresDiffer extends CommandError {
   override readonly exitCode = EXIT_DIFFERENT;
 }
 
+type CopyFlags = Flags<"from" | "to">;
+
 export async function copyStore(
-  flags: Flags,
+  flags: CopyFlags,
   resolveConfig: (databaseUrl: string | undefined) => Config,
 ): Promise<void> {
   const { from, to } = parseEnds(flags, resolveConfig);
@@ -193,7 +195,7 @@ async function sumUp(
 }
 
 /** DATABASE_URL is the default of the missing end. It is not validated if it is not used. */
-function parseEnds({ from, to }: Flags, resolveConfig: Parameters<typeof copyStore>[1]) {
+function parseEnds({ from, to }: CopyFlags, resolveConfig: Parameters<typeof copyStore>[1]) {
   if (from === undefined && to === undefined)
     throw new UsageError(
       `--from, --to: give at least one; ${settings.databaseUrl.env} is the default for the other`,

@@ -11,6 +11,7 @@ import {
   failHalfway,
   type Flags,
   Interrupted,
+  parseFlag,
   timeUntilInterrupted,
   UsageError,
 } from "./command.ts";
@@ -87,11 +88,8 @@ export function requireConsent({ dryRun, yes }: Flags): void {
 }
 
 /** The name of an earlier edit adds this one to it. */
-export function parseBatch(flag: string | undefined, name: string): string {
-  if (flag === undefined) return nameBatch(name);
-  if (batchRule.find(flag) !== undefined) return flag;
-  throw new UsageError(`--batch: expected ${batchRule.expected}`);
-}
+export const parseBatch = (flag: string | undefined, name: string): string =>
+  parseFlag("--batch", flag, batchRule) ?? nameBatch(name);
 
 /** What the report tells, besides the counts. */
 interface Ending {

@@ -2,22 +2,25 @@
 
 import type { RetryOptions, SortedQuery } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { type Filter, filterNames, filters } from "../domain/filter.ts";
 import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
+import type { FileFormat } from "../format/plants.ts";
 import { type Flags, untilInterrupted, UsageError, withTarget } from "./command.ts";
+import { fieldsOf, parseFields } from "./fields.ts";
 import { openOutput } from "./files.ts";
-import { findFormat } from "./import.ts";
+import { findFormat } from "./plant-file.ts";
 import { type Plants, plantsOf } from "./store-client.ts";
 import { countOf, formatSeconds, showProgress } from "./terminal.ts";
 
-export async function exportPlants(config: Config, flags: Flags): Promise<void> {
+type ExportFlags = Flags<"output"> & { readonly format?: FileFormat["kind"] };
+
+export async function exportPlants(config: Config, flags: ExportFlags): Promise<void> {
   const { output: path = "-" } = flags;
   const { format = findFormat(path) ?? "ndjson" } = flags;
   if (format === "xlsx")
     throw new UsageError(`--output: ${path}: the console exports workbooks; choose a .csv file`);
   const form = forms[format];
-  const filter = parseFilter(flags);
+  const query = parseFields(flags, fieldsOf.export);
   const startedAtMs = performance.now();
   let count = 0;
 
@@ -28,7 +31,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = showProgress(() => ({ plants: count }), isShown);
       const retrying = { signal, onRetry: progress.onRetry };
-      const blocks = readBlocks(target, filter, flags.sort, retrying);
+      const blocks = readBlocks(target, query, retrying);
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
         count += plants.length;
@@ -45,8 +48,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
 /** A service sends sorted plants in pages of 1,000: a stream could not resume where it was cut off. */
 async function* readBlocks(
   target: Plants,
-  filter: Filter,
-  sort: Flags["sort"],
+  { sort, ...filter }: ReturnType<typeof parseFields<(typeof fieldsOf)["export"]>>,
   retrying: RetryOptions,
 ): AsyncGenerator<readonly ListedPlant[]> {
   if (sort === undefined || sort === "id" || sort === "-id") {
@@ -60,20 +62,6 @@ async function* readBlocks(
     if (page.plants.length > 0) yield page.plants;
     cursor = page.cursor;
   } while (cursor !== undefined);
-}
-
-export function parseFilter(flags: Flags): Filter {
-  const values = filterNames.map((name) => {
-    const { find, expected } = filters[name];
-    const text = flags[name];
-    const value = text === undefined ? undefined : find(text);
-    if (text !== undefined && value === undefined)
-      throw new UsageError(
-        `--${name}: ${JSON.stringify(text)} is not allowed; expected ${expected}`,
-      );
-    return [name, value];
-  });
-  return Object.fromEntries(values) as Filter;
 }
 
 const forms = {

@@ -3,26 +3,18 @@
  * an import that removes what the file lacks, read the whole file first, and compare it with the store.
  */
 
-import { openSync, statSync } from "node:fs";
-import { basename, extname } from "node:path";
+import { basename } from "node:path";
 import { isatty } from "node:tty";
 import type { Content, Refused, Settle, Upsert, Upserted } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
+import { STANDARD_INPUT } from "../descriptor.ts";
 import { contentOf } from "../domain/bulk.ts";
 import { refuseTaken } from "../domain/decide.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
+import { MissingColumn } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
-import {
-  createRejectsFormat,
-  type FileFormat,
-  isTable,
-  type PlantRecord,
-  readPlants,
-  type Rejected,
-} from "../format/plants.ts";
+import { type FileFormat, type PlantRecord, readPlants } from "../format/plants.ts";
 import {
   CommandError,
   EXIT_DIFFERENT,
@@ -34,7 +26,15 @@ import {
   withTarget,
 } from "./command.ts";
 import { describeCounts, dryRunPairs, edit, parseBatch, type Steps } from "./edit.ts";
-import { isSameFile, openOutput } from "./files.ts";
+import { isSameFile } from "./files.ts";
+import {
+  type FormatFlags,
+  openRejects,
+  parseFormat,
+  readSource,
+  REFUSED_PRINTED_MAX,
+  requireSource,
+} from "./plant-file.ts";
 import { type Effect, openStaging, type Staging } from "./staging.ts";
 import { type Plants, plantsOf, toRefused } from "./store-client.ts";
 import { countOf, formatCount, showProgress } from "./terminal.ts";
@@ -42,15 +42,20 @@ import { countOf, formatCount, showProgress } from "./terminal.ts";
 /** An exported record may exceed the body limit by its id. */
 const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
-const REFUSED_PRINTED_MAX = 10;
 
 type Tally = Record<Upserted | "changedSince" | "refused", number>;
 
-export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
+type ImportFlags = FormatFlags & Flags<"rejects", "removeMissing" | "upsert">;
+
+export async function importPlants(
+  config: Config,
+  flags: ImportFlags,
+  path: string,
+): Promise<void> {
   requireMode(flags);
   const format = parseFormat(path, flags);
   findClient(flags, config);
-  const bytes = requireSource(path, format);
+  requireSource(path, format);
   const { rejects: kept = "-" } = flags;
   if (kept !== "-" && isSameFile(kept, path))
     throw new UsageError(`--rejects: ${kept} is the file to import`);
@@ -81,7 +86,7 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
     isOutputTaken: flags.rejects === "-",
   };
   await edit(work, async (steps) => {
-    const run: Run = { ...steps, config, flags, path, format, bytes, batch, rejects, tally };
+    const run: Run = { ...steps, config, flags, path, format, batch, rejects, tally };
     if (!flags.dryRun) steps.begin();
     const importAll = flags.dryRun || flags.removeMissing ? importWhole : importBlocks;
     await importAll(run).catch(explainFormat);
@@ -89,7 +94,7 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
 }
 
 /** Those that this mode of an import can have. */
-function pickCounts(tally: Tally, { upsert, removeMissing }: Flags) {
+function pickCounts(tally: Tally, { upsert, removeMissing }: ImportFlags) {
   const { created, replaced, removed, replayed, changedSince, refused } = tally;
   return {
     created,
@@ -113,17 +118,15 @@ function explainFormat(error: unknown): never {
 
 interface Run extends Steps {
   readonly config: Config;
-  readonly flags: Flags;
+  readonly flags: ImportFlags;
   readonly path: string;
   readonly format: FileFormat;
-  /** The size of the file, if it is known. */
-  readonly bytes: number | undefined;
   readonly batch: string;
   readonly rejects: ReturnType<typeof openRejects>;
   readonly tally: Tally;
 }
 
-function requireMode(flags: Flags): void {
+function requireMode(flags: ImportFlags): void {
   const { yes, removeMissing } = flags;
   refusePairs(flags, [
     ...dryRunPairs,
@@ -135,66 +138,97 @@ function requireMode(flags: Flags): void {
 const plantsDone = ({ created, replaced, replayed }: Tally): number =>
   created + replaced + replayed;
 
-/** Every block is stored as soon as it is read. */
-async function importBlocks(run: Run): Promise<void> {
-  const { config, flags, batch, rejects, tally, signal } = run;
+interface Reading {
+  readonly blocks: AsyncGenerator<readonly PlantRecord[]>;
+  readonly progress: ReturnType<typeof showProgress>;
+  /** Counts and keeps the records that are malformed, and those that are refused. */
+  readonly reject: (block: Block, refused: ReadonlyMap<PlantRecord, Refused>) => Promise<void>;
+}
+
+type Block = readonly PlantRecord[];
+
+async function readFile(
+  { config, flags, path, format, rejects, tally, signal }: Run,
+  read: () => { readonly stage?: string; readonly plants: number },
+  use: (reading: Reading) => Promise<void>,
+): Promise<void> {
   let part: number | undefined;
-  using progress = showProgress(() => ({
-    plants: plantsDone(tally),
-    refused: tally.refused,
-    part,
-  }));
-  const { print } = progress;
-  const blocks = readBlocks(run, print, (read) => (part = read));
-  const writing = { signal, batch, onRetry: progress.onRetry };
-  let next: IteratorResult<readonly PlantRecord[]>;
-  /** Without a target, stops at the first block that has a plant to store. */
-  const storeBlocks = async (target?: Plants): Promise<void> => {
-    const store: Write = async (plants, settle) => {
-      if (target === undefined) return;
-      await (flags.upsert
-        ? target.upsertBatch(plants, settle, writing)
-        : target.createBatch(plants, settle, writing));
-    };
-    for (; !next.done; next = await blocks.next()) {
-      const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
-      if (target === undefined && hasPlant) return;
-      signal.throwIfAborted();
-      await storeBlock(next.value, store, (rejected) => rejects.add(rejected, print), tally);
-    }
-  };
   let isRead = false;
-  try {
-    next = await blocks.next();
-    await storeBlocks();
-    // Opens the store only now: a file with nothing to store creates none.
-    if (!next.done)
-      await withTarget(config, flags, plantsOf, storeBlocks, {
-        canCreate: true,
-        batch: flags.batch,
-      });
+  using progress = showProgress(() => ({ ...read(), refused: tally.refused, part }));
+  const { print } = progress;
+  const blocks = async function* (): AsyncGenerator<Block> {
+    const chunks = readSource(path, format, flags.sheet, signal, (now) => (part = now));
+    const records = readPlants(chunks, format, {
+      recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
+      blockLengthMax: BLOCK_LENGTH_MAX,
+      encoding: flags.encoding,
+      onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
+      onHeading: rejects.onHeading,
+    });
+    for await (const block of records) {
+      signal.throwIfAborted();
+      yield block;
+    }
     isRead = true;
+  };
+  const reject: Reading["reject"] = async (block, refused) => {
+    const rejected = block.flatMap((record) => {
+      const { plant } = record;
+      const found = plant instanceof Refusal ? toRefused(plant) : refused.get(record);
+      if (found === undefined) return [];
+      return [{ ...record, reason: `${found.message} (error ${found.code})` }];
+    });
+    tally.refused += rejected.length;
+    await rejects.add(rejected, print);
+  };
+  try {
+    await use({ blocks: blocks(), progress, reject });
   } finally {
     // An unreadable file neither creates nor replaces a rejects file.
     if (isRead || tally.refused > 0) await rejects.finish(print);
   }
 }
 
-function readBlocks(
-  { config, flags, path, format, bytes, rejects, signal }: Run,
-  print: (line: string) => void,
-  onPart: (part: number | undefined) => unknown,
-) {
-  const onProgress = (read: number): unknown => onPart(bytes && read / bytes);
-  const chunks = readSource(path, format, flags.sheet, signal, onProgress);
-  return readPlants(chunks, format, {
-    recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
-    blockLengthMax: BLOCK_LENGTH_MAX,
-    encoding: flags.encoding,
-    onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
-    onHeading: rejects.onHeading,
-  });
-}
+const hasPlant = (record: PlantRecord): record is PlantRecord & { readonly plant: Plant } =>
+  !(record.plant instanceof Refusal);
+
+/** Every block is stored as soon as it is read. */
+const importBlocks = (run: Run): Promise<void> =>
+  readFile(
+    run,
+    () => ({ plants: plantsDone(run.tally) }),
+    async ({ blocks, progress, reject }) => {
+      const { config, flags, batch, tally, signal } = run;
+      const writing = { signal, batch, onRetry: progress.onRetry };
+      let next = await blocks.next();
+      /** Without a target, stops at the first block that has a plant to store. */
+      const storeBlocks = async (target?: Plants): Promise<void> => {
+        for (; !next.done; next = await blocks.next()) {
+          const block = next.value;
+          const good = block.filter(hasPlant);
+          if (target === undefined && good.length > 0) return;
+          const plants = good.map(({ plant }) => plant);
+          const refused = new Map<PlantRecord, Refused>();
+          const settle: Settle<Upserted> = (index, outcome) => {
+            if (typeof outcome === "string") tally[outcome]++;
+            else refused.set(good[index] as PlantRecord, outcome);
+          };
+          try {
+            await (flags.upsert
+              ? target?.upsertBatch(plants, settle, writing)
+              : target?.createBatch(plants, settle, writing));
+          } finally {
+            // Each record is counted once, even if the import aborts.
+            await reject(block, refused);
+          }
+        }
+      };
+      await storeBlocks();
+      // Opens the store only now: a file with nothing to store creates none.
+      const options = { canCreate: true, batch: flags.batch };
+      if (!next.done) await withTarget(config, flags, plantsOf, storeBlocks, options);
+    },
+  );
 
 /** Nothing is written before the whole file is known to be good, and its effect. */
 async function importWhole(run: Run): Promise<void> {
@@ -231,49 +265,32 @@ async function importWhole(run: Run): Promise<void> {
   );
 }
 
+/** If two different plants have one id, an upsert stores the last. Otherwise the second is refused. */
 async function stage(run: Run, staging: Staging): Promise<void> {
-  const { flags, rejects, tally, signal } = run;
-  let [plants, part]: [number, number | undefined] = [0, undefined];
-  using progress = showProgress(() => ({ stage: "reading", plants, refused: tally.refused, part }));
-  const { print } = progress;
-  const reject = async (records: readonly PlantRecord[]): Promise<void> => {
-    tally.refused += records.length;
-    await rejects.add(records.map(toRejected), print);
-  };
-  let isRead = false;
-  try {
-    for await (const block of readBlocks(run, print, (read) => (part = read))) {
-      signal.throwIfAborted();
-      const good = block.filter(hasPlant);
-      plants += good.length;
-      const isStrict = flags.removeMissing || !flags.upsert;
-      // If two different plants have one id, an upsert stores the last. Otherwise the second is refused.
-      const refused = new Map<PlantRecord, Refusal>();
-      if (isStrict)
-        for (const record of staging.add(good)) refused.set(record, refuseTwice(record.plant));
-      else staging.put(good);
-      const bad = block.flatMap((record) => {
-        const plant = refused.get(record) ?? record.plant;
-        return plant instanceof Refusal ? [{ ...record, plant }] : [];
-      });
-      await reject(bad);
-    }
-    isRead = true;
-  } finally {
-    if (isRead || tally.refused > 0) await rejects.finish(print);
-  }
+  const isStrict = run.flags.removeMissing || !run.flags.upsert;
+  let plants = 0;
+  await readFile(
+    run,
+    () => ({ stage: "reading", plants }),
+    async ({ blocks, reject }) => {
+      for await (const block of blocks) {
+        const good = block.filter(hasPlant);
+        plants += good.length;
+        const twice = isStrict ? staging.add(good) : [];
+        if (!isStrict) staging.put(good);
+        await reject(block, new Map(twice.map((record) => [record, refuseTwice(record.plant)])));
+      }
+    },
+  );
 }
 
-const hasPlant = (record: PlantRecord): record is PlantRecord & { readonly plant: Plant } =>
-  !(record.plant instanceof Refusal);
-
-const refuseTwice = ({ id }: Plant): Refusal =>
-  new Refusal("id_taken", `An earlier record of the file has a different plant with the id ${id}.`);
-
-function toRejected(record: PlantRecord): Rejected {
-  const { message, code } = toRefused(record.plant as Refusal);
-  return { ...record, reason: `${message} (error ${code})` };
-}
+const refuseTwice = ({ id }: Plant): Refused =>
+  toRefused(
+    new Refusal(
+      "id_taken",
+      `An earlier record of the file has a different plant with the id ${id}.`,
+    ),
+  );
 
 /** The sample has some plants of each effect. */
 interface Effects extends Record<Effect | "refused", number> {
@@ -330,7 +347,7 @@ function describeEffects({ sample: unsorted, ...counts }: Effects, seconds: numb
 const REMOVED_PART_MAX = 0.1;
 
 /** A list that was cut off, or belongs to another store, must not empty this one. */
-function findQuestion({ changed, removed, same }: Effects, { dryRun, yes }: Flags) {
+function findQuestion({ changed, removed, same }: Effects, { dryRun, yes }: ImportFlags) {
   const stored = changed + removed + same;
   if (dryRun || yes || removed <= stored * REMOVED_PART_MAX) return undefined;
   const what = `${formatCount(removed)} of ${countOf(stored, "plant")}`;
@@ -386,151 +403,4 @@ async function makeEqual(
       const why = isSince ? "It was changed meanwhile, and left as it is." : message;
       progress.print(`plant ${id}: ${why}`);
     });
-}
-
-type Write = (plants: readonly Plant[], settle: Settle<Upserted>) => Promise<void>;
-
-/** Counts each record once, even if the import aborts. */
-async function storeBlock(
-  block: readonly PlantRecord[],
-  write: Write,
-  reject: (rejected: readonly Rejected[]) => Promise<void>,
-  tally: Tally,
-): Promise<void> {
-  const refused = new Map<PlantRecord, Refused>();
-  const good: PlantRecord[] = [];
-  for (const record of block)
-    if (record.plant instanceof Refusal) refused.set(record, toRefused(record.plant));
-    else good.push(record);
-  try {
-    await write(
-      good.map(({ plant }) => plant as Plant),
-      (index, outcome) => {
-        if (typeof outcome === "string") tally[outcome]++;
-        else refused.set(good[index] as PlantRecord, outcome);
-      },
-    );
-  } finally {
-    tally.refused += refused.size;
-    const rejected = block.flatMap((record) => {
-      const { message, code } = refused.get(record) ?? {};
-      return code === undefined ? [] : [{ ...record, reason: `${message} (error ${code})` }];
-    });
-    await reject(rejected);
-  }
-}
-
-/** Writes every refused record to the --rejects file, or the first 10 to the terminal. */
-function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
-  const { rejects: path } = flags;
-  const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
-  const format = createRejectsFormat(fileFormat);
-  let count = 0;
-  let isShort = false;
-  let isEmpty = true;
-  return {
-    onHeading: format.onHeading,
-    add: async (rejected: readonly Rejected[], print: (line: string) => void): Promise<void> => {
-      if (output !== undefined) {
-        isShort = true;
-        await output.write(format.add(rejected));
-        isShort = false;
-        isEmpty &&= rejected.length === 0;
-        return;
-      }
-      for (const { line, reason } of rejected)
-        if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
-    },
-    finish: async (print: (line: string) => void): Promise<void> => {
-      const more = count - REFUSED_PRINTED_MAX;
-      if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
-      // After a failed write (disk full), the rejects written before it are kept.
-      if (isShort && isEmpty) return;
-      await output?.write(format.end());
-      output?.finish();
-    },
-    [Symbol.dispose]: () => output?.[Symbol.dispose](),
-  };
-}
-
-/** The size of the file; undefined for a pipe. */
-function requireSource(path: string, { kind }: FileFormat): number | undefined {
-  const found = path === "-" ? undefined : statSync(path);
-  if (found?.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
-  if (kind === "xlsx" && !found?.isFile())
-    throw new UsageError(`${path}: a workbook is read from a file, not from a pipe`);
-  return found?.isFile() ? found.size : undefined;
-}
-
-async function* readSource(
-  path: string,
-  { kind }: FileFormat,
-  sheet: string | undefined,
-  signal: AbortSignal,
-  onProgress: (bytes: number) => unknown,
-): AsyncGenerator<Uint8Array> {
-  if (kind === "xlsx") {
-    const { openWorkbook } = await import("../format/workbook.ts");
-    const file = Bun.file(path);
-    const { readRows } = await openWorkbook(file);
-    return yield* readRows(sheet, (part) => onProgress(part * file.size));
-  }
-  let bytes = 0;
-  // Stays open until the process exits.
-  const descriptor = path === "-" ? STANDARD_INPUT : openSync(path, "r");
-  for await (const chunk of readDescriptor(descriptor, signal)) {
-    onProgress((bytes += chunk.length));
-    yield chunk;
-  }
-}
-
-const formatsByExtension: Readonly<Record<string, FileFormat["kind"]>> = {
-  ".ndjson": "ndjson",
-  ".jsonl": "ndjson",
-  ".json": "json",
-  ".csv": "csv",
-  ".tsv": "csv",
-  ".xlsx": "xlsx",
-};
-
-export const findFormat = (path: string): FileFormat["kind"] | undefined =>
-  formatsByExtension[extname(path).toLowerCase()];
-
-function parseFormat(path: string, flags: Flags): FileFormat {
-  const { format: kind = findFormat(path), map, delimiter, encoding, sheet } = flags;
-  if (kind === undefined && /\.(xls|ods)$/i.test(path))
-    throw new CommandError(`${path}: save the workbook as .xlsx or as CSV, and import that file.`);
-  if (kind === undefined)
-    throw new UsageError(
-      path === "-"
-        ? "--format is needed to read standard input: ndjson, json or csv"
-        : `${path}: cannot tell the format from the file name; give --format ndjson, json, csv or xlsx`,
-    );
-  const misplaced = [
-    sheet !== undefined && kind !== "xlsx" && "--sheet: only with a workbook (.xlsx)",
-    delimiter !== undefined && kind !== "csv" && "--delimiter: only with CSV",
-    encoding !== undefined && kind === "xlsx" && "--encoding: a workbook has its own",
-    map !== undefined && !isTable({ kind }) && "--map: only with CSV, which has headings",
-  ].find((fault) => fault !== false);
-  if (misplaced !== undefined) throw new UsageError(misplaced);
-  if (!isTable({ kind })) return { kind };
-  const headings = map === undefined ? {} : parseMap(map);
-  if (kind === "xlsx") return { kind, headings };
-  return { kind, headings, delimiter: delimiter === "tab" ? "\t" : delimiter };
-}
-
-/** Parses `id=Nr,name=Plant`: fields, and the headings of their columns. */
-function parseMap(text: string): Headings {
-  const headings: Partial<Record<PlantField, string>> = {};
-  for (const pair of text.split(",")) {
-    const [, name, heading] = /^\s*([^=]*?)\s*=\s*(.*?\S)\s*$/s.exec(pair) ?? [];
-    const field = plantFields.find((known) => known === name);
-    if (field === undefined || heading === undefined)
-      throw new UsageError(
-        `--map: ${JSON.stringify(pair)} is not allowed; expected field=heading, as in name=Plant,tag=Type; the fields are ${plantFields.join(", ")}`,
-      );
-    if (headings[field] !== undefined) throw new UsageError(`--map: ${field} appears twice`);
-    headings[field] = heading;
-  }
-  return headings;
 }

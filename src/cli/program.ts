@@ -1,7 +1,5 @@
 /** The command line: every command, its flags and its help. */
 
-import { filterNames, filters } from "../domain/filter.ts";
-import { sortValues } from "../domain/sort.ts";
 import { Argument, Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
 import {
@@ -17,6 +15,7 @@ import { plantScopes, scopes } from "../domain/token.ts";
 import { changeTypes } from "../domain/change.ts";
 import { encodings } from "../format/encoding.ts";
 import { CommandError, explain, Interrupted } from "./command.ts";
+import { addFields, fieldsOf, firstOf } from "./fields.ts";
 import { printError, printJson, printTable } from "./terminal.ts";
 import type { WebhookAction } from "./webhook.ts";
 
@@ -49,7 +48,7 @@ function createProgram(name: string | undefined): Command {
     .exitOverride()
     .enablePositionalOptions()
     .showHelpAfterError("See --help.")
-    .configureHelp({ subcommandDescription: summaryOf })
+    .configureHelp({ subcommandDescription: (command) => firstOf(command.description()) })
     .configureOutput({
       outputError: (text, write) => write(text.replace(/^error: /, "plantstore: ")),
     })
@@ -64,9 +63,6 @@ function createProgram(name: string | undefined): Command {
   addCompletion(program);
   return program;
 }
-
-const summaryOf = (command: Command): string =>
-  /^.*?\.(?=\s|$)/.exec(command.description())?.[0] ?? command.description();
 
 const EXIT_CODES = `
 Exit codes:
@@ -196,12 +192,9 @@ function addTransferCommands(program: Command): void {
     .option("--json", "the summary as JSON")
     .addHelpText("after", IMPORT_HELP)
     .action(load(async () => (await import("./import.ts")).importPlants));
-  addFilters(addTarget(program.command("export")))
+  addFields(addTarget(program.command("export")), fieldsOf.export)
     .description(
       "Write all plants, or those that match, by ascending id or in the order of --sort.",
-    )
-    .addOption(
-      choice("--sort <sort>", "by id, name, tag or last change; - for descending", sortValues),
     )
     .addOption(choice("--format <format>", "default: by the name of --output, or ndjson", formats))
     .option("--output <file>", "a file that appears when it is complete (default: standard output)")
@@ -218,9 +211,8 @@ function addTransferCommands(program: Command): void {
     .description("Remove all plants that match.")
     .addHelpText("after", BULK_HELP)
     .action(load(async () => (await import("./bulk.ts")).removeMatching));
-  addTarget(program.command("changes"))
+  addFields(addTarget(program.command("changes")), fieldsOf.changes)
     .description("Print what was created, changed and removed, in the order of the commits.")
-    .option("--after <number>", "only changes after this number; 0 for all in the journal", "0")
     .option("--follow", "keep printing changes as they are committed")
     .option("--json", "as JSON, one change on each line")
     .action(load(async () => (await import("./changes.ts")).printChanges));
@@ -250,16 +242,9 @@ function addTransferCommands(program: Command): void {
     });
 }
 
-function addFilters(command: Command): Command {
-  for (const name of filterNames)
-    command.option(`--${name} <text>`, `only plants that match. ${filters[name].meaning}`);
-  return command;
-}
-
 const addBulk = (command: Command, verb: string): Command =>
-  addFilters(addTarget(command))
+  addFields(addTarget(command), fieldsOf.bulk)
     .option("--all", "every plant of the store, in place of a filter")
-    .option("--except <ids>", "not the plants with these ids, as in 7,9")
     .option("--dry-run", "print how many match and some of them, and change nothing")
     .option("--yes", "do not ask")
     .option("--batch <name>", `its name in the journal (default: ${verb} and the time)`)

@@ -23,7 +23,9 @@ const tokensOf = (store: Store): Target => ({
   },
 });
 
-export async function createToken(config: Config, flags: Flags): Promise<void> {
+type Grant = Flags<"expires" | "name" | "rate" | "scopes">;
+
+export async function createToken(config: Config, flags: Grant): Promise<void> {
   const { expires, rate } = flags;
   const asked = { name: flags.name, scopes: splitList(flags.scopes), expires, rate };
   const { name, scopes } = requireFlags(() => parseGrant(asked), flags.scopes);

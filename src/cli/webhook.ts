@@ -5,8 +5,15 @@ import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { hasSucceeded } from "../domain/webhook.ts";
 import { parseNewWebhook, webhookActions } from "../webhooks/manage.ts";
-import { parseChangeNumber } from "./changes.ts";
-import { CommandError, type Flags, requireFlags, splitList, withTarget } from "./command.ts";
+import {
+  CommandError,
+  type Flags,
+  parseFlag,
+  requireFlags,
+  splitList,
+  withTarget,
+} from "./command.ts";
+import { fieldsOf } from "./fields.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
@@ -35,7 +42,9 @@ function webhooksOf(store: Store, config: Config): Target {
   };
 }
 
-type Act = (target: Target, name: string, flags: Flags) => Promise<unknown>;
+type WebhookFlags = Flags<"from" | "name" | "types">;
+
+type Act = (target: Target, name: string, flags: WebhookFlags) => Promise<unknown>;
 
 const actions: Readonly<Record<WebhookAction, Act>> = {
   list: (target) => target.listWebhooks(),
@@ -50,19 +59,19 @@ const actions: Readonly<Record<WebhookAction, Act>> = {
   rotate: (target, name) => target.rotateWebhook(name),
 };
 
-const toNewWebhook = (url: string, { name, types }: Flags): NewWebhook => ({
+const toNewWebhook = (url: string, { name, types }: WebhookFlags): NewWebhook => ({
   url,
   name,
   types: splitList(types) as NewWebhook["types"],
 });
 
 const toStart = (from: string | undefined): number | "newest" =>
-  from === "newest" ? from : parseChangeNumber("--from", from);
+  from === "newest" ? from : (parseFlag("--from", from, fieldsOf.changes.after) ?? 0);
 
 /** `name` is the URL of a new webhook, or the name of an existing one. */
 export const manageWebhook =
   (action: WebhookAction) =>
-  async (config: Config, flags: Flags, name = ""): Promise<void> => {
+  async (config: Config, flags: WebhookFlags, name = ""): Promise<void> => {
     if (action === "add")
       requireFlags(() => parseNewWebhook(toNewWebhook(name, flags)), flags.types);
     if (action === "replay") toStart(flags.from);

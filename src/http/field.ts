@@ -117,7 +117,7 @@ export const plantFields = {
   order: orderBy("By id."),
   sort: oneOf(
     sortValues,
-    "In place of `order`: by id, name, tag or time of the last change; `-` for descending. " +
+    "By id, name, tag or time of the last change; `-` for descending. In place of `order`. " +
       `Texts by code points, A to Z as lower case, by their first ${KEY_CHARACTERS} characters. ` +
       "Equal ones by ascending id. Plants without a tag or a known change come last, in both directions.",
   ),

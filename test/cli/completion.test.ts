@@ -1,11 +1,14 @@
 /** plantstore completion: what it proposes, and that shells really use it. */
 
 import { describe, expect, test } from "bun:test";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
+import { Glob } from "bun";
 import { launcher, runCommand } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { runSync } from "../support/processes.ts";
 import { until } from "../support/until.ts";
+
+const root = join(import.meta.dir, "../..");
 
 async function propose(...words: string[]): Promise<string[]> {
   // Bash adds the program, the word and the one before it, which may look like flags.
@@ -24,6 +27,21 @@ describe("the candidates", () => {
     expect(commands).toContain("serve");
     expect(await propose("")).toEqual(commands);
     expect(await propose("vers")).toEqual(["version"]);
+  });
+
+  test("are in the documents, each with its subcommands", async () => {
+    const files = Array.from(new Glob("docs/*.md").scanSync(root));
+    const texts = await Promise.all(files.map((file) => Bun.file(join(root, file)).text()));
+    const commands = (await propose("")).filter((name) => !/^(help|version)$/.test(name));
+    const nested = await Promise.all(
+      commands.map(async (name) => (await propose(name, "")).map((one) => `${name} ${one}`)),
+    );
+    const all = [...commands, ...nested.flat().filter((name) => !name.endsWith(" help"))];
+    expect(all.length).toBeGreaterThan(30);
+    const text = texts.join("\n");
+    const isThere = (name: string): boolean =>
+      text.includes(`plantstore ${name}`) || text.includes(`\`${name.replace(/.* /, "")}\``);
+    expect(all.filter((name) => !isThere(name))).toEqual([]);
   });
 
   test("are every flag of a command", async () => {

@@ -419,7 +419,7 @@ test("change and remove name what is wrong with their flags, and change nothing"
     [["remove", "--except", "1", "--yes"], "give a filter"],
     [
       ["remove", "--all", "--except", "1,x", "--yes"],
-      "--except: expected ids, separated by commas",
+      '--except: "1,x" is not allowed; expected ids, separated by commas',
     ],
   ] as const)
     expect([args, await at.run(...args)]).toEqual([args, failure(2, says)]);

@@ -5,7 +5,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { hashToken } from "../../src/auth/token.ts";
 import { keepFirstToken } from "../../src/auth/first-token.ts";
-import { resolveConfig, type SettingName, settings } from "../../src/config.ts";
+import { resolveConfig, settings } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
@@ -36,6 +36,7 @@ import { limits } from "../support/limits.ts";
 import { killProcesses, listChildren } from "../support/processes.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { bearer, readMetric, send, TEST_TOKEN } from "../support/service.ts";
+import { settingExamples } from "../support/settings.ts";
 import { makeStore } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
@@ -45,52 +46,14 @@ describe("plantstore serve", () => {
   test("starts with every setting at once, and counts the requests of every path", async () => {
     using at = makeWorkplace();
     const pair = hasOpenssl ? certify(at.path, "own") : { cert: "", key: "" };
-    const every: Record<SettingName, string> = {
-      host: "localhost",
-      port: "0",
-      tlsCert: pair.cert,
-      tlsKey: pair.key,
-      databaseUrl: at.env.DATABASE_URL,
-      token: TEST_TOKEN,
-      jwtIssuer: "http://127.0.0.1:1",
-      jwtAudience: "https://plants.example",
-      jwtClientId: "console",
-      basePath: "/shop",
-      corsOrigins: "https://shop.example",
-      logLevel: "debug",
-      trustedProxies: "10.0.0.0/8",
-      workers: process.platform === "linux" ? "2" : "1",
-      rateLimit: "1000/s",
-      bodyBytesTotalMax: "16777216",
-      connectionsMax: "100",
-      backupTo: at.path,
-      backupEvery: "1h",
-      backupMomentsDays: "14",
-      backupStatesDays: "90",
-      writeConnections: "3",
-      plantsMax: "1000",
-      diskFreeBytesMin: "1",
-      changesDays: "1",
-      webhooksPrivate: "true",
-      drainDelaySeconds: "1",
-      otlpEndpoint: "http://127.0.0.1:1",
-      otlpTracesEndpoint: "http://127.0.0.1:1/traces",
-      otlpHeaders: "a=1",
-      otlpTracesHeaders: "authorization=Bearer%20collector-secret",
-      otlpProtocol: "http/protobuf",
-      otlpTracesProtocol: "http/json",
-      otlpTimeoutMs: "100",
-      otlpTracesTimeoutMs: "200",
-      otelServiceName: "shop",
-      otelResourceAttributes: "deployment.environment.name=test",
-      tracesSampler: "parentbased_traceidratio",
-      tracesSamplerArg: "0.5",
-      tracesExporter: "otlp",
-      otelDisabled: "false",
+    const env = {
+      ...Object.fromEntries(settingExamples.map(({ setting, allowed }) => [setting.env, allowed])),
+      [settings.tlsCert.env]: pair.cert,
+      [settings.tlsKey.env]: pair.key,
+      [settings.databaseUrl.env]: at.env.DATABASE_URL,
+      [settings.backupTo.env]: at.path,
+      [settings.token.env]: TEST_TOKEN,
     };
-    const env = Object.fromEntries(
-      Object.entries(every).map(([name, value]) => [settings[name as SettingName].env, value]),
-    );
     const { stdout } = await runCommand(["config", "--json"], env);
     const sources = (JSON.parse(stdout) as { source: string }[]).map(({ source }) => source);
     expect(new Set(sources)).toEqual(new Set(["environment"]));
