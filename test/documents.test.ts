@@ -1,7 +1,7 @@
 /** The documents: their links lead somewhere, their tables agree with the code, and their commands run. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../package.json";
@@ -131,6 +131,57 @@ test("docs/architecture.md names every folder of src, and the dependencies that 
   expect(packageJson).not.toHaveProperty("dependencies");
   const installed = Object.keys({ ...optionalDependencies, ...devDependencies });
   expect(named.toSorted()).toEqual(installed.toSorted());
+});
+
+describe("CONTRIBUTING.md leads to what there is:", () => {
+  const section = async (document: string, heading: string): Promise<string> =>
+    (await read(document)).split(`\n## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
+  const namesIn = (text: string): string[] =>
+    [...text.matchAll(/`([^`\s]+)`/g)].map(([, name = ""]) => name);
+
+  test("a request goes through files that a create enters", async () => {
+    const steps =
+      (await section("CONTRIBUTING.md", "Your first change")).match(/^\d\. .*$/gm) ?? [];
+    expect(steps).toHaveLength(7);
+    const entered = namesIn(await section("docs/architecture.md", "One create"));
+    const begun = ["src/http/server.ts", "src/http/operations.ts"];
+    const named = namesIn(steps.join("\n")).filter((name) => name.endsWith(".ts"));
+    expect(named.filter((name) => ![...entered, ...begun].includes(name))).toEqual([]);
+  });
+
+  const files = [...new Glob("{src,client,console,scripts,test}/**/*.{ts,tsx}").scanSync(root)];
+  const recipes = readFileSync(join(root, "CONTRIBUTING.md"), "utf8")
+    .split("\n## Recipes\n")[1]
+    ?.split("\n## ")[0]
+    ?.split(/^\*\*(?=.*\*\*$)/m)
+    .slice(1)
+    .map((recipe) => [recipe.split("**")[0] ?? "", recipe] as const);
+
+  test.each(recipes ?? [])("%s", async (_title, recipe) => {
+    const names = namesIn(recipe);
+    const paths = names.filter((name) => /\.(tsx?|md)$|\/$/.test(name));
+    const folders = new Set(paths.map((path) => (path.endsWith("/") ? path : dirname(path))));
+    // A bare name stands beside a file that is named with its folder.
+    const isThere = (path: string): boolean =>
+      [".", ...folders].some((folder) => existsSync(join(root, folder, path)));
+    expect(paths.filter((path) => !isThere(path))).toEqual([]);
+    for (const [part, kind] of [
+      ["a source", /^(src|client|console)\//],
+      ["a test", /^test\//],
+      ["a document, or what generates it", /^(docs|console\/text)\/|npm run format/],
+    ] as const)
+      expect([part, kind.test(recipe) || paths.some((path) => kind.test(path))]).toEqual([
+        part,
+        true,
+      ]);
+    // What a recipe says to change is in a file that it names.
+    const sources = files.filter((file) =>
+      paths.some((path) => (path.endsWith("/") ? file.startsWith(path) : file.endsWith(path))),
+    );
+    const text = (await Promise.all(sources.map(read))).join("\n");
+    const words = names.filter((name) => /^[a-z]+[A-Z]\w*$/.test(name));
+    expect(words.filter((word) => !text.includes(word))).toEqual([]);
+  });
 });
 
 test("docs/architecture.md names every file of src/backup at one backup", async () => {
